@@ -1,0 +1,1 @@
+"""Planners: a snapshot goes in, job specifications come out; all pure."""

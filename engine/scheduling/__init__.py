@@ -1,0 +1,1 @@
+"""Schedule decisions: job states, order, leases, what a poll changes; all pure."""

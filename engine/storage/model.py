@@ -1,0 +1,122 @@
+"""The object store as the rest of Lithify sees it."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from engine.errors import LithifyError
+from engine.storage.usage import StorageUsage
+
+
+class StorageError(LithifyError):
+    """The object store did not do what was asked; ``key`` and ``operation`` say what."""
+
+    code = "storage_error"
+    retryable = True
+
+    def __init__(self, operation: str, key: str, reason: str) -> None:
+        super().__init__(operation, key, reason)
+        self.operation = operation
+        self.key = key
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.key!r}: {self.reason}"
+
+
+class ObjectNotFound(StorageError):
+    """No object has this key."""
+
+    code = "object_not_found"
+    retryable = False
+
+
+class ConditionalCreate(enum.StrEnum):
+    """What a store does when asked to create an object only if its key is free."""
+
+    ENFORCED = "enforced"  # the second create is refused
+    IGNORED = "ignored"  # the second create overwrites
+    REFUSED = "refused"  # the store rejects the condition itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectInfo:
+    """Key, size in bytes and last change (unix seconds) of a stored object."""
+
+    key: str
+    size: int
+    modified_at: float
+
+
+class ObjectWriter(ABC):
+    """Streams one object; nothing is visible under its key before ``commit`` returns.
+
+    As a context manager it commits on a clean exit and aborts on an exception.
+    """
+
+    @abstractmethod
+    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+
+    @abstractmethod
+    def commit(self) -> ObjectInfo: ...
+
+    @abstractmethod
+    def abort(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_class: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error_class is None:
+            self.commit()
+        else:
+            self.abort()
+
+
+class ObjectStore(ABC):
+    """Keys are relative, ``/``-separated, without empty, ``.`` or ``..`` parts; anything else is a StorageError.
+
+    All methods are safe to call from several threads. ``usage`` counts requests and bytes per operation.
+    """
+
+    url: str
+    usage: StorageUsage
+
+    @abstractmethod
+    def get(self, key: str) -> bytes: ...
+
+    @abstractmethod
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes; a range beyond the end is a StorageError, never a short answer."""
+
+    @abstractmethod
+    def head(self, key: str) -> ObjectInfo: ...
+
+    @abstractmethod
+    def put(self, key: str, data: bytes) -> ObjectInfo: ...
+
+    @abstractmethod
+    def create(self, key: str, data: bytes) -> bool:
+        """Create the object only if the key is free; False if it is taken. See ``probe_conditional_create``."""
+
+    @abstractmethod
+    def open_writer(self, key: str) -> ObjectWriter: ...
+
+    @abstractmethod
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Yield objects in key order (bytewise)."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Delete the object; a missing one is no error."""
+
+    @abstractmethod
+    def probe_conditional_create(self) -> ConditionalCreate:
+        """Find out, with a scratch key, what ``create`` really does here."""

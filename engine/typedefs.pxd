@@ -1,0 +1,10 @@
+"""C types that every compiled module shares, so that a series reference is the same width everywhere."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+ctypedef uint32_t series_ref_t
+ctypedef uint64_t fingerprint_t
+ctypedef int64_t timestamp_ns_t
+ctypedef int64_t timestamp_ms_t
+ctypedef uint32_t symbol_ref_t
+ctypedef uint32_t stack_id_t

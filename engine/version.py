@@ -1,0 +1,3 @@
+"""The version of Lithify; workers report it as their build."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,39 @@
+"""Builds the compiled kernels: every ``engine/**/*.pyx`` becomes an extension module beside its Python twin.
+
+``LITHIFY_DEBUG_BUILD=1`` turns bounds, overflow and None checks back on, for the suite and the fuzzers.
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DEBUG_BUILD = os.environ.get("LITHIFY_DEBUG_BUILD") == "1"
+
+DIRECTIVES = {
+    "language_level": 3,
+    "embedsignature": True,
+    "freethreading_compatible": False,
+    "boundscheck": DEBUG_BUILD,
+    "wraparound": False,
+    "initializedcheck": DEBUG_BUILD,
+    "cdivision": not DEBUG_BUILD,
+    "overflowcheck": False,
+    "nonecheck": DEBUG_BUILD,
+}
+COMPILE_ARGS = ["-O1", "-g", "-DLITHIFY_DEBUG_BUILD"] if DEBUG_BUILD else ["-O3", "-g0"]
+
+
+def _module_name(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts)
+
+
+def _extensions() -> list[Extension]:
+    return [
+        Extension(_module_name(path), [str(path)], extra_compile_args=COMPILE_ARGS)
+        for path in sorted(Path("engine").rglob("*.pyx"))
+    ]
+
+
+setup(ext_modules=cythonize(_extensions(), compiler_directives=DIRECTIVES, force=DEBUG_BUILD, quiet=True))

@@ -1,0 +1,1 @@
+"""PySpark: the session, one job module per kind of merge."""

@@ -1,0 +1,1 @@
+"""Celery: the app, the beat schedule, the compactor node, the control tasks."""

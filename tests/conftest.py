@@ -1,0 +1,37 @@
+"""What every test may ask for: the real files of other programs, and nothing of this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(os.environ.get("LITHIFY_SHARED", Path(__file__).parents[2] / "shared"))
+FOREIGN_DATA = SHARED / "data"
+
+_not_run: list[str] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out the tests that need foreign data where there is none; with CI=true that is an error."""
+    if FOREIGN_DATA.is_dir():
+        return
+    foreign = [item for item in items if item.get_closest_marker("foreign_data")]
+    if foreign and os.environ.get("CI") == "true":
+        raise pytest.UsageError(f"CI=true and no foreign data in {FOREIGN_DATA}: set LITHIFY_SHARED")
+    _not_run.extend(item.nodeid for item in foreign)
+    items[:] = [item for item in items if not item.get_closest_marker("foreign_data")]
+    config.hook.pytest_deselected(items=foreign)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests had no foreign data to run on."""
+    if _not_run:
+        terminalreporter.write_line(f"no foreign data: {len(_not_run)} not run")
+
+
+@pytest.fixture(scope="session")
+def foreign_data() -> Path:
+    """The folder with real files of other programs; tests that use it are marked ``foreign_data``."""
+    return FOREIGN_DATA
