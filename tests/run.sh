@@ -1,0 +1,30 @@
+#!/bin/sh
+# The test command behind ./dev test: with arguments they go to pytest; without, everything that must hold before a change lands.
+set -eu
+cd "$(dirname "$0")/.."
+
+if [ $# -gt 0 ]; then
+    exec .venv/bin/python -m pytest "$@"
+fi
+
+step() {
+    title=$1
+    shift
+    echo "== $title"
+    started=$(date +%s)
+    "$@"
+    echo "== $title: passed in $(($(date +%s) - started)) s"
+}
+
+debug_kernels() {
+    # A second copy of the engine, compiled with every check on, beside the fast one.
+    LITHIFY_DEBUG_BUILD=1 .venv/bin/python setup.py --quiet build --build-lib .lithify/debug --build-temp .lithify/debug-temp >.lithify/debug-build.log 2>&1 ||
+        { tail -n 40 .lithify/debug-build.log; return 1; }
+    LITHIFY_EXPECT_DEBUG=1 .venv/bin/pytest -q -n 2 -o pythonpath=".lithify/debug ." tests/engine
+}
+
+mkdir -p .lithify
+step "format, lint, types, import rules" ./dev lint
+step "the suite, database-bound tests on SQLite" .venv/bin/pytest -q -n 2 --dist loadgroup
+step "the database-bound suite on PostgreSQL" env LITHIFY_TEST_DATABASE=postgresql .venv/bin/pytest -q -n 2 tests/webadmin
+step "the kernels in a bounds-checked debug build" debug_kernels
