@@ -1,0 +1,99 @@
+"""What no linter holds: sizes, opening docstrings, names, twins, and words that must not be committed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+BANNED_MODULE_NAMES = {"utils", "util", "common", "misc", "helpers", "helper", "manager", "stuff"}
+# Written in pieces, so that this file does not find itself.
+BANNED_TEXT = ("/wor" + "k/", "/roo" + "t/", "bash_" + "jobs", "TO" + "DO", "FIX" + "ME")
+SHIPPED = ("engine", "spark", "tasks", "webadmin")
+
+
+def _tracked() -> list[Path]:
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    return [ROOT / name for name in listing.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+TRACKED = _tracked()
+MODULES = [path for path in TRACKED if path.suffix == ".py" and not path.name.endswith("_pb2.py")]
+SHIPPED_MODULES = [path for path in MODULES if path.relative_to(ROOT).parts[0] in SHIPPED]
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_no_module_is_longer_than_one_idea() -> None:
+    long = {_name(path): count for path in MODULES if (count := len(path.read_text().splitlines())) > MODULE_LINES_MAX}
+    assert not long
+
+
+def test_no_function_is_longer_than_a_page() -> None:
+    long = [
+        f"{_name(path)}:{function.lineno} {function.name}"
+        for path in SHIPPED_MODULES
+        for function in _functions(ast.parse(path.read_text()))
+        if (function.end_lineno or 0) - function.lineno >= FUNCTION_LINES_MAX
+    ]
+    assert not long
+
+
+def test_every_shipped_module_says_what_it_is_for() -> None:
+    silent = [
+        _name(path)
+        for path in SHIPPED_MODULES
+        if path.read_text().strip()
+        and "migrations" not in path.parts
+        and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not silent
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    assert not [_name(path) for path in MODULES if path.stem in BANNED_MODULE_NAMES]
+
+
+def test_every_compiled_hot_path_has_a_twin_or_an_oracle_and_a_test() -> None:
+    tests = "\n".join(path.read_text() for path in MODULES if "tests" in path.relative_to(ROOT).parts)
+    lonely = [_name(path) for path in TRACKED if path.suffix == ".pyx" and path.stem not in tests]
+    assert not lonely
+
+
+def test_admin_classes_decide_nothing() -> None:
+    words = ("transaction.atomic", ".save(", ".update(", "bulk_create(", ".delete(")
+    deciding = [
+        f"{_name(path)}: {word}"
+        for path in SHIPPED_MODULES
+        if path.stem.startswith("admin") or path.parent.name == "admin"
+        for word in words
+        if word in path.read_text()
+    ]
+    assert not deciding
+
+
+@pytest.mark.parametrize("word", BANNED_TEXT)
+def test_nothing_of_one_machine_or_unfinished_is_committed(word: str) -> None:
+    texts = [
+        path for path in TRACKED if path.suffix in {".py", ".pyx", ".pxd", ".md", ".sh", ".toml", ".html", ".h", ""}
+    ]
+    assert not [_name(path) for path in texts if path.name != "LICENSE" and word in path.read_text(errors="replace")]
