@@ -72,3 +72,24 @@ class MergeRefused(LithifyError):
     """The sources of a merge do not belong together (other shard, no source, tenant or level mismatch)."""
 
     code = "merge_refused"
+
+
+class MergeCancelled(LithifyError):
+    """The merge was told to stop (its lease is lost or the node shuts down); nothing was written."""
+
+    code = "merge_cancelled"
+    retryable = True
+
+
+class BadBlockName(LithifyError):
+    """An object key, tenant or block id cannot name a block; ``name`` is what was given."""
+
+    code = "bad_block_name"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name = name
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.name!r}: {self.reason}"
