@@ -1,17 +1,34 @@
 """Object storage: one small interface, a local folder and S3 behind it.
 
 ``open_store(url)`` takes ``file:///path`` (or a bare path) and ``s3://bucket/prefix?endpoint=…&region=…``.
+Credentials for S3 are never part of the URL: they come from the places boto3 looks in (environment, files, instance).
 """
 
-from engine.storage.model import ConditionalCreate, ObjectInfo, ObjectNotFound, ObjectStore, ObjectWriter, StorageError
-from engine.storage.opening import open_store
+from engine.storage.model import (
+    ConditionalCreate,
+    ConditionRefused,
+    InvalidKey,
+    InvalidRange,
+    InvalidStoreUrl,
+    ObjectInfo,
+    ObjectNotFound,
+    ObjectStore,
+    ObjectWriter,
+    StorageError,
+)
+from engine.storage.opening import is_local, open_store
 
 __all__ = [
+    "ConditionRefused",
     "ConditionalCreate",
+    "InvalidKey",
+    "InvalidRange",
+    "InvalidStoreUrl",
     "ObjectInfo",
     "ObjectNotFound",
     "ObjectStore",
     "ObjectWriter",
     "StorageError",
+    "is_local",
     "open_store",
 ]

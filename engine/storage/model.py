@@ -36,6 +36,33 @@ class ObjectNotFound(StorageError):
     retryable = False
 
 
+class InvalidKey(StorageError):
+    """The key is not one this store can hold, or it would lead out of the store."""
+
+    code = "invalid_key"
+    retryable = False
+
+
+class InvalidRange(StorageError):
+    """The range asked for is not wholly inside the object: the object is shorter than its metadata promises."""
+
+    code = "invalid_range"
+    retryable = False
+
+
+class ConditionRefused(StorageError):
+    """The store rejects conditional creates as such; write the object with ``put`` instead."""
+
+    code = "condition_refused"
+    retryable = False
+
+
+class InvalidStoreUrl(LithifyError):
+    """The object store's URL cannot be used; the message says which form is expected."""
+
+    code = "invalid_store_url"
+
+
 class ConditionalCreate(enum.StrEnum):
     """What a store does when asked to create an object only if its key is free."""
 
@@ -60,13 +87,16 @@ class ObjectWriter(ABC):
     """
 
     @abstractmethod
-    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes."""
 
     @abstractmethod
-    def commit(self) -> ObjectInfo: ...
+    def commit(self) -> ObjectInfo:
+        """Make the object visible, durably. After an error nothing of this writer is left."""
 
     @abstractmethod
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """Leave nothing; harmless after a commit or another abort."""
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +111,9 @@ class ObjectWriter(ABC):
 
 
 class ObjectStore(ABC):
-    """Keys are relative, ``/``-separated, without empty, ``.`` or ``..`` parts; anything else is a StorageError.
+    """Keys are relative, ``/``-separated, without empty, ``.`` or ``..`` parts; anything else is an InvalidKey.
+
+    No key may be another key plus ``/`` and more: a folder cannot hold both (S3 could).
 
     All methods are safe to call from several threads. ``usage`` counts requests and bytes per operation.
     """
@@ -90,24 +122,32 @@ class ObjectStore(ABC):
     usage: StorageUsage
 
     @abstractmethod
-    def get(self, key: str) -> bytes: ...
+    def get(self, key: str) -> bytes:
+        """Return the whole object."""
 
     @abstractmethod
     def get_range(self, key: str, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes; a range beyond the end is a StorageError, never a short answer."""
 
     @abstractmethod
-    def head(self, key: str) -> ObjectInfo: ...
+    def head(self, key: str) -> ObjectInfo:
+        """Return size and time of an object without reading it."""
 
     @abstractmethod
-    def put(self, key: str, data: bytes) -> ObjectInfo: ...
+    def put(self, key: str, data: bytes) -> ObjectInfo:
+        """Write the whole object at once, replacing any object of this key; durable on return."""
 
     @abstractmethod
     def create(self, key: str, data: bytes) -> bool:
-        """Create the object only if the key is free; False if it is taken. See ``probe_conditional_create``."""
+        """Create the object only if the key is free; False if it is taken. See ``probe_conditional_create``.
+
+        Nothing's correctness may rest on the answer: a store may ignore the condition, and over a network a create
+        whose answer was lost and which is tried again finds its own object and says False.
+        """
 
     @abstractmethod
-    def open_writer(self, key: str) -> ObjectWriter: ...
+    def open_writer(self, key: str) -> ObjectWriter:
+        """Begin to stream an object; memory use does not depend on its size."""
 
     @abstractmethod
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -120,3 +160,13 @@ class ObjectStore(ABC):
     @abstractmethod
     def probe_conditional_create(self) -> ConditionalCreate:
         """Find out, with a scratch key, what ``create`` really does here."""
+
+    @abstractmethod
+    def sweep_unfinished(self, *, before: float) -> int:
+        """Remove what writers begun before ``before`` (unix seconds) left unfinished; return how many there were.
+
+        Only for grace times far longer than any write: a writer that is swept while it runs fails at its commit.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most stores hold nothing that needs closing
+        """Give back connections; the store is not used afterwards."""

@@ -7,7 +7,11 @@ from collections import Counter
 
 
 class StorageUsage:
-    """Requests and bytes per operation (get, get_range, head, put, create, upload_part, list, delete)."""
+    """Requests and bytes per operation.
+
+    Operations: get, get_range, head, put, create, list, delete, and of streams to S3 create_upload, upload_part,
+    complete_upload, abort_upload, list_uploads. A request that is repeated counts each time.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -18,6 +22,11 @@ class StorageUsage:
         """Count one request of ``operation`` that moved ``byte_count`` bytes of object data."""
         with self._lock:
             self._requests[operation] += 1
+            self._bytes[operation] += byte_count
+
+    def record_bytes(self, operation: str, byte_count: int) -> None:
+        """Add bytes to a request counted before, when its answer tells their number."""
+        with self._lock:
             self._bytes[operation] += byte_count
 
     def requests(self) -> dict[str, int]:
