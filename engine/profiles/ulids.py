@@ -1,0 +1,50 @@
+"""ULIDs, the ids of blocks: 48 bits of unix milliseconds and 80 bits of entropy in 26 Crockford base32 characters."""
+
+from __future__ import annotations
+
+import secrets
+from typing import NamedTuple
+
+from engine.profiles.errors import BadBlockName
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+LENGTH = 26
+ENTROPY_BYTES = 10
+TIME_MS_MAX = (1 << 48) - 1
+
+_VALUES = {character: value for value, character in enumerate(ALPHABET)}
+
+
+class Ulid(NamedTuple):
+    """A block id taken apart."""
+
+    time_ms: int
+    entropy: bytes
+
+
+def parse(text: str) -> Ulid:
+    """Take an id apart; BadBlockName unless it is exactly the 26 upper-case characters that ``make`` writes."""
+    if len(text) != LENGTH or text[0] > "7" or any(character not in _VALUES for character in text):
+        raise BadBlockName(text, "not a ULID (26 characters of Crockford base32, upper case)")
+    number = 0
+    for character in text:
+        number = number << 5 | _VALUES[character]
+    return Ulid(number >> 80, (number & ((1 << 80) - 1)).to_bytes(ENTROPY_BYTES, "big"))
+
+
+def time_ms(text: str) -> int:
+    """Return the unix milliseconds in an id."""
+    return parse(text).time_ms
+
+
+def make(time_ms: int, entropy: bytes) -> str:
+    """Build an id from unix milliseconds and 10 bytes of entropy."""
+    if not 0 <= time_ms <= TIME_MS_MAX or len(entropy) != ENTROPY_BYTES:
+        raise BadBlockName(f"{time_ms}/{entropy.hex()}", "a ULID holds 48 bits of milliseconds and 10 bytes of entropy")
+    number = time_ms << 80 | int.from_bytes(entropy, "big")
+    return "".join(ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def new(time_ms: int) -> str:
+    """Return a fresh id of this time with entropy nobody can guess."""
+    return make(time_ms, secrets.token_bytes(ENTROPY_BYTES))
