@@ -1,4 +1,4 @@
-"""Regenerates ``*_pb2.py`` and their type stubs from the ``.proto`` files beside it (needs grpcio-tools and mypy-protobuf)."""
+"""Regenerates ``*_pb2.py`` and their stubs from the ``.proto`` files here (needs grpcio-tools and mypy-protobuf)."""
 
 from __future__ import annotations
 
