@@ -1,0 +1,1 @@
+"""The whole stack on one machine, and the demonstration of the main job."""

@@ -1,0 +1,40 @@
+"""Every error of the stack on one machine and of the demonstration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.errors import LithifyError
+
+
+class ProgramFailed(LithifyError):
+    """A program of the stack did not get ready; the last lines it said are part of the message."""
+
+    code = "program_failed"
+
+    def __init__(self, program: str, reason: str, last_lines: Sequence[str] = ()) -> None:
+        super().__init__(program, reason, tuple(last_lines))
+        self.program = program
+        self.reason = reason
+        self.last_lines = tuple(last_lines)
+
+    def __str__(self) -> str:
+        said = "".join(f"\n    {line}" for line in self.last_lines) or " (it said nothing)"
+        return f"{self.program} {self.reason}; its last lines:{said}"
+
+
+class HomeInUse(LithifyError):
+    """Another stack runs in this home folder: stop it, or choose another folder with LITHIFY_HOME."""
+
+    code = "home_in_use"
+
+    def __init__(self, home: str, holder: str) -> None:
+        super().__init__(home, holder)
+        self.home = home
+        self.holder = holder
+
+    def __str__(self) -> str:
+        return (
+            f"another stack (process {self.holder or 'unknown'}) runs in {self.home}; "
+            "stop it first, or set LITHIFY_HOME to another folder"
+        )
