@@ -1,0 +1,78 @@
+"""What only the folder promises: the order of syncs and renames, and no way out of the folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.storage import InvalidKey, StorageError
+from engine.storage.local import LocalStore
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The syncs and moves that happen, in order; a descriptor is told by what it points to."""
+    seen: list[str] = []
+    fsync, replace, link = os.fsync, os.replace, os.link
+
+    def record_fsync(descriptor: int) -> None:
+        seen.append("sync " + Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", lambda source, target: (seen.append("move"), replace(source, target)))
+    monkeypatch.setattr(os, "link", lambda source, target: (seen.append("move"), link(source, target)))
+    return seen
+
+
+@pytest.mark.parametrize("operation", ["put", "create"])
+def test_the_file_is_synced_before_it_gets_its_name_and_the_folders_after(
+    tmp_path: Path, calls: list[str], operation: str
+) -> None:
+    store = LocalStore(tmp_path / "store")
+    getattr(store, operation)("a/b", b"x")
+    unfinished = calls[1]
+    assert len(unfinished) == len("sync ") + 32
+    # The first sync is of the folder that now holds the new store.
+    assert calls == [f"sync {tmp_path.name}", unfinished, "move", "sync a", "sync store"]
+
+
+def test_a_full_disk_is_a_storage_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a", b"old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="put 'a': No space left on device"):
+        store.put("a", b"new")
+    assert store.get("a") == b"old"
+    assert store.sweep_unfinished(before=2**40) == 0
+
+
+def test_a_key_cannot_be_a_folder_of_other_keys(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put("a/b", b"x")
+    with pytest.raises(InvalidKey, match="another key"):
+        store.put("a", b"y")
+    with pytest.raises(InvalidKey, match="another key"):
+        store.put("a/b/c", b"z")
+    assert [info.key for info in store.list()] == ["a/b"]
+
+
+def test_a_linked_folder_is_not_followed_by_a_listing(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store")
+    store.put("a", b"x")
+    (tmp_path / "store" / "loop").symlink_to(tmp_path / "store")
+    assert [info.key for info in store.list()] == ["a"]
+
+
+def test_a_deletion_leaves_no_empty_folders(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store")
+    store.put("a/b/c", b"x")
+    store.delete("a/b/c")
+    assert not (tmp_path / "store" / "a").exists()
+    assert (tmp_path / "store").is_dir()
