@@ -1,0 +1,23 @@
+"""Errors of identity: who calls, and may they?"""
+
+from __future__ import annotations
+
+from engine.errors import LithifyError
+
+
+class CredentialRefused(LithifyError):
+    """The credential is missing, unknown, revoked or wrong; an operator can issue a new one."""
+
+    code = "credential_refused"
+
+
+class ScopeMissing(LithifyError):
+    """The credential is valid but not for this."""
+
+    code = "scope_missing"
+
+
+class NameTaken(LithifyError):
+    """Another one already has this name; choose a different name or revoke the other first."""
+
+    code = "name_taken"

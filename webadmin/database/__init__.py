@@ -1,0 +1,1 @@
+"""What SQLite and PostgreSQL do not have in common, in one place."""

@@ -1,0 +1,30 @@
+"""Columns whose order is that of their UTF-8 bytes, on every database.
+
+Names, keys and ids are compared by planners and by the database; both must agree, whatever the locale of the server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+BYTE_COLLATIONS = {"postgresql": "C", "sqlite": "BINARY"}
+
+
+class ByteOrderedField(models.CharField):
+    """Text that orders and compares bytewise. Index it through ``Meta``: ``unique=True`` would add a second index."""
+
+    def db_parameters(self, connection: BaseDatabaseWrapper) -> dict[str, Any]:
+        parameters = super().db_parameters(connection)
+        parameters["collation"] = BYTE_COLLATIONS[connection.vendor]
+        return parameters
+
+
+class UlidField(ByteOrderedField):
+    """A 26-character ULID; bytewise order is time order."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("max_length", 26)
+        super().__init__(**options)

@@ -1,0 +1,50 @@
+"""Turns every error into one form of answer: ``{"code": …, "message": …}`` and the fitting status."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from rest_framework import exceptions
+from rest_framework.response import Response
+from rest_framework.views import exception_handler
+
+from engine.errors import LithifyError
+
+log = logging.getLogger(__name__)
+
+STATUSES = {
+    "invalid_message": 400,
+    "credential_refused": 401,
+    "scope_missing": 403,
+    "name_taken": 409,
+    "schedule_busy": 503,
+}
+"""Status by error code; a LithifyError that is not listed is our fault (500)."""
+
+
+def answer_error(error: Exception, context: dict[str, Any]) -> Response | None:
+    """Django REST framework's exception handler."""
+    if isinstance(error, LithifyError):
+        return _answer(STATUSES.get(error.code, 500), error.code, str(error), retry=error.retryable)
+    if isinstance(error, Http404):
+        error = exceptions.NotFound()
+    elif isinstance(error, PermissionDenied):
+        error = exceptions.PermissionDenied()
+    response = exception_handler(error, context)
+    if response is None or not isinstance(error, exceptions.APIException):
+        return response
+    codes, detail = error.get_codes(), error.detail
+    code = codes if isinstance(codes, str) else "invalid_request"
+    message = str(detail) if isinstance(detail, str) else repr(detail)
+    response.data = {"code": code, "message": message}
+    return response
+
+
+def _answer(status: int, code: str, message: str, *, retry: bool) -> Response:
+    if status == 500:
+        log.error("request_failed code=%s message=%s", code, message)
+    headers = {"Retry-After": "1"} if retry else {}
+    return Response({"code": code, "message": message}, status=status, headers=headers)

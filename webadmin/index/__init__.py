@@ -1,0 +1,1 @@
+"""The transactional metadata index: blocks, their datasets, lineage and tombstones."""

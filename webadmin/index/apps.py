@@ -1,0 +1,9 @@
+"""This app owns what is known of the objects in the bucket."""
+
+from django.apps import AppConfig
+
+
+class IndexConfig(AppConfig):
+    name = "webadmin.index"
+    label = "index"
+    verbose_name = "Index"

@@ -1,0 +1,206 @@
+"""Blocks, their datasets, lineage, tombstones and the ledger of accepted ids.
+
+A block row holds the object's metadata as bytes; dataset rows make it findable. Names and whole lists of label sets
+are interned. ``…_ms`` are milliseconds: command time for what the schedule did, unix time for ids and data. Data times
+are closed at both ends, as in the block format.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from webadmin.access.models import Tenant
+from webadmin.database.fields import ByteOrderedField, UlidField
+from webadmin.index.querysets import BlockQuerySet, TombstoneQuerySet
+from webadmin.index.states import LIVE_STATES, BlockState
+from webadmin.schedule.models import Job, LevelQueue
+
+DATASET_NAME_MAX = 500
+OBJECT_KEY_MAX = 1024
+
+
+class DatasetName(models.Model):
+    """The interned name of a dataset, a service; "" is that of dataset indexes."""
+
+    name = ByteOrderedField(max_length=DATASET_NAME_MAX, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["name"], name="dataset_name_unique")]
+
+    def __str__(self) -> str:
+        return self.name or "(dataset index)"
+
+
+class LabelSets(models.Model):
+    """A dataset's whole list of label sets, interned: thousands of blocks share few lists."""
+
+    digest = ByteOrderedField(max_length=64)
+    label_sets = models.JSONField(help_text="A list of label sets, each a list of [name, value]")
+
+    class Meta:
+        verbose_name_plural = "label sets"
+        constraints = [models.UniqueConstraint(fields=["digest"], name="label_sets_digest_unique")]
+
+    def __str__(self) -> str:
+        return self.digest[:12]
+
+
+class Block(models.Model):
+    """A segment (tenant null, level 0) or a compacted block, from its registration until long after its deletion."""
+
+    ulid = UlidField()
+    tenant = models.ForeignKey(Tenant, null=True, on_delete=models.PROTECT, related_name="blocks")
+    shard = models.PositiveBigIntegerField()
+    level = models.PositiveSmallIntegerField()
+    # The 6 hours in which the id was made: the unit in which rows will be dropped and queries pruned.
+    partition_start_ms = models.BigIntegerField()
+    created_at_ms = models.BigIntegerField(help_text="The time in the id")
+    min_time_ms = models.BigIntegerField()
+    max_time_ms = models.BigIntegerField()
+    size_bytes = models.PositiveBigIntegerField()
+    crc32c = models.PositiveBigIntegerField(null=True)
+    object_key = ByteOrderedField(max_length=OBJECT_KEY_MAX)
+    metadata = models.BinaryField(help_text="Protobuf BlockMeta")
+    dataset_count = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=BlockState)
+    parked_reason = models.CharField(max_length=500, blank=True)
+    # The job that has the block as a source; kept after replacement.
+    owner_job = models.ForeignKey(Job, null=True, on_delete=models.PROTECT, related_name="source_blocks")
+    queue = models.ForeignKey(LevelQueue, null=True, on_delete=models.PROTECT, related_name="blocks", db_index=False)
+    added_command_index = models.BigIntegerField()
+    removed_command_index = models.BigIntegerField(null=True)
+    arrived_at_ms = models.BigIntegerField()
+
+    objects = BlockQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["shard", "ulid"], name="block_unique_in_shard"),
+            models.CheckConstraint(
+                condition=(Q(state=BlockState.QUEUED) & Q(queue__isnull=False))
+                | (~Q(state=BlockState.QUEUED) & Q(queue=None)),
+                name="block_queued_in_a_queue",
+            ),
+            models.CheckConstraint(
+                condition=(Q(state=BlockState.OWNED) & Q(owner_job__isnull=False))
+                | (Q(state__in=[BlockState.QUEUED, BlockState.FINAL]) & Q(owner_job=None))
+                | Q(state__in=[BlockState.PARKED, BlockState.REPLACED, BlockState.DELETED]),
+                name="block_owned_by_a_job",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state=BlockState.PARKED) | ~Q(parked_reason=""), name="block_parked_with_a_reason"
+            ),
+            models.CheckConstraint(
+                condition=(Q(state__in=LIVE_STATES) & Q(removed_command_index=None))
+                | (~Q(state__in=LIVE_STATES) & Q(removed_command_index__isnull=False)),
+                name="block_removed_by_a_command",
+            ),
+            models.CheckConstraint(
+                condition=(Q(level=0) & Q(tenant=None)) | (Q(level__gt=0) & Q(tenant__isnull=False)),
+                name="block_tenant_from_level_one",
+            ),
+        ]
+        indexes = [
+            # "The oldest blocks of this queue" (poll)
+            models.Index(
+                fields=["queue", "arrived_at_ms", "id"], condition=Q(state=BlockState.QUEUED), name="block_in_queue"
+            ),
+            # "Live blocks of a tenant in a time range" (query) and the admin's list
+            models.Index(
+                fields=["tenant", "max_time_ms"], condition=Q(state__in=LIVE_STATES), name="block_live_by_time"
+            ),
+            # "What is in this part of the index?" (admin, retention)
+            models.Index(fields=["partition_start_ms", "shard", "level"], name="block_by_partition"),
+            models.Index(fields=["state", "level"], name="block_by_state"),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.ulid
+
+
+class Dataset(models.Model):
+    """One dataset of a block. ``masks_applied`` is the index of the last delete command that its bytes obey.
+
+    Only the indexes below: this is the table with the most rows, and no one looks for datasets by anything else.
+    """
+
+    block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="datasets", db_index=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
+    name = models.ForeignKey(DatasetName, on_delete=models.PROTECT, related_name="+", db_index=False)
+    label_sets = models.ForeignKey(LabelSets, on_delete=models.PROTECT, related_name="+", db_index=False)
+    position = models.PositiveIntegerField(help_text="Its place in the block's list of datasets, from 0")
+    format = models.PositiveSmallIntegerField()
+    min_time_ms = models.BigIntegerField()
+    max_time_ms = models.BigIntegerField()
+    size_bytes = models.PositiveBigIntegerField()
+    masks_applied = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["block", "position"], name="dataset_position_unique")]
+        indexes = [
+            # "Datasets of a tenant and service in a time range" (query)
+            models.Index(fields=["tenant", "name", "max_time_ms"], name="dataset_by_service_and_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.block_id}/{self.position}"
+
+
+class BlockLineage(models.Model):
+    """``result`` was merged from ``source`` (and others) by ``job``."""
+
+    result = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="made_from", db_index=False)
+    source = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="went_into")
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="lineage")
+
+    class Meta:
+        verbose_name_plural = "block lineage"
+        constraints = [models.UniqueConstraint(fields=["result", "source"], name="lineage_pair_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.source_id} → {self.result_id}"
+
+
+class Tombstone(models.Model):
+    """A replaced block's object: it may be deleted from ``eligible_at_ms`` (command time) on."""
+
+    block = models.OneToOneField(Block, on_delete=models.CASCADE, related_name="tombstone")
+    job = models.ForeignKey(Job, null=True, on_delete=models.PROTECT, related_name="tombstones")
+    command_index = models.BigIntegerField()
+    created_at_ms = models.BigIntegerField()
+    eligible_at_ms = models.BigIntegerField()
+    deleted_at_ms = models.BigIntegerField(null=True, help_text="When the deletion of the object was confirmed")
+
+    objects = TombstoneQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            # "Which objects may go now?" (control task)
+            models.Index(fields=["eligible_at_ms", "id"], condition=Q(deleted_at_ms=None), name="tombstone_due"),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"tombstone of block {self.block_id}"
+
+
+class AcceptedId(models.Model):
+    """The ledger: an id once accepted changes nothing when it comes again, whatever became of its block."""
+
+    shard = models.PositiveBigIntegerField()
+    ulid = UlidField()
+    content_digest = ByteOrderedField(max_length=64)
+    accepted_at_ms = models.BigIntegerField()
+    command_index = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["shard", "ulid"], name="accepted_id_unique")]
+        indexes = [
+            models.Index(fields=["command_index"], name="accepted_id_by_command"),
+            models.Index(fields=["ulid"], name="accepted_id_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.shard}/{self.ulid}"

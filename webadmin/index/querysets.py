@@ -1,0 +1,29 @@
+"""Query rules of the index: which blocks are live, waiting or due."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from django.db import models
+
+from webadmin.index.states import LIVE_STATES, BlockState
+
+
+class BlockQuerySet(models.QuerySet):
+    """Questions to the block table."""
+
+    def live(self) -> Self:
+        """Blocks that queries read."""
+        return self.filter(state__in=LIVE_STATES)
+
+    def queued_in(self, queue_id: int) -> Self:
+        """Blocks of a queue, in the order of their arrival."""
+        return self.filter(queue_id=queue_id, state=BlockState.QUEUED).order_by("arrived_at_ms", "id")
+
+
+class TombstoneQuerySet(models.QuerySet):
+    """Questions to the tombstones."""
+
+    def due(self, command_time_ms: int) -> Self:
+        """Objects that may be deleted now, the oldest first."""
+        return self.filter(eligible_at_ms__lt=command_time_ms, deleted_at_ms=None).order_by("eligible_at_ms", "id")

@@ -1,0 +1,29 @@
+"""Where a block is in its life, and which moves it may make."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class BlockState(models.TextChoices):
+    """Every live block is in exactly one of the first four states: nothing is ever in limbo."""
+
+    QUEUED = "queued", "queued"  # waits in the queue of its tenant, shard and level
+    OWNED = "owned", "owned"  # a source of exactly one job
+    PARKED = "parked", "parked"  # kept out of compaction with a reason, still served to queries
+    FINAL = "final", "final"  # of the highest level: nothing left to do
+    REPLACED = "replaced", "replaced"  # its results are live; its object waits for deletion
+    DELETED = "deleted", "deleted"  # its object is gone; the row is history
+
+
+LIVE_STATES = (BlockState.QUEUED, BlockState.OWNED, BlockState.PARKED, BlockState.FINAL)
+"""The states in which queries read a block."""
+
+ALLOWED_MOVES: dict[BlockState, frozenset[BlockState]] = {
+    BlockState.QUEUED: frozenset({BlockState.OWNED, BlockState.PARKED}),
+    BlockState.OWNED: frozenset({BlockState.REPLACED, BlockState.QUEUED, BlockState.PARKED}),
+    BlockState.PARKED: frozenset({BlockState.QUEUED}),
+    BlockState.FINAL: frozenset(),
+    BlockState.REPLACED: frozenset({BlockState.DELETED}),
+    BlockState.DELETED: frozenset(),
+}

@@ -1,0 +1,39 @@
+"""Bounds what a request body may cost before anything of it is believed."""
+
+from __future__ import annotations
+
+import json
+from typing import IO, Any
+
+from rest_framework.exceptions import APIException, ParseError
+from rest_framework.parsers import BaseParser
+
+BODY_BYTES_MAX = 64 << 20
+"""A full report: a thousand jobs' results with the metadata of their blocks."""
+
+
+class BodyTooLarge(APIException):
+    """The request body is larger than any honest request."""
+
+    status_code = 413
+    default_code = "body_too_large"
+    default_detail = f"the request body is larger than {BODY_BYTES_MAX} bytes: report fewer jobs per poll"
+
+
+class BoundedJSONParser(BaseParser):
+    """JSON of at most BODY_BYTES_MAX bytes; NaN and infinities, which are no JSON, are refused."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
+        body = stream.read(BODY_BYTES_MAX + 1)
+        if len(body) > BODY_BYTES_MAX:
+            raise BodyTooLarge
+        try:
+            return json.loads(body, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise ParseError(f"the body is not JSON: {error}") from error
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

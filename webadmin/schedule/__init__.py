@@ -1,0 +1,1 @@
+"""The schedule: the command log, queues, jobs, leases, limits."""

@@ -1,0 +1,265 @@
+"""The command log, level queues, jobs with their attempts, workers, and the limits an operator may change.
+
+Columns named ``…_ms`` are milliseconds: command time, unless the comment says wall time. Command indexes are plain
+numbers, not foreign keys: old entries of the log are dropped behind a snapshot while their indexes stay in use.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from engine.scheduling.model import HOLDING_STATES, AttemptOutcome, JobState, PolicyName
+from webadmin.access.models import TENANT_NAME_MAX, WorkerCredential
+from webadmin.database.fields import ByteOrderedField
+
+LANE_MAX = 20
+JOB_NAME_MAX = 250
+
+
+class SingleRow(models.Model):
+    """A table with exactly one row, number 1, made by a migration."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+
+    class Meta:
+        abstract = True
+
+
+class LogHead(SingleRow):
+    """The place where the command log grows; whoever extends the log holds this row."""
+
+    last_index = models.BigIntegerField(default=0)
+    command_time_ms = models.BigIntegerField(default=0)
+    # The database's clock (wall time) when command_time_ms was set: command time runs on from there.
+    clock_ms = models.BigIntegerField(default=0)
+    # Waiting, blocked and leased jobs: what the queue limit is compared with, without counting rows.
+    live_job_count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="log_head_is_one_row")]
+
+    def __str__(self) -> str:
+        return f"head at {self.last_index}"
+
+
+class Command(models.Model):
+    """One entry of the append-only log. The index of the entry that assigns a job is the job's fencing token."""
+
+    class Kind(models.TextChoices):
+        ADD_BLOCKS = "add_blocks", "add blocks"
+        IMPORT_BLOCKS = "import_blocks", "import blocks"
+        UPDATE_PLAN = "update_plan", "update plan"
+        ADVANCE_CLOCK = "advance_clock", "advance clock"
+
+    index = models.BigAutoField(primary_key=True)
+    command_time_ms = models.BigIntegerField()
+    wall_time = models.DateTimeField()
+    kind = models.CharField(max_length=30, choices=Kind)
+    actor = models.CharField(max_length=150)
+    format_version = models.PositiveSmallIntegerField(default=1)
+    change_set = models.JSONField()
+
+    class Meta:
+        ordering = ["-index"]
+        indexes = [models.Index(fields=["wall_time"], name="command_by_wall_time")]
+
+    def __str__(self) -> str:
+        return f"{self.index} {self.kind}"
+
+
+class LevelQueue(models.Model):
+    """The blocks of one lane, tenant, shard and level that no job owns; the sums spare polls a look at the blocks.
+
+    ``tenant`` is "" for segments. ``ready_at_ms`` is since (or from) when a job can be made of them, null if empty.
+    """
+
+    lane = ByteOrderedField(max_length=LANE_MAX)
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
+    shard = models.PositiveBigIntegerField()
+    level = models.PositiveSmallIntegerField()
+    block_count = models.PositiveBigIntegerField(default=0)
+    byte_count = models.PositiveBigIntegerField(default=0)
+    oldest_arrival_ms = models.BigIntegerField(null=True)
+    newest_arrival_ms = models.BigIntegerField(null=True)
+    ready_at_ms = models.BigIntegerField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["lane", "tenant", "shard", "level"], name="level_queue_key_unique"),
+            models.CheckConstraint(
+                condition=Q(block_count=0, byte_count=0, ready_at_ms=None, oldest_arrival_ms=None)
+                | Q(block_count__gt=0, ready_at_ms__isnull=False, oldest_arrival_ms__isnull=False),
+                name="level_queue_is_ready_some_time",
+            ),
+        ]
+        indexes = [
+            # "Which queues of this level are ready, oldest first?" asked by every poll.
+            models.Index(
+                fields=["level", "ready_at_ms", "id"], condition=Q(block_count__gt=0), name="level_queue_ready"
+            ),
+        ]
+        ordering = ["level", "lane", "tenant", "shard"]
+
+    def __str__(self) -> str:
+        return f"{self.lane} {self.tenant or 'segments'} shard {self.shard} level {self.level}"
+
+
+class Worker(models.Model):
+    """A compactor node as the service sees it."""
+
+    name = ByteOrderedField(max_length=100)
+    credential = models.ForeignKey(WorkerCredential, on_delete=models.PROTECT, related_name="workers")
+    build = models.CharField(max_length=100, blank=True)
+    capacity = models.PositiveIntegerField(default=0)
+    first_poll_at = models.DateTimeField(auto_now_add=True)
+    last_poll_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["name"], name="worker_name_unique")]
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Job(models.Model):
+    """A unit of planned work: the blocks of one tenant, shard and level to merge into one block per tenant.
+
+    ``tenant`` is "" for jobs over segments. ``token`` is the index of the command that assigned it last. ``spec`` holds
+    the sources in merge order, ``result`` what the merge reported.
+    """
+
+    name = ByteOrderedField(max_length=JOB_NAME_MAX)
+    lane = ByteOrderedField(max_length=LANE_MAX)
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
+    shard = models.PositiveBigIntegerField()
+    level = models.PositiveSmallIntegerField()
+    state = models.CharField(max_length=10, choices=[(state.value, state.value) for state in JobState])
+    token = models.BigIntegerField(default=0)
+    worker = models.ForeignKey(Worker, null=True, on_delete=models.PROTECT, related_name="jobs")
+    lease_expires_ms = models.BigIntegerField(null=True)
+    failures = models.PositiveIntegerField(default=0)
+    parked_reason = models.CharField(max_length=500, blank=True)
+    added_at_ms = models.BigIntegerField()
+    assigned_at_ms = models.BigIntegerField(null=True)
+    finished_at_ms = models.BigIntegerField(null=True)
+    created_command_index = models.BigIntegerField()
+    finished_command_index = models.BigIntegerField(null=True)
+    source_count = models.PositiveIntegerField()
+    source_bytes = models.PositiveBigIntegerField()
+    spec = models.JSONField()
+    progress = models.JSONField(null=True)
+    result = models.JSONField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["name"],
+                condition=Q(state__in=[state.value for state in HOLDING_STATES]),
+                name="job_name_unique_while_held",
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    state=JobState.LEASED.value, worker__isnull=False, lease_expires_ms__isnull=False, token__gt=0
+                )
+                | Q(~Q(state=JobState.LEASED.value), lease_expires_ms=None),
+                name="job_lease_belongs_to_leased",
+            ),
+            models.CheckConstraint(
+                condition=(Q(state=JobState.PARKED.value) & ~Q(parked_reason=""))
+                | (~Q(state=JobState.PARKED.value) & Q(parked_reason="")),
+                name="job_parked_with_a_reason",
+            ),
+            models.CheckConstraint(
+                condition=Q(state=JobState.DONE.value, finished_command_index__isnull=False)
+                | Q(~Q(state=JobState.DONE.value), finished_command_index=None),
+                name="job_done_by_a_command",
+            ),
+        ]
+        indexes = [
+            # "Which waiting job comes first?" (poll)
+            models.Index(
+                fields=["level", "failures", "added_at_ms", "name"],
+                condition=Q(state=JobState.WAITING.value),
+                name="job_waiting_in_order",
+            ),
+            # "Whose lease is over?" (poll)
+            models.Index(
+                fields=["lease_expires_ms"], condition=Q(state=JobState.LEASED.value), name="job_leased_by_expiry"
+            ),
+            # "What happened last?" (admin)
+            models.Index(fields=["state", "-id"], name="job_by_state"),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Attempt(models.Model):
+    """One run of a job under one token, and how it ended."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts", db_index=False)
+    token = models.BigIntegerField()
+    worker = models.ForeignKey(Worker, on_delete=models.PROTECT, related_name="attempts")
+    assigned_at_ms = models.BigIntegerField()
+    ended_at_ms = models.BigIntegerField(null=True)
+    outcome = models.CharField(
+        max_length=10,
+        choices=[(outcome.value, outcome.value) for outcome in AttemptOutcome],
+        default=AttemptOutcome.RUNNING.value,
+    )
+    reason = models.JSONField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "token"], name="attempt_token_unique_per_job")]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} under {self.token}"
+
+
+class Limits(SingleRow):
+    """Bounds of the schedule; 0 means without limit (not for the lease)."""
+
+    lease_seconds = models.PositiveIntegerField(default=15)
+    failures_max = models.PositiveIntegerField(default=3)
+    queue_max = models.PositiveIntegerField(default=10_000)
+    cleanup_delay_seconds = models.PositiveIntegerField(default=15 * 60)
+    task_memory_bytes = models.PositiveBigIntegerField(default=512 << 20)
+    policy = models.CharField(
+        max_length=10, choices=[(name.value, name.value) for name in PolicyName], default=PolicyName.DEFAULT.value
+    )
+
+    class Meta:
+        verbose_name_plural = "limits"
+        constraints = [
+            models.CheckConstraint(condition=Q(id=1), name="limits_are_one_row"),
+            models.CheckConstraint(condition=Q(lease_seconds__gt=0), name="limits_lease_takes_time"),
+        ]
+
+    def __str__(self) -> str:
+        return "limits"
+
+
+class LevelPolicy(models.Model):
+    """When the blocks of a level make a job: count, age of the oldest, spread of their creation, bytes (0: any)."""
+
+    lane = ByteOrderedField(max_length=LANE_MAX)
+    level = models.PositiveSmallIntegerField()
+    blocks_max = models.PositiveIntegerField()
+    age_seconds = models.PositiveIntegerField()
+    spread_seconds = models.PositiveIntegerField()
+    bytes_max = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        verbose_name_plural = "level policies"
+        constraints = [
+            models.UniqueConstraint(fields=["lane", "level"], name="level_policy_key_unique"),
+            models.CheckConstraint(condition=Q(blocks_max__gt=0) & Q(blocks_max__lte=1000), name="level_policy_count"),
+        ]
+        ordering = ["lane", "level"]
+
+    def __str__(self) -> str:
+        return f"{self.lane} level {self.level}"

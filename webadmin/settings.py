@@ -1,0 +1,142 @@
+"""Django's settings, all from the environment; without any of it one machine works from its own folder.
+
+LITHIFY_HOME          folder for what this installation makes by itself (default ``.lithify``)
+DATABASE_URL          ``sqlite:///…`` or ``postgresql://…`` (default: SQLite in LITHIFY_HOME)
+OBJECT_STORE_URL      ``file://…`` or ``s3://…`` (default: a folder in LITHIFY_HOME)
+BROKER_URL            the Celery broker (default: Redis on this machine)
+SECRET_KEY            Django's key (default: made once, kept in LITHIFY_HOME)
+LITHIFY_TOKEN_KEYS    keys that sign fencing tokens, newest first, comma separated (default: made once, kept)
+DEBUG                 1 for tracebacks in the browser (default 0)
+ALLOWED_HOSTS         comma separated host names (default: this machine only)
+HTTPS                 1 when the site is served over TLS only: secure cookies, redirect, HSTS (default 0)
+CSRF_TRUSTED_ORIGINS  comma separated origins, behind a proxy that changes the host
+LOG_LEVEL             of the console log (default INFO)
+"""
+
+from __future__ import annotations
+
+import os
+
+from engine.version import VERSION
+from webadmin.database.url import database_settings
+from webadmin.home import home_folder, kept_secret
+
+
+def _list(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in os.environ.get(name, default).split(",") if part.strip()]
+
+
+def _flag(name: str) -> bool:
+    return os.environ.get(name, "0").lower() in {"1", "true", "yes"}
+
+
+HOME = home_folder()
+DEBUG = _flag("DEBUG")
+SECRET_KEY = os.environ.get("SECRET_KEY") or kept_secret(HOME / "secret_key")
+TOKEN_KEYS = _list("LITHIFY_TOKEN_KEYS") or [kept_secret(HOME / "token_key")]
+ALLOWED_HOSTS = _list("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = _list("CSRF_TRUSTED_ORIGINS")
+
+DATABASES = {"default": database_settings(os.environ.get("DATABASE_URL") or f"sqlite:///{HOME}/lithify.sqlite3")}
+OBJECT_STORE_URL = os.environ.get("OBJECT_STORE_URL") or f"file://{HOME}/objects"
+BROKER_URL = os.environ.get("BROKER_URL") or "redis://127.0.0.1:6379/0"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_celery_beat",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "webadmin.access",
+    "webadmin.schedule",
+    "webadmin.index",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "webadmin.urls"
+WSGI_APPLICATION = "webadmin.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+
+STATIC_URL = "static/"
+STATIC_ROOT = HOME / "static"
+# Without a collected folder WhiteNoise serves straight from the packages: one command starts the site.
+WHITENOISE_USE_FINDERS = True
+
+HTTPS = _flag("HTTPS")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+# What these warn of is switched by HTTPS above: an installation on one machine has no TLS and must still start clean.
+SILENCED_SYSTEM_CHECKS = [] if HTTPS else ["security.W004", "security.W008", "security.W012", "security.W016"]
+X_FRAME_OPTIONS = "DENY"
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["webadmin.access.authentication.WorkerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["webadmin.request_bounds.BoundedJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "webadmin.error_answers.answer_error",
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Lithify",
+    "DESCRIPTION": "The protocol between the compaction service and its workers.",
+    "VERSION": VERSION,
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_AUTHENTICATION": [],
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}
+
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+UNFOLD = {"SITE_TITLE": "Lithify", "SITE_HEADER": "Lithify", "SITE_SYMBOL": "layers", "SHOW_HISTORY": False}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": os.environ.get("LOG_LEVEL", "INFO")},
+}
