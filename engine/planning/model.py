@@ -32,7 +32,7 @@ class QueuedBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockQueue:
-    """The oldest queued blocks of one key in arrival order; ``is_whole`` says that no further ones were left out."""
+    """The oldest queued blocks of one key in arrival order; ``is_whole`` says that none was left out."""
 
     id: int
     lane: str

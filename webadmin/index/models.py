@@ -104,7 +104,7 @@ class Block(models.Model):
         indexes = [
             # "The oldest blocks of this queue" (poll)
             models.Index(
-                fields=["queue", "arrived_at_ms", "id"], condition=Q(state=BlockState.QUEUED), name="block_in_queue"
+                fields=["queue", "arrived_at_ms", "ulid"], condition=Q(state=BlockState.QUEUED), name="block_in_queue"
             ),
             # "Live blocks of a tenant in a time range" (query) and the admin's list
             models.Index(

@@ -17,8 +17,8 @@ class BlockQuerySet(models.QuerySet):
         return self.filter(state__in=LIVE_STATES)
 
     def queued_in(self, queue_id: int) -> Self:
-        """Blocks of a queue, in the order of their arrival."""
-        return self.filter(queue_id=queue_id, state=BlockState.QUEUED).order_by("arrived_at_ms", "id")
+        """Blocks of a queue in the order of their arrival; equal times by id, so that plans do not depend on row numbers."""
+        return self.filter(queue_id=queue_id, state=BlockState.QUEUED).order_by("arrived_at_ms", "ulid")
 
 
 class TombstoneQuerySet(models.QuerySet):

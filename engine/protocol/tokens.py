@@ -1,0 +1,59 @@
+"""Fencing tokens on the wire: a command index that only this service can have written, for one job and credential.
+
+``<index>.<key number>.<signature>`` in URL-safe text. The key number is a short fingerprint of the signing key, so that
+a token names its key and keys can rotate: the first key signs, all keys verify.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Sequence
+
+from engine.protocol.errors import InvalidToken
+
+INDEX_MAX = (1 << 63) - 1
+SIGNATURE_BYTES = 16
+_KEY_NUMBER_DIGITS = 8
+_FORM = re.compile(rf"([1-9][0-9]{{0,18}})\.([0-9a-f]{{{_KEY_NUMBER_DIGITS}}})\.([A-Za-z0-9_-]{{22}})")
+
+
+class TokenCodec:
+    """Writes and reads tokens with a list of keys, newest first."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        if not keys or not all(keys):
+            raise ValueError("fencing tokens need at least one key, and no empty one")
+        self._keys = {_key_number(key): key for key in reversed(keys)}
+        self._signing = keys[0]
+
+    def encode(self, *, job: str, index: int, credential: str) -> str:
+        """Return the token with which this credential may report on this job."""
+        assert 0 < index <= INDEX_MAX
+        signature = base64.urlsafe_b64encode(_sign(self._signing, job, index, credential)).rstrip(b"=").decode()
+        return f"{index}.{_key_number(self._signing)}.{signature}"
+
+    def decode(self, token: str, *, job: str, credential: str) -> int:
+        """Return the command index in a token. Raises InvalidToken for anything ``encode`` did not write."""
+        match = _FORM.fullmatch(token)
+        key = self._keys.get(match[2]) if match else None
+        if match is None or key is None or int(match[1]) > INDEX_MAX:
+            raise InvalidToken("not a token of this service")
+        index = int(match[1])
+        expected = base64.urlsafe_b64encode(_sign(key, job, index, credential)).rstrip(b"=").decode()
+        if not hmac.compare_digest(expected, match[3]):
+            raise InvalidToken("a token of another job or credential")
+        return index
+
+
+def _key_number(key: bytes) -> str:
+    return hashlib.sha256(b"fencing key" + key).hexdigest()[:_KEY_NUMBER_DIGITS]
+
+
+def _sign(key: bytes, job: str, index: int, credential: str) -> bytes:
+    # Lengths keep two different (job, credential) pairs from running together into the same text.
+    parts = (job.encode(), credential.encode(), str(index).encode())
+    text = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return hmac.new(key, text, hashlib.sha256).digest()[:SIGNATURE_BYTES]

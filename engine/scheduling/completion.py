@@ -1,0 +1,81 @@
+"""Says whether a worker's result may replace the sources of its job. Nothing may appear, move or vanish by it.
+
+1. It merged exactly the job's sources.
+2. Its blocks are of the job's shard, one level up, each of one tenant, under the key that follows from that.
+3. The (tenant, dataset) pairs of its blocks are those of its sources: none is missing, none is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.errors import LithifyError
+from engine.profiles.metadata import decode_metadata
+from engine.profiles.model import DATASET_PROFILES, BlockMeta
+from engine.profiles.object_names import block_key
+from engine.protocol.profile_jobs import ProfileMergeResult, ResultBlock
+from engine.scheduling.errors import ResultRefused
+
+DatasetKey = tuple[str, str]
+"""Tenant and name of a dataset."""
+
+CRC32C_MAX = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionFacts:
+    """What the index knows of a job: its sources that are live and owned by it, in merge order, and their datasets."""
+
+    shard: int
+    level: int
+    sources: tuple[str, ...]
+    datasets: frozenset[DatasetKey]
+
+
+def check_result(facts: CompletionFacts, result: ProfileMergeResult) -> tuple[BlockMeta, ...]:
+    """Return the metadata of the result's blocks, in their order. Raises ResultRefused."""
+    if result.sources != facts.sources:
+        raise ResultRefused(
+            f"it merged {len(result.sources)} blocks that are not the job's {len(facts.sources)} sources"
+        )
+    if not result.blocks:
+        raise ResultRefused("it names no block that would replace the sources")
+    metas = tuple(_check_block(facts, block) for block in result.blocks)
+    if len({meta.id for meta in metas}) != len(metas):
+        raise ResultRefused("two of its blocks have the same id")
+    _check_datasets(facts, metas)
+    return metas
+
+
+def _check_block(facts: CompletionFacts, block: ResultBlock) -> BlockMeta:
+    try:
+        meta = decode_metadata(block.metadata)
+        key = block_key(meta.shard, meta.tenant, meta.compaction_level, meta.id)
+    except LithifyError as error:
+        raise ResultRefused(f"block {block.id!r}: {error}") from error
+    promised = {
+        "id": (meta.id, block.id),
+        "shard": (meta.shard, facts.shard),
+        "level": (meta.compaction_level, facts.level + 1),
+        "key": (block.key, key),
+    }
+    for what, (found, expected) in promised.items():
+        if found != expected:
+            raise ResultRefused(f"block {block.id!r}: {what} is {found!r}, expected {expected!r}")
+    if meta.min_time_ms > meta.max_time_ms:
+        raise ResultRefused(f"block {block.id!r}: its time ends before it starts")
+    if not (meta.metadata_offset < block.size and 0 <= block.crc32c <= CRC32C_MAX):
+        raise ResultRefused(f"block {block.id!r}: size {block.size} or checksum {block.crc32c} is impossible")
+    return meta
+
+
+def _check_datasets(facts: CompletionFacts, metas: Sequence[BlockMeta]) -> None:
+    strays = [meta.id for meta in metas if any(dataset.tenant != meta.tenant for dataset in meta.datasets)]
+    if strays:
+        raise ResultRefused(f"block {strays[0]!r} holds data of another tenant than its own")
+    found = {(d.tenant, d.name) for meta in metas for d in meta.datasets if d.format == DATASET_PROFILES}
+    if missing := facts.datasets - found:
+        raise ResultRefused(f"{len(missing)} datasets of the sources are missing, e.g. {min(missing)}")
+    if strange := found - facts.datasets:
+        raise ResultRefused(f"{len(strange)} datasets are in no source, e.g. {min(strange)}")

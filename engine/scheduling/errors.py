@@ -1,0 +1,11 @@
+"""Errors of the schedule."""
+
+from __future__ import annotations
+
+from engine.errors import LithifyError
+
+
+class ResultRefused(LithifyError):
+    """A worker's result does not fit its job; nothing of it was used and the sources stay live."""
+
+    code = "result_refused"
