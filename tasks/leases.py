@@ -133,6 +133,18 @@ class LeaseTable:
             ]
             return tuple(held.pair for held in late if self._stop(held))
 
+    def next_deadline(self) -> float | None:
+        """When the first lease of a job that still counts on it runs out (monotonic seconds)."""
+        with self._lock:
+            return min(
+                (
+                    held.deadline
+                    for held in self._held.values()
+                    if held.state in (LeaseState.ASSIGNED, LeaseState.RUNNING)
+                ),
+                default=None,
+            )
+
     def overdue(self, seconds: float) -> tuple[Pair, ...]:
         """Assigned pairs whose message has not arrived for so long; they are given back."""
         now = self._clock()

@@ -1,0 +1,76 @@
+"""The Celery app of a compactor node: JSON only, threads, one message at a time, acknowledged early, no results.
+
+A node has a queue of its own (``compactor.<node>``) for the messages it sends to itself; the shared queue
+``compactor.wake`` carries wake-ups and nothing else. The app never imports Django, whatever the environment says.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from celery import Celery
+from kombu import Queue
+
+from tasks.settings import DEFAULT_BROKER_URL
+
+if TYPE_CHECKING:
+    from tasks.courier import CeleryCourier
+    from tasks.node import Node
+
+WAKE_QUEUE = "compactor.wake"
+MERGE_TASK = "compactor.merge"
+ECHO_TASK = "compactor.echo"
+WAKE_TASK = "compactor.wake"
+SOCKET_SECONDS_MAX = 5.0
+"""Longest silence of the broker inside one operation; below a lease."""
+
+
+def own_queue(node_name: str) -> str:
+    """The queue of one node."""
+    return f"compactor.{node_name}"
+
+
+class CompactorApp(Celery):
+    """Celery with the node that lives in this process; both are None until the bootstep has made them."""
+
+    node: Node | None = None
+    courier: CeleryCourier | None = None
+
+
+def configure(app: Celery, broker_url: str) -> None:
+    """Settings that node, control and beat share."""
+    app.conf.update(
+        broker_url=broker_url,
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        task_acks_late=False,
+        worker_prefetch_multiplier=1,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "socket_timeout": SOCKET_SECONDS_MAX,
+            "socket_connect_timeout": SOCKET_SECONDS_MAX / 2,
+        },
+        worker_enable_prefetch_count_reduction=False,
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        enable_utc=True,
+    )
+
+
+def _make_node_app() -> CompactorApp:
+    # fixups=(): Celery's Django fixup would import Django as soon as DJANGO_SETTINGS_MODULE is set.
+    node_app = CompactorApp("lithify", fixups=(), set_as_current=False, include=["tasks.messages"])
+    configure(node_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)
+    node_app.conf.update(
+        task_queues=[Queue(WAKE_QUEUE)],
+        task_default_queue=WAKE_QUEUE,
+        worker_pool="threads",
+    )
+    node_app.steps["worker"].add("tasks.bootsteps:NodeStep")
+    return node_app
+
+
+app = _make_node_app()

@@ -1,0 +1,124 @@
+"""A batch: the jobs of one message, begun at most once, merged together, each ended on its own.
+
+The state change from assigned to running in the lease table decides what a message starts, so a message that arrives
+three times merges once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from engine.protocol.messages import FailureReason, Progress
+from engine.version import VERSION
+from tasks.errors import ResultMissing
+from tasks.leases import HeldJob, LeaseTable, Pair
+from tasks.merger import Merger, Outcome
+
+MESSAGE_CHARS_MAX = 2000
+"""Longest message of a failure reason; people read it, and the service bounds its requests."""
+
+log = structlog.get_logger(__name__)
+
+
+class Batches:
+    """Runs messages' jobs in the calling thread and stops those that nobody wants any more."""
+
+    def __init__(self, table: LeaseTable, merger: Merger) -> None:
+        self._table = table
+        self._merger = merger
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._running: dict[str, tuple[Pair, ...]] = {}
+
+    def run(self, pairs: Iterable[Pair]) -> int:
+        """Merge those pairs that wait for their start; return how many did."""
+        held = [one for pair in pairs if (one := self._table.begin(pair))]
+        if not held:
+            return 0
+        started = time.monotonic()
+        for one in held:
+            log.info("job_started", **_names(one), jobs_in_batch=len(held))
+        outcomes = self._merge(held)
+        for one in held:
+            self._end(one, outcomes.get(one.job) or _missing(one), time.monotonic() - started)
+        return len(held)
+
+    def stop(self, pairs: Iterable[Pair]) -> None:
+        """Note that these pairs are to stop; a batch without a wanted job is interrupted."""
+        stopped = set(pairs)
+        with self._lock:
+            unwanted = [
+                batch
+                for batch, members in self._running.items()
+                if stopped.intersection(members) and all(self._table.is_stopped(member) for member in members)
+            ]
+        for batch in unwanted:
+            log.info("batch_interrupted", batch=batch)
+            self._merger.interrupt(batch)
+
+    def _merge(self, held: list[HeldJob]) -> Mapping[str, Outcome]:
+        pairs = {one.job: one.pair for one in held}
+        with self._lock:
+            batch = f"batch-{next(self._numbers)}"
+            self._running[batch] = tuple(pairs.values())
+        try:
+            if all(self._table.is_stopped(pair) for pair in pairs.values()):
+                return {}  # stopped before the batch was known to ``stop``
+            return self._merger.merge(
+                batch,
+                [one.spec for one in held],
+                cancelled=lambda job: self._table.is_stopped(pairs[job]),
+                progress=lambda job, progress: self._note(pairs, job, progress),
+            )
+        except Exception as error:  # noqa: BLE001  whatever it is, it must end these jobs and not the node
+            return dict.fromkeys(pairs, error)
+        finally:
+            with self._lock:
+                del self._running[batch]
+
+    def _note(self, pairs: dict[str, Pair], job: str, progress: Progress) -> None:
+        if job in pairs:
+            self._table.note_progress(pairs[job], progress)
+
+    def _end(self, one: HeldJob, outcome: Outcome, seconds: float) -> None:
+        if isinstance(outcome, Exception):
+            reason = failure_reason(outcome)
+            if self._table.finish(one.pair, reason=reason):
+                log.warning("job_failed", **_names(one), error=reason.error_class, reason=reason.message)
+            else:
+                log.info("job_stopped", **_names(one))
+            return
+        self._table.finish(one.pair, result=outcome)
+        log.info("job_finished", **_names(one), seconds=round(seconds, 3), blocks=len(outcome.get("blocks", ())))
+
+
+def failure_reason(error: Exception) -> FailureReason:
+    """Say why a job was given back: which error, in which object, section and offset if it knows."""
+    return FailureReason(
+        error_class=type(error).__name__,
+        message=str(error)[:MESSAGE_CHARS_MAX],
+        object=str(getattr(error, "object_name", "") or getattr(error, "key", "")),
+        section=str(getattr(error, "section", "")),
+        offset=int(getattr(error, "offset", -1)),
+        build=VERSION,
+    )
+
+
+def _missing(one: HeldJob) -> ResultMissing:
+    return ResultMissing(f"the merge ended without an outcome for {one.job}")
+
+
+def _names(one: HeldJob) -> dict[str, object]:
+    spec = one.spec
+    return {
+        "job": one.job,
+        "tenant": spec.get("tenant", ""),
+        "shard": spec.get("shard", -1),
+        "level": spec.get("level", -1),
+        "fence": spec.get("fence"),
+    }

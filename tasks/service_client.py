@@ -1,0 +1,107 @@
+"""The node's way to the service: one operation, ``poll``, over HTTP.
+
+A poll may be repeated: reports are fenced by their tokens and refreshes are idempotent. So what looks like a passing
+trouble (no connection, no answer in time, 429, 5xx) is tried again a few times with full jitter, all within
+``POLL_SECONDS_MAX``, which stays below a lease.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from engine.errors import LithifyError
+from engine.protocol import wire
+from engine.protocol.messages import PollRequest, PollResponse
+from tasks.errors import CredentialRefused, PollRefused, ServiceUnavailable
+
+POLL_PATH = "/api/v1/jobs/poll"
+POLL_SECONDS_MAX = 8.0
+CONNECT_SECONDS_MAX = 2.0
+ATTEMPTS_MAX = 3
+FIRST_DELAY_SECONDS = 0.1
+RESPONSE_BYTES_MAX = 64 << 20
+"""Most bytes of an answer that are read: a capacity of jobs of 20 sources each stays far below."""
+
+
+class ServiceClient:
+    """Polls one service with one credential. ``pause`` waits between attempts and ends early when it may."""
+
+    def __init__(
+        self,
+        url: str,
+        credential: str,
+        *,
+        pause: Callable[[float], object] | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._pause = pause or threading.Event().wait
+        self._http = httpx.Client(
+            base_url=url.rstrip("/"),
+            headers={"Authorization": f"Bearer {credential}"},
+            timeout=httpx.Timeout(POLL_SECONDS_MAX / 2, connect=CONNECT_SECONDS_MAX),
+            transport=transport,
+        )
+
+    def poll(self, request: PollRequest) -> PollResponse:
+        """Report, renew and ask for work.
+
+        ServiceUnavailable: no usable answer in time. CredentialRefused: 401 or 403. PollRefused: any other refusal.
+        """
+        body = wire.request_to_wire(request)
+        give_up_at = time.monotonic() + POLL_SECONDS_MAX
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return self._ask(body)
+            except ServiceUnavailable:
+                delay = random.uniform(0, FIRST_DELAY_SECONDS * 4 ** (attempt - 1))
+                if attempt == ATTEMPTS_MAX or time.monotonic() + delay + CONNECT_SECONDS_MAX > give_up_at:
+                    raise
+                self._pause(delay)
+        raise AssertionError("the last attempt returns or raises")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _ask(self, body: dict[str, Any]) -> PollResponse:
+        try:
+            with self._http.stream("POST", POLL_PATH, json=body) as answer:
+                content = _bounded_content(answer)
+        except httpx.HTTPError as error:
+            raise ServiceUnavailable(f"{self._http.base_url}: {type(error).__name__} {error}".rstrip()) from error
+        _check_status(answer, content)
+        return _decode(content)
+
+
+def _bounded_content(answer: httpx.Response) -> bytes:
+    content = bytearray()
+    for chunk in answer.iter_bytes():
+        content += chunk
+        if len(content) > RESPONSE_BYTES_MAX:
+            raise PollRefused(f"the answer is larger than {RESPONSE_BYTES_MAX} bytes; is this the service?")
+    return bytes(content)
+
+
+def _check_status(answer: httpx.Response, content: bytes) -> None:
+    if answer.is_success:
+        return
+    said = f"{answer.request.url}: {answer.status_code} {content[:500].decode(errors='replace')}"
+    if answer.status_code in (401, 403):
+        raise CredentialRefused(said)
+    if answer.status_code == 429 or answer.status_code >= 500:
+        raise ServiceUnavailable(said)
+    raise PollRefused(said)
+
+
+def _decode(content: bytes) -> PollResponse:
+    try:
+        return wire.response_from_wire(json.loads(content))
+    except (ValueError, LithifyError) as error:
+        raise ServiceUnavailable(f"the answer is not a poll response: {error}") from error
