@@ -57,6 +57,7 @@ INSTALLED_APPS = [
     "webadmin.access",
     "webadmin.schedule",
     "webadmin.index",
+    "webadmin.console",
 ]
 
 MIDDLEWARE = [
