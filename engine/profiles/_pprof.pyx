@@ -1,8 +1,8 @@
 """The compiled pprof parser: one pass over the bytes, growing C columns, the GIL only for errors and strings.
 
 Agrees with the plain twin ``_pprof_py`` on every input, in what it returns and in the class and offset of what it
-refuses. Every read is checked against the end of the message it belongs to; memory is bounded by the input (each
-item of a column costs at least one byte of it) and by ``entries_max`` per table.
+refuses. Every read is checked against the end of the message it belongs to; memory is bounded by ``entries_max`` per
+table and eight times as many location ids and values.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -22,6 +22,7 @@ cdef enum:
     WIRE_FIXED32 = 5
     VARINT_BYTES_MAX = 10
     FIRST_ROOM = 64  # items a column starts with
+    ITEMS_PER_ENTRY = 8  # location ids and values allowed per allowed sample
 
 cdef uint64_t FIELD_NUMBER_MAX = (1 << 29) - 1
 
@@ -187,19 +188,21 @@ cdef int integers(const uint8_t* data, size_t at, size_t end, uint64_t* values, 
     return 0
 
 
-cdef inline int repeated(const uint8_t* data, Field* field, Column* column) except -1 nogil:
-    """Append a repeated integer field, packed or single."""
+cdef inline int repeated(const uint8_t* data, Field* field, Column* column, size_t items_max) except -1 nogil:
+    """Append a repeated integer field, packed or single; the column may have ``items_max`` items."""
     cdef size_t at
     cdef uint64_t value
     if field.wire == WIRE_VARINT:
-        return push(column, field.value)
+        return push_ref(column, field.value, items_max, field.key)
     expect(field, WIRE_BYTES)
     at = field.start
-    reserve(column, field.end - at)
+    reserve(column, min(field.end - at, items_max + 1 - column.count))
     while at < field.end:
         varint(data, &at, field.end, &value)
         column.items[column.count] = value
         column.count += 1
+        if column.count > items_max:
+            return fail(TOO_MANY, field.key, items_max)
     return 0
 
 
@@ -211,9 +214,9 @@ cdef int sample(const uint8_t* data, Field* message, Column* columns, size_t ent
     while at < message.end:
         next_field(data, &at, message.end, &field)
         if field.number == 1:
-            repeated(data, &field, &columns[LOCATION_IDS])
+            repeated(data, &field, &columns[LOCATION_IDS], ITEMS_PER_ENTRY * entries_max)
         elif field.number == 2:
-            repeated(data, &field, &columns[VALUES])
+            repeated(data, &field, &columns[VALUES], ITEMS_PER_ENTRY * entries_max)
         elif field.number == 3:
             expect(&field, WIRE_BYTES)
             for i in range(5):
@@ -296,10 +299,7 @@ cdef int top_field(
 ) except -1 nogil:
     cdef uint64_t number = field.number
     if number == 13:
-        repeated(data, field, &columns[COMMENTS])
-        if columns[COMMENTS].count > entries_max:
-            return fail(TOO_MANY, field.key, entries_max)
-        return 0
+        return repeated(data, field, &columns[COMMENTS], entries_max)
     if number > 14:
         return 0
     if number > 6 and number != 11:

@@ -20,6 +20,8 @@ from engine.profiles.pprof_model import Functions, Locations, Mappings, Profile,
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 VARINT_BYTES_MAX = 10
+ITEMS_PER_ENTRY = 8
+"""Location ids and values allowed per allowed sample."""
 FIELD_NUMBER_MAX = (1 << 29) - 1
 UINT64_MASK = (1 << 64) - 1
 
@@ -58,8 +60,8 @@ class _Parser:
                 self.expect(wire, VARINT, key, number)
                 setattr(self.profile, _TOP_INTEGERS[number], _signed(value))
             elif number == 13:
-                self.profile.comments += [_signed(one) for one in self.repeated(wire, value, end, key, number)]
-                self.limit(len(self.profile.comments), key)
+                self.repeated(wire, (value, end), key, self.profile.comments, self.entries_max)
+        self.profile.comments = [_signed(one) for one in self.profile.comments]
         self.profile.samples = Samples(**self.samples.columns())
         self.profile.mappings = Mappings(**self.mappings.columns())
         self.profile.locations = Locations(**self.locations.columns())
@@ -74,20 +76,20 @@ class _Parser:
         self.profile.period_type = self.value_type(span, self.profile.period_type)
 
     def value_type(self, span: Span, before: tuple[int, int]) -> tuple[int, int]:
-        values = self.integers(span, {1: before[0], 2: before[1]})
+        values = self.integers(span, {1: before[0] & UINT64_MASK, 2: before[1] & UINT64_MASK})
         return _signed(values[1]), _signed(values[2])
 
     def sample(self, span: Span, key: int) -> None:
         lists = self.samples
         for number, wire, value, end, field_key in self.fields(span):
             if number == 1:
-                lists["location_ids"] += self.repeated(wire, value, end, field_key, number)
+                self.repeated(wire, (value, end), field_key, lists["location_ids"], ITEMS_PER_ENTRY * self.entries_max)
             elif number == 2:
-                lists["values"] += map(_signed, self.repeated(wire, value, end, field_key, number))
+                self.repeated(wire, (value, end), field_key, lists["values"], ITEMS_PER_ENTRY * self.entries_max)
             elif number == 3:
                 self.expect(wire, BYTES, field_key, number)
                 label = self.integers((value, end), {1: 0, 2: 0, 3: 0, 4: 0})
-                lists.append_row(_LABEL_LISTS, [_signed(one) for one in label.values()])
+                lists.append_row(_LABEL_LISTS, list(label.values()))
                 self.limit(len(lists["label_keys"]), field_key)
         lists["location_starts"].append(len(lists["location_ids"]))
         lists["value_starts"].append(len(lists["values"]))
@@ -97,8 +99,7 @@ class _Parser:
     def mapping(self, span: Span, key: int) -> None:
         values = self.integers(span, dict.fromkeys(range(1, 11), 0))
         flags = 8 * bool(values[7]) + 4 * bool(values[8]) + 2 * bool(values[9]) + bool(values[10])
-        refs = [_signed(values[5]), _signed(values[6])]
-        self.mappings.append_row(_MAPPING_LISTS, [values[1], values[2], values[3], values[4], *refs, flags])
+        self.mappings.append_row(_MAPPING_LISTS, [*(values[number] for number in range(1, 7)), flags])
         self.limit(len(self.mappings["ids"]), key)
 
     def location(self, span: Span, key: int) -> None:
@@ -107,7 +108,7 @@ class _Parser:
             if number == 4:
                 self.expect(wire, BYTES, field_key, number)
                 line = self.integers((value, end), {1: 0, 2: 0})
-                self.locations.append_row(_LINE_LISTS, [line[1], _signed(line[2])])
+                self.locations.append_row(_LINE_LISTS, list(line.values()))
                 self.limit(len(self.locations["line_numbers"]), field_key)
             elif number in values:
                 self.expect(wire, VARINT, field_key, number)
@@ -119,8 +120,7 @@ class _Parser:
 
     def function(self, span: Span, key: int) -> None:
         values = self.integers(span, dict.fromkeys(range(1, 6), 0))
-        refs = [_signed(values[number]) for number in (2, 3, 4, 5)]
-        self.functions.append_row(_FUNCTION_LISTS, [values[1], *refs])
+        self.functions.append_row(_FUNCTION_LISTS, list(values.values()))
         self.limit(len(self.functions["ids"]), key)
 
     def string(self, span: Span, key: int) -> None:
@@ -135,15 +135,18 @@ class _Parser:
                 values[number] = value
         return values
 
-    def repeated(self, wire: int, value: int, end: int, key: int, number: int) -> list[int]:
+    def repeated(self, wire: int, span: Span, key: int, found: list[int], items_max: int) -> None:
+        """Append the integers of a repeated field, packed or single, as unsigned numbers."""
+        at, end = span
         if wire == VARINT:
-            return [value]
-        self.expect(wire, BYTES, key, number)
-        found, at = [], value
-        while at < end:
-            one, at = self.varint(at, end)
-            found.append(one)
-        return found
+            found.append(at)
+        else:
+            self.expect(wire, BYTES, key, self.data[key] >> 3)
+            while at < end and len(found) <= items_max:
+                one, at = self.varint(at, end)
+                found.append(one)
+        if len(found) > items_max:
+            self.too_many(items_max, key)
 
     def fields(self, span: Span) -> Iterator[Field]:
         """Walk the fields of the message at ``span``; every length is checked against the message's own end."""
@@ -193,13 +196,14 @@ class _Parser:
 
     def limit(self, count: int, key: int) -> None:
         if count > self.entries_max:
-            raise LimitExceeded(
-                "pprof", key, f"a table has more than {self.entries_max} entries; send shorter profiles"
-            )
+            self.too_many(self.entries_max, key)
+
+    def too_many(self, items_max: int, key: int) -> None:
+        raise LimitExceeded("pprof", key, f"a table has more than {items_max} entries; send shorter profiles")
 
 
 class _Lists(dict[str, list[int]]):
-    """Named lists of integers that become columns; ``starts`` of ragged tables begin with 0."""
+    """Named lists of unsigned integers that become columns; ``starts`` of ragged tables begin with 0."""
 
     def __init__(self, names: tuple[str, ...], starts: tuple[str, ...] = ()) -> None:
         super().__init__({name: [] for name in names} | {name: [0] for name in starts})
@@ -209,7 +213,12 @@ class _Lists(dict[str, list[int]]):
             self[name].append(value)
 
     def columns(self) -> dict[str, Any]:
-        return {name: np.array(values, _COLUMN_TYPES.get(name, np.int64)) for name, values in self.items()}
+        return {name: _column(values, _COLUMN_TYPES.get(name, np.int64)) for name, values in self.items()}
+
+
+def _column(values: list[int], kind: type[np.generic]) -> Any:
+    unsigned = np.array(values, np.uint64)
+    return unsigned.view(np.int64) if kind is np.int64 else unsigned.astype(kind)
 
 
 def _signed(value: int) -> int:

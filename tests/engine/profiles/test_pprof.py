@@ -151,6 +151,15 @@ def test_nested_entries_count_against_the_limit_too(parse: Parse, owner: bytes) 
         parse(owner + b"\x2a" + nested * 21, 20)
 
 
+@pytest.mark.parametrize("field", [b"\x0a", b"\x12"])
+def test_absurdly_many_location_ids_or_values_are_refused(parse: Parse, field: bytes) -> None:
+    assert len(parse(b"\x12\x52" + field + b"\x50" + b"\x01" * 80, 10).samples) == 1
+    for message in (b"\x12\x53" + field + b"\x51" + b"\x01" * 81, b"\x12\x7d" + field + b"\x7b" + b"\x01" * 123):
+        with pytest.raises(LimitExceeded) as caught:
+            parse(message, 10)
+        assert caught.value.offset == 2
+
+
 def test_every_truncation_is_refused_or_read_alike() -> None:
     message = encode_profile(made_profile(8), compress=False)
     outcomes = [both(message[:end]) for end in range(len(message))]
