@@ -1,0 +1,63 @@
+"""What the demonstration counts and compares before and after; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBlock:
+    """A block that queries read: where its object is and what the index knows of it."""
+
+    key: str
+    level: int
+    size: int
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTotal:
+    """Objects and bytes of one level."""
+
+    objects: int = 0
+    bytes: int = 0
+
+
+def totals_by_level(blocks: Iterable[LiveBlock]) -> dict[int, LevelTotal]:
+    """Return objects and bytes per level, lowest first; levels without blocks are left out."""
+    totals: dict[int, LevelTotal] = {}
+    for block in blocks:
+        old = totals.get(block.level, LevelTotal())
+        totals[block.level] = LevelTotal(old.objects + 1, old.bytes + block.size)
+    return dict(sorted(totals.items()))
+
+
+def total(levels: dict[int, LevelTotal]) -> LevelTotal:
+    """Return the sum over all levels."""
+    return LevelTotal(sum(one.objects for one in levels.values()), sum(one.bytes for one in levels.values()))
+
+
+def size_text(size: int) -> str:
+    """Return a size for people, in powers of 1000: ``12.3 MB``."""
+    amount = float(size)
+    for unit in UNITS:
+        if amount < 1000 or unit == UNITS[-1]:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError("unreachable: the last unit takes everything")
+
+
+def value_text(value: int, unit: str) -> str:
+    """Return a profile's value for people: nanoseconds as seconds, bytes as bytes, the rest as a number."""
+    if unit == "nanoseconds":
+        return f"{value / 1e9:.2f} s"
+    return size_text(value) if unit == "bytes" else f"{value:,}"
+
+
+def differences(before: Sequence[object], after: Sequence[object]) -> list[int]:
+    """Return the positions at which two answers differ; a longer answer differs where the other one has ended."""
+    longest = max(len(before), len(after))
+    return [i for i in range(longest) if i >= len(before) or i >= len(after) or before[i] != after[i]]
