@@ -52,6 +52,12 @@ def configure(app: Celery, broker_url: str) -> None:
         broker_transport_options={
             "socket_timeout": SOCKET_SECONDS_MAX,
             "socket_connect_timeout": SOCKET_SECONDS_MAX / 2,
+            # Who publishes learns at once that the broker is away; by default Kombu keeps trying for many seconds,
+            # in which no lease is renewed. The consumer's own reconnecting is not touched by this.
+            "max_retries": 1,
+            "interval_start": 0,
+            "interval_step": 0.1,
+            "interval_max": 0.1,
         },
         worker_enable_prefetch_count_reduction=False,
         worker_send_task_events=False,

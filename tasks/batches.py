@@ -19,9 +19,6 @@ from tasks.errors import ResultMissing
 from tasks.leases import HeldJob, LeaseTable, Pair
 from tasks.merger import Merger, Outcome
 
-MESSAGE_CHARS_MAX = 2000
-"""Longest message of a failure reason; people read it, and the service bounds its requests."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -100,8 +97,8 @@ class Batches:
 def failure_reason(error: Exception) -> FailureReason:
     """Say why a job was given back: which error, in which object, section and offset if it knows."""
     return FailureReason(
-        error_class=type(error).__name__,
-        message=str(error)[:MESSAGE_CHARS_MAX],
+        error_class=str(getattr(error, "error_class", type(error).__name__)),
+        message=str(error),
         object=str(getattr(error, "object_name", "") or getattr(error, "key", "")),
         section=str(getattr(error, "section", "")),
         offset=int(getattr(error, "offset", -1)),

@@ -211,7 +211,7 @@ class Node:
                 self._stopping.wait(RESTART_SECONDS)
             else:
                 self._merger_is_ready.set()
-                log.info("node_ready", worker=self._name, seconds=round(self._clock() - started, 3))
+                log.info("node_ready", worker=self._name, state="ready", seconds=round(self._clock() - started, 3))
                 self.wake()
                 return
 

@@ -1,7 +1,7 @@
 """The node's way to the service: one operation, ``poll``, over HTTP.
 
-A poll may be repeated: reports are fenced by their tokens and refreshes are idempotent. So what looks like a passing
-trouble (no connection, no answer in time, 429, 5xx) is tried again a few times with full jitter, all within
+A poll may be repeated: reports are fenced by their tokens and refreshes are idempotent. So what may be a passing
+trouble (no connection, no answer in time, any other status) is tried again a few times with full jitter, all within
 ``POLL_SECONDS_MAX``, which stays below a lease.
 """
 
@@ -52,7 +52,7 @@ class ServiceClient:
     def poll(self, request: PollRequest) -> PollResponse:
         """Report, renew and ask for work.
 
-        ServiceUnavailable: no usable answer in time. CredentialRefused: 401 or 403. PollRefused: any other refusal.
+        ServiceUnavailable: no usable answer in time. CredentialRefused: 401 or 403. PollRefused: 400, 413 or 422.
         """
         body = wire.request_to_wire(request)
         give_up_at = time.monotonic() + POLL_SECONDS_MAX
@@ -85,7 +85,7 @@ def _bounded_content(answer: httpx.Response) -> bytes:
     for chunk in answer.iter_bytes():
         content += chunk
         if len(content) > RESPONSE_BYTES_MAX:
-            raise PollRefused(f"the answer is larger than {RESPONSE_BYTES_MAX} bytes; is this the service?")
+            raise ServiceUnavailable(f"the answer is larger than {RESPONSE_BYTES_MAX} bytes; is this the service?")
     return bytes(content)
 
 
@@ -95,9 +95,9 @@ def _check_status(answer: httpx.Response, content: bytes) -> None:
     said = f"{answer.request.url}: {answer.status_code} {content[:500].decode(errors='replace')}"
     if answer.status_code in (401, 403):
         raise CredentialRefused(said)
-    if answer.status_code == 429 or answer.status_code >= 500:
-        raise ServiceUnavailable(said)
-    raise PollRefused(said)
+    if answer.status_code in (400, 413, 422):
+        raise PollRefused(said)
+    raise ServiceUnavailable(said)
 
 
 def _decode(content: bytes) -> PollResponse:
