@@ -1,0 +1,52 @@
+"""CRC-32C (every checksum of the profile formats) and CRC-32 (Parquet pages), compiled.
+
+CRC-32C uses the processor's instruction where it has one (asked once, at import) and slicing by eight elsewhere.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t
+
+cdef extern from "csrc/checksums.h":
+    ctypedef struct lithify_crc_table:
+        pass
+    uint32_t LITHIFY_POLYNOMIAL_CASTAGNOLI
+    uint32_t LITHIFY_POLYNOMIAL_IEEE
+    void lithify_crc_fill(lithify_crc_table* table, uint32_t polynomial) noexcept nogil
+    uint32_t lithify_crc_sliced(const lithify_crc_table* table, uint32_t crc, const uint8_t* data,
+                                size_t size) noexcept nogil
+    uint32_t lithify_crc32c_sse42(uint32_t crc, const uint8_t* data, size_t size) noexcept nogil
+    int lithify_cpu_has_sse42() noexcept nogil
+
+cdef lithify_crc_table castagnoli
+cdef lithify_crc_table ieee
+lithify_crc_fill(&castagnoli, LITHIFY_POLYNOMIAL_CASTAGNOLI)
+lithify_crc_fill(&ieee, LITHIFY_POLYNOMIAL_IEEE)
+cdef bint has_instruction = lithify_cpu_has_sse42()
+
+
+cdef uint32_t crc32c_of(const uint8_t* data, size_t size) noexcept nogil:
+    if has_instruction:
+        return ~lithify_crc32c_sse42(0xFFFFFFFFu, data, size)
+    return ~lithify_crc_sliced(&castagnoli, 0xFFFFFFFFu, data, size)
+
+
+cdef uint32_t crc32_of(const uint8_t* data, size_t size) noexcept nogil:
+    return ~lithify_crc_sliced(&ieee, 0xFFFFFFFFu, data, size)
+
+
+def crc32c(const uint8_t[::1] data, uint32_t value=0):
+    """CRC-32C of data, continuing from the checksum value of what came before."""
+    cdef const uint8_t* start = &data[0] if data.shape[0] else NULL
+    if has_instruction:
+        return ~lithify_crc32c_sse42(~value, start, data.shape[0]) & 0xFFFFFFFF
+    return crc32c_sliced(data, value)
+
+
+def crc32c_sliced(const uint8_t[::1] data, uint32_t value=0):
+    """The same without the processor's instruction (what machines that lack it run)."""
+    cdef const uint8_t* start = &data[0] if data.shape[0] else NULL
+    return ~lithify_crc_sliced(&castagnoli, ~value, start, data.shape[0]) & 0xFFFFFFFF
+
+
+def crc32(const uint8_t[::1] data):
+    """CRC-32 as zlib has it."""
+    return crc32_of(&data[0] if data.shape[0] else NULL, data.shape[0])

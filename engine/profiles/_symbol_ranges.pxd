@@ -1,0 +1,16 @@
+"""The frame of a symbols section: footer, index, and ranges with checksums. See the .pyx."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from engine.profiles._byte_buffers cimport Cursor
+
+
+ctypedef struct Reading:
+    const uint8_t* data
+    size_t size
+    size_t referenced
+    int64_t columns[6 * 1024]      # room for six columns of one block
+
+cdef void* new_items(size_t count, size_t size) except NULL nogil
+cdef int open_index(Reading* reading, Cursor* headers) except -1 nogil
+cdef int check_range(Reading* reading, uint64_t offset, uint64_t size, uint32_t crc, int64_t at) except -1 nogil
