@@ -1,0 +1,118 @@
+"""Proves, on the executors themselves, that they run what this node runs and that it computes rightly there.
+
+Answers are compared with those of this process: the same versions, the same kernels, the same bytes. A session that
+fails takes no work, because a fleet of unequal builds would write blocks that differ by who merged them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from engine.version import VERSION
+from spark.errors import ExecutorsDiffer
+from spark.frames import run_orders
+
+KERNEL_DOORS = ("series_index", "symbols", "dataset_merge", "pprof")
+"""Modules of engine.profiles that choose between the twin and the compiled code."""
+PACKAGES = ("pyarrow", "numpy", "zstandard", "google.protobuf")
+CRC32C_OF_DIGITS = 0xE3069283
+"""The published check value: CRC-32C of the ASCII digits 1 to 9."""
+DEFAULT_TASKS = 4
+FAILED = "failed: "
+RESULT_DDL = "name string, answer string"
+
+
+def probe(spark: SparkSession, tasks: int = DEFAULT_TASKS) -> dict[str, str]:
+    """Run the known answers in ``tasks`` tasks and return them; ExecutorsDiffer names every unequal one."""
+    expected = known_answers()
+    _check_truths(expected)
+    orders = pa.table({"task": pa.array(range(tasks), pa.int32())})
+    answers = run_orders(spark, orders, answer_on_executor, RESULT_DDL)
+    found = list(zip(answers["name"].to_pylist(), answers["answer"].to_pylist(), strict=True))
+    if len(found) != tasks * len(expected):
+        raise ExecutorsDiffer((f"{tasks} tasks gave {len(found)} answers, not {tasks * len(expected)}",))
+    differences = {
+        f"{name} is {answer!r} on an executor and {expected.get(name)!r} here"
+        for name, answer in found
+        if expected.get(name) != answer
+    }
+    if differences:
+        raise ExecutorsDiffer(tuple(sorted(differences)))
+    return expected
+
+
+def answer_on_executor(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Answer once per row."""
+    for batch in batches:
+        for _ in range(batch.num_rows):
+            answers = known_answers()
+            yield pa.record_batch(
+                {"name": pa.array(answers.keys(), pa.string()), "answer": pa.array(answers.values(), pa.string())}
+            )
+
+
+def known_answers() -> dict[str, str]:
+    """Compute what must be equal on every machine of a fleet; an answer that cannot be had is its error."""
+    questions = {
+        "lithify": lambda: VERSION,
+        "python": lambda: ".".join(platform.python_version_tuple()[:2]),
+        **{package: lambda package=package: _version(package) for package in PACKAGES},
+        **{f"kernel {door}": lambda door=door: _implementation(door) for door in KERNEL_DOORS},
+        "crc32c": _crc32c,
+        "series index": _series_index,
+    }
+    answers = {}
+    for name, question in questions.items():
+        try:
+            answers[name] = question()
+        except Exception as error:  # noqa: BLE001  whatever is broken over there has to be told here
+            answers[name] = f"{FAILED}{type(error).__name__}: {error}"
+    return answers
+
+
+def _check_truths(answers: dict[str, str]) -> None:
+    """Compare with what is known from outside, so that two machines that err alike do not pass."""
+    truths = {"crc32c": f"{CRC32C_OF_DIGITS:08x}", "series index": "round trip"}
+    wrong = tuple(
+        f"{name} is {answer!r} here"
+        for name, answer in answers.items()
+        if answer != truths.get(name, answer) or answer.startswith(FAILED)
+    )
+    if wrong:
+        raise ExecutorsDiffer(wrong)
+
+
+def _version(package: str) -> str:
+    return str(importlib.import_module(package).__version__)
+
+
+def _implementation(door: str) -> str:
+    return str(importlib.import_module(f"engine.profiles.{door}").IMPLEMENTATION)
+
+
+def _crc32c() -> str:
+    from engine.profiles.checksums import crc32c
+
+    return f"{crc32c(b'123456789'):08x}"
+
+
+def _series_index() -> str:
+    from engine.profiles.model import IndexedSeries
+    from engine.profiles.series_index import decode_series_index, encode_series_index
+
+    series = [
+        IndexedSeries(
+            fingerprint=0x0123456789ABCDEF,
+            labels=((b"__name__", b"process_cpu"), (b"service_name", b"known")),
+            min_time_ns=1_700_000_000_000_000_000,
+            max_time_ns=1_700_000_001_000_000_000,
+            position=0,
+        )
+    ]
+    decoded = decode_series_index(encode_series_index(series))
+    return "round trip" if list(decoded) == series else f"{series} became {decoded}"

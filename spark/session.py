@@ -1,0 +1,153 @@
+"""The one Spark session of a node: where it runs, and what its executors need to run our code.
+
+Make it lazily, in the process that uses it, and never fork that process afterwards: a forked child shares the socket to
+the JVM with its parent and hangs. One process has one session; threads share it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from engine.storage import is_local
+from spark.errors import BadSparkSetting
+from spark.frames import PARTITIONS_MAX
+
+DEFAULT_MASTER = "local[*]"
+ARCHIVE_NAME = "lithify"
+"""The folder in an executor's working directory where Spark unpacks the archive of ``./dev pack``."""
+ARCHIVE_PYTHON = f"./{ARCHIVE_NAME}/bin/python"
+
+FAIR_POOL = """<?xml version="1.0"?>
+<allocations><pool name="default"><schedulingMode>FAIR</schedulingMode></pool></allocations>
+"""
+"""Jobs share the default pool; without this it would be first come, first served even under FAIR scheduling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """How to reach Spark.
+
+    ``remote`` (``sc://host:port``, Spark Connect) wins over ``master``. ``archive`` is what ``./dev pack`` wrote,
+    needed where executors are on other machines. ``driver_host`` is the address at which executors reach this node.
+    ``scratch`` is a folder for Spark's own temporary files in local mode. ``store_url`` is only looked at: a folder of
+    this machine cannot be merged by others.
+    """
+
+    master: str = DEFAULT_MASTER
+    remote: str = ""
+    archive: str = ""
+    store_url: str = ""
+    driver_host: str = ""
+    driver_memory: str = "1g"
+    scratch: Path | None = None
+    log_level: str = "ERROR"
+
+    @classmethod
+    def from_environment(
+        cls, store_url: str, scratch: Path | None = None, environment: Mapping[str, str] = os.environ
+    ) -> SparkSettings:
+        """Read SPARK_MASTER, SPARK_REMOTE, SPARK_ARCHIVE, SPARK_DRIVER_HOST, SPARK_DRIVER_MEMORY, SPARK_LOG_LEVEL."""
+        return cls(
+            master=environment.get("SPARK_MASTER") or DEFAULT_MASTER,
+            remote=environment.get("SPARK_REMOTE") or "",
+            archive=environment.get("SPARK_ARCHIVE") or "",
+            store_url=store_url,
+            driver_host=environment.get("SPARK_DRIVER_HOST") or "",
+            driver_memory=environment.get("SPARK_DRIVER_MEMORY") or "1g",
+            scratch=scratch,
+            log_level=environment.get("SPARK_LOG_LEVEL") or "ERROR",
+        )
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether the executors are threads of this machine's own JVM."""
+        return not self.remote and (self.master == "local" or self.master.startswith("local["))
+
+
+def make_session(settings: SparkSettings) -> SparkSession:
+    """Start, or connect to, Spark; BadSparkSetting if the settings contradict each other.
+
+    The session is not proven yet: run ``spark.probe.probe`` before it merges anything.
+    """
+    _check(settings)
+    if settings.remote:
+        return _connect(settings)
+    # Spark tells its executors to start what this variable names.
+    os.environ["PYSPARK_PYTHON"] = ARCHIVE_PYTHON if settings.archive else sys.executable
+    # Spark would connect elsewhere if this is set, whatever master we ask for.
+    os.environ.pop("SPARK_REMOTE", None)
+    builder = SparkSession.builder.master(settings.master)
+    for name, value in _classic_configuration(settings).items():
+        builder = builder.config(name, value)
+    # Read once, when the scheduler starts.
+    with tempfile.NamedTemporaryFile("w", prefix="lithify-spark-pools-", suffix=".xml") as pools:
+        pools.write(FAIR_POOL)
+        pools.flush()
+        return builder.config("spark.scheduler.allocation.file", pools.name).getOrCreate()
+
+
+def _check(settings: SparkSettings) -> None:
+    if settings.runs_here:
+        return
+    where = settings.remote or settings.master
+    if settings.store_url and is_local(settings.store_url):
+        raise BadSparkSetting(
+            f"the executors of {where} cannot see the folder {settings.store_url!r} of this machine: "
+            "set OBJECT_STORE_URL to an S3 bucket, or SPARK_MASTER to local[*]"
+        )
+    if settings.archive and not Path(settings.archive).is_file():
+        raise BadSparkSetting(f"SPARK_ARCHIVE={settings.archive!r} is no file: make it with ./dev pack")
+
+
+def _classic_configuration(settings: SparkSettings) -> dict[str, str]:
+    configuration = {
+        "spark.app.name": "lithify",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": settings.log_level,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.scheduler.mode": "FAIR",
+        # A kernel that crashes says where.
+        "spark.python.worker.faulthandler.enabled": "true",
+        # An interrupted task that does not end by itself is ended with its Python.
+        "spark.task.reaper.enabled": "true",
+        **RUNTIME_CONFIGURATION,
+    }
+    if settings.runs_here:
+        # Nobody else talks to this Spark, so it listens to nobody else.
+        configuration |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    elif settings.driver_host:
+        configuration |= {"spark.driver.host": settings.driver_host, "spark.driver.bindAddress": settings.driver_host}
+    if settings.scratch and settings.runs_here:
+        settings.scratch.mkdir(parents=True, exist_ok=True)
+        configuration["spark.local.dir"] = str(settings.scratch)
+    if settings.archive:
+        configuration["spark.archives"] = f"{settings.archive}#{ARCHIVE_NAME}"
+    return configuration
+
+
+RUNTIME_CONFIGURATION = {
+    # Over Spark Connect a small frame is split into so many partitions, at most one per row: see spark.frames.
+    "spark.sql.leafNodeDefaultParallelism": str(PARTITIONS_MAX),
+    # Our frames have no shuffle to adapt; planning is quicker without.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+}
+"""What may be set on a session that is already running."""
+
+
+def _connect(settings: SparkSettings) -> SparkSession:
+    session = SparkSession.builder.remote(settings.remote).getOrCreate()
+    for name, value in RUNTIME_CONFIGURATION.items():
+        session.conf.set(name, value)
+    if settings.archive:
+        session.addArtifacts(f"{settings.archive}#{ARCHIVE_NAME}", archive=True)
+        session.conf.set("spark.sql.execution.pyspark.python", ARCHIVE_PYTHON)
+    return session
