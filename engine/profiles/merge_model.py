@@ -42,6 +42,8 @@ STREAMED_PROFILES_BYTES = 4 << 20
 """A profile table beyond this size is read row group by row group; a smaller one is read whole."""
 SECTION_INLINE_BYTES = 8 << 20
 """An output section beyond this size goes from memory to a file."""
+READ_BATCH_BYTES = 2 << 20
+"""Decoded size (as in ROW_GROUP_BYTES) of what is read of a source at once, because every source has one such batch."""
 CHUNK_BYTES = 1 << 20
 
 PROFILES, SERIES_INDEX, SYMBOLS = 0, 1, 2

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.profiles.errors import BadObject, LimitExceeded, UnknownFormat
-from engine.profiles.merge_model import ROW_BYTES, ROW_GROUP_BYTES, SAMPLE_BYTES
+from engine.profiles.merge_model import READ_BATCH_BYTES, ROW_BYTES, SAMPLE_BYTES
 
 _SECTION = "profiles"
 VALUES_PER_BYTE_MAX = 128
 """More values than so many per byte of a column are a forgery: the encoding of known writers holds about 50."""
 ROW_GROUPS_MAX = 1 << 16
+STACK_IDS_BATCH_ROWS = 256
+
+_STACK_IDS = ("SeriesIndex", "StacktracePartition", "Samples.list.element.StacktraceID")
 
 
 def _required(name: str, kind: pa.DataType) -> pa.Field:
@@ -99,12 +103,13 @@ _WRITER_OPTIONS: dict[str, Any] = {
 }
 
 
-class ReadableFile(Protocol):
-    """What pyarrow needs of a file to read."""
+class StackIds(NamedTuple):
+    """Some rows' series numbers, partitions and stack ids; row i has those from ``offsets[i]`` to ``offsets[i+1]``."""
 
-    def read(self, size: int = -1, /) -> bytes: ...
-    def seek(self, offset: int, whence: int = 0, /) -> int: ...
-    def tell(self) -> int: ...
+    series: npt.NDArray[np.uint32]
+    partitions: npt.NDArray[np.uint64]
+    offsets: npt.NDArray[np.int32]
+    stack_ids: npt.NDArray[np.uint64]
 
 
 class SectionFile:
@@ -195,24 +200,36 @@ class ProfileTableReader:
         """Samples in all rows, as the file's footer says (rows without samples count one)."""
         return sum(samples for _, samples in self._sizes)
 
-    def batches(self, columns: tuple[str, ...] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in order as batches in SCHEMA (or of its fields ``columns``) of at most about 8 MiB decoded.
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows in order as batches in SCHEMA of about READ_BATCH_BYTES decoded, or one row.
 
         A BadObject if the file is damaged or a row's values do not sum up to its TotalValue.
         """
         for number, (rows, samples) in enumerate(self._sizes):
             decoded = rows * ROW_BYTES + samples * SAMPLE_BYTES
-            batch_rows = max(1, rows * ROW_GROUP_BYTES // max(decoded, ROW_GROUP_BYTES))
-            yield from self._group_batches(number, batch_rows, columns)
+            batch_rows = max(1, rows * READ_BATCH_BYTES // max(decoded, READ_BATCH_BYTES))
+            yield from self._group_batches(number, batch_rows)
 
-    def _group_batches(self, number: int, batch_rows: int, columns: tuple[str, ...] | None) -> Iterator[pa.RecordBatch]:
-        if self._section and columns is None:
+    def stack_ids(self) -> Iterator[StackIds]:
+        """Yield only what says which series reaches which stacks; TotalValue is not compared."""
+        with _bad_object_on_arrow_errors():
+            for batch in self._file.iter_batches(STACK_IDS_BATCH_ROWS, columns=list(_STACK_IDS), use_threads=False):
+                samples = batch.column("Samples")
+                yield StackIds(
+                    series=batch.column("SeriesIndex").to_numpy(),
+                    partitions=batch.column("StacktracePartition").to_numpy(),
+                    offsets=samples.offsets.to_numpy(),
+                    stack_ids=samples.values.field(0).to_numpy(),
+                )
+
+    def _group_batches(self, number: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        if self._section:
             self._section.hold(*self._extent(number))
         rows_read = 0
         with _bad_object_on_arrow_errors():
-            for batch in self._file.iter_batches(batch_rows, [number], columns=columns, use_threads=False):
+            for batch in self._file.iter_batches(batch_rows, [number], use_threads=False):
                 rows_read += batch.num_rows
-                yield _checked(_conformed(batch, columns))
+                yield _checked(_conformed(batch))
         if rows_read != self._sizes[number][0]:
             raise BadObject(_SECTION, -1, f"row group {number} has {rows_read} rows, not {self._sizes[number][0]}")
 
@@ -246,16 +263,15 @@ class ProfileTableReader:
         return min(starts), end
 
 
-def _conformed(batch: pa.RecordBatch, columns: tuple[str, ...] | None) -> pa.RecordBatch:
-    schema = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
-    if batch.schema.equals(schema):
+def _conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if batch.schema.equals(SCHEMA):
         return batch
     names = batch.schema.names
     arrays = [
         _conform(batch.column(names.index(field.name)) if field.name in names else None, field, batch.num_rows)
-        for field in schema
+        for field in SCHEMA
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _conform(array: pa.Array | None, field: pa.Field, length: int) -> pa.Array:
@@ -290,8 +306,6 @@ def _missing(field: pa.Field, length: int) -> pa.Array:
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Compare TotalValue with the samples: pages of other writers carry no checksum, so this is what notices damage."""
-    if batch.num_columns < len(SCHEMA) or not batch.num_rows:
-        return batch
     samples = batch.column(SAMPLES)
     offsets = samples.offsets.to_numpy()
     values = samples.values.field(1).to_numpy().view(np.uint64)

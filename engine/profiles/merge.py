@@ -1,0 +1,252 @@
+"""The merge of a job: from its specification to result blocks in the store.
+
+Three steps that Spark can spread and one process can run: ``plan_outputs`` says which datasets make which blocks,
+``merge_dataset`` merges one of them, ``write_results`` puts the merged datasets together. ``run`` does all three in a
+row and gives the same bytes. Nothing is written before every dataset is merged, so one bad source leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from engine.profiles.block_ids import result_ids
+from engine.profiles.container import DATASET_INDEX_LABELS, BlockWriter, ObjectReader
+from engine.profiles.dataset_merge import merge_rows
+from engine.profiles.errors import BadObject, MergeRefused
+from engine.profiles.merge_model import DatasetSource, MergedDataset, Scratch
+from engine.profiles.metadata import decode_metadata, encode_metadata, label_strings
+from engine.profiles.model import DATASET_PROFILES, BlockMeta, DatasetMeta, Labels
+from engine.profiles.object_names import block_key
+from engine.profiles.series_cut import estimate_bytes
+from engine.profiles.series_reach import cut_dataset
+from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec, ResultBlock, SourceObject
+from engine.storage.model import ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSource:
+    """A dataset of a source object."""
+
+    key: str
+    object_size: int
+    dataset: DatasetMeta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetPlan:
+    """One dataset of a result: its sources in order, and the metadata they add up to."""
+
+    tenant: str
+    name: str
+    labels: tuple[Labels, ...]
+    min_time_ms: int
+    max_time_ms: int
+    sources: tuple[PlannedSource, ...]
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes of all source datasets."""
+        return sum(source.dataset.size for source in self.sources)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputPlan:
+    """The result of one tenant: its datasets by name, and the strings its metadata begins with."""
+
+    tenant: str
+    shard: int
+    level: int
+    string_table: tuple[str, ...]
+    datasets: tuple[DatasetPlan, ...]
+
+
+def run(
+    spec: ProfileMergeSpec,
+    store: ObjectStore,
+    *,
+    scratch: Scratch,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> ProfileMergeResult:
+    """Do a whole merge in this process.
+
+    Raises a BadObject or StorageError for a source that cannot be read, MergeRefused for sources that do not belong
+    together, MergeCancelled; scratch files are gone in every case.
+    """
+    outputs = plan_outputs(spec)
+    merged: list[list[list[MergedDataset]]] = [[] for _ in outputs]
+    try:
+        for output, datasets in zip(outputs, merged, strict=True):
+            for plan in output.datasets:
+                parts = merge_dataset(
+                    plan, store, budget_bytes=spec.task_memory_bytes, scratch=scratch, cancelled=cancelled
+                )
+                datasets.append(parts)
+        return write_results(spec, outputs, merged, store)
+    finally:
+        for datasets in merged:
+            for parts in datasets:
+                _close(parts)
+
+
+def plan_outputs(spec: ProfileMergeSpec) -> tuple[OutputPlan, ...]:
+    """Return one output per tenant, in the order tenants are first met in the sources, datasets by name.
+
+    MergeRefused if there are no sources or they differ in shard, tenant or level from what the job says; a BadObject
+    naming the source whose metadata cannot be read.
+    """
+    if not spec.sources:
+        raise MergeRefused("a merge needs at least one source")
+    blocks = [_metadata(spec, source) for source in spec.sources]
+    level = max(block.compaction_level for block in blocks)
+    if level != spec.level:
+        raise MergeRefused(f"job {spec.job} is for level {spec.level}, its sources are of level {level}")
+    found: dict[str, dict[str, list[PlannedSource]]] = {}
+    for source, block in zip(spec.sources, blocks, strict=True):
+        for dataset in block.datasets:
+            if dataset.format == DATASET_PROFILES and dataset.name:
+                planned = PlannedSource(key=source.key, object_size=source.size, dataset=dataset)
+                found.setdefault(dataset.tenant, {}).setdefault(dataset.name, []).append(planned)
+    return tuple(_output_plan(spec, blocks, tenant, datasets) for tenant, datasets in found.items())
+
+
+def merge_dataset(
+    plan: DatasetPlan,
+    store: ObjectStore,
+    *,
+    budget_bytes: int,
+    scratch: Scratch,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> list[MergedDataset]:
+    """Merge one dataset; in one part if its estimate fits ``budget_bytes``, else cut by series into several."""
+    sources = [_open(store, source) for source in plan.sources]
+    try:
+        fits = estimate_bytes(sources) <= budget_bytes
+    except BadObject as error:
+        raise error.in_object(error.object_name or plan.sources[0].key) from error
+    if fits:
+        return [merge_rows(sources, selection=None, scratch=scratch, cancelled=cancelled)]
+    parts: list[MergedDataset] = []
+    try:
+        for selection in cut_dataset(sources, budget_bytes, cancelled):
+            parts.append(merge_rows(sources, selection=selection, scratch=scratch, cancelled=cancelled))
+    except BaseException:
+        _close(parts)
+        raise
+    return parts
+
+
+def write_results(
+    spec: ProfileMergeSpec,
+    outputs: Sequence[OutputPlan],
+    merged: Sequence[Sequence[Sequence[MergedDataset]]],
+    store: ObjectStore,
+) -> ProfileMergeResult:
+    """Write the result blocks; ``merged[output][dataset]`` are a dataset's parts.
+
+    Part k of every dataset of a tenant goes to the tenant's block k. First blocks take the first ids, extra ones the
+    ids after them, tenant by tenant. Datasets without rows are left out, and so are blocks without datasets.
+    """
+    blocks = [(output, parts, 0) for output, parts in zip(outputs, merged, strict=True)]
+    for output, datasets in zip(outputs, merged, strict=True):
+        count = max(map(len, datasets), default=1)
+        blocks += [(output, datasets, k) for k in range(1, count)]
+    levels = [decode_metadata(source.metadata).compaction_level for source in spec.sources]
+    sources = [(source.id, level) for source, level in zip(spec.sources, levels, strict=True)]
+    ids = result_ids(sources, len(blocks), spec.fence)
+    written = [
+        _write_block(block_id, output, [parts[k] if k < len(parts) else None for parts in datasets], store)
+        for block_id, (output, datasets, k) in zip(ids, blocks, strict=True)
+    ]
+    every_part = [part for datasets in merged for parts in datasets for part in parts]
+    return ProfileMergeResult(
+        sources=tuple(source.id for source in spec.sources),
+        blocks=tuple(block for block in written if block is not None),
+        rows_read=sum(part.rows_read for part in every_part),
+        rows_dropped=sum(part.rows_dropped for part in every_part),
+        bytes_read=sum(part.bytes_read for part in every_part),
+    )
+
+
+def _metadata(spec: ProfileMergeSpec, source: SourceObject) -> BlockMeta:
+    try:
+        block = replace(decode_metadata(source.metadata), size=source.size)
+    except BadObject as error:
+        raise error.in_object(source.key) from error
+    if block.shard != spec.shard:
+        raise MergeRefused(f"job {spec.job} is for shard {spec.shard}, {source.key} is of shard {block.shard}")
+    tenants = {block.tenant, *(dataset.tenant for dataset in block.datasets)}
+    if spec.level > 0 and tenants != {spec.tenant}:
+        raise MergeRefused(f"job {spec.job} is for tenant {spec.tenant!r}, {source.key} holds {sorted(tenants)}")
+    return block
+
+
+def _output_plan(
+    spec: ProfileMergeSpec, blocks: Sequence[BlockMeta], tenant: str, datasets: dict[str, list[PlannedSource]]
+) -> OutputPlan:
+    plans = [_dataset_plan(tenant, name, sources) for name, sources in sorted(datasets.items(), key=_bytewise)]
+    strings = dict.fromkeys(["", tenant])
+    for block in blocks:
+        for dataset in block.datasets:
+            if dataset.tenant == tenant and dataset.format == DATASET_PROFILES and dataset.name:
+                strings.update(dict.fromkeys((dataset.name, tenant, *label_strings(dataset.labels))))
+    strings.update(dict.fromkeys(label_strings(DATASET_INDEX_LABELS)))
+    return OutputPlan(
+        tenant=tenant, shard=spec.shard, level=spec.level + 1, string_table=tuple(strings), datasets=tuple(plans)
+    )
+
+
+def _bytewise(item: tuple[str, object]) -> bytes:
+    return item[0].encode()
+
+
+def _dataset_plan(tenant: str, name: str, sources: Sequence[PlannedSource]) -> DatasetPlan:
+    datasets = [source.dataset for source in sources]
+    label_sets = dict.fromkeys(label_set for dataset in datasets for label_set in dataset.labels)
+    return DatasetPlan(
+        tenant=tenant,
+        name=name,
+        labels=tuple(label_sets),
+        min_time_ms=min((dataset.min_time_ms for dataset in datasets if dataset.min_time_ms), default=0),
+        max_time_ms=max((dataset.max_time_ms for dataset in datasets if dataset.max_time_ms), default=0),
+        sources=tuple(sources),
+    )
+
+
+def _open(store: ObjectStore, source: PlannedSource) -> DatasetSource:
+    return ObjectReader(store, source.key, source.object_size).dataset_source(source.dataset)
+
+
+def _write_block(
+    block_id: str, output: OutputPlan, parts: Iterable[MergedDataset | None], store: ObjectStore
+) -> ResultBlock | None:
+    filled = [(plan, part) for plan, part in zip(output.datasets, parts, strict=True) if part and part.row_count]
+    if not filled:
+        return None
+    key = block_key(output.shard, output.tenant, output.level, block_id)
+    with store.open_writer(key) as target:
+        writer = BlockWriter(target)
+        for plan, part in filled:
+            writer.add_dataset(
+                tenant=plan.tenant,
+                name=plan.name,
+                labels=plan.labels,
+                min_time_ms=plan.min_time_ms,
+                max_time_ms=plan.max_time_ms,
+                sections=part.sections,
+                series=part.series,
+            )
+        writer.add_dataset_index(output.tenant)
+        meta = writer.finish(
+            id=block_id,
+            tenant=output.tenant,
+            shard=output.shard,
+            compaction_level=output.level,
+            string_table=output.string_table,
+        )
+    return ResultBlock(id=block_id, key=key, size=meta.size, crc32c=writer.crc32c, metadata=encode_metadata(meta))
+
+
+def _close(parts: Iterable[MergedDataset]) -> None:
+    for part in parts:
+        part.close()
