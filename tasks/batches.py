@@ -15,7 +15,7 @@ import structlog
 
 from engine.protocol.messages import FailureReason, Progress
 from engine.version import VERSION
-from tasks.errors import ResultMissing
+from tasks.errors import MergerDied, ResultMissing
 from tasks.leases import HeldJob, LeaseTable, Pair
 from tasks.merger import Merger, Outcome
 
@@ -33,7 +33,10 @@ class Batches:
         self._running: dict[str, tuple[Pair, ...]] = {}
 
     def run(self, pairs: Iterable[Pair]) -> int:
-        """Merge those pairs that wait for their start; return how many did."""
+        """Merge those pairs that wait for their start; return how many did.
+
+        MergerDied is raised after the jobs have been ended with it.
+        """
         held = [one for pair in pairs if (one := self._table.begin(pair))]
         if not held:
             return 0
@@ -43,6 +46,9 @@ class Batches:
         outcomes = self._merge(held)
         for one in held:
             self._end(one, outcomes.get(one.job) or _missing(one), time.monotonic() - started)
+        for outcome in outcomes.values():
+            if isinstance(outcome, MergerDied):
+                raise outcome
         return len(held)
 
     def stop(self, pairs: Iterable[Pair]) -> None:
@@ -68,7 +74,7 @@ class Batches:
                 return {}  # stopped before the batch was known to ``stop``
             return self._merger.merge(
                 batch,
-                [one.spec for one in held],
+                {one.job: one.spec for one in held},
                 cancelled=lambda job: self._table.is_stopped(pairs[job]),
                 progress=lambda job, progress: self._note(pairs, job, progress),
             )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from celery import bootsteps, signals
+from celery.platforms import EX_FAILURE
+from celery.worker import state
 
 from tasks.app import CompactorApp, own_queue
 from tasks.courier import CeleryCourier
@@ -43,6 +45,7 @@ class NodeStep(bootsteps.StartStopStep):
             settings, name=self._identity.name, service=self._service, courier=app.courier, merger=self._merger
         )
         app.courier.on_heard = self._node.wake
+        self._node.on_merger_died = _end_process
         signals.worker_shutting_down.connect(self._on_signal, weak=False)
         self._node.start()
 
@@ -65,3 +68,8 @@ class NodeStep(bootsteps.StartStopStep):
     def _on_signal(self, **_: Any) -> None:
         if self._node is not None:
             self._node.request_stop()
+
+
+def _end_process() -> None:
+    """Let Celery stop cleanly, with an exit code that tells a supervisor to start the node again."""
+    state.should_stop = EX_FAILURE

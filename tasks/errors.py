@@ -46,3 +46,9 @@ class ResultMissing(LithifyError):
     """A merge ended without a result or an error for one of its jobs."""
 
     code = "result_missing"
+
+
+class MergerDied(LithifyError):
+    """What merges here is gone and cannot be used again in this process; the node ends and must be restarted."""
+
+    code = "merger_died"

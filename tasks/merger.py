@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from engine.protocol.messages import Progress
@@ -20,15 +20,15 @@ class Merger(Protocol):
     def merge(
         self,
         batch: str,
-        specs: Sequence[dict[str, Any]],
+        specs: Mapping[str, dict[str, Any]],
         *,
         cancelled: Callable[[str], bool],
         progress: Callable[[str, Progress], None],
     ) -> Mapping[str, Outcome]:
-        """Merge the jobs of one message together and return one outcome per job name.
+        """Merge the jobs of one message together (specifications by job name); return one outcome per job name.
 
         ``batch`` names them for ``interrupt``. ``cancelled(job)`` and ``progress(job, …)`` may be called from any
-        thread. An exception means that no job of the batch has an outcome.
+        thread. An exception means that no job of the batch has an outcome; MergerDied also that none ever will.
         """
 
     def interrupt(self, batch: str) -> None:

@@ -19,7 +19,7 @@ from engine.errors import LithifyError
 from engine.protocol.messages import PollRequest, PollResponse
 from engine.version import VERSION
 from tasks.batches import Batches
-from tasks.errors import CredentialRefused, PollRefused, ServiceUnavailable
+from tasks.errors import CredentialRefused, MergerDied, PollRefused, ServiceUnavailable
 from tasks.leases import LeaseTable, Pair
 from tasks.merger import Merger
 from tasks.settings import NodeSettings
@@ -87,6 +87,7 @@ class Node:
         self._stopping = threading.Event()
         self._merger_is_ready = threading.Event()
         self._failures = 0
+        self.on_merger_died: Callable[[], object] = lambda: None
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -101,6 +102,11 @@ class Node:
         """Run the jobs of one message; see ``Batches.run``. Called in a thread of the pool."""
         try:
             return self._batches.run(pairs)
+        except MergerDied as error:
+            log.error("merger_died", reason=str(error))
+            self._merger_is_ready.clear()
+            self.on_merger_died()
+            return 0
         finally:
             self.wake()
 

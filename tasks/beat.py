@@ -1,0 +1,54 @@
+"""The Celery app of beat and of the control workers: ``celery -A tasks.beat beat`` and ``celery -A tasks.beat worker``.
+
+The schedule lives in the database and belongs to the operator, who edits it in the admin: beat adds what is missing by
+name and changes nothing that is there. Two beats are harmless, because every control task is safe to run twice.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from celery import Celery
+
+from tasks.app import configure
+from tasks.settings import DEFAULT_BROKER_URL
+
+CONTROL_QUEUE = "control"
+DELETE_OBJECTS_TASK = "control.delete_tombstoned_objects"
+LOOP_SECONDS_MAX = 5
+"""How soon beat notices that the operator changed the schedule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodicJob:
+    """A control task that a new installation runs, and how often."""
+
+    name: str
+    task: str
+    every_seconds: int
+
+
+PERIODIC_JOBS = (PeriodicJob(name="Delete replaced objects", task=DELETE_OBJECTS_TASK, every_seconds=60),)
+
+
+def _make_control_app() -> Celery:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webadmin.settings")
+    control_app = Celery("lithify-control", include=["tasks.control.deletion"])
+    configure(control_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)
+    control_app.conf.update(
+        task_default_queue=CONTROL_QUEUE,
+        worker_pool="threads",
+        worker_concurrency=2,
+        beat_scheduler="tasks.control.schedule:KeptScheduler",
+        beat_max_loop_interval=LOOP_SECONDS_MAX,
+    )
+    return control_app
+
+
+app = _make_control_app()
+
+
+def missing_jobs(known_names: set[str]) -> tuple[PeriodicJob, ...]:
+    """The periodic jobs that an installation's schedule does not have yet."""
+    return tuple(job for job in PERIODIC_JOBS if job.name not in known_names)

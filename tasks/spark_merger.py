@@ -1,0 +1,93 @@
+"""Merges on Spark: one long-lived session per node, all jobs of a batch in one Spark job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from engine.protocol.messages import Progress
+from spark.jobs import profile_merge
+from spark.probe import probe
+from spark.session import SparkSettings, make_session
+from tasks.errors import MergerDied
+from tasks.merger import Outcome
+from tasks.merging import read_specs
+
+
+class SparkMerger:
+    """Makes the session in the node's own process when the node starts; never forked."""
+
+    def __init__(self, store_url: str, scratch: Path) -> None:
+        self._store_url = store_url
+        self._scratch = scratch
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Start Spark and prove with known answers that its executors run this build."""
+        with self._lock:
+            if self._is_stopped:
+                raise MergerDied("the node is stopping")
+            if self._session is None:
+                self._session = make_session(SparkSettings.from_environment(self._store_url, self._scratch / "spark"))
+            probe(self._session)
+
+    def merge(
+        self,
+        batch: str,
+        specs: Mapping[str, dict[str, Any]],
+        *,
+        cancelled: Callable[[str], bool],
+        progress: Callable[[str, Progress], None],
+    ) -> Mapping[str, Outcome]:
+        """See ``Merger.merge``."""
+        readable, outcomes = read_specs(specs)
+        if not readable:
+            return outcomes
+        session = self._live_session()
+        try:
+            merged = profile_merge.run(
+                session, readable, self._store_url, tag=batch, cancelled=cancelled, progress=progress
+            )
+        except Exception as error:
+            if not _is_alive(session):
+                raise MergerDied(f"Spark is gone: {type(error).__name__}: {error}") from error
+            raise
+        for job, result in merged.items():
+            outcomes[job] = result if isinstance(result, Exception) else result.to_json()
+        return outcomes
+
+    def interrupt(self, batch: str) -> None:
+        """Stop the Spark job of a batch; its tasks are told and its driver call raises."""
+        session = self._session
+        if session is not None:
+            with suppress(Exception):  # a session that cannot be told has nothing running
+                session.interruptTag(batch)
+
+    def stop(self) -> None:
+        """End the session and, in local mode, its JVM."""
+        self._is_stopped = True
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None:
+            with suppress(Exception):  # what is gone already needs no goodbye
+                session.stop()
+
+    def _live_session(self) -> SparkSession:
+        session = self._session
+        if session is None:
+            raise MergerDied("there is no Spark session")
+        return session
+
+
+def _is_alive(session: SparkSession) -> bool:
+    try:
+        return bool(session.range(1).count() == 1)
+    except Exception:  # noqa: BLE001  whatever it raises, it does not answer
+        return False
