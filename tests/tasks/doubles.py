@@ -149,13 +149,13 @@ class MergerDouble:
     def merge(
         self,
         batch: str,
-        specs: Sequence[dict[str, Any]],
+        specs: Mapping[str, dict[str, Any]],
         *,
         cancelled: Callable[[str], bool],
         progress: Callable[[str, Progress], None],
     ) -> Mapping[str, Outcome]:
         """Wait at the gate, then answer."""
-        jobs = [spec["job"] for spec in specs]
+        jobs = list(specs)
         self.merged.extend(jobs)
         for job in jobs:
             progress(job, Progress(done=1, total=2, phase="merge"))

@@ -11,7 +11,7 @@ import pytest
 from engine.profiles.errors import ChecksumMismatch
 from engine.protocol.messages import PollResponse, Progress, UpdateStatus
 from engine.storage.model import ObjectNotFound
-from tasks.errors import PollRefused, ServiceUnavailable
+from tasks.errors import MergerDied, PollRefused, ServiceUnavailable
 from tasks.node import TASK_MEMORY_BYTES, Node
 from tasks.settings import NodeSettings
 from tests.tasks.doubles import CourierDouble, MergerDouble, ScheduleDouble
@@ -222,6 +222,21 @@ def test_a_crashed_merge_fails_its_batch_and_the_node_goes_on(bench: Bench) -> N
     bench.merger.crash = None
     bench.schedule.offer(C)
     bench.schedule.wait_for(lambda: bench.schedule.results)
+
+
+def test_a_dead_merger_is_told_its_jobs_fail_and_no_more_are_asked_for(bench: Bench) -> None:
+    died: list[bool] = []
+    bench.node.on_merger_died = lambda: died.append(True)
+    bench.merger.crash = MergerDied("Spark is gone")
+    bench.schedule.offer(A)
+    bench.start()
+    bench.schedule.wait_for(lambda: bench.schedule.released)
+    assert bench.schedule.released[0].reason is not None
+    assert bench.schedule.released[0].reason.error_class == "MergerDied"
+    bench.courier.join()
+    assert died == [True]
+    bench.schedule.wait_for_polls(2)
+    assert bench.schedule.requests[-1].capacity == 0
 
 
 def test_a_merge_that_forgets_a_job_fails_that_job(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
