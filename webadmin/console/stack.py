@@ -113,7 +113,7 @@ def _compactor(settings: StackSettings, shared: dict[str, str]) -> Program:
         command=(sys.executable, "-m", "tasks.compactor"),
         environment=shared | {"SERVICE_URL": settings.address, "WORKER_CREDENTIAL": settings.worker_credential},
         without=SERVICE_SECRETS,
-        ready_line=r"\bready\b",
+        ready_line="node_ready",
         ready_seconds=SPARK_START_SECONDS,
         stop_seconds=45,
     )
