@@ -17,7 +17,7 @@ class BlockQuerySet(models.QuerySet):
         return self.filter(state__in=LIVE_STATES)
 
     def queued_in(self, queue_id: int) -> Self:
-        """Blocks of a queue in the order of their arrival; equal times by id, so that plans do not depend on row numbers."""
+        """Blocks of a queue by arrival; equal times by id, so that no plan depends on row numbers."""
         return self.filter(queue_id=queue_id, state=BlockState.QUEUED).order_by("arrived_at_ms", "ulid")
 
 

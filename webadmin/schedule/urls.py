@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webadmin.schedule.api import PollView
+
+urlpatterns = [path("jobs/poll", PollView.as_view(), name="poll-jobs")]

@@ -1,0 +1,184 @@
+"""The index in the admin: blocks with their lineage, and what waits for deletion. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from webadmin.console import formatting as show
+from webadmin.console.filters import TIME_SPANS, ExactFilter, LevelFilter, ShardFilter
+from webadmin.console.read_only import ReadOnlyAdmin
+from webadmin.console.sections import Facts, Section
+from webadmin.index import block_page
+from webadmin.index import operator_queries as queries
+from webadmin.index.models import Block, Tombstone
+from webadmin.index.states import LIVE_STATES, BlockState
+from webadmin.schedule.operator_queries import command_now_ms, with_now
+
+LIVE = "live"
+
+
+class BlockStateFilter(admin.SimpleListFilter):
+    """Blocks of one state, or all that queries read."""
+
+    title = parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [(LIVE, "live: all that queries read"), *BlockState.choices]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == LIVE:
+            return queryset.filter(state__in=LIVE_STATES)
+        return queryset.filter(state=self.value()) if self.value() in BlockState.values else queryset
+
+
+class CreatedFilter(admin.SimpleListFilter):
+    """Blocks by the time in their id, up to the newest command."""
+
+    title = "time in the id"
+    parameter_name = "made"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [(name, f"the last {words.removeprefix('the last ')}") for name, words, _ in TIME_SPANS]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        spans = {name: span_ms for name, _, span_ms in TIME_SPANS}
+        if self.value() not in spans:
+            return queryset
+        from_ms = command_now_ms() - spans[self.value()]
+        return queryset.filter(partition_start_ms__gt=from_ms - queries.PARTITION_MS, created_at_ms__gte=from_ms)
+
+
+class BlockTenantFilter(ExactFilter):
+    """Blocks of one tenant by name; segments belong to none."""
+
+    title = parameter_name = "tenant"
+    column = "tenant__name"
+
+
+@admin.register(Block)
+class BlockAdmin(ReadOnlyAdmin):
+    """Blocks, the last that arrived first."""
+
+    list_display = ("id_and_key", "state_cell", "tenant_cell", "shard", "level", "size", "data_time", "arrived", "job")
+    list_filter = (BlockStateFilter, LevelFilter, CreatedFilter, BlockTenantFilter, ShardFilter)
+    search_fields = ("ulid",)
+    search_help_text = "A block's id, its first 6 characters, or its object key"
+    about = "Every object the index knows: segments as they were written, and the blocks they were merged into."
+    empty_list = (
+        "No blocks. A writer registers them as they are flushed; import_blocks finds those already in a bucket."
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Block]:
+        return queries.blocks_for_list(command_now_ms())
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Block | None:
+        """Read the whole row, metadata included."""
+        if not object_id.isascii() or not object_id.isdigit() or len(object_id) > 18:
+            return None
+        return Block.objects.select_related("tenant", "queue", "owner_job").filter(pk=object_id).first()
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Block], search_term: str
+    ) -> tuple[QuerySet[Block], bool]:
+        return (queries.find_blocks(queryset, search_term) if search_term.strip() else queryset), False
+
+    def heading(self, row: Block) -> str:
+        return f"{'Block' if row.level else 'Segment'} {row.ulid}"
+
+    def sections(self, row: Block) -> Sequence[Section]:
+        return block_page.block_sections(row, command_now_ms())
+
+    @display(description="Block")
+    def id_and_key(self, row: Block) -> SafeString:
+        return show.code(row.ulid)
+
+    @display(description="State")
+    def state_cell(self, row: Block) -> SafeString:
+        return block_page.state_with_reason(row)
+
+    @display(description="Tenant")
+    def tenant_cell(self, row: Block) -> SafeString | str:
+        return block_page.tenant_cell(row)
+
+    @display(description="Size")
+    def size(self, row: Block) -> SafeString:
+        return show.note(show.size_text(row.size_bytes), show.counted(row.dataset_count, "dataset"))
+
+    @display(description="Data from, to (UTC)")
+    def data_time(self, row: Block) -> SafeString:
+        return show.time_range(row.min_time_ms, row.max_time_ms)
+
+    @display(description="Arrived")
+    def arrived(self, row: Block) -> SafeString | str:
+        return show.age(row.arrived_at_ms, row.now_ms)
+
+    @display(description="Job")
+    def job(self, row: Block) -> SafeString | str:
+        return show.row_link(row.owner_job, show.code(row.owner_job.name) if row.owner_job else "")
+
+
+@admin.register(Tombstone)
+class TombstoneAdmin(ReadOnlyAdmin):
+    """Replaced blocks whose objects go, or went."""
+
+    list_display = ("block_cell", "object_key", "deletion", "replaced", "job_cell", "command")
+    list_display_links = ("object_key",)
+    about = (
+        "Replaced blocks. Their objects stay for a while, for readers that began before the swap, and are then deleted."
+    )
+    empty_list = "No tombstones: nothing was replaced yet."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Tombstone]:
+        rows = Tombstone.objects.select_related("block", "job")
+        return with_now(rows.defer("block__metadata", "job__spec", "job__result"), command_now_ms())
+
+    def heading(self, row: Tombstone) -> str:
+        return f"Tombstone of {row.block.ulid}"
+
+    def sections(self, row: Tombstone) -> Sequence[Section]:
+        return [
+            Facts(
+                title="Tombstone",
+                rows=[
+                    ("Block", self.block_cell(row)),
+                    ("Object key", self.object_key(row)),
+                    ("Deletion", self.deletion(row)),
+                    ("Replaced", self.replaced(row)),
+                    ("By job", self.job_cell(row)),
+                    ("By command", self.command(row)),
+                ],
+            )
+        ]
+
+    @display(description="Block")
+    def block_cell(self, row: Tombstone) -> SafeString | str:
+        return show.row_link(row.block, show.code(row.block.ulid))
+
+    @display(description="Object key")
+    def object_key(self, row: Tombstone) -> SafeString:
+        return show.code(row.block.object_key)
+
+    @display(description="Deletion")
+    def deletion(self, row: Tombstone) -> SafeString:
+        if row.deleted_at_ms is not None:
+            return show.badge("deleted", "quiet", f"{show.moment_text(row.deleted_at_ms)} UTC")
+        wait_ms = row.eligible_at_ms - row.now_ms
+        return show.badge(f"in {show.duration_text(wait_ms)}", "busy") if wait_ms > 0 else show.badge("due", "warn")
+
+    @display(description="Replaced")
+    def replaced(self, row: Tombstone) -> SafeString | str:
+        return show.age(row.created_at_ms, row.now_ms)
+
+    @display(description="By job")
+    def job_cell(self, row: Tombstone) -> SafeString | str:
+        return show.row_link(row.job, show.code(row.job.name) if row.job else "")
+
+    @display(description="By command")
+    def command(self, row: Tombstone) -> SafeString:
+        return show.command_link(row.command_index)

@@ -1,0 +1,93 @@
+"""Builds the index from objects that are already in a bucket. Run it again at will: known blocks stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from engine.errors import LithifyError
+from engine.profiles.errors import BadObject
+from engine.profiles.model import BlockMeta
+from engine.storage.model import ObjectInfo, ObjectStore
+from webadmin.index.bucket_scan import describe_block, find_blocks
+from webadmin.index.models import AcceptedId, Block
+from webadmin.index.registration import BlockRegistration
+from webadmin.index.services.add_blocks import add_blocks
+from webadmin.schedule.models import Command
+
+BLOCKS_PER_COMMAND = 100
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportOutcome:
+    """What an import found so far.
+
+    ``bad`` are the objects that were skipped and why; ``conflicting`` ids are known with other content, which was kept.
+    """
+
+    found: int = 0
+    imported: int = 0
+    known: int = 0
+    left_out: int = 0
+    conflicting: list[str] = field(default_factory=list)
+    bad: list[tuple[str, LithifyError]] = field(default_factory=list)
+
+
+def import_blocks(
+    *,
+    store: ObjectStore,
+    actor: str,
+    side_file: Iterable[BlockMeta] = (),
+    tenants: frozenset[str] = frozenset(),
+    prefix: str = "",
+    progress: Callable[[ImportOutcome], None] = lambda outcome: None,
+) -> ImportOutcome:
+    """Register every block object in the store, or those with data of ``tenants``; ids of any age are accepted.
+
+    ``side_file`` has the metadata of objects without a footer, found by the id in their path. ``progress`` is called
+    after every batch.
+    """
+    described = {meta.id: meta for meta in side_file}
+    outcome, missing = ImportOutcome(), set(described)
+    batch: list[BlockRegistration] = []
+    for path_id, info in find_blocks(store, prefix):
+        missing.discard(path_id)
+        outcome.found += 1
+        found = describe_block(store, path_id, info, described)
+        if found.registration is None and _is_known(path_id, info):
+            outcome.known += 1
+        elif found.registration is None:
+            outcome.bad.append((found.key, found.error or LithifyError("unreadable")))
+        elif tenants and tenants.isdisjoint(d.tenant for d in found.registration.meta.datasets):
+            outcome.left_out += 1
+        else:
+            batch.append(found.registration)
+        if len(batch) == BLOCKS_PER_COMMAND:
+            _register(batch, outcome, actor)
+            batch = []
+            progress(outcome)
+    _register(batch, outcome, actor)
+    for block_id in sorted(missing):
+        outcome.bad.append(
+            (block_id, BadObject("metadata_file", -1, "no object in the bucket has this id in its path"))
+        )
+    progress(outcome)
+    return outcome
+
+
+def _is_known(path_id: str, info: ObjectInfo) -> bool:
+    """Say whether an earlier import, with another side file, registered this very object."""
+    shards = AcceptedId.objects.filter(ulid=path_id).values("shard")
+    same = Block.objects.filter(shard__in=shards, ulid=path_id, object_key=info.key, size_bytes=info.size)
+    return same.exists()
+
+
+def _register(batch: list[BlockRegistration], outcome: ImportOutcome, actor: str) -> None:
+    if not batch:
+        return
+    keys = {registration.meta.id: registration.object_key for registration in batch}
+    added = add_blocks(batch, actor=actor, kind=Command.Kind.IMPORT_BLOCKS, any_age=True)
+    outcome.imported += len(added.accepted)
+    outcome.known += len(added.duplicates)
+    outcome.conflicting.extend(added.conflicting)
+    outcome.bad.extend((keys[block_id], error) for block_id, error in added.refused)

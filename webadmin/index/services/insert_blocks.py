@@ -1,0 +1,160 @@
+"""Puts block rows, dataset rows and queue entries in place; shared by everything that makes blocks live.
+
+Interning happens before the transaction: names are never wrong to have, and the head of the log is not held for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.planning.model import QueueKey
+from engine.profiles.model import DatasetMeta
+from webadmin.access.services import intern_tenants
+from webadmin.index.models import AcceptedId, Block, Dataset, DatasetName, LabelSets
+from webadmin.index.registration import BlockRegistration
+from webadmin.index.states import BlockState
+from webadmin.schedule.level_queues import QueueChanges, intern_queues
+
+ROWS_PER_INSERT = 500
+NAMES_PER_QUERY = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternedNames:
+    """Row ids of everything that the blocks to insert refer to."""
+
+    tenants: dict[str, int]
+    names: dict[str, int]
+    label_sets: dict[str, int]
+    queues: dict[QueueKey, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertMoment:
+    """The command that makes blocks live, and its time."""
+
+    command_index: int
+    command_time_ms: int
+
+
+def intern_names(registrations: Sequence[BlockRegistration]) -> InternedNames:
+    """Make sure that everything these blocks refer to has a row. Call it outside the transaction that inserts."""
+    datasets = [dataset for registration in registrations for dataset in registration.meta.datasets]
+    tenants = {dataset.tenant for dataset in datasets} | {r.meta.tenant for r in registrations if r.meta.tenant}
+    return InternedNames(
+        tenants=intern_tenants(tenants),
+        names=_intern_dataset_names({dataset.name for dataset in datasets}),
+        label_sets=_intern_label_sets({_digest(dataset): dataset for dataset in datasets}),
+        queues=intern_queues(r.queue_key() for r in registrations if not r.is_final),
+    )
+
+
+def insert_blocks(
+    registrations: Sequence[BlockRegistration], interned: InternedNames, moment: InsertMoment, changes: QueueChanges
+) -> list[Block]:
+    """Insert the blocks with their datasets and note in ``changes`` which queues they joined."""
+    rows = [_block_row(registration, interned, moment) for registration in registrations]
+    blocks = Block.objects.bulk_create(rows, batch_size=ROWS_PER_INSERT)
+    datasets = [
+        _dataset_row(block, position, dataset, interned)
+        for block, registration in zip(blocks, registrations, strict=True)
+        for position, dataset in enumerate(registration.meta.datasets)
+    ]
+    Dataset.objects.bulk_create(datasets, batch_size=ROWS_PER_INSERT)
+    for block in blocks:
+        if block.queue_id is not None:
+            changes.add(block.queue_id, 1, block.size_bytes)
+    return blocks
+
+
+def ledger_rows(registrations: Sequence[BlockRegistration], moment: InsertMoment) -> list[AcceptedId]:
+    """Return the entries with which the ledger will remember these blocks' ids."""
+    return [
+        AcceptedId(
+            shard=registration.meta.shard,
+            ulid=registration.meta.id,
+            content_digest=registration.content_digest(),
+            accepted_at_ms=moment.command_time_ms,
+            command_index=moment.command_index,
+        )
+        for registration in registrations
+    ]
+
+
+def _block_row(registration: BlockRegistration, interned: InternedNames, moment: InsertMoment) -> Block:
+    meta = registration.meta
+    return Block(
+        ulid=meta.id,
+        tenant_id=interned.tenants[meta.tenant] if meta.tenant else None,
+        shard=meta.shard,
+        level=meta.compaction_level,
+        partition_start_ms=registration.partition_start_ms,
+        created_at_ms=registration.created_at_ms,
+        min_time_ms=meta.min_time_ms,
+        max_time_ms=meta.max_time_ms,
+        size_bytes=registration.size_bytes,
+        crc32c=registration.crc32c,
+        object_key=registration.object_key,
+        metadata=registration.metadata,
+        dataset_count=len(meta.datasets),
+        state=BlockState.FINAL if registration.is_final else BlockState.QUEUED,
+        queue_id=None if registration.is_final else interned.queues[registration.queue_key()],
+        added_command_index=moment.command_index,
+        arrived_at_ms=moment.command_time_ms,
+    )
+
+
+def _dataset_row(block: Block, position: int, dataset: DatasetMeta, interned: InternedNames) -> Dataset:
+    return Dataset(
+        block=block,
+        tenant_id=interned.tenants[dataset.tenant],
+        name_id=interned.names[dataset.name],
+        label_sets_id=interned.label_sets[_digest(dataset)],
+        position=position,
+        format=dataset.format,
+        min_time_ms=dataset.min_time_ms,
+        max_time_ms=dataset.max_time_ms,
+        size_bytes=dataset.size,
+    )
+
+
+def _intern_dataset_names(names: set[str]) -> dict[str, int]:
+    known = _rows_by("name", DatasetName, sorted(names))
+    missing = [DatasetName(name=name) for name in sorted(names) if name not in known]
+    if missing:
+        DatasetName.objects.bulk_create(missing, ignore_conflicts=True, batch_size=ROWS_PER_INSERT)
+        known |= _rows_by("name", DatasetName, [row.name for row in missing])
+    return known
+
+
+def _intern_label_sets(datasets: dict[str, DatasetMeta]) -> dict[str, int]:
+    known = _rows_by("digest", LabelSets, sorted(datasets))
+    missing = [
+        LabelSets(digest=digest, label_sets=_plain(datasets[digest]))
+        for digest in sorted(datasets)
+        if digest not in known
+    ]
+    if missing:
+        LabelSets.objects.bulk_create(missing, ignore_conflicts=True, batch_size=ROWS_PER_INSERT)
+        known |= _rows_by("digest", LabelSets, [row.digest for row in missing])
+    return known
+
+
+def _rows_by(column: str, model: type[Any], values: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for start in range(0, len(values), NAMES_PER_QUERY):
+        wanted = {f"{column}__in": values[start : start + NAMES_PER_QUERY]}
+        found |= dict(model.objects.filter(**wanted).values_list(column, "id"))
+    return found
+
+
+def _plain(dataset: DatasetMeta) -> list[list[list[str]]]:
+    return [[[name, value] for name, value in label_set] for label_set in dataset.labels]
+
+
+def _digest(dataset: DatasetMeta) -> str:
+    return hashlib.sha256(json.dumps(_plain(dataset), ensure_ascii=False).encode()).hexdigest()

@@ -1,0 +1,421 @@
+"""The schedule in the admin: jobs, queues, workers, the command log, limits. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from engine.scheduling.model import JobState
+from webadmin.console import formatting as show
+from webadmin.console.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
+from webadmin.console.read_only import ReadOnlyAdmin
+from webadmin.console.sections import Facts, Json, Section, Table
+from webadmin.schedule import job_page, queue_words
+from webadmin.schedule import operator_queries as queries
+from webadmin.schedule.models import Command, Job, LevelPolicy, LevelQueue, Limits, Worker
+
+TROUBLE = "trouble"
+BLOCKS_SHOWN_MAX = 50
+
+
+class JobStateFilter(admin.SimpleListFilter):
+    """Jobs of one state, or all that need a look."""
+
+    title = parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        states = [(state.value, state.value) for state in JobState]
+        return [(TROUBLE, "in trouble: parked, failed once, or lease over"), *states]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == TROUBLE:
+            return queries.jobs_in_trouble(queryset, queries.command_now_ms())
+        return queryset.filter(state=self.value()) if self.value() in set(JobState) else queryset
+
+
+class WorkerNameFilter(ExactFilter):
+    """Jobs held, or held last, by one worker."""
+
+    title = parameter_name = "worker"
+    column = "worker__name"
+
+
+class KindFilter(admin.SimpleListFilter):
+    """Commands of one kind."""
+
+    title = parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return list(Command.Kind.choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        return queryset.filter(kind=self.value()) if self.value() in Command.Kind.values else queryset
+
+
+class ReadyFilter(admin.SimpleListFilter):
+    """Queues that hold blocks, and those a job can be made of now."""
+
+    title = "ready"
+    parameter_name = "fill"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("ready", "ready now"), ("waiting", "not yet"), ("empty", "empty")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == "empty":
+            return queryset.filter(block_count=0)
+        now_ms = queries.command_now_ms()
+        conditions = {"ready": {"ready_at_ms__lte": now_ms}, "waiting": {"ready_at_ms__gt": now_ms}}
+        return queryset.filter(**conditions.get(self.value() or "", {}))
+
+
+@admin.register(Job)
+class JobAdmin(ReadOnlyAdmin):
+    """Jobs, the last planned first."""
+
+    list_display = (
+        "name_cell",
+        "state_cell",
+        "place",
+        "worker_cell",
+        "progress_cell",
+        "failure_count",
+        "sources",
+        "age",
+    )
+    list_filter = (JobStateFilter, LevelFilter, TenantNameFilter, ShardFilter, WorkerNameFilter)
+    about = "Planned work: each job merges blocks of one tenant, shard and level, held by one worker at a time."
+    empty_list = "No jobs. They are planned when a worker polls and a queue is ready."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
+        return queries.jobs_for_list(queries.command_now_ms())
+
+    def sections(self, row: Job) -> Sequence[Section]:
+        from webadmin.index.block_page import blocks_of_job_tables
+
+        now_ms = row.now_ms
+        return [
+            *job_page.job_sections(row, now_ms),
+            *blocks_of_job_tables(row.pk, row.source_count, now_ms),
+            *job_page.job_data(row),
+        ]
+
+    @display(description="Job")
+    def name_cell(self, row: Job) -> SafeString:
+        return show.code(row.name)
+
+    @display(description="State")
+    def state_cell(self, row: Job) -> SafeString:
+        return job_page.state_with_reason(row, row.now_ms)
+
+    @display(description="Tenant, shard, level")
+    def place(self, row: Job) -> SafeString:
+        return show.note(job_page.tenant_text(row.tenant), f"shard {row.shard} · level {row.level} · {row.lane}")
+
+    @display(description="Worker, lease, token")
+    def worker_cell(self, row: Job) -> SafeString | str:
+        return job_page.holder(row, row.now_ms)
+
+    @display(description="Progress")
+    def progress_cell(self, row: Job) -> SafeString | str:
+        return job_page.progress(row)
+
+    @display(description="Failures")
+    def failure_count(self, row: Job) -> SafeString | str:
+        return job_page.failures(row)
+
+    @display(description="Sources")
+    def sources(self, row: Job) -> SafeString:
+        return show.note(show.counted(row.source_count, "block"), show.size_text(row.source_bytes))
+
+    @display(description="Planned")
+    def age(self, row: Job) -> SafeString | str:
+        return show.age(row.added_at_ms, row.now_ms)
+
+
+@admin.register(LevelQueue)
+class LevelQueueAdmin(ReadOnlyAdmin):
+    """Queues by level."""
+
+    list_display = ("place", "ready", "tenant_cell", "shard", "level", "blocks_cell", "oldest", "why")
+    list_filter = (ReadyFilter, LevelFilter, TenantNameFilter, ShardFilter)
+    about = "Blocks that wait to be merged, by tenant, shard and level; and since or until when, and why."
+    empty_list = "No queues. A queue appears with the first block of its tenant, shard and level."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[LevelQueue]:
+        return queries.queues_for_list(queries.command_now_ms())
+
+    def heading(self, row: LevelQueue) -> str:
+        return f"Queue: {row}"
+
+    def sections(self, row: LevelQueue) -> Sequence[Section]:
+        from webadmin.index.block_page import queue_table
+
+        return [
+            Facts(
+                title="The queue",
+                rows=[
+                    ("Ready", show.note(self.ready(row), self.why(row))),
+                    ("Lane", row.lane),
+                    ("Tenant", self.tenant_cell(row)),
+                    ("Shard, level", f"shard {row.shard}, level {row.level}"),
+                    ("Blocks", self.blocks_cell(row)),
+                    ("Oldest arrival", self.oldest(row)),
+                    ("Newest arrival", show.age(row.newest_arrival_ms, row.now_ms)),
+                ],
+            ),
+            queue_table(row, row.now_ms),
+        ]
+
+    @display(description="Queue")
+    def place(self, row: LevelQueue) -> SafeString:
+        return show.note(row.lane, "")
+
+    @display(description="Ready")
+    def ready(self, row: LevelQueue) -> SafeString | str:
+        return queue_words.ready_badge(queue_words.QueueFill.from_row(row))
+
+    @display(description="Why")
+    def why(self, row: LevelQueue) -> str:
+        return queue_words.ready_reason(queue_words.QueueFill.from_row(row))
+
+    @display(description="Tenant")
+    def tenant_cell(self, row: LevelQueue) -> str:
+        return job_page.tenant_text(row.tenant)
+
+    @display(description="Blocks")
+    def blocks_cell(self, row: LevelQueue) -> SafeString:
+        return show.note(show.count_text(row.block_count), show.size_text(row.byte_count))
+
+    @display(description="Oldest arrival")
+    def oldest(self, row: LevelQueue) -> SafeString | str:
+        return show.age(row.oldest_arrival_ms, row.now_ms)
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnlyAdmin):
+    """Compactor nodes as the service sees them."""
+
+    list_display = ("name", "state_cell", "last_poll", "running", "capacity", "build", "credential_cell")
+    search_fields = ("name",)
+    search_help_text = "Part of a worker's name"
+    about = "Nodes that poll for jobs. A silent one loses its jobs when their leases end; nothing else has to be done."
+    empty_list = "No worker has polled yet. Issue a credential with create_worker_credential and start a node."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
+        return queries.workers_for_list()
+
+    def sections(self, row: Worker) -> Sequence[Section]:
+        now_ms = queries.command_now_ms()
+        return [
+            Facts(
+                title="The worker",
+                rows=[
+                    ("State", self.state_cell(row)),
+                    ("Last poll", self.last_poll(row)),
+                    ("First poll", show.moment_age(row.first_poll_at, timezone.now())),
+                    ("Jobs it holds", self.running(row)),
+                    ("Capacity at its last poll", row.capacity),
+                    ("Build", row.build or show.NOTHING),
+                    ("Credential", self.credential_cell(row)),
+                ],
+            ),
+            self._attempts(row, now_ms),
+        ]
+
+    def _attempts(self, row: Worker, now_ms: int) -> Table:
+        attempts = queries.attempts_of_worker(row, BLOCKS_SHOWN_MAX)
+        return Table(
+            title="Its last runs",
+            headers=("Job", "Token", "Assigned", "Outcome"),
+            rows=[
+                (
+                    show.row_link(attempt.job, show.code(attempt.job.name)),
+                    show.command_link(attempt.token),
+                    show.age(attempt.assigned_at_ms, now_ms),
+                    job_page.outcome(attempt),
+                )
+                for attempt in attempts
+            ],
+            empty="It has had no job yet.",
+        )
+
+    @display(description="State")
+    def state_cell(self, row: Worker) -> SafeString:
+        return job_page.worker_badge(row, lease_seconds=row.lease_seconds, now=timezone.now())
+
+    @display(description="Last poll")
+    def last_poll(self, row: Worker) -> SafeString | str:
+        return show.moment_age(row.last_poll_at, timezone.now())
+
+    @display(description="Running")
+    def running(self, row: Worker) -> SafeString | str:
+        filters = {"state": JobState.LEASED.value, "worker": row.name}
+        return show.link(show.list_address(Job, **filters), show.counted(row.running, "job")) if row.running else "0"
+
+    @display(description="Credential")
+    def credential_cell(self, row: Worker) -> SafeString | str:
+        return show.row_link(row.credential)
+
+
+@admin.register(Command)
+class CommandAdmin(ReadOnlyAdmin):
+    """The command log, the newest entry first."""
+
+    list_display = ("number", "time", "kind_cell", "actor", "change")
+    list_filter = (KindFilter,)
+    search_fields = ("index",)
+    search_help_text = "An index, which is also the fencing token it gave"
+    about = "Every change of plan, in order. The index of the entry that assigns a job is the job's fencing token."
+    empty_list = "The log is empty: nothing was added or planned yet."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Command]:
+        return queries.with_now(Command.objects.all(), queries.command_now_ms())
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Command], search_term: str
+    ) -> tuple[QuerySet[Command], bool]:
+        text = search_term.strip().removeprefix("#")
+        if not text:
+            return queryset, False
+        is_index = text.isascii() and text.isdigit() and len(text) < 19
+        return (queryset.filter(index=int(text)) if is_index else queryset.none()), False
+
+    def heading(self, row: Command) -> str:
+        return f"Command {row.index}: {row.get_kind_display()}"
+
+    def sections(self, row: Command) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The command",
+                rows=[
+                    ("Index, and token of what it assigned", row.index),
+                    ("Command time", f"{show.moment_text(row.command_time_ms)} ({row.command_time_ms % 1000} ms)"),
+                    ("Wall time", f"{show.moment_text(show.epoch_ms(row.wall_time))} UTC"),
+                    ("Kind", self.kind_cell(row)),
+                    ("Asked by", row.actor),
+                    ("Change", self.change(row)),
+                    ("Format of the change set", row.format_version),
+                ],
+            ),
+            self._jobs(row),
+            Json(title="Change set", data=row.change_set),
+        ]
+
+    def _jobs(self, row: Command) -> Table:
+        return Table(
+            title="Jobs in it",
+            headers=("Job", "State now", "Token now"),
+            rows=[
+                (
+                    show.row_link(job, show.code(name)),
+                    job_page.state_with_reason(job, row.now_ms),
+                    show.command_link(job.token) if job.token else show.NOTHING,
+                )
+                for name, job in queries.jobs_in_command(row).items()
+            ],
+            empty="It names no job.",
+        )
+
+    @display(description="Index")
+    def number(self, row: Command) -> SafeString:
+        return show.code(f"#{row.index}")
+
+    @display(description="Command time (UTC)")
+    def time(self, row: Command) -> SafeString:
+        age = show.duration_text(max(row.now_ms - row.command_time_ms, 0))
+        return show.note(show.moment_text(row.command_time_ms), f"{age} ago")
+
+    @display(description="Kind")
+    def kind_cell(self, row: Command) -> SafeString:
+        return show.badge(row.get_kind_display(), "quiet")
+
+    @display(description="Change")
+    def change(self, row: Command) -> str:
+        return job_page.change_text(row)
+
+
+@admin.register(Limits)
+class LimitsAdmin(ReadOnlyAdmin):
+    """The one row of limits."""
+
+    list_display = ("__str__", "policy", "lease", "failures_max", "queue", "memory", "delay")
+    about = "Bounds of the whole schedule. 0 means without limit."
+
+    def heading(self, row: Limits) -> str:
+        return "Limits"
+
+    def sections(self, row: Limits) -> Sequence[Section]:
+        return [
+            Facts(
+                title="Limits",
+                rows=[
+                    ("Policy", row.policy),
+                    ("Lease", self.lease(row)),
+                    ("Failures until a job is parked", row.failures_max or "without limit"),
+                    ("Jobs not done at most", self.queue(row)),
+                    ("Memory of one Spark task", self.memory(row)),
+                    ("From replacement to deletion of an object", self.delay(row)),
+                ],
+            )
+        ]
+
+    @display(description="Lease")
+    def lease(self, row: Limits) -> str:
+        return show.duration_text(row.lease_seconds * 1000)
+
+    @display(description="Jobs at most")
+    def queue(self, row: Limits) -> str:
+        return show.count_text(row.queue_max) if row.queue_max else "without limit"
+
+    @display(description="Task memory")
+    def memory(self, row: Limits) -> str:
+        return show.size_text(row.task_memory_bytes)
+
+    @display(description="Deletion delay")
+    def delay(self, row: Limits) -> str:
+        return show.duration_text(row.cleanup_delay_seconds * 1000)
+
+
+@admin.register(LevelPolicy)
+class LevelPolicyAdmin(ReadOnlyAdmin):
+    """When the blocks of a level are merged."""
+
+    list_display = ("__str__", "blocks_max", "age", "spread", "size")
+    about = "When the queued blocks of a level make a job: enough of them, an old one, or enough bytes."
+    empty_list = "No level policy: no job will be planned."
+
+    def heading(self, row: LevelPolicy) -> str:
+        return f"Policy of {row}"
+
+    def sections(self, row: LevelPolicy) -> Sequence[Section]:
+        return [
+            Facts(
+                title="Policy",
+                rows=[
+                    ("Lane, level", f"{row.lane}, level {row.level}"),
+                    ("Blocks of a job at most", row.blocks_max),
+                    ("Age at which fewer go too", self.age(row)),
+                    ("Creation times of a job's blocks lie within", self.spread(row)),
+                    ("Bytes of a job at most", self.size(row)),
+                ],
+            )
+        ]
+
+    @display(description="Age")
+    def age(self, row: LevelPolicy) -> str:
+        return show.duration_text(row.age_seconds * 1000)
+
+    @display(description="Spread")
+    def spread(self, row: LevelPolicy) -> str:
+        return show.duration_text(row.spread_seconds * 1000)
+
+    @display(description="Bytes at most")
+    def size(self, row: LevelPolicy) -> str:
+        return show.size_text(row.bytes_max) if row.bytes_max else "any"

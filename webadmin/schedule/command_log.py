@@ -1,0 +1,86 @@
+"""The append-only command log: its time, its head, its entries. Only services write through this.
+
+Command time runs with the database's clock, but from one command to the next it advances by at least nothing and at
+most one lease. A clock that jumps, or a service that was away, therefore ends no lease by itself.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django.db import connection, transaction
+
+from webadmin.database import dialect
+from webadmin.schedule.models import Command, Limits, LogHead
+
+FORMAT_VERSION = 1
+
+
+class CommandTime(NamedTuple):
+    """``now_ms`` is command time, ``wall_ms`` the database's clock at the same moment.
+
+    ``is_held_back`` says that over a lease has passed since the last command: time stands still until the next one.
+    """
+
+    now_ms: int
+    wall_ms: int
+    is_held_back: bool
+
+
+def read_time() -> CommandTime:
+    """Return the command time now, as a command at this moment would have it."""
+    return _time_after(LogHead.objects.get(), _lease_ms())
+
+
+def take_head() -> tuple[LogHead, CommandTime]:
+    """Wait for the head of the log and hold it until the transaction ends; the clock is read after that."""
+    assert connection.in_atomic_block, "the head is held by a transaction"
+    head = dialect.locked(LogHead.objects.order_by("id")).get()
+    return head, _time_after(head, _lease_ms())
+
+
+def move_head(index: int, time: CommandTime, *, live_jobs: int) -> None:
+    """Make ``index`` the last command; ``live_jobs`` is the new number of waiting, blocked and leased jobs."""
+    LogHead.objects.update(
+        last_index=index, command_time_ms=time.now_ms, clock_ms=time.wall_ms, live_job_count=live_jobs
+    )
+
+
+def write_command(*, kind: Command.Kind, actor: str, time: CommandTime, change_set: dict[str, Any]) -> int:
+    """Append an entry and return its index."""
+    command = Command.objects.create(
+        kind=kind,
+        actor=actor,
+        command_time_ms=time.now_ms,
+        wall_time=datetime.fromtimestamp(time.wall_ms / 1000, UTC),
+        format_version=FORMAT_VERSION,
+        change_set=change_set,
+    )
+    return int(command.index)
+
+
+def advance_clock(*, actor: str) -> int | None:
+    """Write a command that does nothing but take time, if time is held back; return its index.
+
+    For those that wait for time to pass while nothing else is written to the log.
+    """
+    with transaction.atomic(durable=True):
+        head, time = take_head()
+        if not time.is_held_back:  # somebody else was quicker
+            return None
+        index = write_command(kind=Command.Kind.ADVANCE_CLOCK, actor=actor, time=time, change_set={})
+        move_head(index, time, live_jobs=head.live_job_count)
+    return index
+
+
+def _lease_ms() -> int:
+    return Limits.objects.values_list("lease_seconds", flat=True).get() * 1000
+
+
+def _time_after(head: LogHead, lease_ms: int) -> CommandTime:
+    wall_ms = dialect.clock_ms()
+    if head.clock_ms == 0:  # the first command of all: command time starts as wall time
+        return CommandTime(wall_ms, wall_ms, False)
+    passed = wall_ms - head.clock_ms
+    return CommandTime(head.command_time_ms + min(max(passed, 0), lease_ms), wall_ms, not 0 <= passed < lease_ms)

@@ -1,0 +1,25 @@
+"""Errors of the schedule's own state."""
+
+from __future__ import annotations
+
+from engine.errors import LithifyError
+
+
+class StaleSnapshot(LithifyError):
+    """What a change set rests on has changed since it was prepared; nothing was applied, prepare again."""
+
+    code = "stale_snapshot"
+    retryable = True
+
+
+class ScheduleBusy(LithifyError):
+    """Too many others changed the schedule at the same time; poll again."""
+
+    code = "schedule_busy"
+    retryable = True
+
+
+class PolicyMissing(LithifyError):
+    """A level has no policy row, so nobody can say when its blocks make a job."""
+
+    code = "policy_missing"

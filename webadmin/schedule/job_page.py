@@ -1,0 +1,216 @@
+"""What the admin shows of jobs, queues, workers and commands: cells of lists and the sections of their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.utils.safestring import SafeString
+
+from engine.scheduling.model import AttemptOutcome, JobState
+from webadmin.console import formatting as show
+from webadmin.console.sections import Facts, Json, Section, Table
+from webadmin.schedule import operator_queries as queries
+from webadmin.schedule.models import Attempt, Command, Job, Worker
+
+SEGMENT_TENANT = "all (segments)"
+TONES = {
+    JobState.WAITING: ("quiet", "planned, held by no worker"),
+    JobState.BLOCKED: ("quiet", "planned, waits for other jobs"),
+    JobState.LEASED: ("busy", "held by one worker under one token until its lease ends"),
+    JobState.DONE: ("good", "its results have replaced its sources"),
+    JobState.PARKED: ("bad", "out of the schedule, keeps its blocks"),
+}
+OUTCOME_TONES = {
+    AttemptOutcome.RUNNING: "busy",
+    AttemptOutcome.COMPLETED: "good",
+    AttemptOutcome.RELEASED: "quiet",
+    AttemptOutcome.FAILED: "bad",
+    AttemptOutcome.REFUSED: "bad",
+    AttemptOutcome.EXPIRED: "warn",
+}
+SILENT_AFTER_LEASES = 2
+"""A worker that has not polled for so many leases has lost what it held."""
+
+
+def state_badge(job: Job, now_ms: int) -> SafeString:
+    """Return the state; a lease that is over is shown as such, a parked job with its reason."""
+    tone, meaning = TONES[JobState(job.state)]
+    if has_expired(job, now_ms):
+        return show.badge("lease over", "warn", "goes to the next worker that polls, as a failure")
+    return show.badge(job.state, tone, job.parked_reason or meaning)
+
+
+def state_with_reason(job: Job, now_ms: int) -> SafeString:
+    """Return the state and, if the job is parked, why."""
+    badge = state_badge(job, now_ms)
+    return show.note(badge, job.parked_reason) if job.parked_reason else badge
+
+
+def has_expired(job: Job, now_ms: int) -> bool:
+    """Say whether the job's lease is over and nobody has taken it over yet."""
+    return job.state == JobState.LEASED.value and job.lease_expires_ms is not None and now_ms > job.lease_expires_ms
+
+
+def lease_left(job: Job, now_ms: int) -> SafeString | str:
+    """Return how long the lease still runs, in command time."""
+    if job.lease_expires_ms is None:
+        return show.NOTHING
+    return show.hint(lease_left_text(job, now_ms), f"until {show.moment_text(job.lease_expires_ms)} command time")
+
+
+def lease_left_text(job: Job, now_ms: int) -> str:
+    """Return how long a leased job's lease still runs, or since when it is over."""
+    left_ms = (job.lease_expires_ms or 0) - now_ms
+    return f"{show.duration_text(left_ms)} left" if left_ms >= 0 else f"over since {show.duration_text(-left_ms)}"
+
+
+def failures(job: Job) -> SafeString | str:
+    """Return the failures, coloured when there are some."""
+    return show.badge(str(job.failures), "warn", "runs that failed or whose lease ran out") if job.failures else "0"
+
+
+def progress(job: Job) -> SafeString | str:
+    """Return how far the run is that the worker reported last."""
+    told = job.progress
+    if job.state != JobState.LEASED.value or not isinstance(told, dict):
+        return show.NOTHING
+    return show.progress_bar(int(told.get("done", 0)), int(told.get("total", 0)), str(told.get("phase", "")))
+
+
+def tenant_text(tenant: str) -> str:
+    """Return the tenant of a job or queue; "" stands for segments, which hold all tenants."""
+    return tenant or SEGMENT_TENANT
+
+
+def job_sections(job: Job, now_ms: int) -> list[Section]:
+    """Return what the page of a job shows of the schedule; the index adds sources and results."""
+    attempts = queries.attempts_of(job)
+    return [
+        _job_facts(job, now_ms),
+        _attempts(attempts, now_ms),
+        command_table("Commands that touched it", queries.commands_of_job(job, attempts), now_ms=now_ms),
+    ]
+
+
+def job_data(job: Job) -> list[Section]:
+    """Return the stored documents of a job."""
+    result = [Json(title="Result as reported", data=job.result, folded=True)] if job.result is not None else []
+    return [Json(title="Specification", data=job.spec, folded=True), *result]
+
+
+def _job_facts(job: Job, now_ms: int) -> Facts:
+    run_ms = None
+    if job.assigned_at_ms is not None:
+        run_ms = (now_ms if job.finished_at_ms is None else job.finished_at_ms) - job.assigned_at_ms
+    sources = f"{show.counted(job.source_count, 'block')}, {show.size_text(job.source_bytes)}"
+    return Facts(
+        title="The job",
+        rows=[
+            ("State", show.note(state_badge(job, now_ms), job.parked_reason or TONES[JobState(job.state)][1])),
+            ("Worker", show.row_link(job.worker)),
+            ("Lease", lease_left(job, now_ms)),
+            ("Token", show.command_link(job.token) if job.token else show.NOTHING),
+            ("Failures", failures(job)),
+            ("Progress", progress(job)),
+            ("Lane", job.lane),
+            ("Tenant", tenant_text(job.tenant)),
+            ("Shard, level", f"shard {job.shard}, level {job.level} → {job.level + 1}"),
+            ("Sources", sources),
+            ("Planned", show.age(job.added_at_ms, now_ms)),
+            ("Last assigned", show.age(job.assigned_at_ms, now_ms)),
+            ("Finished", show.age(job.finished_at_ms, now_ms)),
+            ("Last run took", show.duration_text(run_ms) if job.finished_at_ms is not None else show.NOTHING),
+        ],
+    )
+
+
+def _attempts(attempts: Sequence[Attempt], now_ms: int) -> Table:
+    return Table(
+        title="Attempts",
+        headers=("Token", "Worker", "Assigned", "Ran for", "Outcome"),
+        rows=[
+            (
+                show.command_link(attempt.token),
+                show.row_link(attempt.worker),
+                show.age(attempt.assigned_at_ms, now_ms),
+                _ran_for(attempt, now_ms),
+                outcome(attempt),
+            )
+            for attempt in attempts
+        ],
+        empty="No worker has had it yet.",
+    )
+
+
+def _ran_for(attempt: Attempt, now_ms: int) -> str:
+    return show.duration_text((now_ms if attempt.ended_at_ms is None else attempt.ended_at_ms) - attempt.assigned_at_ms)
+
+
+def outcome(attempt: Attempt) -> SafeString:
+    """Return how a run ended, and the worker's or the service's reason."""
+    badge = show.badge(attempt.outcome, OUTCOME_TONES[AttemptOutcome(attempt.outcome)])
+    reason = reason_text(attempt.reason)
+    return show.note(badge, reason) if reason else badge
+
+
+def reason_text(reason: object) -> str:
+    """Return a recorded failure reason as one line: error, message, and where in which object."""
+    if not isinstance(reason, dict):
+        return ""
+    where = [str(reason[name]) for name in ("object", "section") if reason.get(name)]
+    offset = reason.get("offset", -1)
+    if isinstance(offset, int) and offset >= 0:
+        where.append(f"offset {offset}")
+    text = ": ".join(str(reason[name]) for name in ("error_class", "message") if reason.get(name))
+    return f"{text} ({', '.join(where)})" if where else text
+
+
+def command_table(title: str, commands: Sequence[Command], *, now_ms: int) -> Table:
+    """Return commands as a table for a detail page."""
+    return Table(
+        title=title,
+        headers=("Index", "When", "Kind", "Who", "Change"),
+        rows=[
+            (
+                show.command_link(command.index),
+                show.age(command.command_time_ms, now_ms),
+                command.get_kind_display(),
+                command.actor,
+                change_text(command),
+            )
+            for command in commands
+        ],
+        empty="The log has none of them any more.",
+    )
+
+
+def change_text(command: Command) -> str:
+    """Return a change set in a few words: ``created 2, assigned 1``."""
+    counts = queries.change_counts(command)
+    if counts:
+        return ", ".join(f"{part.replace('_', ' ')} {count}" for part, count in counts.items())
+    changes = command.change_set if isinstance(command.change_set, dict) else {}
+    plain = [f"{name.replace('_', ' ')} {value}" for name, value in changes.items() if isinstance(value, int | str)]
+    return ", ".join(plain[:4]) or show.NOTHING
+
+
+def worker_badge(worker: Worker, *, lease_seconds: int, now: datetime) -> SafeString:
+    """Return whether a worker is heard of; one that is silent has lost its leases or soon will."""
+    if worker.credential.revoked_at is not None:
+        return show.badge("revoked", "bad", "its credential was revoked")
+    if worker.last_poll_at is None:
+        return show.badge("new", "quiet", "has not polled yet")
+    silent_seconds = (now - worker.last_poll_at).total_seconds()
+    if silent_seconds > lease_seconds * SILENT_AFTER_LEASES:
+        return show.badge("silent", "warn", "has not polled for longer than two leases")
+    return show.badge("polling", "good")
+
+
+def holder(job: Job, now_ms: int) -> SafeString | str:
+    """Return who holds a job, for how long, and under which token."""
+    if job.worker is None:
+        return show.NOTHING
+    if job.state != JobState.LEASED.value:
+        return show.note(show.row_link(job.worker), f"last token {job.token}")
+    return show.note(show.row_link(job.worker), f"{lease_left_text(job, now_ms)} · token {job.token}")

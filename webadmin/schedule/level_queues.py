@@ -1,0 +1,87 @@
+"""Keeps the sums of level queues true to the blocks in them, so that a poll need not look at the blocks.
+
+Whoever moves blocks in or out of queues collects the differences and settles them here, last in the transaction
+and in one order, which is why two of them never wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from django.db.models import Q
+
+from engine.planning.levels import ready_at_ms
+from engine.planning.model import LevelPolicy, QueueKey
+from webadmin.database.dialect import locked
+from webadmin.index.models import Block
+from webadmin.schedule.models import LevelQueue
+from webadmin.schedule.queries import level_policy
+
+KEYS_PER_QUERY = 100
+"""An OR of this many keys is well inside the databases' limits for one statement."""
+
+
+@dataclass(slots=True)
+class QueueChanges:
+    """How many blocks and bytes came (or left: negative) per queue id."""
+
+    blocks: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    bytes: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, queue_id: int, block_count: int, byte_count: int) -> None:
+        """Note that so much came into the queue."""
+        self.blocks[queue_id] += block_count
+        self.bytes[queue_id] += byte_count
+
+
+def intern_queues(keys: Iterable[QueueKey]) -> dict[QueueKey, int]:
+    """Return the row ids of these queues, making those that are new."""
+    wanted = sorted(set(keys))
+    known = _queue_ids(wanted)
+    missing = [key for key in wanted if key not in known]
+    if missing:
+        rows = [
+            LevelQueue(lane=lane, tenant=tenant, shard=shard, level=level) for lane, tenant, shard, level in missing
+        ]
+        LevelQueue.objects.bulk_create(rows, ignore_conflicts=True)
+        known |= _queue_ids(missing)
+    return known
+
+
+def settle_queues(changes: QueueChanges, policies: dict[tuple[str, int], LevelPolicy]) -> None:
+    """Bring the sums of the changed queues up to date. Call it after the blocks were moved, in the same transaction."""
+    queues = locked(LevelQueue.objects.filter(id__in=changes.blocks).order_by("id"))
+    for queue in queues:
+        queue.block_count += changes.blocks[queue.id]
+        queue.byte_count += changes.bytes[queue.id]
+        _summarise(queue, level_policy(policies, queue.lane, queue.level))
+        queue.save()
+
+
+def _summarise(queue: LevelQueue, policy: LevelPolicy) -> None:
+    queued = Block.objects.queued_in(queue.id)
+    arrivals = list(queued.values_list("arrived_at_ms", flat=True)[: policy.blocks_max])
+    newest = queued.reverse().values_list("arrived_at_ms", flat=True).first()
+    queue.oldest_arrival_ms = queue.newest_arrival_ms = queue.ready_at_ms = None
+    if newest is not None:
+        queue.oldest_arrival_ms, queue.newest_arrival_ms = arrivals[0], newest
+        queue.ready_at_ms = ready_at_ms(
+            policy,
+            oldest_ms=arrivals[0],
+            filling_ms=arrivals[-1] if len(arrivals) == policy.blocks_max else None,
+            is_heavy=0 < policy.bytes_max < queue.byte_count,
+            newest_ms=newest,
+        )
+
+
+def _queue_ids(keys: list[QueueKey]) -> dict[QueueKey, int]:
+    found: dict[QueueKey, int] = {}
+    for start in range(0, len(keys), KEYS_PER_QUERY):
+        wanted = Q()
+        for lane, tenant, shard, level in keys[start : start + KEYS_PER_QUERY]:
+            wanted |= Q(lane=lane, tenant=tenant, shard=shard, level=level)
+        rows = LevelQueue.objects.filter(wanted).values_list("id", "lane", "tenant", "shard", "level")
+        found |= {(lane, tenant, shard, level): id for id, lane, tenant, shard, level in rows}
+    return found

@@ -1,0 +1,237 @@
+"""What operators ask of the schedule: lists for the admin, sums for the front page.
+
+Every answer is bounded, whatever the backlog: queues, workers and jobs that are not done are few by design (the queue
+limit), done jobs are counted only so far. Rows of lists carry ``now_ms``, the command time at which they were read, so
+that ages and remaining leases are shown without another query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import BigIntegerField, Count, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Coalesce
+
+from engine.scheduling.model import HOLDING_STATES, AttemptOutcome, JobState
+from webadmin.database.dialect import clock_ms
+from webadmin.schedule.models import Attempt, Command, Job, LevelPolicy, LevelQueue, Limits, LogHead, Worker
+
+DONE_COUNTED_MAX = 10_000
+COMMANDS_SEARCHED_MAX = 2_000
+"""How far behind its token the command that ended an attempt is looked for."""
+LAST_COMMANDS = 8
+FIRST_QUEUES = 6
+
+
+def command_now_ms() -> int:
+    """Return the command time that a command given now would get: it follows the clock for at most one lease."""
+    head, limits = LogHead.objects.get(), Limits.objects.get()
+    passed_ms = min(max(clock_ms() - head.clock_ms, 0), limits.lease_seconds * 1000)
+    return head.command_time_ms + passed_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelQueues:
+    """The non-empty queues of one level together; times are command time."""
+
+    level: int
+    queue_count: int
+    ready_count: int
+    block_count: int
+    byte_count: int
+    oldest_arrival_ms: int
+    next_ready_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCounts:
+    """Jobs by what an operator calls their state. ``done`` stops at DONE_COUNTED_MAX; expired ones are among leased."""
+
+    waiting: int
+    blocked: int
+    leased: int
+    expired: int
+    parked: int
+    done: int
+    held_sources: int
+    held_bytes: int
+    parked_sources: int
+
+    def live(self) -> int:
+        """Jobs that count against the queue limit."""
+        return self.waiting + self.blocked + self.leased
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleOverview:
+    """The schedule on one page."""
+
+    now_ms: int
+    limits: Limits
+    queues: Sequence[LevelQueues]
+    first_queues: Sequence[LevelQueue]
+    jobs: JobCounts
+    workers: Sequence[Worker]
+    commands: Sequence[Command]
+
+
+def schedule_overview() -> ScheduleOverview:
+    """Read the front page's part of the schedule."""
+    now_ms = command_now_ms()
+    return ScheduleOverview(
+        now_ms=now_ms,
+        limits=Limits.objects.get(),
+        queues=level_queues(now_ms),
+        first_queues=list(
+            queues_for_list(now_ms).filter(block_count__gt=0).order_by("ready_at_ms", "id")[:FIRST_QUEUES]
+        ),
+        jobs=job_counts(now_ms),
+        workers=list(workers_for_list().order_by("-last_poll_at", "name")[:10]),
+        commands=list(Command.objects.order_by("-index")[:LAST_COMMANDS]),
+    )
+
+
+def level_queues(now_ms: int) -> list[LevelQueues]:
+    """Sum the non-empty queues by level."""
+    is_ready = Q(ready_at_ms__lte=now_ms)
+    sums = (
+        LevelQueue.objects.filter(block_count__gt=0)
+        .order_by()
+        .values("level")
+        .annotate(
+            queue_count=Count("id"),
+            ready_count=Count("id", filter=is_ready),
+            blocks=Sum("block_count"),
+            bytes=Sum("byte_count"),
+            oldest_ms=Min("oldest_arrival_ms"),
+            next_ready_ms=Min("ready_at_ms", filter=~is_ready),
+        )
+    )
+    return [
+        LevelQueues(
+            level=row["level"],
+            queue_count=row["queue_count"],
+            ready_count=row["ready_count"],
+            block_count=int(row["blocks"]),
+            byte_count=int(row["bytes"]),
+            oldest_arrival_ms=row["oldest_ms"],
+            next_ready_ms=row["next_ready_ms"],
+        )
+        for row in sums.order_by("level")
+    ]
+
+
+def job_counts(now_ms: int) -> JobCounts:
+    """Count jobs by state; the done ones only so far."""
+    held = Job.objects.filter(state__in=[state.value for state in HOLDING_STATES])
+    by_state = {
+        row["state"]: row
+        for row in held.order_by()
+        .values("state")
+        .annotate(
+            jobs=Count("id"),
+            sources=Sum("source_count"),
+            bytes=Sum("source_bytes"),
+            expired=Count("id", filter=Q(lease_expires_ms__lt=now_ms)),
+        )
+    }
+    jobs = {state: by_state[state.value]["jobs"] if state.value in by_state else 0 for state in HOLDING_STATES}
+    done = Job.objects.filter(state=JobState.DONE.value).order_by()[:DONE_COUNTED_MAX].count()
+    return JobCounts(
+        waiting=jobs[JobState.WAITING],
+        blocked=jobs[JobState.BLOCKED],
+        leased=jobs[JobState.LEASED],
+        expired=sum(row["expired"] for row in by_state.values()),
+        parked=jobs[JobState.PARKED],
+        done=done,
+        held_sources=sum(int(row["sources"]) for row in by_state.values()),
+        held_bytes=sum(int(row["bytes"]) for row in by_state.values()),
+        parked_sources=int(by_state[JobState.PARKED.value]["sources"]) if jobs[JobState.PARKED] else 0,
+    )
+
+
+def queues_for_list(now_ms: int) -> QuerySet[LevelQueue]:
+    """Queues with their policy's numbers beside them (null: no policy for this lane and level)."""
+    policy = LevelPolicy.objects.filter(lane=OuterRef("lane"), level=OuterRef("level"))
+    return LevelQueue.objects.annotate(
+        now_ms=Value(now_ms, BigIntegerField()),
+        blocks_max=Subquery(policy.values("blocks_max")[:1]),
+        age_seconds=Subquery(policy.values("age_seconds")[:1]),
+        bytes_max=Subquery(policy.values("bytes_max")[:1]),
+    )
+
+
+def jobs_for_list(now_ms: int) -> QuerySet[Job]:
+    """Jobs with their worker, without what only the detail page shows."""
+    return (
+        Job.objects.annotate(now_ms=Value(now_ms, BigIntegerField())).select_related("worker").defer("spec", "result")
+    )
+
+
+def workers_for_list() -> QuerySet[Worker]:
+    """Workers with the number of jobs they hold and the length of a lease."""
+    held = Job.objects.filter(worker=OuterRef("pk"), state=JobState.LEASED.value).order_by().values("worker")
+    return Worker.objects.select_related("credential").annotate(
+        running=Coalesce(Subquery(held.annotate(jobs=Count("id")).values("jobs")), Value(0)),
+        lease_seconds=Subquery(Limits.objects.values("lease_seconds")[:1]),
+    )
+
+
+def jobs_in_trouble(jobs: QuerySet[Job], now_ms: int) -> QuerySet[Job]:
+    """Jobs that are parked, that failed at least once, or whose lease is over."""
+    held = [state.value for state in HOLDING_STATES]
+    failed = Q(state__in=held, failures__gt=0)
+    return jobs.filter(Q(state=JobState.PARKED.value) | failed | Q(lease_expires_ms__lt=now_ms))
+
+
+def attempts_of(job: Job) -> list[Attempt]:
+    """The runs of a job, the last one first."""
+    return list(Attempt.objects.filter(job=job).select_related("worker").order_by("-token")[:100])
+
+
+def attempts_of_worker(worker: Worker, count: int) -> list[Attempt]:
+    """A worker's last runs."""
+    return list(Attempt.objects.filter(worker=worker).select_related("job").defer("job__spec", "job__result")[:count])
+
+
+def commands_of_job(job: Job, attempts: Sequence[Attempt]) -> list[Command]:
+    """The commands that made, assigned, took back and finished a job, oldest first, as far as the log still has them.
+
+    What took it back is not kept with the job: it is found by its time among the commands after the assignment.
+    """
+    indexes = {job.created_command_index, job.finished_command_index, *(attempt.token for attempt in attempts)}
+    commands = {command.index: command for command in Command.objects.filter(index__in=indexes - {None})}
+    for attempt in attempts:
+        if attempt.ended_at_ms is not None and attempt.outcome != AttemptOutcome.COMPLETED.value:
+            commands |= {command.index: command for command in _commands_at(attempt, job.name)}
+    return [commands[index] for index in sorted(commands)]
+
+
+def _commands_at(attempt: Attempt, job_name: str) -> list[Command]:
+    behind = Command.objects.filter(index__gt=attempt.token, index__lte=attempt.token + COMMANDS_SEARCHED_MAX)
+    at_its_end = behind.filter(command_time_ms=attempt.ended_at_ms, kind=Command.Kind.UPDATE_PLAN)[:20]
+    return [command for command in at_its_end if job_name in _job_names(command)]
+
+
+def _job_names(command: Command) -> set[str]:
+    changes = command.change_set if isinstance(command.change_set, dict) else {}
+    entries = [entry for value in changes.values() if isinstance(value, list) for entry in value]
+    return {entry["job"] for entry in entries if isinstance(entry, dict) and "job" in entry}
+
+
+def jobs_in_command(command: Command) -> dict[str, Job]:
+    """The jobs a command names, by name; of several of one name the last."""
+    names = sorted(_job_names(command))[:200]
+    return {job.name: job for job in Job.objects.filter(name__in=names).defer("spec", "result").order_by("id")}
+
+
+def change_counts(command: Command) -> dict[str, int]:
+    """How many entries each part of a change set has."""
+    changes = command.change_set if isinstance(command.change_set, dict) else {}
+    return {part: len(value) for part, value in changes.items() if isinstance(value, list) and value}
+
+
+def with_now(rows: QuerySet, now_ms: int) -> QuerySet:
+    """Let each row carry the command time at which it was read."""
+    return rows.annotate(now_ms=Value(now_ms, BigIntegerField()))

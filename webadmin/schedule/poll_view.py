@@ -1,0 +1,245 @@
+"""Reads what one poll's decisions rest on. The number of queries and rows is bounded by capacity and reports alone.
+
+Nothing here is locked: whoever applies the decisions checks again what they rest on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from django.conf import settings
+
+from engine.errors import LithifyError
+from engine.planning.levels import share_capacity
+from engine.planning.model import BlockQueue, LevelPolicy, QueuedBlock
+from engine.profiles.model import DATASET_PROFILES
+from engine.protocol.errors import InvalidToken
+from engine.protocol.messages import FailureReason, JobUpdate, PollRequest, UpdateStatus
+from engine.protocol.profile_jobs import ProfileMergeResult
+from engine.protocol.profile_results import read_profile_result
+from engine.protocol.tokens import TokenCodec
+from engine.scheduling.completion import CompletionFacts, check_result
+from engine.scheduling.errors import ResultRefused
+from engine.scheduling.model import HOLDING_STATES, JobState, JobView, Report, ScheduleSnapshot
+from webadmin.index.errors import BlockRefused
+from webadmin.index.models import AcceptedId, Block, Dataset
+from webadmin.index.registration import BlockRegistration, check_registration
+from webadmin.index.services.replace_blocks import Replacement
+from webadmin.index.states import BlockState
+from webadmin.schedule.command_log import CommandTime, read_time
+from webadmin.schedule.models import Job, LevelQueue, Limits, LogHead, Worker
+from webadmin.schedule.queries import level_policies, level_policy, schedule_limits
+
+EXHAUSTED_MAX = 32
+"""Jobs without a run left that one poll may park, beside those it may assign."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollView:
+    """A poll's snapshot, and what applying its decisions needs besides."""
+
+    snapshot: ScheduleSnapshot
+    time: CommandTime
+    limits: Limits
+    policies: dict[tuple[str, int], LevelPolicy]
+    replacements: dict[str, Replacement]
+    waits_for_time: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sources:
+    """The sources of a reported job as the index has them: row ids by id, and the datasets in each row."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    datasets: defaultdict[int, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
+
+
+def token_codec() -> TokenCodec:
+    """Return the codec with the keys of this installation."""
+    return TokenCodec([key.encode() for key in settings.TOKEN_KEYS])
+
+
+def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView:
+    """Read everything that ``prepare`` may look at for this request."""
+    limits, time, policies = Limits.objects.get(), read_time(), level_policies()
+    jobs = {job.name: job for job in _reported_jobs(request.updates)}
+    reports, replacements = _read_reports(request.updates, jobs, credential)
+    assignable = _assignable(request, time.now_ms)
+    planned_max = request.capacity - sum(not _is_exhausted(job, limits) for job in assignable)
+    head = LogHead.objects.get()
+    snapshot = ScheduleSnapshot(
+        now_ms=time.now_ms,
+        worker=worker.name,
+        capacity=request.capacity,
+        limits=schedule_limits(limits),
+        reports=reports,
+        reported={name: _job_view(job) for name, job in jobs.items()},
+        assignable=tuple(_job_view(job) for job in assignable),
+        queues=tuple(_ready_queues(policies, time.now_ms, planned_max)),
+        live_job_count=head.live_job_count,
+    )
+    return PollView(
+        snapshot=snapshot,
+        time=time,
+        limits=limits,
+        policies=policies,
+        replacements=replacements,
+        waits_for_time=time.is_held_back and (head.live_job_count > 0 or _any_block_waits()),
+    )
+
+
+def _any_block_waits() -> bool:
+    return LevelQueue.objects.filter(block_count__gt=0).exists()
+
+
+def _reported_jobs(updates: Sequence[JobUpdate]) -> list[Job]:
+    names = {update.job for update in updates}
+    if not names:
+        return []
+    return list(Job.objects.filter(name__in=names, state__in=HOLDING_STATES).select_related("worker"))
+
+
+def _read_reports(
+    updates: Sequence[JobUpdate], jobs: dict[str, Job], credential: str
+) -> tuple[tuple[Report, ...], dict[str, Replacement]]:
+    """Check tokens and results; return the reports and, for results that fit, what they replace."""
+    codec = token_codec()
+    tokens = [_decode(codec, update, credential) for update in updates]
+    finished = [
+        jobs[update.job]
+        for update, token in zip(updates, tokens, strict=True)
+        if update.status is UpdateStatus.SUCCESS and update.job in jobs and jobs[update.job].token == token
+    ]
+    sources = _sources_of(finished)
+    reports: list[Report] = []
+    replacements: dict[str, Replacement] = {}
+    for update, token in zip(updates, tokens, strict=True):
+        job = jobs.get(update.job)
+        result, refusal = None, None
+        if update.status is UpdateStatus.SUCCESS and job is not None and job.token == token:
+            try:
+                result, replacements[job.name] = _accept_result(job, update, sources[job.id])
+            except (LithifyError, KeyError) as error:
+                refusal = FailureReason(error_class=type(error).__name__, message=str(error))
+        reports.append(Report(update=update, token=token, result=result, refusal=refusal))
+    return tuple(reports), replacements
+
+
+def _decode(codec: TokenCodec, update: JobUpdate, credential: str) -> int | None:
+    try:
+        return codec.decode(update.token, job=update.job, credential=credential)
+    except InvalidToken:
+        return None
+
+
+def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
+    """Return, by job, the blocks that are live and owned by it."""
+    sources = {job.id: _Sources() for job in jobs}
+    if not sources:
+        return sources
+    owned = Block.objects.filter(owner_job__in=sources, state=BlockState.OWNED)
+    job_of = {}
+    for block_id, job_id, ulid in owned.values_list("id", "owner_job_id", "ulid"):
+        sources[job_id].rows[ulid] = block_id
+        job_of[block_id] = job_id
+    datasets = Dataset.objects.filter(block__in=list(job_of), format=DATASET_PROFILES)
+    for block_id, tenant, name in datasets.values_list("block_id", "tenant__name", "name__name"):
+        sources[job_of[block_id]].datasets[block_id].add((tenant, name))
+    return sources
+
+
+def _accept_result(job: Job, update: JobUpdate, sources: _Sources) -> tuple[ProfileMergeResult, Replacement]:
+    """Check a result against the index. Raises a LithifyError that says why it cannot be accepted."""
+    result = read_profile_result(update.result)
+    facts = CompletionFacts(
+        shard=job.shard,
+        level=job.level,
+        sources=tuple(ulid for ulid in job.spec["sources"] if ulid in sources.rows),
+        datasets=frozenset().union(*sources.datasets.values()),
+    )
+    metas = check_result(facts, result)
+    registrations = [
+        BlockRegistration(
+            meta=meta, metadata=block.metadata, object_key=block.key, size_bytes=block.size, crc32c=block.crc32c
+        )
+        for meta, block in zip(metas, result.blocks, strict=True)
+    ]
+    _check_registrations(job.shard, registrations)
+    tenants = {row: frozenset(tenant for tenant, _ in sources.datasets[row]) for row in sources.rows.values()}
+    return result, Replacement(job_id=job.id, sources=tenants, results=registrations)
+
+
+def _check_registrations(shard: int, registrations: Sequence[BlockRegistration]) -> None:
+    for registration in registrations:
+        try:
+            check_registration(registration, remembered_from_ms=None)
+        except BlockRefused as error:
+            raise ResultRefused(str(error)) from error
+    known = AcceptedId.objects.filter(shard=shard, ulid__in=[r.meta.id for r in registrations])
+    if taken := known.values_list("ulid", flat=True).first():
+        raise ResultRefused(f"block id {taken!r} was accepted before")
+
+
+def _assignable(request: PollRequest, now_ms: int) -> list[Job]:
+    """Return the first jobs that wait, and the longest expired; named jobs are not assigned, so that many more."""
+    if request.capacity == 0:
+        return []
+    count = request.capacity + len(request.updates)
+    waiting = Job.objects.filter(state=JobState.WAITING).order_by("level", "failures", "added_at_ms", "name")
+    expired = Job.objects.filter(state=JobState.LEASED, lease_expires_ms__lt=now_ms).order_by("lease_expires_ms")
+    return [*waiting[:count], *expired.select_related("worker")[: count + EXHAUSTED_MAX]]
+
+
+def _is_exhausted(job: Job, limits: Limits) -> bool:
+    return job.state == JobState.LEASED and 0 < limits.failures_max <= job.failures
+
+
+def _ready_queues(policies: dict[tuple[str, int], LevelPolicy], now_ms: int, job_max: int) -> list[BlockQueue]:
+    """Return the queues that were ready first, each with the blocks of its share of the jobs."""
+    ready: list[tuple[LevelQueue, LevelPolicy]] = []
+    wishes: list[int] = []
+    for level in sorted({level for _, level in policies}):
+        if sum(wishes) >= job_max:
+            break
+        queues = LevelQueue.objects.filter(level=level, block_count__gt=0, ready_at_ms__lte=now_ms)
+        for queue in queues.order_by("ready_at_ms", "id")[:job_max]:
+            policy = level_policy(policies, queue.lane, level)
+            ready.append((queue, policy))
+            wishes.append(max(1, queue.block_count // policy.blocks_max))
+    shares = share_capacity(wishes, max(0, job_max))
+    return [
+        _block_queue(queue, policy, share) for (queue, policy), share in zip(ready, shares, strict=True) if share > 0
+    ]
+
+
+def _block_queue(queue: LevelQueue, policy: LevelPolicy, job_count: int) -> BlockQueue:
+    count = job_count * policy.blocks_max
+    fields = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
+    rows = list(Block.objects.queued_in(queue.id).values_list(*fields)[: count + 1])
+    return BlockQueue(
+        id=queue.id,
+        lane=queue.lane,
+        tenant=queue.tenant,
+        shard=queue.shard,
+        level=queue.level,
+        policy=policy,
+        blocks=tuple(QueuedBlock(**dict(zip(fields, row, strict=True))) for row in rows[:count]),
+        is_whole=len(rows) <= count,
+    )
+
+
+def _job_view(job: Job) -> JobView:
+    return JobView(
+        id=job.id,
+        name=job.name,
+        lane=job.lane,
+        level=job.level,
+        state=JobState(job.state),
+        token=job.token,
+        worker=job.worker.name if job.worker else "",
+        lease_expires_ms=job.lease_expires_ms or 0,
+        failures=job.failures,
+        added_at_ms=job.added_at_ms,
+    )

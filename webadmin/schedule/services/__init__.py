@@ -1,0 +1,5 @@
+"""The write side of the schedule, one module per use case."""
+
+from webadmin.schedule.services.poll import poll
+
+__all__ = ["poll"]

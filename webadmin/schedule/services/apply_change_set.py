@@ -1,0 +1,214 @@
+"""Applies a change set under the head of the log: checks again what it rests on, writes it and its entry, commits.
+
+1. Every change is a conditional update whose row count is read. If one finds its rows changed, nothing is applied.
+2. The index of the entry is the fencing token of every job that it assigns.
+3. Applying a change set twice is harmless: the second time its conditions do not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db import DatabaseError, IntegrityError, transaction
+
+from engine.planning.model import LevelPolicy
+from engine.protocol.wire import reason_to_wire
+from engine.scheduling.model import (
+    AssignJob,
+    AttemptOutcome,
+    ChangeSet,
+    CompleteJob,
+    CreateJob,
+    JobState,
+    JobView,
+    ReturnJob,
+)
+from webadmin.database.dialect import is_contention
+from webadmin.index.errors import SourcesChanged
+from webadmin.index.models import Block
+from webadmin.index.services.insert_blocks import InsertMoment, InternedNames
+from webadmin.index.services.replace_blocks import Replacement, replace_blocks
+from webadmin.index.states import BlockState
+from webadmin.schedule.command_log import CommandTime, move_head, take_head, write_command
+from webadmin.schedule.errors import StaleSnapshot
+from webadmin.schedule.level_queues import QueueChanges, settle_queues
+from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyContext:
+    """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, their names."""
+
+    worker: Worker
+    limits: Limits
+    policies: dict[tuple[str, int], LevelPolicy]
+    replacements: Mapping[str, Replacement]
+    interned: InternedNames
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedCommand:
+    """The entry that was written: its index is the token of the jobs in ``assigned`` (row ids, in order)."""
+
+    index: int
+    time: CommandTime
+    assigned: tuple[int, ...]
+
+
+def apply_change_set(change_set: ChangeSet, context: ApplyContext) -> AppliedCommand:
+    """Apply all of a change set or nothing. Raises StaleSnapshot if what it rests on has changed."""
+    try:
+        with transaction.atomic(durable=True):
+            return _Application(change_set, context).run()
+    except (IntegrityError, SourcesChanged) as error:
+        raise StaleSnapshot(str(error)) from error
+    except DatabaseError as error:
+        if is_contention(error):
+            raise StaleSnapshot(str(error)) from error
+        raise
+
+
+class _Application:
+    """One run of ``apply_change_set``; lives inside its transaction."""
+
+    def __init__(self, change_set: ChangeSet, context: ApplyContext) -> None:
+        self.change_set = change_set
+        self.context = context
+        self.queue_changes = QueueChanges()
+        self.head, self.time = take_head()
+        self.index = write_command(
+            kind=Command.Kind.UPDATE_PLAN,
+            actor=f"worker:{context.worker.name}",
+            time=self.time,
+            change_set=change_set.to_json(),
+        )
+        self.lease_expires_ms = self.time.now_ms + context.limits.lease_seconds * 1000
+
+    def run(self) -> AppliedCommand:
+        changes = self.change_set
+        for completion in changes.completed:
+            self._complete(completion)
+        for returned in changes.returned:
+            self._return(returned)
+        for assignment in changes.assigned:
+            self._assign(assignment)
+        created = self._create(changes.created)
+        self._open_attempts([*(a.job.id for a in changes.assigned), *created])
+        settle_queues(self.queue_changes, self.context.policies)
+        ended = len(changes.completed) + sum(bool(returned.parked_reason) for returned in changes.returned)
+        move_head(self.index, self.time, live_jobs=self.head.live_job_count + len(created) - ended)
+        assigned = (*(a.job.id for a in changes.assigned), *created)
+        return AppliedCommand(index=self.index, time=self.time, assigned=assigned)
+
+    def _change(self, job: JobView, *, is_over: bool = False, **columns: object) -> None:
+        """Change a job that is still as it was when the change set was prepared.
+
+        ``is_over`` says that this rests on the end of its lease: a renewal, which needs no head, may have moved that.
+        """
+        unchanged = Job.objects.filter(id=job.id, state=job.state, token=job.token, failures=job.failures)
+        if is_over:
+            unchanged = unchanged.filter(lease_expires_ms=job.lease_expires_ms)
+        if not unchanged.update(**columns):
+            raise StaleSnapshot(f"job {job.name} has changed")
+
+    def _complete(self, completion: CompleteJob) -> None:
+        job, result = completion.job, completion.result
+        self._change(
+            job,
+            state=JobState.DONE,
+            lease_expires_ms=None,
+            finished_at_ms=self.time.now_ms,
+            finished_command_index=self.index,
+            result={
+                "blocks": [{"id": block.id, "key": block.key, "size": block.size} for block in result.blocks],
+                "rows_read": result.rows_read,
+                "rows_dropped": result.rows_dropped,
+                "bytes_read": result.bytes_read,
+            },
+        )
+        self._close_attempt(job, AttemptOutcome.COMPLETED)
+        replace_blocks(
+            self.context.replacements[job.name],
+            self.context.interned,
+            InsertMoment(command_index=self.index, command_time_ms=self.time.now_ms),
+            eligible_at_ms=self.time.now_ms + self.context.limits.cleanup_delay_seconds * 1000,
+            changes=self.queue_changes,
+        )
+
+    def _return(self, returned: ReturnJob) -> None:
+        job = returned.job
+        self._change(
+            job,
+            is_over=returned.outcome is AttemptOutcome.EXPIRED,
+            state=JobState.PARKED if returned.parked_reason else JobState.WAITING,
+            parked_reason=returned.parked_reason[:500],
+            lease_expires_ms=None,
+            failures=returned.failures,
+            progress=None,
+        )
+        reason = reason_to_wire(returned.reason) if returned.reason else None
+        self._close_attempt(job, returned.outcome, reason)
+
+    def _assign(self, assignment: AssignJob) -> None:
+        job = assignment.job
+        self._change(
+            job,
+            is_over=job.state is JobState.LEASED,
+            state=JobState.LEASED,
+            token=self.index,
+            worker=self.context.worker,
+            lease_expires_ms=self.lease_expires_ms,
+            failures=assignment.failures,
+            assigned_at_ms=self.time.now_ms,
+            progress=None,
+        )
+        if job.state is JobState.LEASED:
+            self._close_attempt(job, AttemptOutcome.EXPIRED)
+
+    def _create(self, created: tuple[CreateJob, ...]) -> list[int]:
+        rows = Job.objects.bulk_create([self._job_row(creation) for creation in created])
+        for creation, row in zip(created, rows, strict=True):
+            plan = creation.plan
+            queued = Block.objects.filter(
+                id__in=[block.id for block in plan.blocks], queue_id=plan.queue_id, state=BlockState.QUEUED
+            )
+            if queued.update(state=BlockState.OWNED, queue=None, owner_job=row) != len(plan.blocks):
+                raise StaleSnapshot(f"blocks of the planned job {plan.name} are gone from their queue")
+            self.queue_changes.add(plan.queue_id, -len(plan.blocks), -plan.size_bytes())
+        return [row.id for row in rows]
+
+    def _job_row(self, creation: CreateJob) -> Job:
+        plan = creation.plan
+        return Job(
+            name=plan.name,
+            lane=plan.lane,
+            tenant=plan.tenant,
+            shard=plan.shard,
+            level=plan.level,
+            state=JobState.LEASED,
+            token=self.index,
+            worker=self.context.worker,
+            lease_expires_ms=self.lease_expires_ms,
+            added_at_ms=self.time.now_ms,
+            assigned_at_ms=self.time.now_ms,
+            created_command_index=self.index,
+            source_count=len(plan.blocks),
+            source_bytes=plan.size_bytes(),
+            spec={
+                "sources": [block.ulid for block in plan.blocks],
+                "task_memory_bytes": self.context.limits.task_memory_bytes,
+            },
+        )
+
+    def _open_attempts(self, job_ids: list[int]) -> None:
+        Attempt.objects.bulk_create(
+            [
+                Attempt(job_id=job_id, token=self.index, worker=self.context.worker, assigned_at_ms=self.time.now_ms)
+                for job_id in job_ids
+            ]
+        )
+
+    def _close_attempt(self, job: JobView, outcome: AttemptOutcome, reason: dict[str, object] | None = None) -> None:
+        running = Attempt.objects.filter(job_id=job.id, token=job.token)
+        running.update(outcome=outcome, ended_at_ms=self.time.now_ms, reason=reason)

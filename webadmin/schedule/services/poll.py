@@ -1,0 +1,153 @@
+"""One poll of a worker: its reports are settled, its leases renewed, and it gets as many jobs as it can take.
+
+Read a snapshot, let the engine decide, apply in one short transaction; if others were quicker, begin again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+
+from engine.protocol.messages import Assignment, LeaseGrant, PollRequest, PollResponse
+from engine.protocol.profile_jobs import ProfileMergeSpec, SourceObject
+from engine.scheduling.model import ChangeSet, RenewLease
+from engine.scheduling.prepare import prepare
+from webadmin.access.errors import NameTaken
+from webadmin.access.models import WorkerCredential
+from webadmin.index.models import Block
+from webadmin.index.services.insert_blocks import intern_names
+from webadmin.index.states import BlockState
+from webadmin.schedule.command_log import advance_clock
+from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
+from webadmin.schedule.models import Job, Worker
+from webadmin.schedule.poll_view import PollView, read_poll, token_codec
+from webadmin.schedule.services.apply_change_set import AppliedCommand, ApplyContext, apply_change_set
+from webadmin.schedule.services.renew_leases import renew_leases
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS_MAX = 8
+"""Prepares per poll; each failed one means that another poll got through."""
+SEEN_GRAIN = timedelta(seconds=5)
+"""How precisely we want to know when a worker polled last, without a write per poll."""
+
+
+def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) -> PollResponse:
+    """Answer a worker's poll. ``at`` is only shown to people. Raises ScheduleBusy, NameTaken."""
+    worker = _note_worker(request, credential, at)
+    for _ in range(ATTEMPTS_MAX):
+        view = read_poll(request, worker, credential.key_id)
+        change_set = prepare(view.snapshot)
+        expires_ms = view.time.now_ms + view.snapshot.limits.lease_ms
+        renewed = renew_leases(change_set.renewed, worker=worker, expires_ms=expires_ms)
+        try:
+            applied = _apply(change_set, view, worker)
+        except StaleSnapshot as error:
+            log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
+            continue
+        return _answer(view, renewed, applied, credential.key_id)
+    raise ScheduleBusy(f"others changed the schedule {ATTEMPTS_MAX} times while this poll was prepared; poll again")
+
+
+def _note_worker(request: PollRequest, credential: WorkerCredential, at: datetime) -> Worker:
+    """Return the worker's row; a name belongs to its credential until that is revoked."""
+    worker, _ = Worker.objects.select_related("credential").get_or_create(
+        name=request.worker, defaults={"credential": credential, "build": request.build}
+    )
+    if worker.credential_id != credential.id and worker.credential.revoked_at is None:
+        raise NameTaken(f"the worker name {request.worker!r} belongs to the credential {worker.credential.name!r}")
+    seen = (credential.id, request.build, request.capacity)
+    is_recent = worker.last_poll_at is not None and worker.last_poll_at > at - SEEN_GRAIN
+    if not is_recent or seen != (worker.credential_id, worker.build, worker.capacity):
+        Worker.objects.filter(Q(last_poll_at=None) | Q(last_poll_at__lte=at), id=worker.id).update(
+            credential=credential, build=request.build, capacity=request.capacity, last_poll_at=at
+        )
+    return worker
+
+
+def _apply(change_set: ChangeSet, view: PollView, worker: Worker) -> AppliedCommand | None:
+    if not change_set.changes_plan():
+        if view.waits_for_time:
+            advance_clock(actor=f"worker:{worker.name}")
+        return None
+    context = ApplyContext(
+        worker=worker,
+        limits=view.limits,
+        policies=view.policies,
+        replacements=view.replacements,
+        interned=intern_names([result for swap in view.replacements.values() for result in swap.results]),
+    )
+    applied = apply_change_set(change_set, context)
+    _log(change_set, applied, worker)
+    return applied
+
+
+def _log(change_set: ChangeSet, applied: AppliedCommand, worker: Worker) -> None:
+    for completed in change_set.completed:
+        log.info("job_completed job=%s token=%d worker=%s", completed.job.name, completed.job.token, worker.name)
+    for returned in change_set.returned:
+        log.warning(
+            "job_returned job=%s token=%d outcome=%s failures=%d parked=%s reason=%s",
+            returned.job.name,
+            returned.job.token,
+            returned.outcome.value,
+            returned.failures,
+            bool(returned.parked_reason),
+            returned.reason.message if returned.reason else "",
+        )
+    names = [assigned.job.name for assigned in change_set.assigned] + [new.plan.name for new in change_set.created]
+    for name in names:
+        log.info("job_assigned job=%s token=%d worker=%s", name, applied.index, worker.name)
+
+
+def _answer(
+    view: PollView, renewed: Iterable[RenewLease], applied: AppliedCommand | None, credential: str
+) -> PollResponse:
+    codec, expires_in = token_codec(), view.snapshot.limits.lease_ms / 1000
+    leases = tuple(
+        LeaseGrant(
+            job=renewal.job.name,
+            token=codec.encode(job=renewal.job.name, index=renewal.job.token, credential=credential),
+            expires_in=expires_in,
+        )
+        for renewal in renewed
+    )
+    specs = _specs(applied) if applied and applied.assigned else []
+    return PollResponse(
+        leases=leases,
+        assignments=tuple(
+            Assignment(
+                job=spec.job,
+                token=codec.encode(job=spec.job, index=spec.fence or 0, credential=credential),
+                spec=spec.to_json(),
+                expires_in=expires_in,
+            )
+            for spec in specs
+        ),
+    )
+
+
+def _specs(applied: AppliedCommand) -> list[ProfileMergeSpec]:
+    """Return what the merges of the jobs just assigned need to know, in the order of their assignment."""
+    jobs = Job.objects.in_bulk(applied.assigned)
+    sources: dict[int, dict[str, SourceObject]] = {job_id: {} for job_id in jobs}
+    owned = Block.objects.filter(owner_job__in=jobs, state=BlockState.OWNED)
+    for job_id, ulid, key, size, metadata in owned.values_list(
+        "owner_job_id", "ulid", "object_key", "size_bytes", "metadata"
+    ):
+        sources[job_id][ulid] = SourceObject(id=ulid, key=key, size=size, metadata=bytes(metadata))
+    return [
+        ProfileMergeSpec(
+            job=job.name,
+            tenant=job.tenant,
+            shard=job.shard,
+            level=job.level,
+            sources=tuple(sources[job.id][ulid] for ulid in job.spec["sources"] if ulid in sources[job.id]),
+            fence=applied.index,
+            task_memory_bytes=job.spec["task_memory_bytes"],
+        )
+        for job in (jobs[job_id] for job_id in applied.assigned)
+    ]
