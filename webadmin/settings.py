@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 
 from engine.version import VERSION
+from webadmin.console.theme import UNFOLD  # noqa: F401  (the theme's settings)
 from webadmin.database.url import database_settings
 from webadmin.home import home_folder, kept_secret
 
@@ -44,6 +45,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 INSTALLED_APPS = [
     "unfold",
+    "unfold.contrib.filters",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -132,7 +134,6 @@ SPECTACULAR_SETTINGS = {
 }
 
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
-UNFOLD = {"SITE_TITLE": "Lithify", "SITE_HEADER": "Lithify", "SITE_SYMBOL": "layers", "SHOW_HISTORY": False}
 
 LOGGING = {
     "version": 1,

@@ -17,6 +17,7 @@ from webadmin.console.sections import Facts, Section
 from webadmin.index import block_page
 from webadmin.index import operator_queries as queries
 from webadmin.index.models import Block, Tombstone
+from webadmin.index.registration import PARTITION_MS
 from webadmin.index.states import LIVE_STATES, BlockState
 from webadmin.schedule.operator_queries import command_now_ms, with_now
 
@@ -51,7 +52,7 @@ class CreatedFilter(admin.SimpleListFilter):
         if self.value() not in spans:
             return queryset
         from_ms = command_now_ms() - spans[self.value()]
-        return queryset.filter(partition_start_ms__gt=from_ms - queries.PARTITION_MS, created_at_ms__gte=from_ms)
+        return queryset.filter(partition_start_ms__gt=from_ms - PARTITION_MS, created_at_ms__gte=from_ms)
 
 
 class BlockTenantFilter(ExactFilter):

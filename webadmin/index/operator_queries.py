@@ -18,10 +18,10 @@ from django.db.models.functions import RowNumber
 
 from engine.profiles import ulids
 from webadmin.index.models import Block, BlockLineage, Dataset, Tombstone
+from webadmin.index.registration import PARTITION_MS
 from webadmin.index.states import LIVE_STATES
 
 DATASETS_SHOWN_MAX = 100
-PARTITION_MS = 6 * 3_600_000
 LINEAGE_DEPTH_MAX = 3
 LINEAGE_SHOWN_MAX = 12
 """Relatives shown below one block; the rest is counted."""

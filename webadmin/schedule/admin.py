@@ -16,12 +16,13 @@ from webadmin.console import formatting as show
 from webadmin.console.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Json, Section, Table
+from webadmin.index import block_page
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.models import Command, Job, LevelPolicy, LevelQueue, Limits, Worker
 
 TROUBLE = "trouble"
-BLOCKS_SHOWN_MAX = 50
+RUNS_SHOWN_MAX = 50
 
 
 class JobStateFilter(admin.SimpleListFilter):
@@ -97,12 +98,10 @@ class JobAdmin(ReadOnlyAdmin):
         return queries.jobs_for_list(queries.command_now_ms())
 
     def sections(self, row: Job) -> Sequence[Section]:
-        from webadmin.index.block_page import blocks_of_job_tables
-
         now_ms = row.now_ms
         return [
             *job_page.job_sections(row, now_ms),
-            *blocks_of_job_tables(row.pk, row.source_count, now_ms),
+            *block_page.blocks_of_job_tables(row.pk, row.source_count, now_ms),
             *job_page.job_data(row),
         ]
 
@@ -155,8 +154,6 @@ class LevelQueueAdmin(ReadOnlyAdmin):
         return f"Queue: {row}"
 
     def sections(self, row: LevelQueue) -> Sequence[Section]:
-        from webadmin.index.block_page import queue_table
-
         return [
             Facts(
                 title="The queue",
@@ -170,7 +167,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
                     ("Newest arrival", show.age(row.newest_arrival_ms, row.now_ms)),
                 ],
             ),
-            queue_table(row, row.now_ms),
+            block_page.queue_table(row, row.now_ms),
         ]
 
     @display(description="Queue")
@@ -230,7 +227,7 @@ class WorkerAdmin(ReadOnlyAdmin):
         ]
 
     def _attempts(self, row: Worker, now_ms: int) -> Table:
-        attempts = queries.attempts_of_worker(row, BLOCKS_SHOWN_MAX)
+        attempts = queries.attempts_of_worker(row, RUNS_SHOWN_MAX)
         return Table(
             title="Its last runs",
             headers=("Job", "Token", "Assigned", "Outcome"),

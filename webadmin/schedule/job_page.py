@@ -29,8 +29,6 @@ OUTCOME_TONES = {
     AttemptOutcome.REFUSED: "bad",
     AttemptOutcome.EXPIRED: "warn",
 }
-SILENT_AFTER_LEASES = 2
-"""A worker that has not polled for so many leases has lost what it held."""
 
 
 def state_badge(job: Job, now_ms: int) -> SafeString:
@@ -202,7 +200,7 @@ def worker_badge(worker: Worker, *, lease_seconds: int, now: datetime) -> SafeSt
     if worker.last_poll_at is None:
         return show.badge("new", "quiet", "has not polled yet")
     silent_seconds = (now - worker.last_poll_at).total_seconds()
-    if silent_seconds > lease_seconds * SILENT_AFTER_LEASES:
+    if silent_seconds > lease_seconds * queries.SILENT_AFTER_LEASES:
         return show.badge("silent", "warn", "has not polled for longer than two leases")
     return show.badge("polling", "good")
 

@@ -9,26 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from django.db.models import BigIntegerField, Count, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models import BigIntegerField, Count, F, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
 from engine.scheduling.model import HOLDING_STATES, AttemptOutcome, JobState
-from webadmin.database.dialect import clock_ms
-from webadmin.schedule.models import Attempt, Command, Job, LevelPolicy, LevelQueue, Limits, LogHead, Worker
+from webadmin.schedule import command_log
+from webadmin.schedule.models import Attempt, Command, Job, LevelPolicy, LevelQueue, Limits, Worker
 
 DONE_COUNTED_MAX = 10_000
 COMMANDS_SEARCHED_MAX = 2_000
 """How far behind its token the command that ended an attempt is looked for."""
 LAST_COMMANDS = 8
+LAST_WORKERS = 8
 FIRST_QUEUES = 6
+SILENT_AFTER_LEASES = 2
+"""A worker that has not polled for so many leases has lost what it held."""
 
 
 def command_now_ms() -> int:
-    """Return the command time that a command given now would get: it follows the clock for at most one lease."""
-    head, limits = LogHead.objects.get(), Limits.objects.get()
-    passed_ms = min(max(clock_ms() - head.clock_ms, 0), limits.lease_seconds * 1000)
-    return head.command_time_ms + passed_ms
+    """Return the command time that a command given now would get."""
+    return command_log.read_time().now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,21 +75,28 @@ class ScheduleOverview:
     first_queues: Sequence[LevelQueue]
     jobs: JobCounts
     workers: Sequence[Worker]
+    known_worker_count: int
+    polling_worker_count: int
     commands: Sequence[Command]
 
 
-def schedule_overview() -> ScheduleOverview:
-    """Read the front page's part of the schedule."""
-    now_ms = command_now_ms()
+def schedule_overview(at: datetime) -> ScheduleOverview:
+    """Read the front page's part of the schedule; ``at`` is the wall time to which workers' last polls are compared."""
+    now_ms, limits = command_now_ms(), Limits.objects.get()
+    heard_since = at - timedelta(seconds=limits.lease_seconds * SILENT_AFTER_LEASES)
+    polling = Q(last_poll_at__gte=heard_since, credential__revoked_at=None)
+    workers = Worker.objects.aggregate(known=Count("id"), polling=Count("id", filter=polling))
     return ScheduleOverview(
         now_ms=now_ms,
-        limits=Limits.objects.get(),
+        limits=limits,
         queues=level_queues(now_ms),
         first_queues=list(
             queues_for_list(now_ms).filter(block_count__gt=0).order_by("ready_at_ms", "id")[:FIRST_QUEUES]
         ),
         jobs=job_counts(now_ms),
-        workers=list(workers_for_list().order_by("-last_poll_at", "name")[:10]),
+        workers=list(workers_for_list().order_by(F("last_poll_at").desc(nulls_last=True), "name")[:LAST_WORKERS]),
+        known_worker_count=workers["known"],
+        polling_worker_count=workers["polling"],
         commands=list(Command.objects.order_by("-index")[:LAST_COMMANDS]),
     )
 

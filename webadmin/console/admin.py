@@ -1,0 +1,65 @@
+"""The admin site's own front page, and the beat's schedules in the look of the rest."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django_celery_beat.admin import ClockedScheduleAdmin as PlainClockedScheduleAdmin
+from django_celery_beat.admin import CrontabScheduleAdmin as PlainCrontabScheduleAdmin
+from django_celery_beat.admin import PeriodicTaskAdmin as PlainPeriodicTaskAdmin
+from django_celery_beat.admin import PeriodicTaskForm, TaskSelectWidget
+from django_celery_beat.models import (
+    ClockedSchedule,
+    CrontabSchedule,
+    IntervalSchedule,
+    PeriodicTask,
+    SolarSchedule,
+)
+from unfold.admin import ModelAdmin
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+
+admin.site.index_template = "console/front_page.html"
+
+for model in (PeriodicTask, IntervalSchedule, CrontabSchedule, SolarSchedule, ClockedSchedule):
+    admin.site.unregister(model)
+
+
+class TaskSelect(UnfoldAdminSelectWidget, TaskSelectWidget):
+    """The list of known tasks."""
+
+    template_name = "unfold/widgets/select.html"
+
+
+class TaskForm(PeriodicTaskForm):
+    """A periodic task with the theme's fields."""
+
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)
+        self.fields["task"].widget = UnfoldAdminTextInputWidget()
+        self.fields["regtask"].widget = TaskSelect()
+
+
+@admin.register(PeriodicTask)
+class PeriodicTaskAdmin(PlainPeriodicTaskAdmin, ModelAdmin):
+    """What the beat starts, and when."""
+
+    form = TaskForm
+
+
+@admin.register(IntervalSchedule)
+class IntervalScheduleAdmin(ModelAdmin):
+    """Every so often."""
+
+
+@admin.register(CrontabSchedule)
+class CrontabScheduleAdmin(PlainCrontabScheduleAdmin, ModelAdmin):
+    """By the calendar."""
+
+
+@admin.register(SolarSchedule)
+class SolarScheduleAdmin(ModelAdmin):
+    """By the sun."""
+
+
+@admin.register(ClockedSchedule)
+class ClockedScheduleAdmin(PlainClockedScheduleAdmin, ModelAdmin):
+    """Once."""

@@ -1,0 +1,256 @@
+"""The front page of the admin: how things stand, and what is in the index and in the schedule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from engine.scheduling.model import JobState
+from webadmin.console import formatting as show
+from webadmin.console.sections import Table
+from webadmin.console.verdict import Notice, Standing, verdict
+from webadmin.index.models import Block
+from webadmin.index.operator_queries import IndexTotals, LevelTotal, index_totals
+from webadmin.index.states import BlockState
+from webadmin.schedule import job_page, queue_words
+from webadmin.schedule.models import Command, Job, LevelQueue, Worker
+from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, ScheduleOverview, schedule_overview
+
+REFRESH_SECONDS = 5
+OLD_TOTALS_SECONDS = 15
+TROUBLE_FILTER = "trouble"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One number on the front page, what stands below it, and where it leads."""
+
+    title: str
+    number: str
+    more: str
+    address: str
+
+
+def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """Fill the front page (unfold's DASHBOARD_CALLBACK); a refresh by htmx gets the content without the frame."""
+    overview, totals = schedule_overview(timezone.now()), index_totals()
+    is_refresh = request.headers.get("HX-Request") == "true"
+    notices = verdict(_standing(overview, totals))
+    return context | {
+        "title": "Overview",
+        "frame": "console/bare.html" if is_refresh else "admin/base_site.html",
+        "refresh_seconds": REFRESH_SECONDS,
+        "notices": [(notice, _place(notice)) for notice in notices],
+        "tiles": _tiles(overview, totals),
+        "tables": [_levels(totals), _queues(overview), _jobs(overview.jobs), _workers(overview)],
+        "wide_tables": [_first_queues(overview), _commands(overview)],
+        "as_of": f"{show.moment_text(overview.now_ms)} UTC",
+    }
+
+
+def _standing(overview: ScheduleOverview, totals: IndexTotals) -> Standing:
+    queues, jobs = overview.queues, overview.jobs
+    next_ready = [queue.next_ready_ms for queue in queues if queue.next_ready_ms is not None]
+    ready = sum(queue.ready_count for queue in queues)
+    return Standing(
+        block_count=sum(total.block_count for total in totals.live),
+        parked_blocks=sum(total.block_count for total in totals.live if total.state == BlockState.PARKED),
+        ready_queues=ready,
+        waiting_queues=sum(queue.queue_count for queue in queues) - ready,
+        next_ready_in_ms=min(next_ready) - overview.now_ms if next_ready else None,
+        running_jobs=jobs.leased,
+        waiting_jobs=jobs.waiting,
+        expired_jobs=jobs.expired,
+        parked_jobs=jobs.parked,
+        parked_sources=jobs.parked_sources,
+        live_jobs=jobs.live(),
+        queue_max=overview.limits.queue_max,
+        polling_workers=overview.polling_worker_count,
+        known_workers=overview.known_worker_count,
+    )
+
+
+def _place(notice: Notice) -> str:
+    places = {
+        "workers": lambda: show.list_address(Worker),
+        "jobs": lambda: show.list_address(Job),
+        "parked_jobs": lambda: show.list_address(Job, state=JobState.PARKED.value),
+        "trouble": lambda: show.list_address(Job, state=TROUBLE_FILTER),
+        "parked_blocks": lambda: show.list_address(Block, state=BlockState.PARKED.value),
+    }
+    return places[notice.place]() if notice.place else ""
+
+
+def _tiles(overview: ScheduleOverview, totals: IndexTotals) -> list[Tile]:
+    jobs, queues = overview.jobs, overview.queues
+    waiting = sum(queue.block_count for queue in queues)
+    return [
+        Tile(
+            title="Live objects",
+            number=show.count_text(sum(total.block_count for total in totals.live)),
+            more=show.size_text(sum(total.byte_count for total in totals.live)),
+            address=show.list_address(Block, state="live"),
+        ),
+        Tile(
+            title="Blocks that wait",
+            number=show.count_text(waiting),
+            more=f"in {counted_queues(queues)}",
+            address=show.list_address(LevelQueue, fill="ready"),
+        ),
+        Tile(
+            title="Jobs running",
+            number=show.count_text(jobs.leased),
+            more=f"{show.count_text(jobs.waiting + jobs.blocked)} waiting, {show.count_text(jobs.parked)} parked",
+            address=show.list_address(Job, state=JobState.LEASED.value),
+        ),
+        Tile(
+            title="Workers polling",
+            number=show.count_text(overview.polling_worker_count),
+            more=f"of {show.count_text(overview.known_worker_count)} known",
+            address=show.list_address(Worker),
+        ),
+    ]
+
+
+def counted_queues(queues: Iterable[Any]) -> str:
+    """Return how many queues hold blocks, in words."""
+    return show.counted(sum(queue.queue_count for queue in queues), "queue")
+
+
+def _levels(totals: IndexTotals) -> Table:
+    age_seconds = time.time() - totals.counted_at
+    is_old = age_seconds > OLD_TOTALS_SECONDS
+    more = [f"{show.counted(totals.awaiting_deletion, 'replaced object')} awaiting deletion."]
+    if is_old:
+        more.append(f"Counted {show.duration_text(int(age_seconds * 1000))} ago.")
+    return Table(
+        title="Objects by level",
+        headers=("Level", "Objects", "Bytes", "Of them"),
+        rows=[_level_row(level, totals.live) for level in sorted({total.level for total in totals.live})],
+        empty="No blocks yet: start a writer, or run manage.py import_blocks on a bucket.",
+        more=" ".join(more),
+    )
+
+
+def _level_row(level: int, totals: Iterable[LevelTotal]) -> tuple[object, ...]:
+    here = [total for total in totals if total.level == level]
+    states = ", ".join(f"{show.count_text(total.block_count)} {total.state}" for total in here)
+    blocks = show.list_address(Block, level=level, state="live")
+    name = "0, segments" if level == 0 else str(level)
+    return (
+        show.link(blocks, name),
+        show.count_text(sum(total.block_count for total in here)),
+        show.size_text(sum(total.byte_count for total in here)),
+        states,
+    )
+
+
+def _queues(overview: ScheduleOverview) -> Table:
+    now_ms = overview.now_ms
+    return Table(
+        title="Queues by level",
+        headers=("Level", "Queues", "Blocks", "Oldest", "Ready"),
+        rows=[
+            (
+                show.link(show.list_address(LevelQueue, level=queue.level), queue.level),
+                show.count_text(queue.queue_count),
+                show.note(show.count_text(queue.block_count), show.size_text(queue.byte_count)),
+                show.age(queue.oldest_arrival_ms, now_ms),
+                _readiness(queue.ready_count, queue.next_ready_ms, now_ms),
+            )
+            for queue in overview.queues
+        ],
+        empty="Nothing waits: every queue is empty.",
+    )
+
+
+def _readiness(ready: int, next_ready_ms: int | None, now_ms: int) -> SafeString | str:
+    if ready:
+        return show.badge(f"{show.count_text(ready)} ready", "busy")
+    wait = "" if next_ready_ms is None else f"next in {show.duration_text(max(next_ready_ms - now_ms, 1000))}"
+    return show.note(show.badge("not yet", "quiet"), wait)
+
+
+def _jobs(jobs: JobCounts) -> Table:
+    done = f"{show.count_text(jobs.done)}{'+' if jobs.done == DONE_COUNTED_MAX else ''}"
+    counts = [
+        (JobState.WAITING, show.count_text(jobs.waiting)),
+        (JobState.BLOCKED, show.count_text(jobs.blocked)),
+        (JobState.LEASED, show.count_text(jobs.leased)),
+        (JobState.PARKED, show.count_text(jobs.parked)),
+        (JobState.DONE, done),
+    ]
+    held = f"{show.counted(jobs.held_sources, 'source')} held, {show.size_text(jobs.held_bytes)}."
+    return Table(
+        title="Jobs by state",
+        headers=("State", "Jobs", "Meaning"),
+        rows=[
+            (
+                show.link(show.list_address(Job, state=state.value), show.badge(state.value, job_page.TONES[state][0])),
+                count,
+                job_page.TONES[state][1],
+            )
+            for state, count in counts
+            if count != "0" or state in (JobState.LEASED, JobState.DONE)
+        ],
+        more=f"{held} The lease of {show.count_text(jobs.expired)} is over." if jobs.expired else held,
+    )
+
+
+def _workers(overview: ScheduleOverview) -> Table:
+    now, lease_seconds = timezone.now(), overview.limits.lease_seconds
+    missing = overview.known_worker_count - len(overview.workers)
+    return Table(
+        title="Workers",
+        headers=("Worker", "State", "Last poll", "Running", "Offers"),
+        rows=[
+            (
+                show.row_link(worker),
+                job_page.worker_badge(worker, lease_seconds=lease_seconds, now=now),
+                show.moment_age(worker.last_poll_at, now),
+                worker.running,
+                show.counted(worker.capacity, "more job"),
+            )
+            for worker in overview.workers
+        ],
+        empty="None has polled yet: issue a credential and start a node.",
+        more=show.link(show.list_address(Worker), f"{missing} more") if missing > 0 else "",
+    )
+
+
+def _first_queues(overview: ScheduleOverview) -> Table:
+    return Table(
+        title="Next queues",
+        headers=("Tenant", "Shard", "Level", "Oldest", "Ready", "Why"),
+        rows=[
+            (
+                show.row_link(queue, job_page.tenant_text(queue.tenant)),
+                queue.shard,
+                queue.level,
+                show.age(queue.oldest_arrival_ms, overview.now_ms),
+                queue_words.ready_badge(fill),
+                queue_words.ready_reason(fill),
+            )
+            for queue in overview.first_queues
+            for fill in [queue_words.QueueFill.from_row(queue)]
+        ],
+        empty="Nothing waits.",
+    )
+
+
+def _commands(overview: ScheduleOverview) -> Table:
+    commands = job_page.command_table("Last commands", overview.commands, now_ms=overview.now_ms)
+    everything = show.link(show.list_address(Command), "The whole log")
+    return Table(
+        title=commands.title,
+        headers=commands.headers,
+        rows=commands.rows,
+        empty="The log is empty: nothing was added or planned yet.",
+        more=everything if commands.rows else "",
+    )

@@ -1,0 +1,107 @@
+"""How the admin looks and what its side bar lists: the settings of the theme, free of any table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.templatetags.static import static
+from django.urls import reverse_lazy
+
+
+class MayView:
+    """Says whether an operator may see a model's pages; the side bar shows no link that leads nowhere."""
+
+    def __init__(self, permission: str) -> None:
+        self.permission = permission
+
+    def __call__(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm(self.permission))
+
+
+def _list(title: str, icon: str, app: str, model: str) -> dict[str, Any]:
+    return {
+        "title": title,
+        "icon": icon,
+        "link": reverse_lazy(f"admin:{app}_{model}_changelist"),
+        "permission": MayView(f"{app}.view_{model}"),
+    }
+
+
+NAVIGATION = [
+    {
+        "items": [
+            {"title": "Overview", "icon": "dashboard", "link": reverse_lazy("admin:index")},
+        ]
+    },
+    {
+        "title": "Schedule",
+        "items": [
+            _list("Jobs", "task_alt", "schedule", "job"),
+            _list("Level queues", "stacks", "schedule", "levelqueue"),
+            _list("Workers", "memory", "schedule", "worker"),
+            _list("Command log", "receipt_long", "schedule", "command"),
+        ],
+    },
+    {
+        "title": "Index",
+        "items": [
+            _list("Blocks", "deployed_code", "index", "block"),
+            _list("Tombstones", "auto_delete", "index", "tombstone"),
+            _list("Tenants", "apartment", "access", "tenant"),
+        ],
+    },
+    {
+        "title": "Rules",
+        "items": [
+            _list("Limits", "speed", "schedule", "limits"),
+            _list("Level policies", "rule", "schedule", "levelpolicy"),
+            _list("Periodic tasks", "update", "django_celery_beat", "periodictask"),
+        ],
+    },
+    {
+        "title": "Access",
+        "items": [
+            _list("Worker credentials", "key", "access", "workercredential"),
+            _list("Audit entries", "history", "access", "auditentry"),
+            _list("Operators", "person", "auth", "user"),
+            _list("Groups", "group", "auth", "group"),
+            {"title": "API", "icon": "api", "link": reverse_lazy("docs")},
+        ],
+    },
+]
+
+
+def style_sheet(request: HttpRequest) -> str:
+    """Return the address of our own style sheet."""
+    return static("console/console.css")
+
+
+UNFOLD: dict[str, Any] = {
+    "SITE_TITLE": "Lithify",
+    "SITE_HEADER": "Lithify",
+    "SITE_SUBHEADER": "compaction",
+    "SITE_SYMBOL": "layers",
+    "SITE_URL": None,
+    "SHOW_HISTORY": False,
+    "SHOW_VIEW_ON_SITE": False,
+    "DASHBOARD_CALLBACK": "webadmin.console.pages.front_page",
+    "STYLES": [style_sheet],
+    "COLORS": {
+        # Stone, as it hardens: a warm grey base would fight the badges, so only the accent is earthen.
+        "primary": {
+            "50": "oklch(98% .012 62)",
+            "100": "oklch(95% .03 62)",
+            "200": "oklch(89% .06 60)",
+            "300": "oklch(82% .09 58)",
+            "400": "oklch(74% .115 55)",
+            "500": "oklch(65% .13 50)",
+            "600": "oklch(55% .125 47)",
+            "700": "oklch(47% .11 45)",
+            "800": "oklch(40% .09 45)",
+            "900": "oklch(34% .07 46)",
+            "950": "oklch(23% .05 46)",
+        }
+    },
+    "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": NAVIGATION},
+}

@@ -1,0 +1,92 @@
+"""Says in words how things stand: what the front page tells before any table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webadmin.console.formatting import counted, duration_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The numbers that the verdict rests on. Times are durations in milliseconds."""
+
+    block_count: int
+    parked_blocks: int
+    ready_queues: int
+    waiting_queues: int
+    next_ready_in_ms: int | None
+    running_jobs: int
+    waiting_jobs: int
+    expired_jobs: int
+    parked_jobs: int
+    parked_sources: int
+    live_jobs: int
+    queue_max: int
+    polling_workers: int
+    known_workers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One sentence; ``place`` names the list that shows more."""
+
+    tone: str
+    text: str
+    place: str = ""
+
+
+def verdict(standing: Standing) -> list[Notice]:
+    """Return what needs someone first, then what goes on by itself; never nothing."""
+    troubles = list(_troubles(standing))
+    return [*troubles, _course(standing)]
+
+
+def _troubles(standing: Standing) -> Iterator[Notice]:
+    work = standing.ready_queues or standing.waiting_jobs or standing.expired_jobs
+    if work and not standing.polling_workers:
+        known = (
+            f"{counted(standing.known_workers, 'worker')} silent" if standing.known_workers else "none was ever seen"
+        )
+        yield Notice(tone="bad", text=f"There is work and no worker polls: {known}.", place="workers")
+    if standing.parked_jobs:
+        held = counted(standing.parked_sources, "block")
+        keeps = "keeps" if standing.parked_jobs == 1 else "keep"
+        text = f"{counted(standing.parked_jobs, 'job')} parked; {keeps} {held} until someone decides."
+        yield Notice(tone="bad", text=text, place="parked_jobs")
+    if standing.parked_blocks:
+        text = f"{counted(standing.parked_blocks, 'block')} parked: not compacted, still read by queries."
+        yield Notice(tone="warn", text=text, place="parked_blocks")
+    if standing.queue_max and standing.live_jobs >= standing.queue_max:
+        text = f"The schedule is full: {counted(standing.live_jobs, 'job')} not done, and no new ones are planned."
+        yield Notice(tone="warn", text=text, place="jobs")
+    if standing.expired_jobs and standing.polling_workers:
+        are = "is" if standing.expired_jobs == 1 else "are"
+        text = f"The lease of {counted(standing.expired_jobs, 'job')} {are} over; the next poll takes over."
+        yield Notice(tone="warn", text=text, place="trouble")
+
+
+def _course(standing: Standing) -> Notice:
+    running = standing.running_jobs - standing.expired_jobs
+    if running > 0 or standing.waiting_jobs or standing.ready_queues:
+        words = [f"{counted(running, 'job')} running"]
+        if standing.waiting_jobs:
+            words.append(f"{counted(standing.waiting_jobs, 'job')} waiting")
+        if standing.ready_queues:
+            words.append(f"{counted(standing.ready_queues, 'queue')} ready")
+        return Notice(tone="busy", text=f"Work goes on: {', '.join(words)}." if running > 0 else _list(words[1:]))
+    if not standing.block_count:
+        return Notice(tone="quiet", text="Nothing to do: the index holds no blocks yet.")
+    if standing.waiting_queues:
+        wait = ""
+        if standing.next_ready_in_ms is not None:
+            wait = f"; the next is ready in {duration_text(max(standing.next_ready_in_ms, 1000))}"
+        return Notice(
+            tone="good", text=f"Nothing to do now: {counted(standing.waiting_queues, 'queue')} filling{wait}."
+        )
+    return Notice(tone="good", text="Nothing to do: no queue waits and no job runs.")
+
+
+def _list(words: list[str]) -> str:
+    return f"Waiting for a worker: {', '.join(words)}."
