@@ -24,7 +24,7 @@ def read_metadata_file(data: bytes) -> list[BlockMeta]:
     """Decode a side file; BadObject of section "metadata_file" naming the block that is wrong."""
     try:
         parsed = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadObject(_SECTION, getattr(error, "pos", -1), f"not JSON: {error}") from error
     blocks = parsed.get("blocks") if isinstance(parsed, dict) else None
     if not isinstance(blocks, list):
@@ -36,7 +36,7 @@ def _block(position: int, block: Any) -> BlockMeta:
     message = block_pb2.BlockMeta()
     try:
         json_format.ParseDict(block, message, ignore_unknown_fields=True)
-    except json_format.ParseError as error:
+    except (json_format.ParseError, TypeError) as error:  # TypeError: not an object at all
         raise BadObject(_SECTION, -1, f"block {position}: {error}") from error
     meta = decode_metadata(message.SerializeToString())
     return replace(meta, size=message.size)
