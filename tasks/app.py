@@ -16,6 +16,7 @@ from tasks.settings import DEFAULT_BROKER_URL
 
 if TYPE_CHECKING:
     from tasks.courier import CeleryCourier
+    from tasks.identity import NodeIdentity
     from tasks.node import Node
 
 WAKE_QUEUE = "compactor.wake"
@@ -32,8 +33,9 @@ def own_queue(node_name: str) -> str:
 
 
 class CompactorApp(Celery):
-    """Celery with the node that lives in this process; both are None until the bootstep has made them."""
+    """Celery with the node that lives in this process; each is None until it has been made."""
 
+    identity: NodeIdentity | None = None
     node: Node | None = None
     courier: CeleryCourier | None = None
 

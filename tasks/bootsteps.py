@@ -35,7 +35,7 @@ class NodeStep(bootsteps.StartStopStep):
         """Claim a name, listen to its queue, and let the node poll."""
         app: CompactorApp = parent.app
         settings = NodeSettings.from_environment()
-        self._identity: NodeIdentity = claim_name(settings.home, settings.name)
+        self._identity: NodeIdentity = app.identity or claim_name(settings.home, settings.name)
         queue = own_queue(self._identity.name)
         app.amqp.queues.select_add(queue)
         self._service = ServiceClient(settings.service_url, settings.credential)

@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import sys
 
+from celery.utils import nodenames
+
 from tasks.app import WAKE_QUEUE, app
-from tasks.errors import BadSetting
+from tasks.errors import BadSetting, NodeNameTaken
+from tasks.identity import claim_name
 from tasks.log import configure_log
 from tasks.settings import NodeSettings
 
@@ -18,21 +21,28 @@ SPARE_THREADS = 2
 
 
 def main() -> int:
-    """Run until SIGTERM; 2 when a setting is missing or wrong."""
+    """Run until SIGTERM; 2 when a setting is missing or wrong, 1 when the node cannot go on and must be restarted."""
     try:
         settings = NodeSettings.from_environment()
-    except BadSetting as error:
+        app.identity = claim_name(settings.home, settings.name)
+    except (BadSetting, NodeNameTaken) as error:
         print(f"lithify: {error}", file=sys.stderr)
         return 2
     configure_log(os.environ.get("LOG_LEVEL", "INFO"))
-    app.worker_main(
-        [
-            *("worker", "--pool", "threads", "--queues", WAKE_QUEUE, "--hostname", "compactor@%h"),
-            *("--concurrency", str(settings.capacity + SPARE_THREADS), "--loglevel", "WARNING", "--quiet"),
-            *("--without-gossip", "--without-mingle", "--without-heartbeat"),
-        ]
+    # Not through the command line of Celery, which forgets the worker's exit code.
+    worker = app.Worker(
+        hostname=nodenames.host_format(nodenames.default_nodename("compactor@%h")),
+        pool_cls="threads",
+        queues=WAKE_QUEUE,
+        concurrency=settings.capacity + SPARE_THREADS,
+        loglevel="WARNING",
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
     )
-    return 0
+    worker.start()
+    return int(worker.exitcode or 0)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from engine.protocol.messages import Progress
+from spark.errors import SparkJobFailed
 from spark.jobs import profile_merge
 from spark.probe import probe
 from spark.session import SparkSettings, make_session
@@ -50,17 +51,17 @@ class SparkMerger:
         readable, outcomes = read_specs(specs)
         if not readable:
             return outcomes
-        session = self._live_session()
-        try:
-            merged = profile_merge.run(
-                session, readable, self._store_url, tag=batch, cancelled=cancelled, progress=progress
-            )
-        except Exception as error:
-            if not _is_alive(session):
-                raise MergerDied(f"Spark is gone: {type(error).__name__}: {error}") from error
-            raise
-        for job, result in merged.items():
-            outcomes[job] = result if isinstance(result, Exception) else result.to_json()
+        session = self._session
+        if session is None:
+            raise MergerDied("there is no Spark session")
+        merged = profile_merge.run(
+            session, readable, self._store_url, tag=batch, cancelled=cancelled, progress=progress
+        )
+        failed_by_spark = any(isinstance(outcome, SparkJobFailed) for outcome in merged.values())
+        if failed_by_spark and not self._is_stopped and not _is_alive(session):
+            raise MergerDied(f"Spark is gone: {next(iter(merged.values()))}")
+        for job, outcome in merged.items():
+            outcomes[job] = outcome if isinstance(outcome, Exception) else outcome.to_json()
         return outcomes
 
     def interrupt(self, batch: str) -> None:
@@ -68,7 +69,7 @@ class SparkMerger:
         session = self._session
         if session is not None:
             with suppress(Exception):  # a session that cannot be told has nothing running
-                session.interruptTag(batch)
+                profile_merge.interrupt(session, batch)
 
     def stop(self) -> None:
         """End the session and, in local mode, its JVM."""
@@ -78,12 +79,6 @@ class SparkMerger:
         if session is not None:
             with suppress(Exception):  # what is gone already needs no goodbye
                 session.stop()
-
-    def _live_session(self) -> SparkSession:
-        session = self._session
-        if session is None:
-            raise MergerDied("there is no Spark session")
-        return session
 
 
 def _is_alive(session: SparkSession) -> bool:

@@ -144,6 +144,8 @@ class Processes:
     ) -> None:
         for process in reversed(self._running):
             process.close()
+            # pytest shows this only for a failing test.
+            print(f"--- {process.name} ({process.pid}) said:\n{process.story()}")
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Process:
         """Start a command; the caller waits for whatever makes it ready."""
