@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from engine.profiles.container import ObjectReader
+from engine.profiles.merge_model import SERIES_INDEX
 from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import DATASET_PROFILES
+from engine.profiles.model import DATASET_PROFILES, BlockMeta
+from engine.profiles.query import FunctionValue, top_functions
+from engine.profiles.series_index import decode_series_index
+from engine.storage import ObjectStore
 from webadmin.console.demo.figures import LiveBlock
 
 TOP_COUNT = 10
@@ -29,6 +35,45 @@ class Question:
         parts = self.profile_type.split(":")
         return parts[2] if len(parts) > 2 else ""
 
+    @property
+    def text(self) -> str:
+        """The question in words."""
+        return f"{self.service} of tenant {self.tenant}, {self.profile_type}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The top functions, the sum of everything, and what it took to know."""
+
+    functions: tuple[FunctionValue, ...]
+    total_value: int
+    objects_opened: int
+    requests: int
+    bytes_read: int
+    seconds: float
+
+
+def ask(question: Question, blocks: Sequence[LiveBlock], store: ObjectStore) -> Answer:
+    """Answer from these blocks. Raises BadObject naming an object that cannot be read."""
+    started = time.monotonic()
+    described = [(block.key, _metadata(block)) for block in blocks]
+    found = top_functions(store, described, question.tenant, question.service, question.profile_type, TOP_COUNT)
+    return Answer(
+        functions=found.functions,
+        total_value=found.total_value,
+        objects_opened=found.statistics.objects_opened,
+        requests=found.statistics.requests,
+        bytes_read=found.statistics.bytes_read,
+        seconds=time.monotonic() - started,
+    )
+
+
+def choose_question(blocks: Sequence[LiveBlock], store: ObjectStore) -> Question:
+    """Choose what to ask: see ``choose_dataset`` and ``choose_profile_type``."""
+    tenant, service = choose_dataset(blocks)
+    types = next(types for block in blocks if (types := _profile_types(block, tenant, service, store)))
+    return Question(tenant=tenant, service=service, profile_type=choose_profile_type(sorted(types)))
+
 
 def choose_dataset(blocks: Iterable[LiveBlock]) -> tuple[str, str]:
     """Return tenant and service of the dataset in most objects; of several the one with most bytes."""
@@ -49,3 +94,22 @@ def choose_profile_type(types: Sequence[str]) -> str:
             if wished in one:
                 return one
     return min(types)
+
+
+def _profile_types(block: LiveBlock, tenant: str, service: str, store: ObjectStore) -> set[str]:
+    """Return the profile types a dataset of the block holds, read from its series: old metadata does not say."""
+    meta = _metadata(block)
+    for dataset in meta.datasets:
+        if (dataset.tenant, dataset.name, dataset.format) == (tenant, service, DATASET_PROFILES):
+            source = ObjectReader(store, block.key, meta.size).dataset_source(dataset)
+            return set(_types(source.read_section(SERIES_INDEX)))
+    return set()
+
+
+def _types(series_index: bytes) -> Iterator[str]:
+    for series in decode_series_index(series_index):
+        yield from (value.decode() for name, value in series.labels if name == PROFILE_TYPE.encode())
+
+
+def _metadata(block: LiveBlock) -> BlockMeta:
+    return replace(decode_metadata(block.metadata), size=block.size)

@@ -68,9 +68,10 @@ class Bar:
     ) -> None:
         self._progress.stop()
 
-    def update(self, done: int, text: str) -> None:
-        """Say that ``done`` pieces of all are done now."""
-        self._progress.update(self._task, completed=done, description=text)
+    def update(self, done: int, text: str, *, total: int | None = None) -> None:
+        """Say that ``done`` pieces of all are done now; ``total`` corrects how many there are."""
+        self._total = max(total or self._total, 1)
+        self._progress.update(self._task, completed=done, total=self._total, description=text)
         part = done * PLAIN_LINES // self._total
         if self._progress.disable and part > self._said:
             self._said = part
