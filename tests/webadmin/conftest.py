@@ -1,0 +1,26 @@
+"""Fixtures of everything that needs the database."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+import pytest
+from django.apps import apps
+
+from tests.database import clock, django_db_modify_db_settings  # noqa: F401  (fixtures)
+from tests.webadmin.service import Service
+
+
+@pytest.fixture
+def service(db: None, clock) -> Service:  # noqa: F811
+    """The schedule in a transaction that is rolled back; ``service.clock`` is the database's clock."""
+    return Service(clock)
+
+
+@pytest.fixture
+def real_service(transactional_db: None, clock) -> Iterator[Service]:  # noqa: F811
+    """The schedule with real commits, for tests with more than one connection."""
+    seed = importlib.import_module("webadmin.schedule.migrations.0002_first_rows")
+    seed.add_first_rows(apps, None)  # an earlier test of this kind has emptied all tables
+    return Service(clock)
