@@ -100,7 +100,8 @@ LANGUAGE_CODE = "en"
 
 STATIC_URL = "static/"
 STATIC_ROOT = HOME / "static"
-# Without a collected folder WhiteNoise serves straight from the packages: one command starts the site.
+STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns of a missing folder
+# While nothing is collected WhiteNoise serves straight from the packages: one command starts the site.
 WHITENOISE_USE_FINDERS = True
 
 HTTPS = _flag("HTTPS")
