@@ -26,7 +26,8 @@ class Program:
     """What to run. It is ready when ``ready_line`` (a regular expression) was said and ``probe`` answers True.
 
     ``environment`` is added to ours, ``without`` names variables it must not see. A program that ``runs_once`` is ready
-    when it has ended with exit code 0. ``stop_seconds`` is how long it may take to stop by itself after SIGTERM.
+    when it has ended with exit code 0. One that ``waits`` starts when all before it are ready, one that does not starts
+    together with the one before. ``stop_seconds`` is how long it may take to stop by itself after SIGTERM.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Program:
     ready_seconds: float = 60
     stop_seconds: float = 20
     runs_once: bool = False
+    waits: bool = True
 
 
 class Run:

@@ -1,7 +1,7 @@
 """The programs that make up Lithify on one machine, in the order of their start.
 
-redis → web → beat → control → compactor. The compactor comes last and so stops first: it returns its jobs while the
-service still answers.
+redis and web, then beat, control and compactor. The compactor comes last and so stops first: it returns its jobs while
+the service still answers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def describe_stack(settings: StackSettings) -> list[Program]:
     return [
         *programs,
         _web(settings.web_port, shared),
-        _beat(settings.home, shared),
+        _beat(shared),
         _control(shared),
         _compactor(settings, shared),
     ]
@@ -86,10 +86,11 @@ def _web(port: int, shared: dict[str, str]) -> Program:
         command=(*gunicorn, *size, "--bind", f"{LOOPBACK}:{port}", "--graceful-timeout", "10"),
         environment=shared,
         probe=lambda: answers_http(port, "/healthz"),
+        waits=False,
     )
 
 
-def _beat(home: Path, shared: dict[str, str]) -> Program:
+def _beat(shared: dict[str, str]) -> Program:
     return Program(
         name="beat",
         command=(*_celery("tasks.beat"), "beat", "--loglevel", "INFO", "--pidfile="),
@@ -99,21 +100,27 @@ def _beat(home: Path, shared: dict[str, str]) -> Program:
 
 
 def _control(shared: dict[str, str]) -> Program:
+    log, alone = ("--loglevel", "INFO", "--quiet"), ("--without-mingle", "--without-gossip")
     return Program(
         name="control",
-        command=(*_celery("tasks.beat"), "worker", "--loglevel", "INFO", "--hostname", "control@%h"),
+        command=(*_celery("tasks.beat"), "worker", *log, *alone, "--hostname", "control@%h"),
         environment=shared,
         ready_line=r"control@\S+ ready",
+        waits=False,
     )
 
 
 def _compactor(settings: StackSettings, shared: dict[str, str]) -> Program:
+    own = {"SERVICE_URL": settings.address, "WORKER_CREDENTIAL": settings.worker_credential}
+    if not (os.environ.get("SPARK_MASTER") or os.environ.get("SPARK_REMOTE")):
+        own["SPARK_LOCAL_IP"] = LOOPBACK  # a Spark inside the node is nobody else's business
     return Program(
         name="compactor",
         command=(sys.executable, "-m", "tasks.compactor"),
-        environment=shared | {"SERVICE_URL": settings.address, "WORKER_CREDENTIAL": settings.worker_credential},
+        environment=shared | own,
         without=SERVICE_SECRETS,
         ready_line="node_ready",
+        waits=False,
         ready_seconds=SPARK_START_SECONDS,
         stop_seconds=45,
     )

@@ -1,7 +1,7 @@
 """Runs the programs of a stack: ordered start, restart of what dies, ordered stop.
 
 One loop waits on one queue; threads of the runs and signal handlers only wake it. Programs start in the given order,
-each after the one before is ready, and stop in the reverse order.
+each after those before are ready unless it does not wait for them, and stop in the reverse order, one by one.
 """
 
 from __future__ import annotations
@@ -64,16 +64,18 @@ class Supervisor:
 
         Raises ProgramFailed, with everything stopped again, when one ends or is not ready in its time.
         """
+        starting: list[Program] = []
         try:
             for program in self._programs:
-                self._begin(program)
-                if not self._wait_until_ready(program):
+                if program.waits and not self._wait_until_ready(starting):
                     return False
-                self._log.say(f"{program.name} is {'done' if program.runs_once else 'ready'}")
+                starting = [] if program.waits else starting
+                self._begin(program)
+                starting.append(program)
+            return self._wait_until_ready(starting)
         except BaseException:
             self.stop()
             raise
-        return True
 
     def watch(self) -> None:
         """Restart what dies, until the stop is asked for."""
@@ -95,17 +97,26 @@ class Supervisor:
         except OSError as error:
             raise ProgramFailed(program.name, f"could not be started ({error})") from error
 
-    def _wait_until_ready(self, program: Program) -> bool:
+    def _wait_until_ready(self, programs: Sequence[Program]) -> bool:
+        """Wait for all of them; False if the stop was asked for meanwhile."""
+        waited_for = list(programs)
+        while waited_for and not self.is_stopping:
+            ready = [program for program in waited_for if self._check_start(program)]
+            waited_for = [program for program in waited_for if program not in ready]
+            if waited_for:
+                self._pause(PROBE_SECONDS)
+        return not waited_for
+
+    def _check_start(self, program: Program) -> bool:
+        """Tell whether the program is ready; ProgramFailed if it will not be."""
         run = self._runs[program.name]
-        deadline = time.monotonic() + program.ready_seconds
-        while not self.is_stopping:
-            if run.is_ready():
-                return True
-            if run.has_ended():
-                raise ProgramFailed(program.name, f"ended with exit code {run.exit_code}", run.last_lines)
-            if time.monotonic() > deadline:
-                raise ProgramFailed(program.name, f"was not ready in {program.ready_seconds:g} s", run.last_lines)
-            self._pause(PROBE_SECONDS)
+        if run.is_ready():
+            self._log.say(f"{program.name} is {'done' if program.runs_once else 'ready'}")
+            return True
+        if run.has_ended():
+            raise ProgramFailed(program.name, f"ended with exit code {run.exit_code}", run.last_lines)
+        if time.monotonic() > run.started_at + program.ready_seconds:
+            raise ProgramFailed(program.name, f"was not ready in {program.ready_seconds:g} s", run.last_lines)
         return False
 
     def _note_deaths(self) -> None:

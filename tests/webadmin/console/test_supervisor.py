@@ -103,6 +103,23 @@ def test_a_program_starts_only_when_the_one_before_is_ready(tmp_path: Path) -> N
         supervisor.stop()
 
 
+def test_a_program_that_does_not_wait_starts_together_with_the_one_before(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    met = "import pathlib, signal, sys; pathlib.Path(sys.argv[1]).touch(); signal.pause()"
+    # Each is ready only when the other one has started: one after the other they never would be.
+    programs = (
+        python("first", met, str(first), probe=second.exists, ready_seconds=DEADLINE_SECONDS),
+        python("second", met, str(second), probe=first.exists, ready_seconds=DEADLINE_SECONDS, waits=False),
+        python("third", "import os, sys; sys.exit(not all(map(os.path.exists, sys.argv[1:])))", str(first), str(second),
+               runs_once=True),
+    )  # fmt: skip
+    supervisor, _ = supervise(*programs)
+    try:
+        assert supervisor.start()
+    finally:
+        supervisor.stop()
+
+
 def test_a_program_that_runs_once_is_finished_before_the_next_one_starts(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     once = python("once", f"import time; time.sleep(0.2); open({str(mark)!r}, 'w').close()", runs_once=True)

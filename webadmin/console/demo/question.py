@@ -17,6 +17,7 @@ from engine.storage import ObjectStore
 from webadmin.console.demo.figures import LiveBlock
 
 TOP_COUNT = 10
+BLOCKS_LOOKED_INTO = 100  # for the profile types there are; each costs a read
 PROFILE_TYPE = "__profile_type__"
 TYPES_WISHED = ("cpu:nanoseconds", "wall:nanoseconds", "nanoseconds", "inuse_space:bytes", "bytes")
 
@@ -71,7 +72,9 @@ def ask(question: Question, blocks: Sequence[LiveBlock], store: ObjectStore) -> 
 def choose_question(blocks: Sequence[LiveBlock], store: ObjectStore) -> Question:
     """Choose what to ask: see ``choose_dataset`` and ``choose_profile_type``."""
     tenant, service = choose_dataset(blocks)
-    types = next(types for block in blocks if (types := _profile_types(block, tenant, service, store)))
+    types: set[str] = set()
+    for block in blocks[:BLOCKS_LOOKED_INTO]:
+        types |= _profile_types(block, tenant, service, store)
     return Question(tenant=tenant, service=service, profile_type=choose_profile_type(sorted(types)))
 
 
