@@ -100,7 +100,7 @@ def _beat(shared: dict[str, str]) -> Program:
 
 
 def _control(shared: dict[str, str]) -> Program:
-    log, alone = ("--loglevel", "INFO", "--quiet"), ("--without-mingle", "--without-gossip")
+    log, alone = ("--loglevel", "INFO"), ("--without-mingle", "--without-gossip")
     return Program(
         name="control",
         command=(*_celery("tasks.beat"), "worker", *log, *alone, "--hostname", "control@%h"),
@@ -127,4 +127,4 @@ def _compactor(settings: StackSettings, shared: dict[str, str]) -> Program:
 
 
 def _celery(app: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "celery", "-A", app)
+    return (sys.executable, "-m", "celery", "-A", app, "--quiet")
