@@ -17,7 +17,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -128,6 +128,16 @@ class Process:
                     self._said.notify_all()
         with self._said:
             self._said.notify_all()
+
+
+@contextlib.contextmanager
+def paused(process: Process) -> Iterator[None]:
+    """Stop a process's clockwork for the length of a ``with``, as a busy machine might."""
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
 
 
 class Processes:
