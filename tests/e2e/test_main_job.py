@@ -79,32 +79,6 @@ def test_segments_become_final_blocks_and_every_answer_stays_the_same(stack: Sta
     assert all(failures == 0 for _, failures in stack.jobs(shard))
 
 
-def test_a_node_killed_in_the_middle_of_a_job_is_replaced_by_another(stack: Stack) -> None:
-    shard = 2
-    node = stack.node()
-    blocked = block_one_source(stack, node, shard)
-    node.wait_for_line(rf'"shard": {shard}\b.*"job_started"')
-    wait_until(lambda: stack.jobs(shard) == [("leased", 0)], "the job is leased")
-    node.kill()
-    blocked.release()
-    stack.node()
-    stack.wait_for_fix_point(shard)
-    assert [outcome for outcome, _ in stack.attempts(shard)][:2] == ["expired", "success"]
-    assert stack.jobs(shard)[0] == ("done", 1)
-    assert {meta.compaction_level for _, meta in stack.live_blocks(shard)} == {3}
-
-
-def test_a_clean_stop_returns_the_job_at_once_and_counts_no_failure(stack: Stack) -> None:
-    shard = 3
-    node = stack.node()
-    blocked = block_one_source(stack, node, shard)
-    wait_until(lambda: stack.jobs(shard) == [("leased", 0)], "the job is leased")
-    assert node.terminate() == 0
-    assert stack.jobs(shard) == [("waiting", 0)]
-    assert stack.attempts(shard) == [("released", None)]
-    blocked.release()
-
-
 def test_a_damaged_object_fails_its_job_with_the_place_and_stops_nobody_else(stack: Stack) -> None:
     bad_shard, good_shard = 4, 5
     (source, *_) = write_segments(stack, bad_shard, 4)
@@ -119,3 +93,29 @@ def test_a_damaged_object_fails_its_job_with_the_place_and_stops_nobody_else(sta
     reasons = [reason for _, reason in stack.attempts(bad_shard)]
     assert all(reason is not None and reason["object"] == source.key and reason["section"] for reason in reasons)
     assert len(stack.live_blocks(bad_shard)) == 4, "the sources stay live"
+
+
+def test_a_node_killed_in_the_middle_of_a_job_is_replaced_by_another(stack: Stack) -> None:
+    shard = 2
+    node = stack.node()
+    blocked = block_one_source(stack, node, shard)
+    node.wait_for_line(rf'"shard": {shard}\b.*"job_started"')
+    wait_until(lambda: stack.jobs(shard) == [("leased", 0)], "the job is leased")
+    node.kill()
+    blocked.release()
+    stack.node()
+    stack.wait_for_fix_point(shard)
+    assert [outcome for outcome, _ in stack.attempts(shard)][:2] == ["expired", "completed"]
+    assert stack.jobs(shard)[0] == ("done", 1)
+    assert {meta.compaction_level for _, meta in stack.live_blocks(shard)} == {3}
+
+
+def test_a_clean_stop_returns_the_job_at_once_and_counts_no_failure(stack: Stack) -> None:
+    shard = 3
+    node = stack.node()
+    blocked = block_one_source(stack, node, shard)
+    wait_until(lambda: stack.jobs(shard) == [("leased", 0)], "the job is leased")
+    assert node.terminate() == 0
+    assert stack.jobs(shard) == [("waiting", 0)]
+    assert stack.attempts(shard) == [("released", None)]
+    blocked.release()
