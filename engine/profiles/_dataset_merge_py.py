@@ -43,9 +43,11 @@ def merge_rows(
     Raises a BadObject naming the source that is damaged, or MergeCancelled; scratch files are gone then.
     """
     sink = scratch.sink()
+    writer = ProfileTableWriter(sink)
     try:
-        return _Merge(sources, selection, cancelled, sink).run(scratch)
+        return _Merge(sources, selection, cancelled, sink, writer).run(scratch)
     except BaseException:
+        writer.close()
         sink.discard()
         raise
 
@@ -66,6 +68,7 @@ class _Merge:
         selection: Selection,
         cancelled: Callable[[], bool],
         sink: SectionSink,
+        writer: ProfileTableWriter,
     ) -> None:
         self._sources = sources
         self._readers = [
@@ -73,7 +76,7 @@ class _Merge:
             for number, source in enumerate(sources)
         ]
         self._sink = sink
-        self._writer = ProfileTableWriter(sink)
+        self._writer = writer
         self._outputs: dict[int, OutputPartition] = {}
         self._translations: dict[tuple[int, int], PartitionTranslation] = {}
         self._series: list[IndexedSeries] = []

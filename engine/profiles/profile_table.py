@@ -331,5 +331,5 @@ class ProfileTableWriter:
             self.row_count += batch.num_rows
 
     def close(self) -> None:
-        """Write the file's footer; the sink stays open."""
+        """Write the file's footer; the sink stays open. Also before giving a table up: pyarrow would do it later."""
         self._writer.close()

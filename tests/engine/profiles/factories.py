@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
@@ -155,6 +157,50 @@ def batch(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
             arrays.append(pa.array(values, pa.int64()).cast(field.type))
         else:
             arrays.append(pa.array(values, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def wide_table(row_groups: Iterable[Sequence[npt.NDArray[np.int64]]], *, series: Sequence[int] = ()) -> bytes:
+    """Write rows with very many samples: per row its values, all of stack 1. Row number is added to the time.
+
+    ``series`` are the rows' series numbers, by default all 0.
+    """
+    out = io.BytesIO()
+    writer = ProfileTableWriter(out)
+    number = 0
+    for values in row_groups:
+        numbers = range(number, number + len(values))
+        number += len(values)
+        plain = [
+            table_row(row(time_ns=TIME_NS + n, id=n), series[n] if series else 0, [1])
+            | {"Samples": [], "TotalValue": sum(v)}
+            for n, v in zip(numbers, map(np.ndarray.tolist, values), strict=True)
+        ]
+        writer.write(_with_samples(batch(plain), values))
+    writer.close()
+    return out.getvalue()
+
+
+def _with_samples(plain: pa.RecordBatch, values: Sequence[npt.NDArray[np.int64]]) -> pa.RecordBatch:
+    kind = SCHEMA.field("Samples").type
+    flat = np.concatenate(values)
+    columns = [
+        pa.array(np.ones(len(flat), np.uint64)),
+        pa.array(flat),
+        pa.ListArray.from_arrays(
+            pa.array(np.zeros(len(flat) + 1, np.int32)),
+            pa.array([], kind.value_type.field(2).type.value_type),
+            type=kind.value_type.field(2).type,
+        ),
+        pa.nulls(len(flat), pa.uint64()),
+        pa.nulls(len(flat), pa.binary(16)),
+    ]
+    samples = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+    offsets = np.concatenate(([0], np.cumsum([len(row_values) for row_values in values]))).astype(np.int32)
+    arrays = [
+        pa.ListArray.from_arrays(pa.array(offsets), samples, type=kind) if field.name == "Samples" else plain.column(i)
+        for i, field in enumerate(SCHEMA)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
