@@ -44,6 +44,7 @@ BROKER_URL = os.environ.get("BROKER_URL") or "redis://127.0.0.1:6379/0"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 INSTALLED_APPS = [
+    "webadmin.console",  # before the theme, whose templates it overrides
     "unfold",
     "unfold.contrib.filters",
     "django.contrib.admin",
@@ -59,7 +60,6 @@ INSTALLED_APPS = [
     "webadmin.access",
     "webadmin.schedule",
     "webadmin.index",
-    "webadmin.console",
 ]
 
 MIDDLEWARE = [
@@ -97,6 +97,8 @@ AUTH_PASSWORD_VALIDATORS = [
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
+
+LOGIN_REDIRECT_URL = "admin:index"
 
 STATIC_URL = "static/"
 STATIC_ROOT = HOME / "static"

@@ -16,6 +16,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 NOTHING = "\N{EN DASH}"
+GAP = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit: they stay on one line."""
 SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 TIME_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 STRING_SHOWN_MAX = 160
@@ -35,7 +37,7 @@ def size_text(size: int | None) -> str:
     while abs(number) >= 1000 and unit < len(SIZE_UNITS) - 1:
         number, unit = number / 1024, unit + 1
     digits = 0 if unit == 0 or number >= 100 else 1
-    return f"{number:.{digits}f} {SIZE_UNITS[unit]}"
+    return f"{number:.{digits}f}{GAP}{SIZE_UNITS[unit]}"
 
 
 def count_text(count: int) -> str:
@@ -47,8 +49,13 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     """Return ``1 job``, ``2 jobs``, ``no jobs``."""
     several = plural or f"{noun}s"
     if count == 1:
-        return f"1 {noun}"
-    return f"{count_text(count)} {several}" if count else f"no {several}"
+        return f"1{GAP}{noun}"
+    return f"{count_text(count)}{GAP}{several}" if count else f"no{GAP}{several}"
+
+
+def place_text(shard: int, level: int) -> str:
+    """Return a shard and level on one line."""
+    return GAP.join(("shard", str(shard), "·", "level", str(level)))
 
 
 def duration_text(ms: int | None) -> str:
@@ -59,10 +66,10 @@ def duration_text(ms: int | None) -> str:
     for unit_ms, name in TIME_UNITS:
         number, rest = divmod(rest, unit_ms)
         if number:
-            parts.append(f"{number} {name}")
+            parts.append(f"{number}{GAP}{name}")
         elif parts:
             break
-    return ("-" if ms < 0 and parts else "") + (" ".join(parts[:2]) or "0 s")
+    return ("-" if ms < 0 and parts else "") + (GAP.join(parts[:2]) or f"0{GAP}s")
 
 
 def moment_text(ms: int | None) -> str:
@@ -79,6 +86,11 @@ def age(ms: int | None, now_ms: int) -> SafeString | str:
     if ms is None:
         return NOTHING
     return hint(f"{duration_text(max(now_ms - ms, 0))} ago", f"{moment_text(ms)} UTC")
+
+
+def waited(ms: int | None, now_ms: int) -> SafeString | str:
+    """Return the age alone, for columns whose header says what it is."""
+    return NOTHING if ms is None else hint(duration_text(max(now_ms - ms, 0)), f"{moment_text(ms)} UTC")
 
 
 def moment_age(at: datetime | None, now: datetime) -> SafeString | str:
@@ -98,6 +110,14 @@ def time_range(min_ms: int, max_ms: int) -> SafeString:
     return hint(f"{start} … {shown_end}", f"{duration_text(max_ms - min_ms)}, UTC")
 
 
+def time_range_cell(min_ms: int, max_ms: int) -> SafeString:
+    """Return a closed range of data times in two short lines, for lists."""
+    start, end = moment_text(min_ms), moment_text(max_ms)
+    if start[:10] != end[:10]:
+        return note(hint(f"{start} …", duration_text(max_ms - min_ms)), end)
+    return note(hint(f"{start[11:]} … {end[11:]}", f"{start} UTC"), f"{start[:10]}, {duration_text(max_ms - min_ms)}")
+
+
 def hint(text: str, more: str) -> SafeString:
     """Return text with more of it on hover."""
     return format_html('<span class="lt-hint" title="{}">{}</span>', more, text)
@@ -113,16 +133,21 @@ def code(text: object) -> SafeString:
     return format_html('<span class="lt-code">{}</span>', text)
 
 
+def short_code(text: str) -> SafeString:
+    """Return a long name cut to the width of a column, whole on hover."""
+    return format_html('<span class="lt-code lt-short" title="{}">{}</span>', text, text)
+
+
 def note(main: str, more: str) -> SafeString:
     """Return text with a quieter second line."""
-    return format_html('{}<span class="lt-more">{}</span>', main, more)
+    return format_html('<span class="lt-two">{}<span class="lt-more">{}</span></span>', main, more)
 
 
 def progress_bar(done: int, total: int, phase: str = "") -> SafeString:
     """Return a bar with its share in words; a total of 0 is not started."""
     share = min(max(done * 100 // total, 0), 100) if total > 0 else 0
     return format_html(
-        '<span class="lt-progress" title="{}"><span style="width:{}%"></span></span> {} %', phase, share, share
+        '<span class="lt-progress" title="{}"><span style="width:{}%"></span></span> {}&nbsp;%', phase, share, share
     )
 
 

@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.contrib.admin import ShowFacets
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from unfold.admin import ModelAdmin
+from unfold.views import ChangeList
 
 from webadmin.console.paginator import BoundedPaginator
 from webadmin.console.sections import Section
 
 ROWS_PER_PAGE = 50
+
+
+class BoundedChangeList(ChangeList):
+    """Never counts the whole table: what was counted for the pages is all it says."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.full_result_count = self.result_count
 
 
 class ReadOnlyAdmin(ModelAdmin):
@@ -25,12 +35,15 @@ class ReadOnlyAdmin(ModelAdmin):
     list_fullwidth = True
     list_filter_submit = True
     show_full_result_count = False
+    show_facets = ShowFacets.NEVER
     # A click on a header would sort a large table by a column without an index.
     sortable_by = ()
     paginator = BoundedPaginator
     about = ""
     """One or two sentences above the list: what a row is, and what to look at."""
     empty_list = "Nothing here."
+    shortcuts: Sequence[tuple[str, str]] = ()
+    """The lists asked for most: a word and a query string."""
     list_before_template = "console/list_about.html"
 
     def sections(self, row: Any) -> Sequence[Section]:
@@ -49,6 +62,19 @@ class ReadOnlyAdmin(ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+    def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
+        return BoundedChangeList
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list under its plain name, with its shortcuts."""
+        query = request.META.get("QUERY_STRING", "")
+        every = [("All", ""), *self.shortcuts] if self.shortcuts else []
+        context = {
+            "title": str(self.opts.verbose_name_plural).capitalize(),
+            "shortcuts": [(word, query_string, query_string == query) for word, query_string in every],
+        }
+        return super().changelist_view(request, context | (extra_context or {}))
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -77,6 +77,11 @@ def style_sheet(request: HttpRequest) -> str:
     return static("console/console.css")
 
 
+def favicon(request: HttpRequest) -> str:
+    """Return the address of the sign in the browser's tab."""
+    return static("console/lithify.svg")
+
+
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Lithify",
     "SITE_HEADER": "Lithify",
@@ -86,6 +91,7 @@ UNFOLD: dict[str, Any] = {
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "DASHBOARD_CALLBACK": "webadmin.console.pages.front_page",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": favicon}],
     "STYLES": [style_sheet],
     "COLORS": {
         # Stone, as it hardens: a warm grey base would fight the badges, so only the accent is earthen.

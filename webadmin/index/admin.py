@@ -66,10 +66,14 @@ class BlockTenantFilter(ExactFilter):
 class BlockAdmin(ReadOnlyAdmin):
     """Blocks, the last that arrived first."""
 
-    list_display = ("id_and_key", "state_cell", "tenant_cell", "shard", "level", "size", "data_time", "arrived", "job")
+    list_display = ("id_cell", "state_cell", "place", "size", "data_time", "arrived", "job")
     list_filter = (BlockStateFilter, LevelFilter, CreatedFilter, BlockTenantFilter, ShardFilter)
     search_fields = ("ulid",)
     search_help_text = "A block's id, its first 6 characters, or its object key"
+    shortcuts = (
+        ("Live", f"state={LIVE}"),
+        *((state.label.capitalize(), f"state={state.value}") for state in BlockState),
+    )
     about = "Every object the index knows: segments as they were written, and the blocks they were merged into."
     empty_list = (
         "No blocks. A writer registers them as they are flushed; import_blocks finds those already in a bucket."
@@ -96,7 +100,7 @@ class BlockAdmin(ReadOnlyAdmin):
         return block_page.block_sections(row, command_now_ms())
 
     @display(description="Block")
-    def id_and_key(self, row: Block) -> SafeString:
+    def id_cell(self, row: Block) -> SafeString:
         return show.code(row.ulid)
 
     @display(description="State")
@@ -104,8 +108,8 @@ class BlockAdmin(ReadOnlyAdmin):
         return block_page.state_with_reason(row)
 
     @display(description="Tenant")
-    def tenant_cell(self, row: Block) -> SafeString | str:
-        return block_page.tenant_cell(row)
+    def place(self, row: Block) -> SafeString:
+        return show.note(block_page.tenant_cell(row), show.place_text(row.shard, row.level))
 
     @display(description="Size")
     def size(self, row: Block) -> SafeString:
@@ -113,15 +117,15 @@ class BlockAdmin(ReadOnlyAdmin):
 
     @display(description="Data from, to (UTC)")
     def data_time(self, row: Block) -> SafeString:
-        return show.time_range(row.min_time_ms, row.max_time_ms)
+        return show.time_range_cell(row.min_time_ms, row.max_time_ms)
 
-    @display(description="Arrived")
+    @display(description="Arrived ago")
     def arrived(self, row: Block) -> SafeString | str:
-        return show.age(row.arrived_at_ms, row.now_ms)
+        return show.waited(row.arrived_at_ms, row.now_ms)
 
     @display(description="Job")
     def job(self, row: Block) -> SafeString | str:
-        return show.row_link(row.owner_job, show.code(row.owner_job.name) if row.owner_job else "")
+        return show.row_link(row.owner_job, show.short_code(row.owner_job.name) if row.owner_job else "")
 
 
 @admin.register(Tombstone)
@@ -178,7 +182,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
 
     @display(description="By job")
     def job_cell(self, row: Tombstone) -> SafeString | str:
-        return show.row_link(row.job, show.code(row.job.name) if row.job else "")
+        return show.row_link(row.job, show.short_code(row.job.name) if row.job else "")
 
     @display(description="By command")
     def command(self, row: Tombstone) -> SafeString:

@@ -19,7 +19,7 @@ from webadmin.schedule.models import LevelQueue
 
 LABEL_SETS_SHOWN_MAX = 20
 BLOCKS_SHOWN_MAX = 50
-SEGMENT_TENANT = "all (segment)"
+SEGMENT_TENANT = f"all{show.GAP}(segment)"
 TONES = {
     BlockState.QUEUED: ("quiet", "waits in the queue of its tenant, shard and level"),
     BlockState.OWNED: ("busy", "is a source of a job"),
@@ -43,7 +43,7 @@ def state_with_reason(block: Block) -> SafeString:
 
 def tenant_cell(block: Block) -> SafeString | str:
     """Return a link to the tenant, or that a segment belongs to all."""
-    return show.row_link(block.tenant) if block.tenant else show.note(SEGMENT_TENANT, "")
+    return show.row_link(block.tenant) if block.tenant else SEGMENT_TENANT
 
 
 def block_table(title: str, blocks: Sequence[Block], *, now_ms: int, empty: str, more: str | SafeString = "") -> Table:

@@ -91,11 +91,20 @@ class JobAdmin(ReadOnlyAdmin):
         "age",
     )
     list_filter = (JobStateFilter, LevelFilter, TenantNameFilter, ShardFilter, WorkerNameFilter)
+    search_fields = ("name",)
+    search_help_text = "A job's whole name"
+    shortcuts = (("In trouble", f"state={TROUBLE}"), *((state.capitalize(), f"state={state}") for state in JobState))
     about = "Planned work: each job merges blocks of one tenant, shard and level, held by one worker at a time."
     empty_list = "No jobs. They are planned when a worker polls and a queue is ready."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
         return queries.jobs_for_list(queries.command_now_ms())
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
+    ) -> tuple[QuerySet[Job], bool]:
+        name = search_term.strip()
+        return (queryset.filter(name=name) if name else queryset), False
 
     def sections(self, row: Job) -> Sequence[Section]:
         now_ms = row.now_ms
@@ -107,17 +116,17 @@ class JobAdmin(ReadOnlyAdmin):
 
     @display(description="Job")
     def name_cell(self, row: Job) -> SafeString:
-        return show.code(row.name)
+        return show.note(show.short_code(row.name), row.lane)
 
     @display(description="State")
     def state_cell(self, row: Job) -> SafeString:
         return job_page.state_with_reason(row, row.now_ms)
 
-    @display(description="Tenant, shard, level")
+    @display(description="Tenant")
     def place(self, row: Job) -> SafeString:
-        return show.note(job_page.tenant_text(row.tenant), f"shard {row.shard} · level {row.level} · {row.lane}")
+        return show.note(job_page.tenant_text(row.tenant), show.place_text(row.shard, row.level))
 
-    @display(description="Worker, lease, token")
+    @display(description="Worker")
     def worker_cell(self, row: Job) -> SafeString | str:
         return job_page.holder(row, row.now_ms)
 
@@ -133,17 +142,18 @@ class JobAdmin(ReadOnlyAdmin):
     def sources(self, row: Job) -> SafeString:
         return show.note(show.counted(row.source_count, "block"), show.size_text(row.source_bytes))
 
-    @display(description="Planned")
+    @display(description="Age")
     def age(self, row: Job) -> SafeString | str:
-        return show.age(row.added_at_ms, row.now_ms)
+        return show.waited(row.added_at_ms, row.now_ms)
 
 
 @admin.register(LevelQueue)
 class LevelQueueAdmin(ReadOnlyAdmin):
     """Queues by level."""
 
-    list_display = ("place", "ready", "tenant_cell", "shard", "level", "blocks_cell", "oldest", "why")
+    list_display = ("place", "ready", "why", "blocks_cell", "oldest")
     list_filter = (ReadyFilter, LevelFilter, TenantNameFilter, ShardFilter)
+    shortcuts = (("Ready now", "fill=ready"), ("Not yet", "fill=waiting"), ("Empty", "fill=empty"))
     about = "Blocks that wait to be merged, by tenant, shard and level; and since or until when, and why."
     empty_list = "No queues. A queue appears with the first block of its tenant, shard and level."
 
@@ -172,7 +182,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
 
     @display(description="Queue")
     def place(self, row: LevelQueue) -> SafeString:
-        return show.note(row.lane, "")
+        return show.note(self.tenant_cell(row), f"{show.place_text(row.shard, row.level)} · {row.lane}")
 
     @display(description="Ready")
     def ready(self, row: LevelQueue) -> SafeString | str:

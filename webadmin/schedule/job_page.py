@@ -13,7 +13,7 @@ from webadmin.console.sections import Facts, Json, Section, Table
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.models import Attempt, Command, Job, Worker
 
-SEGMENT_TENANT = "all (segments)"
+SEGMENT_TENANT = f"all{show.GAP}(segments)"
 TONES = {
     JobState.WAITING: ("quiet", "planned, held by no worker"),
     JobState.BLOCKED: ("quiet", "planned, waits for other jobs"),
@@ -33,10 +33,17 @@ OUTCOME_TONES = {
 
 def state_badge(job: Job, now_ms: int) -> SafeString:
     """Return the state; a lease that is over is shown as such, a parked job with its reason."""
-    tone, meaning = TONES[JobState(job.state)]
+    words = state_words(job, now_ms)
     if has_expired(job, now_ms):
-        return show.badge("lease over", "warn", "goes to the next worker that polls, as a failure")
-    return show.badge(job.state, tone, job.parked_reason or meaning)
+        return show.badge("lease over", "warn", words)
+    return show.badge(job.state, TONES[JobState(job.state)][0], words)
+
+
+def state_words(job: Job, now_ms: int) -> str:
+    """Return what the state means for this job, or why it is parked."""
+    if has_expired(job, now_ms):
+        return "its worker fell silent; it goes to the next worker that polls, and counts as failed once more"
+    return job.parked_reason or TONES[JobState(job.state)][1]
 
 
 def state_with_reason(job: Job, now_ms: int) -> SafeString:
@@ -87,8 +94,25 @@ def job_sections(job: Job, now_ms: int) -> list[Section]:
     return [
         _job_facts(job, now_ms),
         _attempts(attempts, now_ms),
-        command_table("Commands that touched it", queries.commands_of_job(job, attempts), now_ms=now_ms),
+        _commands(job, queries.commands_of_job(job, attempts), now_ms),
     ]
+
+
+def _commands(job: Job, commands: Sequence[Command], now_ms: int) -> Table:
+    return Table(
+        title="Commands that touched it",
+        headers=("Index", "When", "Who", "What became of it"),
+        rows=[
+            (
+                show.command_link(command.index),
+                show.age(command.command_time_ms, now_ms),
+                command.actor,
+                ", ".join(queries.parts_with_job(command, job.name)) or show.NOTHING,
+            )
+            for command in commands
+        ],
+        empty="The log has none of them any more.",
+    )
 
 
 def job_data(job: Job) -> list[Section]:
@@ -105,7 +129,7 @@ def _job_facts(job: Job, now_ms: int) -> Facts:
     return Facts(
         title="The job",
         rows=[
-            ("State", show.note(state_badge(job, now_ms), job.parked_reason or TONES[JobState(job.state)][1])),
+            ("State", show.note(state_badge(job, now_ms), state_words(job, now_ms))),
             ("Worker", show.row_link(job.worker)),
             ("Lease", lease_left(job, now_ms)),
             ("Token", show.command_link(job.token) if job.token else show.NOTHING),

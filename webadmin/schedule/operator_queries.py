@@ -223,10 +223,22 @@ def _commands_at(attempt: Attempt, job_name: str) -> list[Command]:
     return [command for command in at_its_end if job_name in _job_names(command)]
 
 
+def parts_with_job(command: Command, job_name: str) -> list[str]:
+    """Return in which parts of a change set a job stands: what the command did to it."""
+    return [part for part, names in _jobs_by_part(command).items() if job_name in names]
+
+
 def _job_names(command: Command) -> set[str]:
+    return {name for names in _jobs_by_part(command).values() for name in names}
+
+
+def _jobs_by_part(command: Command) -> dict[str, list[str]]:
     changes = command.change_set if isinstance(command.change_set, dict) else {}
-    entries = [entry for value in changes.values() if isinstance(value, list) for entry in value]
-    return {entry["job"] for entry in entries if isinstance(entry, dict) and "job" in entry}
+    return {
+        part: [entry["job"] for entry in value if isinstance(entry, dict) and "job" in entry]
+        for part, value in changes.items()
+        if isinstance(value, list)
+    }
 
 
 def jobs_in_command(command: Command) -> dict[str, Job]:
