@@ -29,7 +29,7 @@ class PeriodicJob:
     every_seconds: int
 
 
-PERIODIC_JOBS = (PeriodicJob(name="Delete replaced objects", task=DELETE_OBJECTS_TASK, every_seconds=60),)
+PERIODIC_JOBS = (PeriodicJob(name="Delete replaced objects", task=DELETE_OBJECTS_TASK, every_seconds=30),)
 
 
 def _make_control_app() -> Celery:
