@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import signal
 import socket
 import subprocess
@@ -68,14 +67,19 @@ def running_s3_server() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    """One S3 server for the tests of this process; its credentials are set in the environment."""
-    before = {name: os.environ.get(name) for name in CREDENTIALS}
+def s3_credentials() -> Iterator[None]:
+    """What boto3 looks for in the environment; processes that are to have it too must be started after this."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="session")
+def s3_server(s3_credentials: None) -> Iterator[S3Server]:
+    """One S3 server for the tests of this process."""
     with running_s3_server() as server:
-        os.environ.update(CREDENTIALS)
         yield server
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """The S3 server that crash tests write to."""
 
-from tests.object_stores import s3_server, s3_store
+from tests.object_stores import s3_credentials, s3_server, s3_store
 
-__all__ = ["s3_server", "s3_store"]
+__all__ = ["s3_credentials", "s3_server", "s3_store"]

@@ -1,0 +1,299 @@
+"""Profile merges on Spark: the datasets of many jobs are merged in parallel, the blocks are written by the driver.
+
+``run`` gives the same bytes as ``engine.profiles.merge.run``: it is the same three steps, with the middle one spread
+over executors. The small jobs of a batch share one Spark job; a large job has its own, so that it does not hold up the
+others. A unit that fails answers with its error and fails its job only. If Spark itself gives up (an executor's Python
+died), the jobs of that Spark job are tried again one by one, so that a job that kills executors does not take others
+with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.files import SparkFiles
+from pyspark.sql import SparkSession
+
+from engine.errors import LithifyError
+from engine.profiles.errors import MergeCancelled
+from engine.profiles.merge import OutputPlan, merge_dataset, plan_outputs, write_results
+from engine.profiles.merge_model import Scratch
+from engine.protocol.messages import Progress
+from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.storage import ObjectStore, open_store
+from spark.errors import SparkJobFailed
+from spark.frames import run_orders
+from spark.orders import Order, Unit, gather, table_of
+from spark.outcomes import (
+    RESULT_DDL,
+    Answers,
+    answers_by_job,
+    check_complete,
+    empty_row,
+    error_row,
+    merged_row,
+    scratch_prefix,
+)
+
+SMALL_JOB_BYTES = 32 << 20
+"""Source bytes up to which a job shares a Spark job with others of its batch: a fraction of a second on one core."""
+INLINE_BYTES = 128 << 20
+"""How many bytes of sections all units of one Spark job together may send to the driver inside their rows."""
+INLINE_UNIT_BYTES_MAX = 16 << 20
+"""How many of them one unit may send, however few there are: a row is held whole at several places on its way."""
+CONNECT_PARALLELISM = 16
+"""Spark Connect does not tell how many cores it has."""
+WATCH_SECONDS = 0.1
+"""How often the driver asks whether its jobs are still wanted."""
+WRITERS = 8
+"""Blocks written at the same time by one driver; writing waits for the store, not for the processor."""
+
+Outcome = ProfileMergeResult | Exception
+
+
+def run(
+    spark: SparkSession,
+    specs: Sequence[ProfileMergeSpec],
+    store_url: str,
+    *,
+    tag: str,
+    cancelled: Callable[[str], bool] = lambda job: False,
+    progress: Callable[[str, Progress], None] = lambda job, progress: None,
+) -> dict[str, Outcome]:
+    """Merge ``specs`` and return a result or the error for each job name.
+
+    ``tag`` names the batch for ``interrupt`` and must be new for each call. ``cancelled(job)`` is asked often and
+    from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts source bytes.
+    """
+    batch = _Batch(spark, open_store(store_url), store_url, tag, cancelled, progress)
+    try:
+        return batch.run(specs)
+    finally:
+        batch.store.close()
+
+
+def interrupt(spark: SparkSession, tag: str) -> None:
+    """Stop what a ``run`` with this tag has on Spark at this moment; harmless when there is nothing."""
+    spark.interruptTag(tag)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """A job with its plan."""
+
+    spec: ProfileMergeSpec
+    outputs: tuple[OutputPlan, ...]
+
+    @property
+    def units(self) -> list[Unit]:
+        return [
+            Unit(job=self.spec.job, output=number, dataset=position, size=dataset.source_bytes)
+            for number, output in enumerate(self.outputs)
+            for position, dataset in enumerate(output.datasets)
+        ]
+
+    @property
+    def size(self) -> int:
+        return sum(unit.size for unit in self.units)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What all jobs of one ``run`` share."""
+
+    spark: SparkSession
+    store: ObjectStore
+    store_url: str
+    tag: str
+    cancelled: Callable[[str], bool]
+    progress: Callable[[str, Progress], None]
+
+    def run(self, specs: Sequence[ProfileMergeSpec]) -> dict[str, Outcome]:
+        outcomes: dict[str, Outcome] = {}
+        jobs = []
+        for spec in specs:
+            try:
+                jobs.append(_Job(spec=spec, outputs=plan_outputs(spec)))
+            except LithifyError as error:
+                outcomes[spec.job] = error
+        groups = _groups(jobs)
+        if groups:
+            with ThreadPoolExecutor(len(groups), thread_name_prefix="spark-job") as pool:
+                tags = [f"{self.tag}-{number}" for number in range(len(groups))]
+                futures = [pool.submit(self._run_group, group, tag) for group, tag in zip(groups, tags, strict=True)]
+                self._watch(futures, groups, tags)
+            for future in futures:
+                outcomes |= future.result()
+        return outcomes
+
+    def _watch(self, futures: list[Future[dict[str, Outcome]]], groups: list[list[_Job]], tags: list[str]) -> None:
+        """Wait for all, and interrupt a Spark job none of whose jobs is wanted any more."""
+        running = set(futures)
+        while running:
+            _, running = wait(running, timeout=WATCH_SECONDS, return_when=FIRST_COMPLETED)
+            for future, group, tag in zip(futures, groups, tags, strict=True):
+                # Again at every round: an interrupt that comes before Spark has begun finds nothing to stop.
+                if future in running and self._wanted(group) == []:
+                    interrupt(self.spark, tag)
+
+    def _wanted(self, group: list[_Job]) -> list[_Job]:
+        return [job for job in group if not self.cancelled(job.spec.job)]
+
+    def _run_group(self, group: list[_Job], tag: str) -> dict[str, Outcome]:
+        """Run one Spark job in this thread, whose tags it carries."""
+        for each in (self.tag, tag):
+            self.spark.addTag(each)
+        try:
+            return self._merge_group(group)
+        except Exception as error:  # noqa: BLE001  whatever Spark raises ends these jobs, not the node
+            return self._merge_one_by_one(group, error)
+        finally:
+            for each in (self.tag, tag):
+                self.spark.removeTag(each)
+
+    def _merge_one_by_one(self, group: list[_Job], error: Exception) -> dict[str, Outcome]:
+        wanted = self._wanted(group)
+        if len(group) == 1 or not wanted:
+            return {job.spec.job: self._failure(job, error) for job in group}
+        outcomes: dict[str, Outcome] = {}
+        for job in group:
+            try:
+                outcomes |= self._merge_group([job])
+            except Exception as own_error:  # noqa: BLE001  as above
+                outcomes[job.spec.job] = self._failure(job, own_error)
+        return outcomes
+
+    def _failure(self, job: _Job, error: Exception) -> Exception:
+        if self.cancelled(job.spec.job):
+            return _cancelled(job)
+        if isinstance(error, LithifyError):
+            return error
+        first_line = str(error).strip().split("\n")[0]
+        return SparkJobFailed(f"{type(error).__name__}: {first_line}")
+
+    def _merge_group(self, group: list[_Job]) -> dict[str, Outcome]:
+        wanted = self._wanted(group)
+        for job in wanted:
+            self.progress(job.spec.job, Progress(done=0, total=job.size, phase="merge"))
+        outcomes: dict[str, Outcome] = {}
+        try:
+            answers = self._merge_units(wanted)
+            with ThreadPoolExecutor(min(WRITERS, len(group)), thread_name_prefix="block-writer") as pool:
+                results = pool.map(lambda job: self._finish(job, answers), group)
+                outcomes |= {job.spec.job: result for job, result in zip(group, results, strict=True)}
+        finally:
+            for job in group:
+                if not isinstance(outcomes.get(job.spec.job), ProfileMergeResult):
+                    self._sweep(job)
+        return outcomes
+
+    def _merge_units(self, jobs: list[_Job]) -> dict[str, Answers]:
+        units = [unit for job in jobs for unit in job.units]
+        if not units:
+            return {}
+        orders = gather(
+            [job.spec for job in jobs],
+            units,
+            store_url=self.store_url,
+            inline_bytes=min(INLINE_UNIT_BYTES_MAX, INLINE_BYTES // len(units)),
+            parallelism=_parallelism(self.spark),
+        )
+        return answers_by_job(run_orders(self.spark, table_of(orders), merge_units, RESULT_DDL), self.store)
+
+    def _finish(self, job: _Job, answers: dict[str, Answers]) -> Outcome:
+        """Write the blocks of a job all of whose units were merged."""
+        if self.cancelled(job.spec.job):
+            return _cancelled(job)
+        known = answers.get(job.spec.job, Answers(parts={}, error=None))
+        if known.error:
+            return known.error
+        self.progress(job.spec.job, Progress(done=job.size, total=job.size, phase="write"))
+        try:
+            check_complete(known, [(unit.output, unit.dataset) for unit in job.units])
+            merged = [
+                [known.parts[number, position] for position in range(len(output.datasets))]
+                for number, output in enumerate(job.outputs)
+            ]
+            result = write_results(job.spec, job.outputs, merged, self.store)
+            known.close()
+            return result
+        except LithifyError as error:
+            return error
+
+    def _sweep(self, job: _Job) -> None:
+        """Delete the scratch objects of a job that has no result.
+
+        An interrupted task may write one more: what stays under ``scratch/`` is deleted by age.
+        """
+        for info in list(self.store.list(scratch_prefix(job.spec))):
+            self.store.delete(info.key)
+
+
+def merge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Carry out the orders of one task, on an executor."""
+    for batch in batches:
+        for data in batch.column("order").to_pylist():
+            order = Order.from_bytes(data)
+            plans = {spec.job: (spec, plan_outputs(spec)) for spec in order.specs}
+            for unit in order.units:
+                yield from _merge_unit(order, unit, *plans[unit.job])
+
+
+def _merge_unit(
+    order: Order, unit: Unit, spec: ProfileMergeSpec, outputs: tuple[OutputPlan, ...]
+) -> Iterator[pa.RecordBatch]:
+    folder = Path(tempfile.mkdtemp(prefix="lithify-merge-", dir=SparkFiles.getRootDirectory()))
+    try:
+        store = _store(order.store_url)
+        # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
+        parts = merge_dataset(
+            outputs[unit.output].datasets[unit.dataset],
+            store,
+            budget_bytes=spec.task_memory_bytes,
+            scratch=Scratch(folder),
+        )
+        if not parts:
+            yield empty_row(unit)
+        for number, part in enumerate(parts):
+            yield merged_row(
+                unit,
+                number,
+                len(parts),
+                part,
+                store=store,
+                prefix=scratch_prefix(spec),
+                inline_bytes=order.inline_bytes // len(parts),
+            )
+    except Exception as error:  # noqa: BLE001  an error of one unit is its answer; the others of this task go on
+        yield error_row(unit, error)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@functools.lru_cache(maxsize=4)
+def _store(url: str) -> ObjectStore:
+    """Return this process's store: an executor's Python lives through many tasks, and connections are dear."""
+    return open_store(url)
+
+
+def _groups(jobs: Sequence[_Job]) -> list[list[_Job]]:
+    """Return what goes into one Spark job each: every large job alone, all small ones together."""
+    small = [job for job in jobs if job.size <= SMALL_JOB_BYTES]
+    large = [[job] for job in jobs if job.size > SMALL_JOB_BYTES]
+    return [*large, small] if small else large
+
+
+def _cancelled(job: _Job) -> MergeCancelled:
+    return MergeCancelled(f"nobody wants job {job.spec.job} any more")
+
+
+def _parallelism(spark: SparkSession) -> int:
+    # The session of Spark Connect is of another class and has no context.
+    return int(spark.sparkContext.defaultParallelism) if isinstance(spark, SparkSession) else CONNECT_PARALLELISM

@@ -1,0 +1,172 @@
+"""What executors answer: one row per merged part of a unit, or one row with the error that stopped the unit.
+
+Sections come back inside the row while they are small; larger ones are written by the executor as scratch objects
+``scratch/<job>/<fence>/<unit>-<section>``, which the driver streams into the result block and deletes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from engine.profiles.errors import BadObject
+from engine.profiles.merge_model import SECTION_NAMES, InlineSection, MergedDataset, SectionData
+from engine.profiles.model import IndexedSeries
+from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.storage import ObjectStore
+from spark.orders import Unit
+from spark.remote_errors import error_from_bytes, error_to_bytes
+
+RESULT_DDL = (
+    "job string, output int, dataset int, part int, parts int, about binary, error binary, "
+    "profiles binary, series_index binary, symbols binary"
+)
+SCHEMA = pa.schema(
+    [
+        ("job", pa.string()),
+        ("output", pa.int32()),
+        ("dataset", pa.int32()),
+        ("part", pa.int32()),
+        ("parts", pa.int32()),
+        ("about", pa.binary()),
+        ("error", pa.binary()),
+        *((name, pa.binary()) for name in SECTION_NAMES),
+    ]
+)
+COUNTS = ("row_count", "rows_read", "rows_dropped", "sample_count", "min_time_ns", "max_time_ns", "bytes_read")
+CHUNK_BYTES = 8 << 20
+"""How much of a scratch object is read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSection:
+    """A finished section in a scratch object; ``close`` deletes it. It stands in for ``SectionData``."""
+
+    store: ObjectStore
+    key: str
+    size: int
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the section's bytes in order."""
+        for start in range(0, self.size, CHUNK_BYTES):
+            yield self.store.get_range(self.key, start, min(CHUNK_BYTES, self.size - start))
+
+    def close(self) -> None:
+        """Delete the object; doing it twice is harmless."""
+        self.store.delete(self.key)
+
+
+def scratch_prefix(spec: ProfileMergeSpec) -> str:
+    """Return the folder of a job's scratch objects: of this assignment only, so that two never share one."""
+    return f"scratch/{spec.job}/{'none' if spec.fence is None else spec.fence}/"
+
+
+def merged_row(
+    unit: Unit, part: int, parts: int, merged: MergedDataset, *, store: ObjectStore, prefix: str, inline_bytes: int
+) -> pa.RecordBatch:
+    """Answer with part ``part`` of ``parts``; sections of more than ``inline_bytes`` in all go to the store."""
+    keys = None
+    if merged.size > inline_bytes:
+        keys = [f"{prefix}{unit.output}-{unit.dataset}-{part}-{name}" for name in SECTION_NAMES]
+        for key, section in zip(keys, merged.sections, strict=True):
+            _write(store, key, section)
+    inline = [None] * len(SECTION_NAMES) if keys else [b"".join(section.chunks()) for section in merged.sections]
+    about = {
+        "counts": [getattr(merged, name) for name in COUNTS],
+        "series": [_series_to_json(series) for series in merged.series],
+        "keys": keys,
+        "sizes": [section.size for section in merged.sections],
+    }
+    return _row(unit, part, parts, json.dumps(about).encode(), None, inline)
+
+
+def error_row(unit: Unit, error: Exception) -> pa.RecordBatch:
+    """Answer with why there is no result."""
+    return _row(unit, 0, 0, None, error_to_bytes(error), [None] * len(SECTION_NAMES))
+
+
+def empty_row(unit: Unit) -> pa.RecordBatch:
+    """Answer that the dataset came to nothing."""
+    return _row(unit, 0, 0, None, None, [None] * len(SECTION_NAMES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """The answers of one job: merged parts by (output, dataset), or the error of its first failing unit."""
+
+    parts: dict[tuple[int, int], list[MergedDataset]]
+    error: Exception | None
+
+    def close(self) -> None:
+        """Give back scratch objects."""
+        for parts in self.parts.values():
+            for merged in parts:
+                merged.close()
+
+
+def answers_by_job(table: pa.Table, store: ObjectStore) -> dict[str, Answers]:
+    """Sort the rows of all tasks, which come in any order and never twice."""
+    rows = sorted(table.to_pylist(), key=lambda row: (row["output"], row["dataset"], row["part"]))
+    jobs: dict[str, Answers] = {}
+    for row in rows:
+        known = jobs.setdefault(row["job"], Answers(parts={}, error=None))
+        if row["error"] is not None:
+            if known.error is None:
+                jobs[row["job"]] = Answers(parts=known.parts, error=error_from_bytes(row["error"]))
+            continue
+        parts = known.parts.setdefault((row["output"], row["dataset"]), [])
+        if row["about"] is not None:
+            parts.append(_merged(row, store))
+    return jobs
+
+
+def _merged(row: dict[str, Any], store: ObjectStore) -> MergedDataset:
+    about = json.loads(row["about"])
+    sections: Sequence[Any]
+    if about["keys"]:
+        sections = [ObjectSection(store, key, size) for key, size in zip(about["keys"], about["sizes"], strict=True)]
+    else:
+        sections = [InlineSection(row[name]) for name in SECTION_NAMES]
+    return MergedDataset(
+        sections=(sections[0], sections[1], sections[2]),
+        series=tuple(_series_from_json(told) for told in about["series"]),
+        **dict(zip(COUNTS, about["counts"], strict=True)),
+    )
+
+
+def _row(
+    unit: Unit, part: int, parts: int, about: bytes | None, error: bytes | None, sections: Sequence[bytes | None]
+) -> pa.RecordBatch:
+    values = [unit.job, unit.output, unit.dataset, part, parts, about, error, *sections]
+    return pa.record_batch(
+        [pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def _write(store: ObjectStore, key: str, section: SectionData) -> None:
+    with store.open_writer(key) as writer:
+        for chunk in section.chunks():
+            writer.write(chunk)
+
+
+def _series_to_json(series: IndexedSeries) -> list[Any]:
+    # Latin-1 gives every byte a character, so that labels that are not UTF-8 come back as they were.
+    labels = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in series.labels]
+    return [series.fingerprint, labels, series.min_time_ns, series.max_time_ns, series.position]
+
+
+def _series_from_json(told: list[Any]) -> IndexedSeries:
+    fingerprint, labels, min_time_ns, max_time_ns, position = told
+    encoded = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in labels)
+    return IndexedSeries(fingerprint, encoded, min_time_ns, max_time_ns, position)
+
+
+def check_complete(answers: Answers, expected: Sequence[tuple[int, int]]) -> None:
+    """Refuse answers that lack a unit: a frame that lost rows must not become a smaller block."""
+    missing = sorted(set(expected) - answers.parts.keys())
+    if missing:
+        raise BadObject("container", -1, f"no answer came for dataset {missing[0][1]} of output {missing[0][0]}")
