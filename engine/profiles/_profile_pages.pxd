@@ -19,6 +19,7 @@ cdef class ProfilePages:
     cdef inline GroupItem* group(self, size_t number) noexcept nogil:
         return &(<GroupItem*>self._groups.data)[number]
 
+    cdef bytes section(self)
     cdef bytes _range(self, int64_t start, int64_t size)
     cdef bint _open(self) except -1
     cdef bint _places_fit(self) noexcept

@@ -52,6 +52,10 @@ cdef class ProfilePages:
     cdef size_t group_count(self) noexcept nogil:
         return self._groups.size // sizeof(GroupItem)
 
+    cdef bytes section(self):
+        """The whole section, None if it is streamed."""
+        return self._whole
+
     cdef bytes _range(self, int64_t start, int64_t size):
         return self._whole[start : start + size] if self._whole is not None else self._read(start, size)
 

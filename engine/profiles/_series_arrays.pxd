@@ -18,3 +18,8 @@ ctypedef struct SeriesItem:
     uint32_t ref
     uint32_t first_label
     uint32_t label_count
+
+
+ctypedef struct RankedSeries:
+    const SeriesItem* item
+    const LabelItem* labels

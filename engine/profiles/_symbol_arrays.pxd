@@ -5,7 +5,7 @@ for an output). Parents of nodes are indexes into the partition's one array of n
 back; a root's parent is -1.
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
 ctypedef struct StringItem:
@@ -63,6 +63,7 @@ ctypedef struct PartitionItem:
     LineItem* lines
     NodeItem* nodes
     TreeItem* trees
+    uint32_t* kept_nodes        # of a pruned partition: which of the trees' nodes its nodes are, ascending; else NULL
     uint32_t string_count
     uint32_t mapping_count
     uint32_t function_count
@@ -70,3 +71,37 @@ ctypedef struct PartitionItem:
     uint32_t line_count
     uint32_t node_count
     uint32_t tree_count
+
+
+cdef inline int64_t node_of(const PartitionItem* partition, uint64_t stack_id) noexcept nogil:
+    """Return the node of a stack id (tree * max nodes + node), -1 if there is none."""
+    cdef uint64_t tree = 0, node = stack_id
+    cdef size_t low, high, middle
+    if partition.tree_count and partition.trees[0].max_nodes and stack_id >= partition.trees[0].max_nodes:
+        tree = stack_id // partition.trees[0].max_nodes
+        node = stack_id % partition.trees[0].max_nodes
+    if tree >= partition.tree_count or node >= partition.trees[tree].node_count:
+        return -1
+    node += partition.trees[tree].first_node
+    if partition.kept_nodes == NULL:
+        return <int64_t>node
+    low, high = 0, partition.node_count
+    while low < high:
+        middle = (low + high) // 2
+        if partition.kept_nodes[middle] < node:
+            low = middle + 1
+        else:
+            high = middle
+    return <int64_t>low if low < partition.node_count and partition.kept_nodes[low] == node else -1
+
+
+cdef inline PartitionItem* find_partition(PartitionItem* partitions, size_t count, uint64_t partition_id) noexcept nogil:
+    """Return the partition with this id among partitions in ascending order, or NULL."""
+    cdef size_t low = 0, high = count, middle
+    while low < high:
+        middle = (low + high) // 2
+        if partitions[middle].id < partition_id:
+            low = middle + 1
+        else:
+            high = middle
+    return &partitions[low] if low < count and partitions[low].id == partition_id else NULL

@@ -1,16 +1,15 @@
 """Decoded symbols of a section: see the .pyx."""
 
-from libc.stdint cimport uint64_t
-
 from engine.profiles._symbol_arrays cimport PartitionItem
 
 
 cdef class SymbolTable:
     cdef PartitionItem* partitions
     cdef readonly size_t count
-    cdef object _section
+    cdef object _section        # what the strings point into
 
-    cdef PartitionItem* find(self, uint64_t partition_id) noexcept nogil
+    cdef void keep(self, object section)
 
 
+cdef void free_partition(PartitionItem* partition) noexcept nogil
 cdef SymbolTable read_symbols(bytes section)

@@ -47,24 +47,15 @@ cdef class SymbolTable:
         if self.partitions == NULL:
             return
         for index in range(self.count):
-            _free_partition(&self.partitions[index])
+            free_partition(&self.partitions[index])
         free(self.partitions)
 
-    cdef PartitionItem* find(self, uint64_t partition_id) noexcept nogil:
-        """Return the partition with this id, or NULL."""
-        cdef size_t low = 0, high = self.count, middle
-        while low < high:
-            middle = (low + high) // 2
-            if self.partitions[middle].id < partition_id:
-                low = middle + 1
-            else:
-                high = middle
-        if low < self.count and self.partitions[low].id == partition_id:
-            return &self.partitions[low]
-        return NULL
+    cdef void keep(self, object section):
+        """Say what the strings point into from now on."""
+        self._section = section
 
 
-cdef void _free_partition(PartitionItem* partition) noexcept nogil:
+cdef void free_partition(PartitionItem* partition) noexcept nogil:
     free(partition.strings)
     free(partition.mappings)
     free(partition.functions)
@@ -72,6 +63,7 @@ cdef void _free_partition(PartitionItem* partition) noexcept nogil:
     free(partition.lines)
     free(partition.nodes)
     free(partition.trees)
+    free(partition.kept_nodes)
 
 
 cdef SymbolTable read_symbols(bytes section):
