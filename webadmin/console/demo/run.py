@@ -43,6 +43,7 @@ class DemoSettings:
 
     home: Path
     recordings: Path
+    record_seconds: float
     segment_count: int
     bucket: str = ""
     metadata: str | None = None
@@ -171,7 +172,9 @@ class Demonstration:
     def _record_and_build(self) -> None:
         self._steps.begin("Record profiles of real programs, and write them as small segments")
         with self._timed("recording"), self._steps.bar("recording", 0) as bar:
-            recordings = ensure_recordings(self._settings.recordings, _counting(bar, "recording programs"))
+            recordings = ensure_recordings(
+                self._settings.recordings, self._settings.record_seconds, _counting(bar, "recording programs")
+            )
         windows = sum(len(recording.windows) for recording in recordings)
         services = sorted({recording.service for recording in recordings})
         self._steps.say(f"{windows} recorded profiles of {len(services)} programs: {', '.join(services)}")

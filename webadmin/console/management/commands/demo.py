@@ -21,6 +21,7 @@ from webadmin.console.demo.steps import Steps
 from webadmin.console.stack_home import locked_home
 
 SEGMENTS = 400
+RECORD_SECONDS = 8.0
 WIDTH_WITHOUT_TERMINAL = 150
 
 
@@ -36,6 +37,9 @@ class Command(BaseCommand):
         parser.add_argument("--home", help="folder of the demonstration, emptied at its start (default: .lithify/demo)")
         parser.add_argument("--segments", type=int, default=SEGMENTS, help=f"how many to write (default {SEGMENTS})")
         parser.add_argument("--keep-running", action="store_true", help="leave the stack running until Ctrl-C")
+        parser.add_argument(
+            "--record-seconds", type=float, default=RECORD_SECONDS, help=f"per program (default {RECORD_SECONDS:g})"
+        )
         parser.add_argument("--recordings", help="folder of recorded profiles (default: .lithify/recordings)")
         parser.add_argument("--inside", action="store_true", help="used by the command itself: the home is prepared")
 
@@ -64,7 +68,7 @@ class Command(BaseCommand):
         wipe_home(home)
         command = [sys.executable, "-m", "django", "demo", "--inside"]
         command += ["--recordings", options["recordings"] or str(settings.HOME / "recordings")]
-        command += ["--segments", str(options["segments"])]
+        command += ["--segments", str(options["segments"]), "--record-seconds", str(options["record_seconds"])]
         command += ["--bucket", options["bucket"]] if options["bucket"] else []
         command += ["--metadata", options["metadata"]] if options["metadata"] else []
         command += ["--keep-running"] if options["keep_running"] else []
@@ -78,6 +82,7 @@ class Command(BaseCommand):
             DemoSettings(
                 home=settings.HOME,
                 recordings=Path(options["recordings"] or settings.HOME / "recordings"),
+                record_seconds=options["record_seconds"],
                 segment_count=options["segments"],
                 bucket=options["bucket"],
                 metadata=options["metadata"],
