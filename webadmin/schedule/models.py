@@ -177,16 +177,19 @@ class Job(models.Model):
                 name="job_done_by_a_command",
             ),
         ]
+        # The state stands in front although it is the same in all entries: otherwise SQLite prefers the last index.
         indexes = [
             # "Which waiting job comes first?" (poll)
             models.Index(
-                fields=["level", "failures", "added_at_ms", "name"],
+                fields=["state", "level", "failures", "added_at_ms", "name"],
                 condition=Q(state=JobState.WAITING.value),
                 name="job_waiting_in_order",
             ),
             # "Whose lease is over?" (poll)
             models.Index(
-                fields=["lease_expires_ms"], condition=Q(state=JobState.LEASED.value), name="job_leased_by_expiry"
+                fields=["state", "lease_expires_ms"],
+                condition=Q(state=JobState.LEASED.value),
+                name="job_leased_by_expiry",
             ),
             # "What happened last?" (admin)
             models.Index(fields=["state", "-id"], name="job_by_state"),

@@ -270,14 +270,16 @@ class Migration(migrations.Migration):
             model_name="job",
             index=models.Index(
                 condition=models.Q(("state", "waiting")),
-                fields=["level", "failures", "added_at_ms", "name"],
+                fields=["state", "level", "failures", "added_at_ms", "name"],
                 name="job_waiting_in_order",
             ),
         ),
         migrations.AddIndex(
             model_name="job",
             index=models.Index(
-                condition=models.Q(("state", "leased")), fields=["lease_expires_ms"], name="job_leased_by_expiry"
+                condition=models.Q(("state", "leased")),
+                fields=["state", "lease_expires_ms"],
+                name="job_leased_by_expiry",
             ),
         ),
         migrations.AddIndex(

@@ -1,0 +1,203 @@
+"""Several workers and writers at once, each on a connection of its own: who wins, and that nothing is lost."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from engine.protocol.messages import PollRequest
+from engine.scheduling.prepare import prepare
+from tests.block_factory import block_meta, segment_ids
+from tests.webadmin.service import FakeWorker, Service, check_invariants
+from webadmin.index.models import Block
+from webadmin.index.services.insert_blocks import intern_names
+from webadmin.schedule import poll_view
+from webadmin.schedule.command_log import take_head
+from webadmin.schedule.errors import StaleSnapshot
+from webadmin.schedule.models import Command, Job, Worker
+from webadmin.schedule.services.apply_change_set import ApplyContext, apply_change_set
+
+DEADLINE_SECONDS = 60
+
+
+def at_once(*actions: Callable[[], Any]) -> list[Any]:
+    """Run each action in a thread with its own connection, all released at the same moment; return their results."""
+    gate = threading.Barrier(len(actions))
+
+    def run(action: Callable[[], Any]) -> Any:
+        try:
+            gate.wait(DEADLINE_SECONDS)
+            return action()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(actions)) as pool:
+        return [future.result(DEADLINE_SECONDS) for future in [pool.submit(run, action) for action in actions]]
+
+
+def tokens(workers: Sequence[FakeWorker]) -> list[tuple[str, str]]:
+    return [(job, held.token) for worker in workers for job, held in worker.held.items()]
+
+
+def test_s32_one_free_job_goes_to_exactly_one_of_two_pollers(real_service: Service) -> None:
+    workers = [real_service.worker(), real_service.worker()]
+    for round_number in range(3):
+        real_service.add_segments(20, shard=round_number + 1)
+        at_once(*(worker.take for worker in workers))
+        assert len(tokens(workers)) == round_number + 1
+    assert Job.objects.count() == 3
+    check_invariants()
+
+
+def test_many_pollers_and_writers_share_the_work_without_loss(real_service: Service) -> None:
+    workers = [real_service.worker() for _ in range(3)]
+    batches = [segment_ids(real_service.clock.now_ms, 20, first=1000 * n) for n in range(6)]
+
+    def write(ids: Sequence[str]) -> None:
+        real_service.add(*(block_meta(block_id, shard=1 + int(ids is batches[0])) for block_id in ids))
+
+    def work(worker: FakeWorker) -> None:
+        for _ in range(6):
+            done = [worker.success(job) for job in worker.held]
+            worker.held = {}
+            worker.poll(*done, capacity=2)
+
+    at_once(*(lambda ids=ids: write(ids) for ids in batches), *(lambda w=worker: work(w) for worker in workers))
+    for worker in workers:
+        work(worker)
+    check_invariants()
+    assert Block.objects.filter(level=0, state="replaced").count() == 120
+    assert Block.objects.filter(level=1).count() == 6
+
+
+def test_the_same_block_from_two_writers_is_accepted_once(real_service: Service) -> None:
+    metas = [block_meta(block_id) for block_id in segment_ids(real_service.clock.now_ms, 10)]
+    outcomes = at_once(lambda: real_service.add(*metas), lambda: real_service.add(*reversed(metas)))
+    assert sorted(len(outcome.accepted) for outcome in outcomes) == [0, 10]
+    assert sum(len(outcome.duplicates) for outcome in outcomes) == 10
+    assert Command.objects.count() == 1
+    check_invariants()
+
+
+def _prepared(service: Service, worker: FakeWorker, *updates, capacity: int = 1):
+    """Prepare a poll without applying it."""
+    row, _ = Worker.objects.get_or_create(name=worker.name, defaults={"credential": worker.credential})
+    request = PollRequest(worker=worker.name, build="", capacity=capacity, updates=updates)
+    view = poll_view.read_poll(request, row, worker.credential.key_id)
+    context = ApplyContext(
+        worker=row,
+        limits=view.limits,
+        policies=view.policies,
+        replacements=view.replacements,
+        interned=intern_names([result for swap in view.replacements.values() for result in swap.results]),
+    )
+    return prepare(view.snapshot), context
+
+
+def test_p19_preparing_changes_nothing(service: Service) -> None:
+    service.add_segments(20)
+    worker = service.worker()
+    _prepared(service, worker)
+    before = service.dump()
+    change_set, _ = _prepared(service, worker)
+    assert change_set.changes_plan()
+    assert service.dump() == before
+
+
+def test_a_change_set_is_applied_once_and_never_twice(service: Service) -> None:
+    service.add_segments(20)
+    worker = service.worker()
+    change_set, context = _prepared(service, worker)
+    apply_change_set(change_set, context)
+    before = service.dump()
+    with pytest.raises(StaleSnapshot):
+        apply_change_set(change_set, context)
+    assert service.dump() == before
+
+
+def test_r4_a_completion_applied_twice_changes_nothing_more(service: Service) -> None:
+    service.add_segments(20)
+    worker = service.worker()
+    [spec] = worker.take()
+    change_set, context = _prepared(service, worker, worker.success(spec.job), capacity=0)
+    apply_change_set(change_set, context)
+    before = service.dump()
+    with pytest.raises(StaleSnapshot):
+        apply_change_set(change_set, context)
+    assert service.dump() == before
+    check_invariants()
+
+
+def test_a_renewal_between_prepare_and_apply_saves_the_lease(service: Service) -> None:
+    service.add_segments(20)
+    holder, other = service.worker(), service.worker()
+    [spec] = holder.take()
+    service.clock.advance(10)
+    holder.poll(capacity=0)
+    Job.objects.update(lease_expires_ms=1)
+    change_set, context = _prepared(service, other)
+    assert change_set.assigned
+    assert holder.poll(holder.running(spec.job), capacity=0).leases
+    with pytest.raises(StaleSnapshot, match="has changed"):
+        apply_change_set(change_set, context)
+    assert Job.objects.get().worker.name == holder.name
+
+
+def test_a_poll_that_was_overtaken_prepares_again(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.add_segments(20, shard=1)
+    service.add_segments(20, shard=2)
+    quick, slow = service.worker(), service.worker()
+    overtaken = []
+
+    def read_and_be_overtaken(*arguments):
+        view = poll_view.read_poll(*arguments)
+        if not overtaken:
+            overtaken.append(True)
+            quick.take()
+        return view
+
+    # The package re-exports the function under its module's name, so the module is only in sys.modules.
+    monkeypatch.setattr(sys.modules["webadmin.schedule.services.poll"], "read_poll", read_and_be_overtaken)
+    assert len(slow.take()) == 1
+    assert len(quick.held) == 1
+    assert set(quick.held) != set(slow.held)
+    check_invariants()
+
+
+def test_whoever_holds_the_head_is_waited_for(real_service: Service) -> None:
+    """The second command's time and index come after the first one's, whoever started first."""
+    real_service.add_segments(20)
+    worker = real_service.worker()
+    has_head, may_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            take_head()
+            has_head.set()
+            may_go.wait(DEADLINE_SECONDS)
+
+    def overtake() -> list:
+        has_head.wait(DEADLINE_SECONDS)
+        may_go.set()
+        return worker.take()
+
+    _, taken = at_once(hold, overtake)
+    assert len(taken) == 1
+    check_invariants()
+
+
+def test_results_of_two_jobs_settle_in_one_poll(service: Service) -> None:
+    service.add_segments(20, shard=1)
+    service.add_segments(20, shard=2)
+    worker = service.worker()
+    first, second = worker.take(2)
+    worker.poll(worker.success(first.job), worker.success(second.job), capacity=0)
+    assert service.states() == {"replaced": 40, "queued": 2}
+    assert Command.objects.filter(kind="update_plan").count() == 2
+    check_invariants()
