@@ -1,8 +1,8 @@
 """Which recorded profile goes into which segment: a pure plan of what a fleet would have pushed.
 
 Two tenants run the recorded programs, each on its own pods. Every service belongs to one shard; a shard's writer closes
-a segment every 500 ms with one profile per tenant, service and profile type in it. A recording has fewer windows than
-there are segments, so windows are played again at later times; each tenant starts at another one.
+a segment every 500 ms with the profiles of its services in it; memory is looked at less often than time. A recording
+has fewer windows than there are segments, so windows are played again at later times; each tenant starts at another.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ SHARD_COUNT = 2
 SEGMENT_SPACING_MS = 500
 PODS_PER_SERVICE = 3
 WINDOWS_BETWEEN_TENANTS = 7  # odd, so that two tenants hardly ever play the same window together
+TICKS_BETWEEN = {"memory": 4}
+"""Profiles that are snapshots, and large ones: taken in every so many segments, each service at its own turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +73,24 @@ def _services_by_shard(recordings: Sequence[Recording]) -> list[list[Recording]]
 
 
 def _pushes(recordings: Sequence[Recording], tick: int, time_ms: int) -> tuple[Push, ...]:
+    services = sorted({recording.service for recording in recordings})
     return tuple(
         Push(
             tenant=tenant,
             labels=_labels(tenant, recording, tick),
-            window=recording.windows[(tick + position * WINDOWS_BETWEEN_TENANTS) % len(recording.windows)],
+            window=recording.windows[(turn + position * WINDOWS_BETWEEN_TENANTS) % len(recording.windows)],
             time_ms=time_ms,
         )
         for position, tenant in enumerate(TENANTS)
         for recording in recordings
+        if (turn := _turn(recording, services.index(recording.service), tick)) is not None
     )
+
+
+def _turn(recording: Recording, service_position: int, tick: int) -> int | None:
+    """Return how often the recording was pushed before, None if it is not its turn."""
+    turn, rest = divmod(tick + service_position, TICKS_BETWEEN.get(recording.name, 1))
+    return None if rest else turn
 
 
 def _labels(tenant: str, recording: Recording, tick: int) -> tuple[tuple[str, str], ...]:

@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from engine.profiles import recording
 from engine.profiles.recording.files import Recording as RecordedFile
 from engine.profiles.recording.files import read_recordings
 from engine.profiles.recording.programs import WINDOW_MS, Program, available_programs, record_all
-from engine.version import VERSION
 from webadmin.console.demo.plan import Recording
 
 TOGETHER = 2  # programs recorded at a time: more would mostly record how they wait for each other
@@ -48,7 +48,9 @@ def group_recordings(files: Iterable[RecordedFile]) -> list[Recording]:
 
 
 def _key(programs: Sequence[Program], seconds: float) -> str:
-    """Name what the recordings depend on."""
+    """Name what the recordings depend on: the programs, Python, and the recorder itself."""
     commands = [(program.service, program.command) for program in programs]
-    what = (VERSION, sys.version, commands, seconds, WINDOW_MS)
-    return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
+    what = hashlib.sha256(repr((sys.version, commands, seconds, WINDOW_MS)).encode())
+    for source in sorted(Path(recording.__file__).parent.rglob("*.py")):
+        what.update(source.read_bytes())
+    return what.hexdigest()[:16]
