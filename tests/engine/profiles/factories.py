@@ -254,7 +254,7 @@ def write_block(
     with store.open_writer(key) as target:
         writer = BlockWriter(target)
         for dataset in sorted(datasets, key=lambda dataset: (dataset.tenant, dataset.name)):
-            _add(writer, dataset)
+            add_to_block(writer, dataset, make_sections(dataset.rows))
         for name in sorted({dataset.tenant for dataset in datasets}):
             writer.add_dataset_index(name)
         meta = writer.finish(id=id, tenant=tenant, shard=shard, compaction_level=level, created_by="test")
@@ -272,8 +272,8 @@ def merge_spec(sources: Sequence[SourceObject], **fields: Any) -> ProfileMergeSp
     return ProfileMergeSpec(sources=tuple(sources), **{**defaults, **fields})
 
 
-def _add(writer: BlockWriter, dataset: Dataset) -> None:
-    sections = make_sections(dataset.rows)
+def add_to_block(writer: BlockWriter, dataset: Dataset, sections: Sections) -> None:
+    """Append a dataset with these sections, and the label sets and times of its rows."""
     times = [entry.time_ns // 1_000_000 for entry in dataset.rows]
     types = sorted({dict(entry.labels)[b"__profile_type__"].decode() for entry in dataset.rows})
     writer.add_dataset(
