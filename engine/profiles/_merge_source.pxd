@@ -43,7 +43,6 @@ cdef class MergeSource:
     cdef object _source
     cdef object _kept
     cdef object _cancelled
-    cdef object _whole                  # bytes of the dataset if it is small, until the sections are taken from it
     cdef RowBlock _block
     cdef ProfilePages _pages
     cdef object _batches                # what pyarrow reads, once it had to

@@ -22,7 +22,7 @@ from engine.profiles._symbol_translation cimport Translation, translation_free
 
 from engine.profiles.errors import BadObject, MergeCancelled
 from engine.profiles.merge_model import (
-    PROFILES, SERIES_INDEX, STREAMED_PROFILES_BYTES, SYMBOLS, WHOLE_DATASET_BYTES,
+    PROFILES, SERIES_INDEX, STREAMED_PROFILES_BYTES, SYMBOLS,
 )
 from engine.profiles.profile_table import ProfileTableReader, SectionFile
 
@@ -60,11 +60,6 @@ cdef class MergeSource:
         self._stop_if_cancelled()
         if self._kept is not None and not self._kept:
             return 0
-        if self._source.size <= WHOLE_DATASET_BYTES and self._kept is None:
-            start, _ = self._source.section_bounds(PROFILES)
-            for section in (SERIES_INDEX, SYMBOLS):
-                self._source.section_bounds(section)
-            self._whole = self._source.read(start, self._source.size)
         self.table = read_series_index(self._section(SERIES_INDEX))
         self._take_series()
         self._stop_if_cancelled()
@@ -79,11 +74,7 @@ cdef class MergeSource:
         return 0
 
     cdef bytes _section(self, int section):
-        offset, size = self._source.section_bounds(section)
-        if self._whole is None:
-            return self._source.read(offset, size)
-        first = offset - self._source.table_of_contents[0]
-        return self._whole[first : first + size]
+        return self._source.read_section(section)
 
     cdef int _take_series(self) except -1:
         """Sort the series by number, because rows name them so; BadReference if two have the same."""
@@ -171,7 +162,6 @@ cdef class MergeSource:
         if self._kept is not None and not self._kept:
             return 0
         self._open_profiles()
-        self._whole = None
         self.head.series = NULL
         self.head.rows = &self._block.rows
         self.head.rows.row_count = 0

@@ -8,7 +8,8 @@ from engine.profiles._byte_buffers cimport Cursor
 ctypedef struct Reading:
     const uint8_t* data
     size_t size
-    size_t referenced
+    size_t data_size               # of what comes before the index
+    size_t referenced              # bytes of it that tables have claimed
     int64_t columns[6 * 1024]      # room for six columns of one block
 
 cdef void* new_items(size_t count, size_t size) except NULL nogil

@@ -48,6 +48,7 @@ cdef int open_index(Reading* reading, Cursor* headers) except -1 nogil:
     size = read_u64_be(&cursor)
     if read_u64_be(&cursor) != INDEX_HEADER_BYTES or size != footer - start - 4 - INDEX_HEADER_BYTES:
         refuse(BAD, SECTION, start + 16, b"the index does not hold exactly the partition headers")
+    reading.data_size = start
     headers[0] = cursor_over(reading.data + start + INDEX_HEADER_BYTES, size)
     return 0
 
@@ -62,10 +63,10 @@ cdef int _check_magic(Cursor* cursor, int64_t at) except -1 nogil:
 
 
 cdef int check_range(Reading* reading, uint64_t offset, uint64_t size, uint32_t crc, int64_t at) except -1 nogil:
-    """Check that a range lies in the section, that all ranges together fit in it, and its checksum."""
-    if offset > reading.size or size > reading.size - offset:
-        refuse(TRUNCATED, SECTION, at, b"a table lies outside the section")
-    if size > reading.size - reading.referenced:
+    """Check that a range lies before the index, that all ranges together fit there, and its checksum."""
+    if offset > reading.data_size or size > reading.data_size - offset:
+        refuse(TRUNCATED, SECTION, at, b"a table lies outside the data before the index")
+    if size > reading.data_size - reading.referenced:
         refuse(LIMIT, SECTION, at, b"the tables overlap")
     reading.referenced += size
     if crc32c_of(reading.data + offset, size) != crc:
