@@ -22,23 +22,27 @@ ALARM_REPEAT_SECONDS = 0.2
 """A program may swallow the interruption once, in a bare ``except``; it comes again."""
 
 
+OK, NOTHING_SEEN, FAILED = 0, 1, 2
+"""Exit statuses: profiles were written, none were, the program failed (what was seen of it is written)."""
+
+
 class RecordingOver(BaseException):
     """The time to record is over; not an Exception, so that programs let it pass."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record one program; return the exit status."""
+    """Record one program; return the exit status (of the recorder: how a program exits is its own business)."""
     options, program = _parse(sys.argv[1:] if arguments is None else list(arguments))
     sampler = Sampler(options.window_ms / 1000, with_memory=not options.without_memory)
     deadline = time.monotonic() + options.seconds
     sampler.start()
     try:
-        _run_until(program, deadline, repeat=options.repeat)
+        has_failed = _run_until(program, deadline, repeat=options.repeat)
     finally:
         sampler.stop()
     written = write_recordings(options.out, options.service, sampler.windows)
     print(f"{options.service}: {len(written)} profiles in {len(sampler.windows)} windows", file=sys.stderr)
-    return 0 if written else 1
+    return FAILED if has_failed else OK if written else NOTHING_SEEN
 
 
 def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -57,15 +61,17 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return options, program
 
 
-def _run_until(program: list[str], deadline: float, *, repeat: bool) -> None:
+def _run_until(program: list[str], deadline: float, *, repeat: bool) -> bool:
+    """Run the program until the deadline or its end; return whether it ended before with an exception."""
     signal.signal(signal.SIGALRM, _raise_over)
     signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0.001), ALARM_REPEAT_SECONDS)
     try:
-        _run(program)
-        while repeat and time.monotonic() < deadline:
-            _run(program)
+        succeeded = _run(program)
+        while repeat and succeeded and time.monotonic() < deadline:
+            succeeded = _run(program)
+        return not succeeded and time.monotonic() < deadline
     except RecordingOver:
-        pass
+        return False
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
@@ -77,8 +83,8 @@ def _raise_over(_signal: int, frame: FrameType | None) -> None:
         raise RecordingOver
 
 
-def _run(program: list[str]) -> None:
-    """Run the program once in this process; that it exits is no error of the recording."""
+def _run(program: list[str]) -> bool:
+    """Run the program once in this process; return whether it ended without an exception."""
     try:
         if program[0] == "-m":
             sys.argv = [program[1], *program[2:]]
@@ -92,6 +98,8 @@ def _run(program: list[str]) -> None:
             print(f"{' '.join(program)} ended with {ended.code}", file=sys.stderr)
     except Exception as error:  # noqa: BLE001  # A program may fail in any way; what was recorded of it stays true.
         print(f"{' '.join(program)} failed: {error!r}", file=sys.stderr)
+        return False
+    return True
 
 
 if __name__ == "__main__":

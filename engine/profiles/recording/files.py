@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine.profiles.pprof_build import ProfileBuilder, ValueType
 from engine.profiles.pprof_encode import encode_profile
+from engine.profiles.recording import sampler
 from engine.profiles.recording.sampler import INTERVAL_SECONDS, Window
 from engine.profiles.recording.stacks import Namer, Place, Stack, is_scaffolding
 
@@ -45,11 +46,11 @@ def _wall_values(window: Window) -> Iterator[tuple[Stack, list[int]]]:
 
 
 def _memory_values(window: Window) -> Iterator[tuple[Stack, list[int]]]:
-    for site, counts in window.memory.items():
-        # What the recorder itself allocates is none of the program's memory.
-        if not is_scaffolding(site[0][0]):
+    for (size, site), count in window.memory.items():
+        # What the sampler itself allocates is none of the program's memory.
+        if all(filename != sampler.__file__ for filename, _ in site):
             places = (Place(filename, line, None) for filename, line in site if not is_scaffolding(filename))
-            yield tuple(places), list(counts)
+            yield tuple(places), [count, count * size]
 
 
 _INTERVAL_NS = int(INTERVAL_SECONDS * 1e9)
