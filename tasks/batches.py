@@ -16,6 +16,7 @@ import structlog
 from engine.protocol.messages import FailureReason, Progress
 from engine.version import VERSION
 from tasks.errors import MergerDied, ResultMissing
+from tasks.health import Health
 from tasks.leases import HeldJob, LeaseTable, Pair
 from tasks.merger import Merger, Outcome
 
@@ -25,9 +26,10 @@ log = structlog.get_logger(__name__)
 class Batches:
     """Runs messages' jobs in the calling thread and stops those that nobody wants any more."""
 
-    def __init__(self, table: LeaseTable, merger: Merger) -> None:
+    def __init__(self, table: LeaseTable, merger: Merger, health: Health) -> None:
         self._table = table
         self._merger = merger
+        self._health = health
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._running: dict[str, tuple[Pair, ...]] = {}
@@ -44,6 +46,7 @@ class Batches:
         for one in held:
             log.info("job_started", **_names(one), jobs_in_batch=len(held))
         outcomes = self._merge(held)
+        self._health.note([outcomes[one.job] for one in held if one.job in outcomes and not self._is_stopped(one)])
         for one in held:
             self._end(one, outcomes.get(one.job) or _missing(one), time.monotonic() - started)
         for outcome in outcomes.values():
@@ -83,6 +86,9 @@ class Batches:
         finally:
             with self._lock:
                 del self._running[batch]
+
+    def _is_stopped(self, one: HeldJob) -> bool:
+        return self._table.is_stopped(one.pair)
 
     def _note(self, pairs: dict[str, Pair], job: str, progress: Progress) -> None:
         if job in pairs:

@@ -20,6 +20,7 @@ from engine.protocol.messages import PollRequest, PollResponse
 from engine.version import VERSION
 from tasks.batches import Batches
 from tasks.errors import CredentialRefused, MergerDied, PollRefused, ServiceUnavailable
+from tasks.health import Health
 from tasks.leases import LeaseTable, Pair
 from tasks.merger import Merger
 from tasks.settings import NodeSettings
@@ -30,7 +31,7 @@ PAUSE_SECONDS_MAX = 5.0
 """Longest pause after failed polls; well below a lease, so that one answered poll still saves the jobs."""
 MESSAGE_SECONDS_MAX = 10.0
 """How long an assignment may wait for its message before the broker counts as deaf."""
-STOP_SECONDS_MAX = 5.0
+STOP_SECONDS_MAX = 1.0
 """How long a clean shutdown waits for runs to notice; then their jobs are given back anyway, the token guards."""
 RESTART_SECONDS = 10.0
 """Pause before a merger that did not get ready is tried again."""
@@ -82,7 +83,8 @@ class Node:
         self._merger = merger
         self._clock = clock
         self._table = LeaseTable(clock)
-        self._batches = Batches(self._table, merger)
+        self._health = Health(clock)
+        self._batches = Batches(self._table, merger, self._health)
         self._news = threading.Event()
         self._stopping = threading.Event()
         self._merger_is_ready = threading.Event()
@@ -130,6 +132,8 @@ class Node:
     def capacity(self) -> int:
         """How many more jobs can start now: cores not taken, within what the memory budget leaves."""
         if self._stopping.is_set() or not self._merger_is_ready.is_set() or not self._courier.is_hearing:
+            return 0
+        if self._health.is_resting():
             return 0
         busy = self._table.busy()
         free_bytes = self._settings.memory_bytes - sum(_memory_bytes(spec) for spec in busy)

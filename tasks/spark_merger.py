@@ -54,12 +54,16 @@ class SparkMerger:
         session = self._session
         if session is None:
             raise MergerDied("there is no Spark session")
-        merged = profile_merge.run(
-            session, readable, self._store_url, tag=batch, cancelled=cancelled, progress=progress
-        )
-        failed_by_spark = any(isinstance(outcome, SparkJobFailed) for outcome in merged.values())
-        if failed_by_spark and not self._is_stopped and not _is_alive(session):
-            raise MergerDied(f"Spark is gone: {next(iter(merged.values()))}")
+        try:
+            merged = profile_merge.run(
+                session, readable, self._store_url, tag=batch, cancelled=cancelled, progress=progress
+            )
+        except Exception as error:
+            self._check_alive(session, error)
+            raise
+        for outcome in merged.values():
+            if isinstance(outcome, SparkJobFailed):
+                self._check_alive(session, outcome)
         for job, outcome in merged.items():
             outcomes[job] = outcome if isinstance(outcome, Exception) else outcome.to_json()
         return outcomes
@@ -79,6 +83,11 @@ class SparkMerger:
         if session is not None:
             with suppress(Exception):  # what is gone already needs no goodbye
                 session.stop()
+
+    def _check_alive(self, session: SparkSession, error: Exception) -> None:
+        """Raise MergerDied if this trouble was the end of the session."""
+        if not self._is_stopped and not _is_alive(session):
+            raise MergerDied(f"Spark is gone: {type(error).__name__}: {error}") from error
 
 
 def _is_alive(session: SparkSession) -> bool:
