@@ -132,8 +132,7 @@ class BlockAdmin(ReadOnlyAdmin):
 class TombstoneAdmin(ReadOnlyAdmin):
     """Replaced blocks whose objects go, or went."""
 
-    list_display = ("block_cell", "object_key", "deletion", "replaced", "job_cell", "command")
-    list_display_links = ("object_key",)
+    list_display = ("id_cell", "deletion", "size", "replaced", "job_cell", "command")
     about = (
         "Replaced blocks. Their objects stay for a while, for readers that began before the swap, and are then deleted."
     )
@@ -162,10 +161,16 @@ class TombstoneAdmin(ReadOnlyAdmin):
         ]
 
     @display(description="Block")
+    def id_cell(self, row: Tombstone) -> SafeString:
+        return show.code(row.block.ulid)
+
+    @display(description="Size")
+    def size(self, row: Tombstone) -> str:
+        return show.size_text(row.block.size_bytes)
+
     def block_cell(self, row: Tombstone) -> SafeString | str:
         return show.row_link(row.block, show.code(row.block.ulid))
 
-    @display(description="Object key")
     def object_key(self, row: Tombstone) -> SafeString:
         return show.code(row.block.object_key)
 

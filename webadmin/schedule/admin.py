@@ -71,9 +71,9 @@ class ReadyFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
         if self.value() == "empty":
             return queryset.filter(block_count=0)
-        now_ms = queries.command_now_ms()
-        conditions = {"ready": {"ready_at_ms__lte": now_ms}, "waiting": {"ready_at_ms__gt": now_ms}}
-        return queryset.filter(**conditions.get(self.value() or "", {}))
+        if self.value() == "ready":
+            return queryset.filter(ready_at_ms__lte=queries.command_now_ms())
+        return queryset.filter(ready_at_ms__gt=queries.command_now_ms()) if self.value() == "waiting" else queryset
 
 
 @admin.register(Job)

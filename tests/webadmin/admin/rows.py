@@ -1,0 +1,257 @@
+"""Rows for the admin's tests, made directly: every kind and state of thing that its pages show."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from engine.profiles import ulids
+from engine.profiles.metadata import encode_metadata
+from engine.profiles.model import BlockMeta
+from engine.profiles.object_names import block_key
+from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
+from webadmin.index.models import Block, BlockLineage, Dataset, DatasetName, LabelSets, Tombstone
+from webadmin.index.registration import PARTITION_MS
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, LogHead, Worker
+
+HOUR_MS = 3_600_000
+LABELS = [
+    ["__name__", "process_cpu"],
+    ["service_name", "checkout"],
+    ["__profile_type__", "process_cpu:cpu:nanoseconds"],
+]
+
+
+def now_ms() -> int:
+    return read_time().now_ms
+
+
+def make_tenant(name: str = "acme") -> Tenant:
+    return Tenant.objects.get_or_create(name=name)[0]
+
+
+def make_command(**columns: Any) -> Command:
+    at_ms = columns.pop("at_ms", now_ms())
+    defaults = {
+        "command_time_ms": at_ms,
+        "wall_time": timezone.now(),
+        "kind": Command.Kind.UPDATE_PLAN,
+        "actor": "worker-1",
+        "change_set": {"assigned": []},
+    }
+    command = Command.objects.create(**defaults | columns)
+    clock_ms = int(timezone.now().timestamp() * 1000)
+    LogHead.objects.update(last_index=command.index, command_time_ms=at_ms, clock_ms=clock_ms)
+    return command
+
+
+def make_worker(name: str = "node-a", **columns: Any) -> Worker:
+    credential, _ = WorkerCredential.objects.get_or_create(
+        name=f"key of {name}",
+        defaults={
+            "key_id": hashlib.sha256(name.encode()).hexdigest()[:12],
+            "secret_hash": "5ec2e7",
+            "scopes": ["jobs:poll"],
+        },
+    )
+    defaults = {"credential": credential, "build": "0.1.0", "capacity": 2, "last_poll_at": timezone.now()}
+    return Worker.objects.get_or_create(name=name, defaults=defaults | columns)[0]
+
+
+def make_queue(tenant: str = "", shard: int = 1, level: int = 0, **columns: Any) -> LevelQueue:
+    at_ms = now_ms()
+    defaults = {
+        "block_count": 7,
+        "byte_count": 7 * 35_000,
+        "oldest_arrival_ms": at_ms - 12_000,
+        "newest_arrival_ms": at_ms - 1000,
+        "ready_at_ms": at_ms + 24_000,
+    }
+    key = {"lane": "profiles", "tenant": tenant, "shard": shard, "level": level}
+    return LevelQueue.objects.get_or_create(**key, defaults=defaults | columns)[0]
+
+
+def make_job(name: str, state: str = "waiting", **columns: Any) -> Job:
+    at_ms = now_ms()
+    command = make_command(change_set={"created": [{"job": name, "sources": ["a", "b"]}], "assigned": []})
+    defaults: dict[str, Any] = {
+        "name": name,
+        "lane": "profiles",
+        "tenant": "",
+        "shard": 1,
+        "level": 0,
+        "state": state,
+        "added_at_ms": at_ms - 90_000,
+        "created_command_index": command.index,
+        "source_count": 20,
+        "source_bytes": 700_000,
+        "spec": {"job": name, "kind": "profiles", "sources": [{"id": "x", "metadata": "Q" * 400}]},
+    }
+    if state == "leased":
+        defaults |= {
+            "token": command.index,
+            "worker": make_worker(),
+            "lease_expires_ms": at_ms + 9_000,
+            "assigned_at_ms": at_ms - 6_000,
+            "progress": {"done": 300_000, "total": 700_000, "phase": "symbols"},
+        }
+    if state == "done":
+        defaults |= {
+            "token": command.index,
+            "worker": make_worker(),
+            "assigned_at_ms": at_ms - 6_000,
+            "finished_at_ms": at_ms - 1_000,
+            "finished_command_index": make_command(change_set={"completed": [{"job": name}]}).index,
+            "result": {"kind": "profiles", "rows_read": 9_000},
+        }
+    if state == "parked":
+        defaults |= {"failures": 3, "parked_reason": "failed too often; the last time: ChecksumMismatch: symbols"}
+    return Job.objects.create(**defaults | columns)
+
+
+def make_attempt(job: Job, outcome: str, token: int, **columns: Any) -> Attempt:
+    defaults = {"worker": make_worker(), "assigned_at_ms": now_ms() - 6_000}
+    return Attempt.objects.create(job=job, token=token, outcome=outcome, **defaults | columns)
+
+
+_made = 0
+
+
+def make_block(state: str = "queued", *, tenant: str = "", shard: int = 1, level: int = 0, **columns: Any) -> Block:
+    """A block in any state, with the rows that its state asks for."""
+    global _made
+    _made += 1
+    at_ms = columns.pop("created_at_ms", now_ms() - 60_000)
+    ulid = columns.pop("ulid", ulids.make(at_ms, _made.to_bytes(10, "big")))
+    strings = ("", tenant, "recorder 0.1")
+    meta = BlockMeta(
+        id=ulid,
+        tenant=tenant,
+        shard=shard,
+        compaction_level=level,
+        min_time_ms=at_ms - 15_000,
+        max_time_ms=at_ms,
+        datasets=(),
+        string_table=strings,
+        created_by="recorder 0.1",
+    )
+    defaults: dict[str, Any] = {
+        "tenant": make_tenant(tenant) if tenant else None,
+        "partition_start_ms": at_ms - at_ms % PARTITION_MS,
+        "created_at_ms": at_ms,
+        "min_time_ms": at_ms - 15_000,
+        "max_time_ms": at_ms,
+        "size_bytes": 35_000 * 8**level,
+        "crc32c": 0x1EAF,
+        "object_key": block_key(shard, tenant, level, ulid),
+        "metadata": encode_metadata(meta),
+        "dataset_count": 2,
+        "added_command_index": 1,
+        "arrived_at_ms": at_ms + 500,
+    }
+    if state == "queued":
+        defaults["queue"] = make_queue(tenant, shard, level)
+    if state == "parked":
+        defaults["parked_reason"] = "damaged: symbols at offset 4096"
+    if state in ("replaced", "deleted"):
+        defaults["removed_command_index"] = 2
+    return Block.objects.create(ulid=ulid, state=state, shard=shard, level=level, **defaults | columns)
+
+
+def make_datasets(block: Block, *services: str, tenant: str = "acme") -> None:
+    digest = hashlib.sha256(json.dumps(LABELS).encode()).hexdigest()
+    label_sets, _ = LabelSets.objects.get_or_create(digest=digest, defaults={"label_sets": [LABELS, LABELS[:2]]})
+    for position, service in enumerate(services):
+        Dataset.objects.create(
+            block=block,
+            tenant=make_tenant(tenant),
+            name=DatasetName.objects.get_or_create(name=service)[0],
+            label_sets=label_sets,
+            position=position,
+            format=0,
+            min_time_ms=block.min_time_ms,
+            max_time_ms=block.max_time_ms,
+            size_bytes=block.size_bytes // len(services),
+        )
+
+
+def link(result: Block, job: Job, *sources: Block) -> None:
+    BlockLineage.objects.bulk_create([BlockLineage(result=result, source=source, job=job) for source in sources])
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What the pages of a filled database are tried on."""
+
+    final: Block
+    middle: Block
+    segment: Block
+    leased: Job
+    failed: Job
+    done: Job
+    queue: LevelQueue
+
+
+def fill() -> Filled:
+    """A small installation in the middle of its work, with everything that can be seen at once."""
+    make_tenant("umbrella")
+    make_worker("node-silent", last_poll_at=timezone.now() - timedelta(hours=3))
+    make_command(kind=Command.Kind.ADD_BLOCKS, actor="writer-1", change_set={"added": [{"shard": 1, "id": "X"}] * 3})
+    done = make_job("0000000000000001-TaS1L0", "done")
+    segments = [make_block("replaced", owner_job=done) for _ in range(20)]
+    make_datasets(segments[0], "checkout", "billing", "search", "")
+    middle = make_block("replaced", tenant="acme", level=1, owner_job=done)
+    link(middle, done, *segments)
+    final = make_block("final", tenant="acme", level=3)
+    link(final, done, middle, make_block("replaced", tenant="acme", level=2, owner_job=done))
+    make_datasets(final, "checkout", "billing")
+    at_ms = now_ms()
+    for position, segment in enumerate(segments[:3]):
+        gone = {"deleted_at_ms": at_ms} if position == 0 else {}
+        Tombstone.objects.create(
+            block=segment,
+            job=done,
+            command_index=done.finished_command_index,
+            created_at_ms=at_ms - 60_000,
+            eligible_at_ms=at_ms + 600_000 * (position - 1),
+            **gone,
+        )
+    leased = make_job("0000000000000002-TaS1L0", "leased", failures=1)
+    for _ in range(6):
+        make_block("owned", owner_job=leased)
+    expired = make_job("0000000000000003-TacmeS1L1", "leased", tenant="acme", level=1)
+    Job.objects.filter(id=expired.id).update(lease_expires_ms=at_ms - 2_000)
+    make_job("0000000000000004-TaS2L0", "waiting", shard=2)
+    failed = make_job("0000000000000005-TacmeS2L2", "parked", tenant="acme", level=2, shard=2)
+    reason = {
+        "error_class": "ChecksumMismatch",
+        "message": "symbols",
+        "object": "blocks/2/acme/X",
+        "section": "symbols",
+        "offset": 4096,
+    }
+    returned = make_command(change_set={"returned": [{"job": failed.name, "failures": 3}]})
+    make_attempt(failed, "failed", returned.index - 1, ended_at_ms=returned.command_time_ms, reason=reason)
+    make_attempt(
+        leased, "expired", leased.created_command_index - 1, assigned_at_ms=at_ms - 25_000, ended_at_ms=at_ms - 10_000
+    )
+    make_attempt(leased, "running", leased.token)
+    make_attempt(done, "completed", done.token, ended_at_ms=done.finished_at_ms)
+    queued = make_block()
+    make_block("parked")
+    make_queue("acme", 1, 1, ready_at_ms=at_ms - 4_000, block_count=10, oldest_arrival_ms=at_ms - 700_000)
+    make_queue(
+        "umbrella", 2, 2, block_count=0, byte_count=0, oldest_arrival_ms=None, newest_arrival_ms=None, ready_at_ms=None
+    )
+    AuditEntry.objects.create(
+        actor="admin", action="issue_worker_credential", target="node-a", detail={"scopes": ["jobs:poll"]}
+    )
+    return Filled(
+        final=final, middle=middle, segment=segments[0], leased=leased, failed=failed, done=done, queue=queued.queue
+    )
