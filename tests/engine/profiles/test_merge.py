@@ -1,225 +1,41 @@
-"""A whole merge job: known answers on real blocks, several tenants, refusals, and a dataset beyond the budget."""
+"""A whole merge job: several tenants, the three steps, refusals, and bad sources that leave nothing behind."""
 
 from __future__ import annotations
 
-import hashlib
-import tracemalloc
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from engine.profiles import _dataset_merge_py, merge, ulids
+from engine.profiles import ulids
 from engine.profiles.block_ids import result_ids
-from engine.profiles.checksums import crc32c
-from engine.profiles.container import BlockReader, ObjectReader
+from engine.profiles.container import BlockReader
 from engine.profiles.dataset_merge import merge_rows
 from engine.profiles.errors import BadBlockName, BadObject, MergeCancelled, MergeRefused, Truncated
 from engine.profiles.merge import merge_dataset, plan_outputs, run, write_results
-from engine.profiles.merge_model import MergedDataset, Scratch
+from engine.profiles.merge_model import Scratch
 from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import BlockMeta
 from engine.profiles.object_names import block_key
-from engine.profiles.profile_table import ProfileTableReader
 from engine.profiles.query import top_functions
-from engine.profiles.series_cut import estimate_bytes
 from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec, SourceObject
 from engine.storage import ObjectNotFound, ObjectStore, open_store
-from tests.engine.profiles.conftest import Block, ForeignBlocks, Implementation
+from tests.engine.profiles.conftest import Implementation
 from tests.engine.profiles.factories import (
     CPU,
     HEAP,
     TIME_MS,
     TIME_NS,
     Dataset,
-    ProfileRow,
     make_sections,
     merge_spec,
     row,
     series_labels,
     write_block,
 )
+from tests.engine.profiles.results import result_meta
 
 IDS = [f"01JKT3DJRETWN25NKEFZNEP1V{number}" for number in range(10)]
-
-
-def sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
-
-
-def result_meta(store: ObjectStore, result: ProfileMergeResult, number: int = 0) -> BlockMeta:
-    """Return a result's metadata after comparing what the result says with the object."""
-    block = result.blocks[number]
-    meta = BlockReader.open(store, block.key).meta
-    data = store.get(block.key)
-    assert (block.size, block.crc32c) == (len(data), crc32c(data))
-    assert (meta.id, decode_metadata(block.metadata).datasets) == (block.id, meta.datasets)
-    return meta
-
-
-def sections(store: ObjectStore, key: str) -> dict[str, list[bytes]]:
-    reader = BlockReader.open(store, key)
-    return {
-        dataset.name: [reader.read(*bounds) for bounds in dataset.section_bounds()] for dataset in reader.meta.datasets
-    }
-
-
-class Results:
-    """Where results of merging foreign blocks go: reads from the foreign store, writes to another."""
-
-    def __init__(self, source: ObjectStore, target: ObjectStore) -> None:
-        self._source, self.target = source, target
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.target if name == "open_writer" else self._source, name)
-
-
-def merge_foreign(
-    foreign: ForeignBlocks, blocks: list[Block], store: ObjectStore, scratch: Scratch, **fields: Any
-) -> ProfileMergeResult:
-    meta = blocks[0].meta
-    spec = merge_spec(
-        [block.source() for block in blocks],
-        tenant=meta.tenant,
-        shard=meta.shard,
-        level=max(block.meta.compaction_level for block in blocks),
-        **fields,
-    )
-    return run(spec, Results(foreign.store, store), scratch=scratch)  # type: ignore[arg-type]
-
-
-@pytest.mark.foreign_data
-def test_five_real_segments_become_the_known_block(
-    merging: Implementation, foreign_blocks: ForeignBlocks, store: ObjectStore, scratch: Scratch
-) -> None:
-    blocks = [foreign_blocks[name] for name in ("01J2VJQPYD", "01J2VJQRTM", "01J2VJQV54", "01J2VJQYQV", "01J2VJR0R3")]
-    result = merge_foreign(foreign_blocks, blocks, store, scratch)
-    meta = result_meta(store, result)
-    assert (meta.id, meta.compaction_level, meta.shard) == ("01J2VJQPYDBY3Y1NYSY0PGJ8AX", 1, 1)
-    assert meta.string_table == (
-        "",
-        "anonymous",
-        "pyroscope-test/ingester",
-        "pyroscope-test/query-frontend",
-        "pyroscope-test/alloy",
-        "__tenant_dataset__",
-        "dataset_tsdb_index",
-    )
-    found = sections(store, result.blocks[0].key)
-    assert {name: [(len(part), sha(part)) for part in parts[-2:]] for name, parts in found.items()} == {
-        "pyroscope-test/alloy": [(2605, "2ca08bc41dc4d5e4"), (19630, "8467b7b30be3e431")],
-        "pyroscope-test/ingester": [(5307, "17e330daa5bff8c3"), (48794, "488a32a8277ef2b6")],
-        "pyroscope-test/query-frontend": [(3019, "9a0adf4dc965dbde"), (21362, "0633f500a01b29e8")],
-        "": [(7487, "6fec080ea63f7b98")],
-    }
-    counts = {name: _counts(parts[0]) for name, parts in found.items() if name}
-    assert counts == {
-        "pyroscope-test/alloy": (2, 112),
-        "pyroscope-test/ingester": (10, 401),
-        "pyroscope-test/query-frontend": (3, 88),
-    }
-    assert (result.rows_read, result.rows_dropped) == (15, 0)
-
-
-def _counts(profiles: bytes) -> tuple[int, int]:
-    reader = ProfileTableReader(profiles)
-    return reader.row_count, reader.sample_count
-
-
-@pytest.mark.foreign_data
-@pytest.mark.parametrize(
-    ("names", "block_id", "level", "rows", "samples", "series_index", "symbols", "dataset_index"),
-    [
-        (
-            ["01JKT2XEGT", "01JKT42699"],
-            "01JKT2XEGTDZNFFF2SW5JAYX44",
-            4,
-            246,
-            39360,
-            (8723, "a11555564f1d5004"),
-            (2047, "86b0db61e0c70592"),
-            (7767, "02127b6f320d7bbf"),
-        ),
-        (
-            ["01JKT3DJRE"],
-            "01JKT3DJRE1GB7PK0F78AM2FAM",
-            4,
-            116,
-            6528,
-            (4728, "e43717a9b3668a7a"),
-            (157199, "7808f4eb23ecb0a1"),
-            (4556, "8988779c10731a76"),
-        ),
-        (
-            ["01JKT42699", "01JKT42699"],
-            "01JKT42699SC1ZE82BNSMS76VV",
-            3,
-            6,
-            960,
-            (2191, "077a251af786c4f0"),
-            (2047, "86b0db61e0c70592"),
-            (2103, "5ce436018c0696f5"),
-        ),
-    ],
-)
-def test_real_blocks_become_the_known_ones(
-    merging: Implementation,
-    foreign_blocks: ForeignBlocks,
-    store: ObjectStore,
-    scratch: Scratch,
-    names: list[str],
-    block_id: str,
-    level: int,
-    rows: int,
-    samples: int,
-    series_index: tuple[int, str],
-    symbols: tuple[int, str],
-    dataset_index: tuple[int, str],
-) -> None:
-    result = merge_foreign(foreign_blocks, [foreign_blocks[name] for name in names], store, scratch)
-    meta = result_meta(store, result)
-    assert (meta.id, meta.compaction_level) == (block_id, level)
-    (dataset, index) = sections(store, result.blocks[0].key).values()
-    assert _counts(dataset[0]) == (rows, samples)
-    assert [(len(part), sha(part)) for part in (*dataset[1:], *index)] == [series_index, symbols, dataset_index]
-
-
-@pytest.mark.foreign_data
-def test_merging_a_final_block_again_gives_its_own_symbols(
-    merging: Implementation, foreign_blocks: ForeignBlocks, store: ObjectStore, scratch: Scratch
-) -> None:
-    for name in ("01JKT2XEGT", "01JKT3DJRE"):
-        block = foreign_blocks[name]
-        result = merge_foreign(foreign_blocks, [block], store, scratch)
-        assert next(iter(sections(store, result.blocks[0].key).values()))[2] == next(block.sections(2))
-
-
-@pytest.mark.foreign_data
-def test_the_top_functions_are_the_known_ones_before_and_after(
-    merging: Implementation, foreign_blocks: ForeignBlocks, store: ObjectStore, scratch: Scratch
-) -> None:
-    block = foreign_blocks["01JKT3DJRE"]
-    before = top_functions(foreign_blocks.store, [(block.key, block.meta)], "anonymous", "pyroscope", CPU, 10)
-    assert [(entry.self_value, entry.function) for entry in before.functions] == [
-        (1120000000, "syscall.syscall"),
-        (710000000, "runtime.pthread_cond_signal"),
-        (650000000, "runtime.kevent"),
-        (500000000, "runtime.pthread_cond_wait"),
-        (290000000, "runtime.madvise"),
-        (270000000, "runtime.memclrNoHeapPointers"),
-        (160000000, "runtime.scanobject"),
-        (140000000, "github.com/klauspost/compress/flate.(*fastEncL5).Encode"),
-        (130000000, "runtime.pthread_kill"),
-        (90000000, "runtime.typePointers.next"),
-    ]
-    assert before.total_value == 6220000000
-    result = merge_foreign(foreign_blocks, [block], store, scratch, task_memory_bytes=600_000)
-    assert len(result.blocks) > 1
-    written = [(entry.key, result_meta(store, result, number)) for number, entry in enumerate(result.blocks)]
-    after = top_functions(store, written, "anonymous", "pyroscope", CPU, 10)
-    assert (after.functions, after.total_value) == (before.functions, before.total_value)
 
 
 def two_segments(store: ObjectStore) -> list[SourceObject]:
@@ -401,98 +217,6 @@ def test_a_cancelled_job_writes_nothing(merging: Implementation, store: ObjectSt
             run(spec, store, scratch=scratch, cancelled=lambda asked=asked, calls=calls: next(asked) >= calls)
         assert keys(store) == []
         assert list(scratch.directory.iterdir()) == []
-
-
-SERIES = 12
-STACKS = 120
-
-
-def wide_rows() -> tuple[ProfileRow, ...]:
-    """One row per series; a series shares a tenth of its stacks with all others."""
-    rows = []
-    for series in range(SERIES):
-        names = [f"shared {n}" if n % 10 == 0 else f"series {series} function {n} {'x' * 40}" for n in range(STACKS)]
-        samples = [row((name, f"caller of {name}", "main"), value=n + 1).samples[0] for n, name in enumerate(names)]
-        labels = series_labels(pod=f"pod {series:02}")
-        rows.append(ProfileRow(labels, tuple(samples), id=series.to_bytes(16, "big")))
-    return tuple(rows)
-
-
-@pytest.fixture
-def wide_source(store: ObjectStore) -> list[SourceObject]:
-    """Two segments with one large dataset each, and a small one of another tenant."""
-    rows = wide_rows()
-    small = Dataset("zeta", "api", (row(id=77),))
-    return [
-        write_block(store, [Dataset("acme", "big", rows[0::2] + rows[1:4]), small], id=IDS[0]),
-        write_block(store, [Dataset("acme", "big", rows[1::2])], id=IDS[1]),
-    ]
-
-
-def estimate(spec: ProfileMergeSpec, store: ObjectStore) -> int:
-    sources = plan_outputs(spec)[0].datasets[0].sources
-    readers = [(ObjectReader(store, source.key, source.object_size), source.dataset) for source in sources]
-    return estimate_bytes([reader.dataset_source(dataset) for reader, dataset in readers])
-
-
-def test_a_dataset_three_times_the_budget_is_cut_by_series(
-    merging: Implementation, store: ObjectStore, scratch: Scratch, wide_source: list[SourceObject]
-) -> None:
-    whole_spec = merge_spec(wide_source, fence=1)
-    whole = run(whole_spec, store, scratch=scratch)
-    assert len(whole.blocks) == 2
-    budget = estimate(whole_spec, store) // 3
-    cut = run(merge_spec(wide_source, fence=2, task_memory_bytes=budget), store, scratch=scratch)
-    metas = [result_meta(store, cut, number) for number in range(len(cut.blocks))]
-    assert len(cut.blocks) >= 4
-    assert [meta.tenant for meta in metas] == ["acme", "zeta"] + ["acme"] * (len(metas) - 2)
-    sources = [(source.id, 0) for source in wide_source]
-    assert [block.id for block in cut.blocks] == result_ids(sources, len(cut.blocks), 2)
-    assert (cut.rows_read, cut.rows_dropped) == (whole.rows_read, whole.rows_dropped) == (16, 3)
-    acme = [(block.key, meta) for block, meta in zip(cut.blocks, metas, strict=True) if meta.tenant == "acme"]
-    pods = [_pods(store, key) for key, _ in acme]
-    assert [pod for part in pods for pod in part] == sorted(f"pod {n:02}" for n in range(SERIES))
-    assert all(part for part in pods)
-    answers = [
-        top_functions(store, blocks, "acme", "big", CPU, 10_000)
-        for blocks in ([(whole.blocks[0].key, result_meta(store, whole))], acme)
-    ]
-    assert answers[0].functions == answers[1].functions
-    assert answers[0].total_value == answers[1].total_value == SERIES * STACKS * (STACKS + 1) // 2
-
-
-def _pods(store: ObjectStore, key: str) -> list[str]:
-    series = BlockReader.open(store, key).read_dataset_index("acme")
-    assert series is not None
-    return [dict(entry.labels)[b"pod"].decode() for entry in series]
-
-
-def test_a_cut_merge_holds_less_at_once(store: ObjectStore, scratch: Scratch, wide_source: list[SourceObject]) -> None:
-    """Measured on the twin, whose memory Python can count."""
-    spec = merge_spec(wide_source[:1])
-    (plan, _) = plan_outputs(spec)
-    peaks = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "merge_rows", _dataset_merge_py.merge_rows)
-        for budget in (1 << 40, estimate(spec, store) // 3):
-            tracemalloc.start()
-            parts = merge_dataset(plan.datasets[0], store, budget_bytes=budget, scratch=scratch)
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
-            assert (len(parts) > 1) == (budget < 1 << 40)
-    assert peaks[1] < 0.75 * peaks[0]
-
-
-def test_rows_of_every_part_add_up(
-    merging: Implementation, store: ObjectStore, scratch: Scratch, wide_source: list[SourceObject]
-) -> None:
-    (plan, _) = plan_outputs(merge_spec(wide_source))
-    budget = estimate(merge_spec(wide_source), store) // 5
-    parts: list[MergedDataset] = merge_dataset(plan.datasets[0], store, budget_bytes=budget, scratch=scratch)
-    fingerprints = Counter(entry.fingerprint for part in parts for entry in part.series)
-    assert set(fingerprints.values()) == {1}
-    assert len(fingerprints) == SERIES
-    assert sum(part.sample_count for part in parts) == SERIES * STACKS
 
 
 def test_result_keys_follow_the_first_source_in_time(
