@@ -116,8 +116,8 @@ def _classic_configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         # A kernel that crashes says where.
         "spark.python.worker.faulthandler.enabled": "true",
-        # An interrupted task that does not end by itself is ended with its Python.
-        "spark.task.reaper.enabled": "true",
+        # An interrupted task does not look up by itself; its Python is ended.
+        "spark.python.task.killTimeout": "100ms",
         **RUNTIME_CONFIGURATION,
     }
     if settings.runs_here:

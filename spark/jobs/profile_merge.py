@@ -41,6 +41,7 @@ from spark.outcomes import (
     merged_row,
     scratch_prefix,
 )
+from spark.tags import interrupt, tagged
 
 SMALL_JOB_BYTES = 32 << 20
 """Source bytes up to which a job shares a Spark job with others of its batch: a fraction of a second on one core."""
@@ -54,8 +55,11 @@ WATCH_SECONDS = 0.1
 """How often the driver asks whether its jobs are still wanted."""
 WRITERS = 8
 """Blocks written at the same time by one driver; writing waits for the store, not for the processor."""
+CAUSE_CHARS_MAX = 500
 
 Outcome = ProfileMergeResult | Exception
+
+__all__ = ["Outcome", "interrupt", "merge_units", "run"]
 
 
 def run(
@@ -69,19 +73,14 @@ def run(
 ) -> dict[str, Outcome]:
     """Merge ``specs`` and return a result or the error for each job name.
 
-    ``tag`` names the batch for ``interrupt`` and must be new for each call. ``cancelled(job)`` is asked often and
-    from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts source bytes.
+    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is asked
+    often and from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts source bytes.
     """
     batch = _Batch(spark, open_store(store_url), store_url, tag, cancelled, progress)
     try:
         return batch.run(specs)
     finally:
         batch.store.close()
-
-
-def interrupt(spark: SparkSession, tag: str) -> None:
-    """Stop what a ``run`` with this tag has on Spark at this moment; harmless when there is nothing."""
-    spark.interruptTag(tag)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,15 +147,11 @@ class _Batch:
 
     def _run_group(self, group: list[_Job], tag: str) -> dict[str, Outcome]:
         """Run one Spark job in this thread, whose tags it carries."""
-        for each in (self.tag, tag):
-            self.spark.addTag(each)
-        try:
-            return self._merge_group(group)
-        except Exception as error:  # noqa: BLE001  whatever Spark raises ends these jobs, not the node
-            return self._merge_one_by_one(group, error)
-        finally:
-            for each in (self.tag, tag):
-                self.spark.removeTag(each)
+        with tagged(self.spark, self.tag, tag):
+            try:
+                return self._merge_group(group)
+            except Exception as error:  # noqa: BLE001  whatever Spark raises ends these jobs, not the node
+                return self._merge_one_by_one(group, error)
 
     def _merge_one_by_one(self, group: list[_Job], error: Exception) -> dict[str, Outcome]:
         wanted = self._wanted(group)
@@ -175,8 +170,7 @@ class _Batch:
             return _cancelled(job)
         if isinstance(error, LithifyError):
             return error
-        first_line = str(error).strip().split("\n")[0]
-        return SparkJobFailed(f"{type(error).__name__}: {first_line}")
+        return SparkJobFailed(_first_cause(error))
 
     def _merge_group(self, group: list[_Job]) -> dict[str, Outcome]:
         wanted = self._wanted(group)
@@ -292,6 +286,12 @@ def _groups(jobs: Sequence[_Job]) -> list[list[_Job]]:
 
 def _cancelled(job: _Job) -> MergeCancelled:
     return MergeCancelled(f"nobody wants job {job.spec.job} any more")
+
+
+def _first_cause(error: Exception) -> str:
+    """Return the line of a Java stack trace that says what happened: the first cause, below the wrapping of py4j."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return next((line for line in lines if line.startswith("Caused by: ")), lines[0])[:CAUSE_CHARS_MAX]
 
 
 def _parallelism(spark: SparkSession) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -193,10 +194,10 @@ def stuck(s3_server: S3Server) -> Iterator[Stuck]:
 
 def run_aside(run: Callable[[], Results]) -> Future[Results]:
     """Start ``run`` in a thread of its own and return its future."""
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(run)
-        pool.shutdown(wait=False)
-        return future
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(run)
+    pool.shutdown(wait=False)
+    return future
 
 
 def test_a_lost_job_is_interrupted_while_it_reads(spark: SparkSession, stuck: Stuck, tag: str) -> None:
@@ -236,8 +237,9 @@ def test_an_interrupt_of_nothing_is_harmless(spark: SparkSession, store: ObjectS
 def kill_executors_python() -> None:
     """Kill the Pythons that merge for this process's Spark, as a crashing kernel would."""
     for child in psutil.Process().children(recursive=True):
-        if "pyspark.daemon" in child.cmdline() and not child.children():
-            child.send_signal(signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):  # One that ended by itself meanwhile, too.
+            if "pyspark.daemon" in child.cmdline() and not child.children():
+                child.send_signal(signal.SIGKILL)
 
 
 def test_a_job_that_kills_executors_does_not_take_others_with_it(spark: SparkSession, stuck: Stuck, tag: str) -> None:
