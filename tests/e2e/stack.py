@@ -16,9 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from celery import Celery
+
 from engine.profiles.metadata import decode_metadata
 from engine.profiles.model import BlockMeta
 from engine.storage import ObjectStore, open_store
+from tasks.app import configure
+from tasks.beat import CONTROL_QUEUE
 from tests.processes import ROOT, Process, Processes, wait_until
 
 NODE_READY_SECONDS = 60.0
@@ -33,6 +37,8 @@ class Stack:
         self._processes = processes
         self._nodes: list[Process] = []
         _, broker_url = processes.start_redis()
+        self._sender = Celery("tests", fixups=(), set_as_current=False)
+        configure(self._sender, broker_url)
         self.store_url = f"file://{home}/objects"
         self.store: ObjectStore = open_store(self.store_url)
         self.database = home / "lithify.sqlite3"
@@ -84,6 +90,22 @@ class Stack:
         self._nodes.append(node)
         node.wait_for_line('"node_ready"', NODE_READY_SECONDS)
         return node
+
+    def start_control(self) -> Process:
+        """Start a worker for control tasks and wait until it is ready."""
+        celery = ("-m", "celery", "-A", "tasks.beat", "worker", "--loglevel", "INFO", "--hostname", "control@%h")
+        control = self._processes.start_python("control", *celery, environment=self.environment)
+        control.wait_for_line(r"control@\S+ ready")
+        return control
+
+    def send_control_task(self, name: str) -> None:
+        """Do what beat does when a task is due."""
+        self._sender.send_task(name, queue=CONTROL_QUEUE, ignore_result=True)
+
+    def close(self) -> None:
+        """Close what this process holds."""
+        self._sender.pool.force_close_all()
+        self._sender.close()
 
     def set_policy(self, *, blocks_max: int, age_seconds: int, lease_seconds: int) -> None:
         """Edit limits and level policies, as an operator would."""

@@ -8,6 +8,7 @@ import pytest
 
 from engine.profiles.query.top_functions import FunctionValue, top_functions
 from engine.protocol.profile_jobs import SourceObject
+from tasks.beat import DELETE_OBJECTS_TASK
 from tests.e2e.stack import BlockedObject, Stack
 from tests.processes import Process, Processes, paused, wait_until
 from tests.segments import SERVICES, TENANTS, make_segment, put_segment
@@ -25,6 +26,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack = Stack(tmp_path_factory.mktemp("stack"), processes)
         stack.set_policy(blocks_max=4, age_seconds=1, lease_seconds=LEASE_SECONDS)
         yield stack
+        stack.close()
 
 
 def add_segments(stack: Stack, shard: int, count: int) -> list[SourceObject]:
@@ -95,6 +97,23 @@ def test_a_damaged_object_fails_its_job_with_the_place_and_stops_nobody_else(sta
     assert len(stack.live_blocks(bad_shard)) == 4, "the sources stay live"
 
 
+def test_the_control_worker_deletes_replaced_objects_and_no_others(stack: Stack) -> None:
+    shard = 6
+    stack.change("UPDATE schedule_limits SET cleanup_delay_seconds = 0")
+    add_segments(stack, shard, 4)
+    stack.node()
+    stack.wait_for_fix_point(shard)
+    control = stack.start_control()
+    expected = {key for key, _ in stack.live_blocks(shard)}
+
+    def is_clean() -> bool:
+        stack.send_control_task(DELETE_OBJECTS_TASK)
+        return {info.key for info in stack.store.list() if f"/{shard}/" in info.key} == expected
+
+    wait_until(is_clean, "only live objects are left")
+    assert control.terminate() == 0
+
+
 def test_a_node_killed_in_the_middle_of_a_job_is_replaced_by_another(stack: Stack) -> None:
     shard = 2
     node = stack.node()
@@ -103,11 +122,12 @@ def test_a_node_killed_in_the_middle_of_a_job_is_replaced_by_another(stack: Stac
     wait_until(lambda: stack.jobs(shard) == [("leased", 0)], "the job is leased")
     node.kill()
     blocked.release()
-    stack.node()
+    other = stack.start_node(MERGE_ON="engine")
     stack.wait_for_fix_point(shard)
     assert [outcome for outcome, _ in stack.attempts(shard)][:2] == ["expired", "completed"]
     assert stack.jobs(shard)[0] == ("done", 1)
     assert {meta.compaction_level for _, meta in stack.live_blocks(shard)} == {3}
+    assert other.terminate() == 0
 
 
 def test_a_clean_stop_returns_the_job_at_once_and_counts_no_failure(stack: Stack) -> None:

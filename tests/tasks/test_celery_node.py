@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,21 @@ from tests.segments import segment_job
 from tests.tasks.http_schedule import CREDENTIAL, HttpSchedule
 
 pytestmark = pytest.mark.stack
+
+NODE = ("-m", "tasks.compactor")
+DYING_NODE = (
+    "-c",
+    """
+import sys
+from tasks import compactor, engine_merger, errors
+
+def merge(*_, **__):
+    raise errors.MergerDied("Spark is gone")
+
+engine_merger.EngineMerger.merge = merge
+sys.exit(compactor.main())
+""",
+)
 
 
 class Site:
@@ -38,7 +53,7 @@ class Site:
     def start_broker(self) -> None:
         self.processes.start_redis(self.redis_port)
 
-    def start_node(self, name: str = "sand", **settings: str) -> Process:
+    def start_node(self, name: str = "sand", program: Sequence[str] = NODE, **settings: str) -> Process:
         environment = {
             "LITHIFY_HOME": str(self.home),
             "SERVICE_URL": self.schedule.url,
@@ -51,9 +66,7 @@ class Site:
             "MERGE_ON": "engine",
             "DJANGO_SETTINGS_MODULE": "webadmin.settings",
         }
-        return self.processes.start_python(
-            f"node-{name}", "-m", "tasks.compactor", environment={**environment, **settings}
-        )
+        return self.processes.start_python(f"node-{name}", *program, environment={**environment, **settings})
 
     def send(self, task: str, args: list[object], queue: str) -> None:
         self.app.send_task(task, args=args, queue=queue, ignore_result=True)
@@ -130,6 +143,16 @@ def test_a_terminated_node_gives_its_waiting_jobs_back_and_leaves(site: Site) ->
     site.schedule.wait_for(lambda: site.schedule.requests)
     assert node.terminate() == 0
     assert any('"node_stopped"' in line for line in node.lines)
+
+
+def test_a_node_whose_spark_died_gives_its_job_back_and_ends_with_a_failure(site: Site) -> None:
+    site.start_broker()
+    site.schedule.offer_spec(segment_job(site.store, "job-a", 7))
+    node = site.start_node(program=DYING_NODE)
+    assert node.wait(30) == 1, "a supervisor starts a failed program again"
+    (update,) = site.schedule.released
+    assert update.reason is not None
+    assert update.reason.error_class == "MergerDied"
 
 
 def test_two_nodes_never_share_a_name(site: Site) -> None:

@@ -1,0 +1,120 @@
+"""The demonstration as a person runs it, only smaller: real recordings, real processes, real Spark, equal answers."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from webadmin.console.demo.run import STACK_LOG
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_SECONDS = 240
+SEGMENTS = 24
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.xdist_group("stack")]
+
+
+def demo(home: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the command with a home of its own and everything as short as it goes."""
+    own = ["--home", str(home / "demo"), "--recordings", str(home / "recordings"), "--age-seconds", "1"]
+    return subprocess.Popen(
+        [sys.executable, "manage.py", "demo", *own, *arguments],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "LITHIFY_HOME": str(home), **_java_home()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _java_home() -> dict[str, str]:
+    import os
+
+    return {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
+
+
+def numbers(text: str, row: str) -> list[int]:
+    """Return the whole numbers of a table's row that stand alone."""
+    line = next(line for line in text.splitlines() if line.strip().startswith(row))
+    return [int(cell) for cell in re.split(r"\s{2,}", line.strip())[1:] if cell.isdigit()]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
+    """Home, output and exit code of one demonstration with recordings of this machine."""
+    home = tmp_path_factory.mktemp("home")
+    process = demo(home, "--segments", str(SEGMENTS), "--record-seconds", "1")
+    output, _ = process.communicate(timeout=DEADLINE_SECONDS)
+    return home, output, process.returncode
+
+
+def test_the_answers_are_equal_and_the_exit_code_says_so(finished: tuple[Path, str, int]) -> None:
+    _, output, code = finished
+    assert code == 0, output
+    assert "The answers are equal." in output
+    assert len(re.findall(r" yes\s*$", output, re.MULTILINE)) == 10
+
+
+def test_many_segments_became_a_few_final_objects(finished: tuple[Path, str, int]) -> None:
+    _, output, _ = finished
+    assert numbers(output, "level 0 (segments)") == [SEGMENTS]
+    before, after = numbers(output, "all levels")
+    assert before == SEGMENTS
+    assert 4 <= after <= SEGMENTS // 2  # at least one per tenant and shard
+    opened_before, opened_after = numbers(output, "objects a query must open")
+    assert opened_after < opened_before == SEGMENTS // 2
+
+
+def test_the_index_of_the_demonstration_says_the_same_as_its_table(finished: tuple[Path, str, int]) -> None:
+    home, output, _ = finished
+    with sqlite3.connect(f"file:{home}/demo/lithify.sqlite3?mode=ro", uri=True) as database:
+        states = dict(database.execute("SELECT state || level, count(*) FROM index_block GROUP BY 1"))
+    database.close()
+    assert states["replaced0"] == SEGMENTS
+    assert states["final3"] == numbers(output, "level 3 (final)")[0]
+    assert not {state for state in states if state.startswith(("queued", "owned", "parked"))}
+
+
+def test_the_processes_are_gone_and_none_had_to_be_killed(finished: tuple[Path, str, int]) -> None:
+    home, _, _ = finished
+    log = (home / "demo" / STACK_LOG).read_text()
+    for name in ("compactor", "control", "beat", "web", "redis"):
+        assert f"lithify   | {name} stopped" in log
+    assert log.index("compactor stopped") < log.index("web stopped")
+    assert "killed" not in log
+    assert "starting it again" not in log
+
+
+@pytest.mark.foreign_data
+def test_objects_of_another_program_are_compacted_without_touching_their_folder(
+    tmp_path: Path, foreign_data: Path
+) -> None:
+    bucket = foreign_data / "profiles" / "objects"
+    before = {path: path.stat().st_mtime_ns for path in bucket.rglob("*")}
+    process = demo(tmp_path, "--bucket", str(bucket))
+    output, _ = process.communicate(timeout=DEADLINE_SECONDS)
+    assert process.returncode == 0, output
+    # Five segments of one tenant and shard become one block; of the three sample blocks one was not final yet.
+    assert numbers(output, "all levels") == [8, 4]
+    assert {path: path.stat().st_mtime_ns for path in bucket.rglob("*")} == before
+
+
+def test_ctrl_c_stops_every_process(tmp_path: Path) -> None:
+    process = demo(tmp_path, "--segments", "2", "--record-seconds", "0.5")
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if "their log:" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=DEADLINE_SECONDS)
+    assert process.returncode == 130, "".join(said) + rest
+    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in listing
