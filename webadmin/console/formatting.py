@@ -146,9 +146,8 @@ def note(main: str, more: str) -> SafeString:
 def progress_bar(done: int, total: int, phase: str = "") -> SafeString:
     """Return a bar with its share in words; a total of 0 is not started."""
     share = min(max(done * 100 // total, 0), 100) if total > 0 else 0
-    return format_html(
-        '<span class="lt-progress" title="{}"><span style="width:{}%"></span></span> {}&nbsp;%', phase, share, share
-    )
+    bar = '<span class="lt-progress" title="{}"><span style="width:{}%"></span></span> {}{}%'
+    return format_html(bar, phase, share, share, GAP)
 
 
 def page_address(row: Model) -> str:

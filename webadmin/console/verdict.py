@@ -44,8 +44,7 @@ def verdict(standing: Standing) -> list[Notice]:
 
 
 def _troubles(standing: Standing) -> Iterator[Notice]:
-    work = standing.ready_queues or standing.waiting_jobs or standing.expired_jobs
-    if work and not standing.polling_workers:
+    if _has_work(standing) and not standing.polling_workers:
         known = (
             f"{counted(standing.known_workers, 'worker')} silent" if standing.known_workers else "none was ever seen"
         )
@@ -62,20 +61,14 @@ def _troubles(standing: Standing) -> Iterator[Notice]:
         text = f"The schedule is full: {counted(standing.live_jobs, 'job')} not done, and no new ones are planned."
         yield Notice(tone="warn", text=text, place="jobs")
     if standing.expired_jobs and standing.polling_workers:
-        are = "is" if standing.expired_jobs == 1 else "are"
-        text = f"The lease of {counted(standing.expired_jobs, 'job')} {are} over; the next poll takes over."
+        leases, are = ("lease", "is") if standing.expired_jobs == 1 else ("leases", "are")
+        text = f"The {leases} of {counted(standing.expired_jobs, 'job')} {are} over; the next poll takes over."
         yield Notice(tone="warn", text=text, place="trouble")
 
 
 def _course(standing: Standing) -> Notice:
-    running = standing.running_jobs - standing.expired_jobs
-    if running > 0 or standing.waiting_jobs or standing.ready_queues:
-        words = [f"{counted(running, 'job')} running"]
-        if standing.waiting_jobs:
-            words.append(f"{counted(standing.waiting_jobs, 'job')} waiting")
-        if standing.ready_queues:
-            words.append(f"{counted(standing.ready_queues, 'queue')} ready")
-        return Notice(tone="busy", text=f"Work goes on: {', '.join(words)}." if running > 0 else _list(words[1:]))
+    if _has_work(standing):
+        return Notice(tone="busy", text=_work(standing))
     if not standing.block_count:
         return Notice(tone="quiet", text="Nothing to do: the index holds no blocks yet.")
     if standing.waiting_queues:
@@ -88,5 +81,18 @@ def _course(standing: Standing) -> Notice:
     return Notice(tone="good", text="Nothing to do: no queue waits and no job runs.")
 
 
-def _list(words: list[str]) -> str:
-    return f"Waiting for a worker: {', '.join(words)}."
+def _has_work(standing: Standing) -> bool:
+    return bool(standing.running_jobs or standing.waiting_jobs or standing.ready_queues)
+
+
+def _work(standing: Standing) -> str:
+    """Name what runs and what could; a job whose worker is silent (time stands still without commands) does not run."""
+    running = standing.running_jobs - standing.expired_jobs if standing.polling_workers else 0
+    parts = (
+        (running, f"{counted(running, 'job')} running"),
+        (standing.running_jobs - running, f"{counted(standing.running_jobs - running, 'job')} left behind"),
+        (standing.waiting_jobs, f"{counted(standing.waiting_jobs, 'job')} waiting"),
+        (standing.ready_queues, f"{counted(standing.ready_queues, 'queue')} ready"),
+    )
+    words = ", ".join(text for count, text in parts if count)
+    return f"Work goes on: {words}." if running else f"Waiting for a worker with room: {words}."

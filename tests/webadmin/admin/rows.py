@@ -15,6 +15,7 @@ from engine.profiles.metadata import encode_metadata
 from engine.profiles.model import BlockMeta
 from engine.profiles.object_names import block_key
 from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
+from webadmin.database import dialect
 from webadmin.index.models import Block, BlockLineage, Dataset, DatasetName, LabelSets, Tombstone
 from webadmin.index.registration import PARTITION_MS
 from webadmin.schedule.command_log import read_time
@@ -46,8 +47,7 @@ def make_command(**columns: Any) -> Command:
         "change_set": {"assigned": []},
     }
     command = Command.objects.create(**defaults | columns)
-    clock_ms = int(timezone.now().timestamp() * 1000)
-    LogHead.objects.update(last_index=command.index, command_time_ms=at_ms, clock_ms=clock_ms)
+    LogHead.objects.update(last_index=command.index, command_time_ms=at_ms, clock_ms=dialect.clock_ms())
     return command
 
 

@@ -1,0 +1,80 @@
+"""The first page an operator sees."""
+
+from __future__ import annotations
+
+import re
+
+from django.test import Client
+
+from tests.webadmin.admin import rows
+from tests.webadmin.service import Service
+from webadmin.index.models import Block
+from webadmin.index.operator_queries import index_totals
+
+
+def words(text: str) -> str:
+    return re.sub(r"[\s\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}]+", " ", re.sub(r"<[^>]+>", " ", text))
+
+
+def test_an_empty_installation_says_what_to_do(operator: Client) -> None:
+    text = words(operator.get("/admin/").content.decode())
+    assert "Nothing to do: the index holds no blocks yet." in text
+    assert "run manage.py import_blocks on a bucket" in text
+    assert "issue a credential and start a node" in text
+
+
+def test_the_front_page_tells_trouble_levels_queues_jobs_workers_and_commands(operator: Client) -> None:
+    filled = rows.fill()
+    text = words(operator.get("/admin/").content.decode())
+    assert "1 job parked; keeps 20 blocks until someone decides." in text
+    assert "1 block parked: not compacted, still read by queries." in text
+    assert "The lease of 1 job is over" in text
+    assert "0, segments 8 " in text
+    assert "6 owned, 1 parked, 1 queued" in text
+    assert "2 replaced objects awaiting deletion." in text
+    assert "10 of 10 blocks: full" in text
+    assert re.search(r"node-a polling \d+ s ago 2", text)
+    assert "node-silent silent" in text
+    assert f"#{filled.done.finished_command_index}" in text
+
+
+def test_sums_agree_with_the_tables_through_a_whole_compaction(operator: Client, service: Service) -> None:
+    service.add_segments(25)
+    worker = service.worker()
+    job = worker.take()[0].job
+    worker.poll(worker.success(job), capacity=0)
+    totals = index_totals()
+    for total in totals.live:
+        blocks = Block.objects.filter(level=total.level, state=total.state)
+        assert total.block_count == blocks.count()
+        assert total.byte_count == sum(blocks.values_list("size_bytes", flat=True))
+    assert totals.awaiting_deletion == 20
+    text = words(operator.get("/admin/").content.decode())
+    assert "Live objects 6 " in text
+    assert "2 queues filling" in text
+
+
+def test_a_refresh_brings_the_content_alone(operator: Client) -> None:
+    rows.fill()
+    whole = operator.get("/admin/").content.decode()
+    part = operator.get("/admin/", headers={"HX-Request": "true"}).content.decode()
+    assert "<html" in whole
+    assert "<html" not in part
+    assert part.strip().startswith('<div id="overview"')
+    assert len(part) < len(whole) / 2
+
+
+def test_slow_sums_are_kept_and_say_how_old_they_are(operator: Client) -> None:
+    rows.make_block("final", tenant="acme", level=3)
+    assert "Live objects 1 " in words(operator.get("/admin/").content.decode())
+    rows.make_block("final", tenant="acme", level=3)
+    assert "Live objects 1 " in words(operator.get("/admin/").content.decode()), "counted again within the same second"
+
+
+def test_a_trouble_notice_leads_to_the_list_of_what_it_counts(operator: Client) -> None:
+    filled = rows.fill()
+    text = operator.get("/admin/").content.decode()
+    links = re.findall(r'lt-notice-\w+">\s*<span>[^<]*</span>\s*<a class="lt-link" href="([^"]+)"', text)
+    assert len(links) == 3
+    parked = [link for link in links if "/schedule/job/" in link and "parked" in link]
+    assert filled.failed.name in operator.get(parked[0]).content.decode()
