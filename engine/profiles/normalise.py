@@ -47,21 +47,34 @@ INT64_MAX = (1 << 63) - 1
 SAMPLE_TYPES_MAX = 64
 """Sample types of one profile; real ones have up to about ten, and each becomes a series and a row."""
 
+STACK_FRAMES_MAX = 8192
+"""Frames of one stack; runtimes overflow their stacks or cut their profiles long before."""
+FRAMES_MAX = 4_000_000
+"""Frames of all stacks of a profile: each may become a node of the stack tree, at about 100 bytes while it is built."""
+
 
 def normalise(profile: Profile, *, received_at_ns: int) -> Profile:
     """Apply the steps above; a profile without a time gets ``received_at_ns`` (unix nanoseconds).
 
     The result may have no samples. BadProfile if a time is negative or the values of a sample type sum to more than 63
-    bits; LimitExceeded if there are too many sample types.
+    bits; LimitExceeded if there are too many sample types or frames.
     """
     if profile.time_ns < 0 or profile.duration_ns < 0:
         raise BadProfile("pprof", -1, "the profile's time or duration is negative; send unix nanoseconds")
-    if len(profile.sample_types) > SAMPLE_TYPES_MAX:
-        raise LimitExceeded("pprof", -1, f"the profile has more than {SAMPLE_TYPES_MAX} sample types")
+    _check_sizes(profile)
     valid = _with_valid_references(_with_valid_strings(profile))
     samples = _order_and_join(_worth_keeping(_string_labels_only(valid.samples), len(valid.sample_types)))
     cleared = _without_addresses(replace(valid, samples=samples, time_ns=profile.time_ns or received_at_ns))
     return without_unreached(cleared)
+
+
+def _check_sizes(profile: Profile) -> None:
+    if len(profile.sample_types) > SAMPLE_TYPES_MAX:
+        raise LimitExceeded("pprof", -1, f"the profile has more than {SAMPLE_TYPES_MAX} sample types")
+    if int(np.diff(profile.samples.location_starts).max(initial=0)) > STACK_FRAMES_MAX:
+        raise LimitExceeded("pprof", -1, f"a stack has more than {STACK_FRAMES_MAX} frames; limit its depth")
+    if len(profile.samples.location_ids) > FRAMES_MAX:
+        raise LimitExceeded("pprof", -1, f"the stacks have more than {FRAMES_MAX} frames; send shorter profiles")
 
 
 def positions_of(ids: Ids, wanted: Ids) -> Integers:

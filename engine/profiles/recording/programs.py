@@ -23,16 +23,18 @@ START_SECONDS_MAX = 120.0
 
 _WORKLOADS = "engine.profiles.recording.workloads"
 _PROFILES_FOLDER = Path(__file__).parents[1]
+_KERNEL = _PROFILES_FOLDER / "_pprof.pyx"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program to record: the service it stands for, its command, and the module it cannot do without."""
+    """A program to record: the service it stands for, its command, and the module and file it cannot do without."""
 
     service: str
     command: tuple[str, ...]
     needs: str
     purpose: str
+    source: Path | None = None
 
 
 class RecordingFailed(LithifyError):
@@ -76,8 +78,9 @@ PROGRAMS = (
     ),
     Program(
         service="kernel-compiler",
-        command=("-m", "cython", "-3", "--force", "--output-file", os.devnull, str(_PROFILES_FOLDER / "_pprof.pyx")),
+        command=("-m", "cython", "-3", "--force", "--output-file", os.devnull, str(_KERNEL)),
         needs="cython",
+        source=_KERNEL,
         purpose="Cython compiling a kernel of this project",
     ),
     Program(
@@ -91,7 +94,11 @@ PROGRAMS = (
 
 def available_programs() -> tuple[Program, ...]:
     """Return the shipped programs that this installation can run; the first four always can."""
-    return tuple(program for program in PROGRAMS if importlib.util.find_spec(program.needs) is not None)
+    return tuple(
+        program
+        for program in PROGRAMS
+        if importlib.util.find_spec(program.needs) is not None and (program.source is None or program.source.exists())
+    )
 
 
 def record(

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from engine.profiles import pprof
 from engine.profiles.errors import BadObject, BadProfile, LimitExceeded
-from engine.profiles.normalise import LINES_MAX, SAMPLE_TYPES_MAX, STRING_BYTES_MAX, normalise, positions_of
+from engine.profiles.normalise import (
+    LINES_MAX,
+    SAMPLE_TYPES_MAX,
+    STACK_FRAMES_MAX,
+    STRING_BYTES_MAX,
+    normalise,
+    positions_of,
+)
 from engine.profiles.pprof_build import Frame, ProfileBuilder
 from engine.profiles.pprof_encode import encode_profile
 from engine.profiles.pprof_model import Profile
@@ -216,6 +223,12 @@ def test_absurdly_many_sample_types_are_refused() -> None:
     profile.sample_types *= SAMPLE_TYPES_MAX + 1
     with pytest.raises(LimitExceeded):
         normalise(profile, received_at_ns=1)
+
+
+def test_absurdly_deep_stacks_are_refused() -> None:
+    assert len(normal(profile_of(([LEAF] * STACK_FRAMES_MAX, 1))).samples) == 1
+    with pytest.raises(LimitExceeded, match="depth"):
+        normalise(profile_of(([LEAF] * (STACK_FRAMES_MAX + 1), 1)), received_at_ns=1)
 
 
 def test_ids_are_found_first_come_and_0_is_no_id() -> None:

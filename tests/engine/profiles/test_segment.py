@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 
 from engine.profiles import pprof
-from engine.profiles.errors import BadBlockName, BadProfile
+from engine.profiles.errors import BadBlockName, BadObject, BadProfile
 from engine.profiles.metadata import decode_footer
 from engine.profiles.model import DATASET_INDEX, BlockMeta, DatasetMeta, IndexedSeries, SymbolPartition
 from engine.profiles.pprof_build import Frame, ProfileBuilder
+from engine.profiles.pprof_encode import encode_profile
 from engine.profiles.pprof_model import Profile
 from engine.profiles.profile_table import ProfileTableReader
 from engine.profiles.segment import SegmentBuilder
@@ -404,6 +406,30 @@ def test_a_real_heap_profile_gives_the_symbols_another_writer_stored(foreign_dat
     first = stored.trees[0]
     assert dataset.symbols.trees[0].parents[: len(first.parents)] == first.parents
     assert dataset.symbols.trees[0].locations[: len(first.locations)] == first.locations
+
+
+def mutated(message: bytes, draw: random.Random) -> bytes:
+    data = bytearray(message)
+    for _ in range(draw.randrange(1, 4)):
+        data[draw.randrange(len(data))] = draw.choice([0, 1, 2, 5, 0x7F, 0x80, 0xFF, draw.randrange(256)])
+    return bytes(data)
+
+
+def test_a_damaged_profile_is_refused_or_makes_a_readable_segment() -> None:
+    draw, refused, stored = random.Random(20240711), 0, 0
+    labels = {"thread": "main", "span_id": "0100000000000000"}
+    message = encode_profile(profile_of(([LEAF, ROOT], [1, 3], labels), ([MIDDLE, ROOT], [2, 4], {})), compress=False)
+    for _ in range(400):
+        builder = SegmentBuilder(1)
+        try:
+            added = builder.add("a", push(), pprof.parse_profile(mutated(message, draw)), received_at_ns=TIME_NS)
+        except BadObject as error:
+            refused += error.section == "pprof"
+            continue
+        if added.row_count:
+            stored += sum(len(dataset.rows) == added.row_count for dataset in read_segment(builder.build(SEGMENT_ID)))
+    assert refused > 50
+    assert stored > 50
 
 
 def foreign_profiles(foreign_data: Path) -> Iterator[Profile]:
