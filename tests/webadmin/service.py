@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Count, Sum
 
 from engine.profiles.model import BlockMeta
@@ -108,6 +110,18 @@ class Service:
         """Return everything the schedule and the index decide on."""
         models = (Block, LevelQueue, Job, Attempt, AcceptedId, BlockLineage, Tombstone, Command, LogHead)
         return {model.__name__: list(model.objects.order_by("pk").values()) for model in models}
+
+
+@contextmanager
+def rolled_back() -> Iterator[None]:
+    """Undo everything at the end, inside a test that is itself rolled back; services may commit as usual."""
+    frame = transaction.atomic()
+    frame._from_testcase = True  # as Django's own test case does, or durable transactions would refuse to nest
+    with frame:
+        try:
+            yield
+        finally:
+            transaction.set_rollback(True)
 
 
 def relabelled(update: JobUpdate, **changes: Any) -> JobUpdate:
