@@ -190,7 +190,8 @@ def _identity_parts(tenant: str, labels: Iterable[Label], profile: Profile) -> I
     pairs = [*profile.sample_types, profile.period_type]
     numbers = [profile.time_ns, profile.duration_ns, profile.period, *(ref for pair in pairs for ref in pair)]
     yield struct.pack(f"<{len(numbers)}q", *numbers)
-    yield from profile.strings
+    yield struct.pack(f"<{len(profile.strings)}Q", *map(len, profile.strings))
+    yield b"".join(profile.strings)
     for table in (profile.samples, profile.mappings, profile.locations, profile.functions):
         yield from _column_bytes(table)
 
