@@ -8,6 +8,7 @@ from libc.stdint cimport uint8_t, uint32_t
 cdef extern from "csrc/checksums.h":
     ctypedef struct lithify_crc_table:
         pass
+    int LITHIFY_IS_DEBUG_BUILD
     uint32_t LITHIFY_POLYNOMIAL_CASTAGNOLI
     uint32_t LITHIFY_POLYNOMIAL_IEEE
     void lithify_crc_fill(lithify_crc_table* table, uint32_t polynomial) noexcept nogil
@@ -15,6 +16,8 @@ cdef extern from "csrc/checksums.h":
                                 size_t size) noexcept nogil
     uint32_t lithify_crc32c_sse42(uint32_t crc, const uint8_t* data, size_t size) noexcept nogil
     int lithify_cpu_has_sse42() noexcept nogil
+
+IS_DEBUG_BUILD = bool(LITHIFY_IS_DEBUG_BUILD)
 
 cdef lithify_crc_table castagnoli
 cdef lithify_crc_table ieee

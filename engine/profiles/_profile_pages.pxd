@@ -23,5 +23,6 @@ cdef class ProfilePages:
     cdef bytes _range(self, int64_t start, int64_t size)
     cdef bint _open(self) except -1
     cdef bint _places_fit(self) noexcept
+    cdef void _release(self)
     cdef size_t group_count(self) noexcept nogil
     cdef bint read_group(self, size_t number, RowBlock block) except -1

@@ -117,7 +117,18 @@ cdef class ProfilePages:
             done = _read_columns(data, group, self._columns) and _gather(group, self._columns, &block.rows)
         if not done:
             block.rows.row_count = 0
+        elif number + 1 == self.group_count():
+            self._release()
+        if block.rows.annotation_keys.size == 0:
+            block.owner = None
         return done
+
+    cdef void _release(self):
+        """Give back what decoding the table took: a merge has many tables open at their last row group."""
+        cdef int leaf
+        self._whole = None
+        for leaf in range(LEAVES):
+            column_free(&self._columns[leaf])
 
 
 cdef bint _is_bounded(const GroupItem* group) noexcept nogil:

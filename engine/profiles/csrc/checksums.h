@@ -11,6 +11,12 @@
 #include <nmmintrin.h>
 #endif
 
+#ifdef LITHIFY_DEBUG_BUILD
+#define LITHIFY_IS_DEBUG_BUILD 1
+#else
+#define LITHIFY_IS_DEBUG_BUILD 0
+#endif
+
 #define LITHIFY_POLYNOMIAL_CASTAGNOLI 0x82F63B78u
 #define LITHIFY_POLYNOMIAL_IEEE 0xEDB88320u
 

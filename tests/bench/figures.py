@@ -1,0 +1,40 @@
+"""What a benchmark gives back, and how it measures what is the same for all of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The parameters a benchmark ran with and the figures it measured, names with their unit."""
+
+    parameters: dict[str, object]
+    figures: dict[str, float]
+
+
+def machine() -> dict[str, object]:
+    """Return what the figures were measured on."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def peak_rss_mb() -> float:
+    """Return this process's largest resident size so far, without what it had before its program was loaded."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024

@@ -1,0 +1,113 @@
+"""The whole merge of a job, from a folder to a folder: 20 segments of 4 services become one block.
+
+Every variant runs in a process of its own, so that peaks of memory are its own and the twin (``LITHIFY_PURE=1``) is
+twin all the way. Times are processor times of one thread, so that a figure per core is one; medians of many runs. Two
+fan-ins give two equations for the two prices: of a source dataset and of an output dataset.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from engine.profiles import dataset_merge
+from engine.profiles.merge import run as run_merge
+from engine.profiles.merge_model import Scratch
+from engine.profiles.metadata import decode_metadata
+from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.storage import open_store
+from tests.bench.figures import Figures, peak_rss_mb
+from tests.bench.profile_segments import SAMPLES, write_segments
+from tests.engine.profiles.factories import merge_spec
+
+NAME = "profile_merge"
+SEGMENTS = 20
+FEW_SEGMENTS = 4
+SERVICES = 4
+RUNS = 15
+MB = 1e6
+
+
+def run(full: bool) -> Figures:
+    """Measure; ``full`` takes five times the runs."""
+    runs = RUNS * 5 if full else RUNS
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        store = open_store(f"file://{root / 'store'}")
+        sources = write_segments(store, 3 * SEGMENTS, SERVICES)
+        for count in (FEW_SEGMENTS, SEGMENTS, 3 * SEGMENTS):
+            (root / f"{count}.json").write_text(json.dumps(merge_spec(sources[:count]).to_json()))
+        whole = _measure(root, SEGMENTS, runs)
+        few = _measure(root, FEW_SEGMENTS, 3 * runs)
+        triple = _measure(root, 3 * SEGMENTS, max(3, runs // 3))
+        plain = _measure(root, SEGMENTS, 1, LITHIFY_PURE="1")
+    per_source = (whole["seconds"] - few["seconds"]) / (SERVICES * (SEGMENTS - FEW_SEGMENTS))
+    per_output = whole["seconds"] / SERVICES - SEGMENTS * per_source
+    parameters: dict[str, object] = {
+        "segments": SEGMENTS,
+        "datasets": SERVICES,
+        "dataset_bytes": whole["dataset_bytes"],
+        "runs": runs,
+        "implementation": whole["implementation"],
+    }
+    figures = {
+        "input_mb_per_s_core": whole["input_bytes"] / MB / whole["seconds"],
+        "ms_per_source_dataset": per_source * 1e3,
+        "ms_per_output_dataset": per_output * 1e3,
+        "profiles_per_s_core": whole["rows"] / whole["seconds"],
+        "samples_per_s_core": whole["samples"] / whole["seconds"],
+        "speedup_over_twin": plain["seconds"] / whole["seconds"],
+        "peak_rss_mb": whole["peak_rss_mb"],
+        "rss_growth_3x": triple["peak_rss_mb"] / whole["peak_rss_mb"],
+        "output_to_input_bytes": whole["output_bytes"] / whole["input_bytes"],
+        "wall_ms": whole["wall_seconds"] * 1e3,
+    }
+    return Figures(parameters, figures)
+
+
+def _measure(root: Path, segments: int, runs: int, **environment: str) -> dict[str, float]:
+    """Run merges in a process of their own and return what it measured."""
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.bench.profile_merge", str(root), str(segments), str(runs)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
+    measured: dict[str, float] = json.loads(finished.stdout)
+    return measured
+
+
+def _measure_here(root: Path, segments: int, runs: int) -> dict[str, object]:
+    spec = ProfileMergeSpec.from_json(json.loads((root / f"{segments}.json").read_text()))
+    store = open_store(f"file://{root / 'store'}")
+    scratch = Scratch(root / "scratch")
+    result = run_merge(spec, store, scratch=scratch)
+    seconds, wall_seconds = [], []
+    for _ in range(runs):
+        wall, started = time.perf_counter(), time.process_time()
+        run_merge(spec, store, scratch=scratch)
+        seconds.append(time.process_time() - started)
+        wall_seconds.append(time.perf_counter() - wall)
+    sizes = [dataset.size for source in spec.sources for dataset in decode_metadata(source.metadata).datasets]
+    return {
+        "implementation": dataset_merge.IMPLEMENTATION,
+        "seconds": statistics.median(seconds),
+        "wall_seconds": statistics.median(wall_seconds),
+        "peak_rss_mb": peak_rss_mb(),
+        "rows": result.rows_read,
+        "samples": result.rows_read * SAMPLES,
+        "input_bytes": sum(source.size for source in spec.sources),
+        "output_bytes": sum(block.size for block in result.blocks),
+        "dataset_bytes": round(statistics.median(size for size in sizes if size > 10_000)),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure_here(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))))
