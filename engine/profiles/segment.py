@@ -12,25 +12,25 @@ so two copies of one differ.)
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import itemgetter
 
 from engine.profiles import ulids
-from engine.profiles.metadata import encode_footer, label_strings
-from engine.profiles.model import DATASET_INDEX, BlockMeta, DatasetMeta, IndexedSeries, Label, Labels
+from engine.profiles.container import BlockWriter, ByteTarget
+from engine.profiles.merge_model import InlineSection
+from engine.profiles.model import BlockMeta, Label
 from engine.profiles.normalise import normalise
 from engine.profiles.object_names import check_tenant
 from engine.profiles.pprof_model import Functions, Locations, Mappings, Profile, Samples
 from engine.profiles.segment_dataset import BuiltDataset, DatasetBuilder
-from engine.profiles.series_index import encode_series_index
 from engine.profiles.split import SERVICE_NAME, check_text, external_labels, split
 
 ID_BYTES = 16
 NANOSECONDS_PER_MS = 1_000_000
-DATASET_INDEX_LABELS: Labels = (("__tenant_dataset__", "dataset_tsdb_index"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,85 +92,36 @@ class SegmentBuilder:
 
     def build(self, segment_id: str) -> tuple[bytes, BlockMeta]:
         """Return the object and its metadata (with ``size``); there must be at least one row."""
+        target = io.BytesIO()
+        meta = self.write(target, segment_id)
+        return target.getvalue(), meta
+
+    def write(self, target: ByteTarget, segment_id: str) -> BlockMeta:
+        """Write the object to ``target`` and return its metadata (with ``size``); there must be at least one row."""
         ulids.parse(segment_id)
         if not self._datasets:
             raise ValueError("a segment without profiles is not written")
-        layout = _Layout()
+        writer = BlockWriter(target)
         ordered = sorted(self._datasets, key=lambda key: (key[0].encode(), key[1].encode()))
         for tenant, keys in groupby(ordered, key=itemgetter(0)):
-            layout.add_tenant(tenant, [(service, self._datasets[tenant, service].build()) for _, service in keys])
-        meta = BlockMeta(
-            id=segment_id,
-            tenant="",
-            shard=self._shard,
-            compaction_level=0,
-            min_time_ms=min(dataset.min_time_ms for dataset in layout.datasets),
-            max_time_ms=max(dataset.max_time_ms for dataset in layout.datasets),
-            datasets=tuple(layout.datasets),
-            string_table=_string_table(self._created_by, layout.datasets),
-            created_by=self._created_by,
-            metadata_offset=layout.size,
-        )
-        data = b"".join((*layout.pieces, encode_footer(meta)))
-        return data, replace(meta, size=len(data))
-
-
-class _Layout:
-    """The object so far: its pieces, and the metadata of the datasets they make."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.size = 0
-        self.datasets: list[DatasetMeta] = []
-
-    def add_tenant(self, tenant: str, built: Sequence[tuple[str, BuiltDataset]]) -> None:
-        """Append a tenant's datasets in order, then the index that says which series is in which of them."""
-        index: list[IndexedSeries] = []
-        for service, dataset in built:
-            position = len(self.datasets)
-            index += [entry._replace(min_time_ns=0, max_time_ns=0, position=position) for entry in dataset.series]
-            self._add(
-                DatasetMeta(
-                    tenant=tenant,
-                    name=service,
-                    min_time_ms=dataset.min_time_ns // NANOSECONDS_PER_MS,
-                    max_time_ms=dataset.max_time_ns // NANOSECONDS_PER_MS,
-                    table_of_contents=(),
-                    size=0,
-                    labels=dataset.labels,
-                ),
-                dataset.sections,
-            )
-        own = self.datasets[-len(built) :]
-        self._add(
-            DatasetMeta(
-                tenant=tenant,
-                name="",
-                min_time_ms=min(dataset.min_time_ms for dataset in own),
-                max_time_ms=max(dataset.max_time_ms for dataset in own),
-                table_of_contents=(),
-                size=0,
-                labels=(DATASET_INDEX_LABELS,),
-                format=DATASET_INDEX,
-            ),
-            (encode_series_index(index),),
+            for _, service in keys:
+                _add_dataset(writer, tenant, service, self._datasets[tenant, service].build())
+            writer.add_dataset_index(tenant)
+        return writer.finish(
+            id=segment_id, tenant="", shard=self._shard, compaction_level=0, created_by=self._created_by
         )
 
-    def _add(self, meta: DatasetMeta, sections: Sequence[bytes]) -> None:
-        start, contents = self.size, []
-        for section in sections:
-            contents.append(self.size)
-            self.pieces.append(section)
-            self.size += len(section)
-        self.datasets.append(replace(meta, table_of_contents=tuple(contents), size=self.size - start))
 
-
-def _string_table(created_by: str, datasets: Iterable[DatasetMeta]) -> tuple[str, ...]:
-    """Return the strings of the metadata, each once, in the order a reader meets them."""
-    strings = {"": None, created_by: None}
-    for dataset in datasets:
-        strings |= dict.fromkeys((dataset.tenant, dataset.name, *label_strings(dataset.labels)))
-    return tuple(strings)
+def _add_dataset(writer: BlockWriter, tenant: str, service: str, built: BuiltDataset) -> None:
+    writer.add_dataset(
+        tenant=tenant,
+        name=service,
+        labels=built.labels,
+        min_time_ms=built.min_time_ns // NANOSECONDS_PER_MS,
+        max_time_ms=built.max_time_ns // NANOSECONDS_PER_MS,
+        sections=[InlineSection(section) for section in built.sections],
+        series=built.series,
+    )
 
 
 def profile_id(tenant: str, labels: Iterable[Label], profile: Profile) -> bytes:

@@ -10,7 +10,6 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from engine.profiles import _pprof_py, pprof
 from engine.profiles.normalise import normalise
@@ -18,19 +17,13 @@ from engine.profiles.pprof_build import Frame, ProfileBuilder
 from engine.profiles.pprof_encode import encode_profile
 from engine.profiles.pprof_model import ENTRIES_MAX
 from engine.profiles.segment import SegmentBuilder
+from tests.bench.figures import Figures
 
 NAME = "pprof_parse"
 SEED = 20240711
 TIME_NS = 1_720_700_000_000_000_000
 REPEATS, REPEATS_FULL = 7, 31
 SMALL_PROFILES = 40
-
-
-class Figures(NamedTuple):
-    """What a run measured, and on what."""
-
-    parameters: dict[str, object]
-    figures: dict[str, float]
 
 
 def run(full: bool = False) -> Figures:

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
-from engine.profiles import pprof
+from engine.profiles import merge, pprof, ulids
 from engine.profiles.errors import BadBlockName, BadObject, BadProfile
-from engine.profiles.metadata import decode_footer
+from engine.profiles.merge_model import Scratch
+from engine.profiles.metadata import decode_footer, encode_metadata
 from engine.profiles.model import DATASET_INDEX, BlockMeta, DatasetMeta, IndexedSeries, SymbolPartition
+from engine.profiles.object_names import block_key
 from engine.profiles.pprof_build import Frame, ProfileBuilder
 from engine.profiles.pprof_encode import encode_profile
 from engine.profiles.pprof_model import Profile
@@ -23,6 +25,8 @@ from engine.profiles.profile_table import ProfileTableReader
 from engine.profiles.segment import SegmentBuilder
 from engine.profiles.series_index import decode_series_index
 from engine.profiles.symbols import decode_symbols
+from engine.protocol.profile_jobs import ProfileMergeSpec, SourceObject
+from engine.storage.local import LocalStore
 
 SEGMENT_ID = "01JKT3DJRETWN25NKEFZNEP1V0"
 TIME_NS = 1_739_264_694_822_565_000
@@ -406,6 +410,33 @@ def test_a_real_heap_profile_gives_the_symbols_another_writer_stored(foreign_dat
     first = stored.trees[0]
     assert dataset.symbols.trees[0].parents[: len(first.parents)] == first.parents
     assert dataset.symbols.trees[0].locations[: len(first.locations)] == first.locations
+
+
+def test_segments_merge_into_a_block_with_the_same_stacks(tmp_path: Path) -> None:
+    store, builders = LocalStore(tmp_path / "bucket"), [SegmentBuilder(1) for _ in range(3)]
+    for i in range(9):
+        builders[i % 3].add("a", push("shop"), simple(5 + i, TIME_NS + i))
+    builders[2].add("a", push("shop"), simple(5, TIME_NS))
+    sources, expected = [], Counter[tuple[bytes, ...]]()
+    for i, builder in enumerate(builders):
+        data, meta = builder.build(ulids.make(TIME_NS // 10**6, bytes([i] * 10)))
+        key = block_key(1, "", 0, meta.id)
+        store.put(key, data)
+        sources.append(SourceObject(id=meta.id, key=key, size=len(data), metadata=encode_metadata(meta)))
+        (dataset,) = read_segment((data, meta))
+        for row in dataset.rows:
+            expected.update(row_stacks(dataset, row))
+    expected.subtract({(b"leaf", b"root"): 6, (b"middle", b"root"): 12})  # The push that is in two segments.
+    spec = ProfileMergeSpec(job="j", tenant="", shard=1, level=0, sources=tuple(sources))
+    result = merge.run(spec, store, scratch=Scratch(tmp_path / "scratch"))
+    (block,) = result.blocks
+    merged = store.get(block.key)
+    (dataset,) = read_segment((merged, decode_footer(merged, len(merged))))
+    found = Counter[tuple[bytes, ...]]()
+    for row in dataset.rows:
+        found.update(row_stacks(dataset, row))
+    assert (result.rows_read, result.rows_dropped) == (20, 2)
+    assert found == expected
 
 
 def mutated(message: bytes, draw: random.Random) -> bytes:
