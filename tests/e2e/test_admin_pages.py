@@ -1,0 +1,156 @@
+"""Opens every page of a filled admin in a real browser: no script fails, nothing is missing, nothing is cut off."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.test import Client
+from django.urls import reverse
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+from pytest_django.live_server_helper import LiveServer
+
+from tests.database import django_db_modify_db_settings  # noqa: F401  (fixture)
+from tests.webadmin.admin import rows
+from webadmin.console.read_only import ReadOnlyAdmin
+
+CHROMIUM = "/usr/bin/chromium"
+SWITCHES = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.skipif(not shutil.which(CHROMIUM), reason="no chromium: apt-get install chromium"),
+]
+
+
+@pytest.fixture
+def pages(transactional_db: None) -> list[str]:
+    """Every list, and each detail page that differs from the others of its kind, of a filled database."""
+    import importlib
+
+    from django.apps import apps
+
+    importlib.import_module("webadmin.schedule.migrations.0002_first_rows").add_first_rows(apps, None)
+    cache.clear()
+    rows.fill()
+    addresses = ["/admin/", "/api/docs/"]
+    for model, page in admin.site._registry.items():
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        addresses.append(reverse(f"{name}_changelist"))
+        if isinstance(page, ReadOnlyAdmin):
+            addresses += [reverse(f"{name}_change", args=[row.pk]) for row in _different(model)]
+        else:
+            addresses.append(reverse(f"{name}_add"))
+    return addresses
+
+
+def _different(model: type) -> list:
+    """One row per state where there are states, else the first and the last."""
+    shown = list(model._default_manager.order_by("pk"))
+    if not hasattr(model, "state"):
+        return shown[:1] + shown[1:][-1:]
+    return list({row.state: row for row in shown}.values())
+
+
+@pytest.fixture
+def cookie(pages: list[str]) -> str:
+    """The session of an operator."""
+    client = Client()
+    client.force_login(User.objects.create(username="operator", is_staff=True, is_superuser=True))
+    return client.cookies["sessionid"].value
+
+
+@pytest.fixture
+def browser(cookie: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+    """Chromium. Playwright runs an event loop in this thread, which Django takes for asynchronous code of ours."""
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        yield chromium
+        chromium.close()
+
+
+def signed_in(browser: Browser, live_server: LiveServer, cookie: str) -> BrowserContext:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.add_cookies([{"name": "sessionid", "value": cookie, "url": live_server.url}])
+    return context
+
+
+def complaints_of(page: Page) -> list[str]:
+    """Collects what goes wrong on a page from now on."""
+    complaints: list[str] = []
+    page.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("response", lambda answer: complaints.append(answer.url) if answer.status >= 400 else None)
+    page.on("requestfailed", lambda request: complaints.append(request.url) if _failed(request) else None)
+    return complaints
+
+
+def _failed(request: Request) -> bool:
+    return "ERR_ABORTED" not in (request.failure or "")  # what was under way when the next page was asked for
+
+
+@pytest.mark.timeout(120)
+def test_every_page_is_whole_in_a_browser(
+    browser: Browser, live_server: LiveServer, cookie: str, pages: list[str]
+) -> None:
+    wrong: dict[str, object] = {}
+    page = signed_in(browser, live_server, cookie).new_page()
+    complaints = complaints_of(page)
+    for address in pages:
+        page.goto(live_server.url + address, wait_until="load")
+        too_wide = {}
+        for width, scheme in ((400, "dark"), (1280, "light")):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            too_wide[width] = page.evaluate(OVERFLOW)
+        if complaints or any(too_wide.values()):
+            wrong[address] = (too_wide, list(complaints))
+        complaints.clear()
+    assert len(pages) > 40
+    assert not wrong
+
+
+def test_the_front_page_follows_what_happens_without_being_asked(
+    browser: Browser, live_server: LiveServer, cookie: str
+) -> None:
+    page = signed_in(browser, live_server, cookie).new_page()
+    complaints = complaints_of(page)
+    page.goto(live_server.url + "/admin/")
+    assert page.locator("#overview").count() == 1
+    rows.make_worker("node-new")
+    page.get_by_role("link", name="node-new").wait_for(timeout=20_000)
+    assert page.locator("#overview").count() == 1
+    assert page.locator("nav").count() > 0
+    assert not complaints
+
+
+def test_filters_and_shortcuts_work_with_the_mouse(browser: Browser, live_server: LiveServer, cookie: str) -> None:
+    page = signed_in(browser, live_server, cookie).new_page()
+    complaints = complaints_of(page)
+    page.goto(live_server.url + reverse("admin:index_block_changelist"))
+    page.get_by_role("link", name="Final", exact=True).click()
+    page.wait_for_url("**/?state=final")
+    assert page.locator("#result_list tbody").count() == 1
+    page.get_by_text("Filters").first.click()
+    page.fill("#changelist-filter input[name=tenant]", "acme")
+    page.get_by_role("button", name="Apply Filters").click()
+    page.wait_for_url("**tenant=acme**")
+    assert page.locator("#result_list tbody").count() >= 1
+    page.fill("#searchbar", "nothing of the kind")
+    page.press("#searchbar", "Enter")
+    page.get_by_text("Nothing fits the search and the filters.").wait_for()
+    assert not complaints
