@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from engine.profiles.errors import BadObject
 from engine.profiles.merge_model import SECTION_NAMES, InlineSection, MergedDataset, SectionData
 from engine.profiles.model import IndexedSeries
 from engine.protocol.profile_jobs import ProfileMergeSpec
 from engine.storage import ObjectStore
+from spark.errors import SparkJobFailed
 from spark.orders import Unit
 from spark.remote_errors import error_from_bytes, error_to_bytes
 
@@ -96,10 +96,14 @@ def empty_row(unit: Unit) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """The answers of one job: merged parts by (output, dataset), or the error of its first failing unit."""
+    """The answers of one job: merged parts by (output, dataset), or the error of its first failing unit.
 
-    parts: dict[tuple[int, int], list[MergedDataset]]
-    error: Exception | None
+    ``part_counts`` is how many parts each (output, dataset) was said to have.
+    """
+
+    parts: dict[tuple[int, int], list[MergedDataset]] = field(default_factory=dict)
+    part_counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    error: Exception | None = None
 
     def close(self) -> None:
         """Give back scratch objects."""
@@ -113,12 +117,14 @@ def answers_by_job(table: pa.Table, store: ObjectStore) -> dict[str, Answers]:
     rows = sorted(table.to_pylist(), key=lambda row: (row["output"], row["dataset"], row["part"]))
     jobs: dict[str, Answers] = {}
     for row in rows:
-        known = jobs.setdefault(row["job"], Answers(parts={}, error=None))
+        known = jobs.setdefault(row["job"], Answers())
         if row["error"] is not None:
             if known.error is None:
-                jobs[row["job"]] = Answers(parts=known.parts, error=error_from_bytes(row["error"]))
+                jobs[row["job"]] = replace(known, error=error_from_bytes(row["error"]))
             continue
-        parts = known.parts.setdefault((row["output"], row["dataset"]), [])
+        unit = (row["output"], row["dataset"])
+        known.part_counts[unit] = row["parts"]
+        parts = known.parts.setdefault(unit, [])
         if row["about"] is not None:
             parts.append(_merged(row, store))
     return jobs
@@ -166,7 +172,7 @@ def _series_from_json(told: list[Any]) -> IndexedSeries:
 
 
 def check_complete(answers: Answers, expected: Sequence[tuple[int, int]]) -> None:
-    """Refuse answers that lack a unit: a frame that lost rows must not become a smaller block."""
-    missing = sorted(set(expected) - answers.parts.keys())
+    """Refuse answers that lack a unit or part: a frame that lost rows must not become a smaller block."""
+    missing = [unit for unit in expected if len(answers.parts.get(unit, ())) != answers.part_counts.get(unit, -1)]
     if missing:
-        raise BadObject("container", -1, f"no answer came for dataset {missing[0][1]} of output {missing[0][0]}")
+        raise SparkJobFailed(f"no answer came for dataset {missing[0][1]} of output {missing[0][0]}")

@@ -205,7 +205,7 @@ class _Batch:
         """Write the blocks of a job all of whose units were merged."""
         if self.cancelled(job.spec.job):
             return _cancelled(job)
-        known = answers.get(job.spec.job, Answers(parts={}, error=None))
+        known = answers.get(job.spec.job, Answers())
         if known.error:
             return known.error
         self.progress(job.spec.job, Progress(done=job.size, total=job.size, phase="write"))
