@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sqlite3
@@ -16,6 +17,7 @@ from webadmin.console.demo.run import STACK_LOG
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 240
 SEGMENTS = 24
+NEEDED = ("PATH", "JAVA_HOME", "HOME", "LANG")
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.xdist_group("stack")]
 
@@ -26,17 +28,11 @@ def demo(home: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "manage.py", "demo", *own, *arguments],
         cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "LITHIFY_HOME": str(home), **_java_home()},
+        env={"LITHIFY_HOME": str(home), **{name: os.environ[name] for name in NEEDED if name in os.environ}},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def _java_home() -> dict[str, str]:
-    import os
-
-    return {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
 
 
 def numbers(text: str, row: str) -> list[int]:

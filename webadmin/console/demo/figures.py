@@ -50,6 +50,11 @@ def size_text(size: int) -> str:
     raise AssertionError("unreachable: the last unit takes everything")
 
 
+def seconds_text(seconds: float) -> str:
+    """Return a duration for people: milliseconds below a second."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
 def value_text(value: int, unit: str) -> str:
     """Return a profile's value for people: nanoseconds as seconds, bytes as bytes, the rest as a number."""
     if unit == "nanoseconds":

@@ -17,7 +17,7 @@ from django.db import connections
 from engine.profiles.metadata_file import read_metadata_file
 from engine.storage import ObjectStore, open_store
 from webadmin.console.addresses import free_port
-from webadmin.console.demo.figures import LiveBlock, differences, size_text
+from webadmin.console.demo.figures import LiveBlock, differences, seconds_text, size_text
 from webadmin.console.demo.foreign import NothingToCompact, copy_blocks, find_metadata_file
 from webadmin.console.demo.plan import plan_segments
 from webadmin.console.demo.policies import shorten_ages
@@ -47,6 +47,7 @@ class DemoSettings:
     segment_count: int
     bucket: str = ""
     metadata: str | None = None
+    age_seconds: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,7 +109,7 @@ class Demonstration:
         self._steps.begin("Ask where it goes, before")
         question = choose_question(blocks, self._store)
         answer = ask(question, blocks, self._store)
-        self._steps.say(f"{question.text}: {answer.objects_opened} objects opened, {answer.seconds:.2f} s")
+        self._steps.say(f"{question.text}: {answer.objects_opened} objects opened, {seconds_text(answer.seconds)}")
         return question, answer
 
     @contextmanager
@@ -138,7 +139,7 @@ class Demonstration:
         blocks = len(live_blocks())
         with self._timed("compaction"), self._steps.bar("waiting for the first poll", blocks) as bar:
             end = wait_for_the_fix_point(lambda now: bar.update(blocks - min(now.unsettled, blocks), now.text))
-        self._steps.say(end.text)
+        self._steps.say(f"nothing left to compact: {end.live} live objects after {end.done} jobs")
         return end
 
     def summarise(self, before: Sequence[LiveBlock], question: Question, answer: Answer, end: Standing) -> Outcome:
@@ -188,7 +189,8 @@ class Demonstration:
         )
 
     def _shorten(self) -> None:
-        ages = ", ".join(f"level {level}: {was} s → {now} s" for level, (was, now) in shorten_ages().items())
+        changed = shorten_ages(self._settings.age_seconds)
+        ages = ", ".join(f"level {level}: {was} s → {now} s" for level, (was, now) in changed.items())
         self._steps.say(f"only here, remainders wait shorter than usual before they are merged ({ages})")
 
     def _import(self, side_file: Path | None) -> None:

@@ -9,7 +9,15 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from webadmin.console.demo.figures import LevelTotal, LiveBlock, size_text, total, totals_by_level, value_text
+from webadmin.console.demo.figures import (
+    LevelTotal,
+    LiveBlock,
+    seconds_text,
+    size_text,
+    total,
+    totals_by_level,
+    value_text,
+)
 from webadmin.console.demo.question import Answer, Question
 
 LEVEL_NAMES = {0: "level 0 (segments)", 3: "level 3 (final)"}
@@ -33,7 +41,7 @@ def query_table(before: Answer, after: Answer) -> Table:
     table.add_row("objects a query must open", str(before.objects_opened), str(after.objects_opened), style="bold")
     table.add_row("requests to the store", str(before.requests), str(after.requests))
     table.add_row("bytes read", size_text(before.bytes_read), size_text(after.bytes_read))
-    table.add_row("time to the answer", f"{before.seconds:.2f} s", f"{after.seconds:.2f} s")
+    table.add_row("time to the answer", seconds_text(before.seconds), seconds_text(after.seconds))
     return table
 
 

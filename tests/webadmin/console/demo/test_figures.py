@@ -8,6 +8,7 @@ from webadmin.console.demo.figures import (
     LevelTotal,
     LiveBlock,
     differences,
+    seconds_text,
     size_text,
     total,
     totals_by_level,
@@ -30,6 +31,10 @@ def test_objects_and_bytes_are_counted_by_level_lowest_first() -> None:
 )
 def test_sizes_are_written_for_people(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+def test_durations_below_a_second_are_milliseconds() -> None:
+    assert (seconds_text(0.0042), seconds_text(0.999), seconds_text(1.26)) == ("4 ms", "999 ms", "1.3 s")
 
 
 def test_values_carry_the_unit_of_their_profile() -> None:

@@ -40,6 +40,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--record-seconds", type=float, default=RECORD_SECONDS, help=f"per program (default {RECORD_SECONDS:g})"
         )
+        parser.add_argument("--age-seconds", type=int, help="merge remainders after so long (default 3 to 6 by level)")
         parser.add_argument("--recordings", help="folder of recorded profiles (default: .lithify/recordings)")
         parser.add_argument("--inside", action="store_true", help="used by the command itself: the home is prepared")
 
@@ -71,6 +72,7 @@ class Command(BaseCommand):
         command += ["--segments", str(options["segments"]), "--record-seconds", str(options["record_seconds"])]
         command += ["--bucket", options["bucket"]] if options["bucket"] else []
         command += ["--metadata", options["metadata"]] if options["metadata"] else []
+        command += ["--age-seconds", str(options["age_seconds"])] if options["age_seconds"] is not None else []
         command += ["--keep-running"] if options["keep_running"] else []
         environment = demo_environment(dict(os.environ), home) | {"DJANGO_SETTINGS_MODULE": "webadmin.settings"}
         sys.stdout.flush()
@@ -86,6 +88,7 @@ class Command(BaseCommand):
                 segment_count=options["segments"],
                 bucket=options["bucket"],
                 metadata=options["metadata"],
+                age_seconds=options["age_seconds"],
             ),
             Steps(console, STEP_COUNT),
         )
