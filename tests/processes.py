@@ -141,10 +141,11 @@ def paused(process: Process) -> Iterator[None]:
 
 
 class Processes:
-    """Starts processes and ends all of them at the end of its ``with``."""
+    """Starts processes and ends all of them at the end of its ``with``; unless ``quiet``, says what each one said."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
         self._running: list[Process] = []
+        self._quiet = quiet
 
     def __enter__(self) -> Self:
         return self
@@ -154,8 +155,8 @@ class Processes:
     ) -> None:
         for process in reversed(self._running):
             process.close()
-            # pytest shows this only for a failing test.
-            print(f"--- {process.name} ({process.pid}) said:\n{process.story()}")
+            if not self._quiet:  # pytest shows this for a failing test only
+                print(f"--- {process.name} ({process.pid}) said:\n{process.story()}")
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Process:
         """Start a command; the caller waits for whatever makes it ready."""

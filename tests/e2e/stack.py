@@ -25,7 +25,8 @@ from tasks.app import configure
 from tasks.beat import CONTROL_QUEUE
 from tests.processes import ROOT, Process, Processes, wait_until
 
-NODE_READY_SECONDS = 60.0
+NODE_READY_SECONDS = 180.0
+"""A busy machine needs a minute for the JVM and the first Python workers."""
 COMMAND_SECONDS = 60.0
 LIVE = "('queued', 'owned', 'parked', 'final')"
 
