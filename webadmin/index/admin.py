@@ -18,7 +18,7 @@ from webadmin.index import block_page
 from webadmin.index import operator_queries as queries
 from webadmin.index.models import Block, Tombstone
 from webadmin.index.registration import PARTITION_MS
-from webadmin.index.states import LIVE_STATES, BlockState
+from webadmin.index.states import BlockState
 from webadmin.schedule.operator_queries import command_now_ms, with_now
 
 LIVE = "live"
@@ -34,7 +34,7 @@ class BlockStateFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
         if self.value() == LIVE:
-            return queryset.filter(state__in=LIVE_STATES)
+            return queries.live_blocks(queryset)
         return queryset.filter(state=self.value()) if self.value() in BlockState.values else queryset
 
 
