@@ -19,7 +19,7 @@ from engine.protocol.messages import (
 from tasks.leases import Pair
 from tasks.merger import Outcome
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 class ScheduleDouble:
