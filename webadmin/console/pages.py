@@ -104,7 +104,7 @@ def _tiles(overview: ScheduleOverview, totals: IndexTotals) -> list[Tile]:
             address=show.list_address(LevelQueue, fill="ready"),
         ),
         Tile(
-            title="Jobs running",
+            title="Jobs leased",
             number=show.count_text(jobs.leased),
             more=f"{show.count_text(jobs.waiting + jobs.blocked)} waiting, {show.count_text(jobs.parked)} parked",
             address=show.list_address(Job, state=JobState.LEASED.value),
@@ -199,7 +199,7 @@ def _jobs(jobs: JobCounts) -> Table:
             for state, count in counts
             if count != "0" or state in (JobState.LEASED, JobState.DONE)
         ],
-        more=f"{held} The lease of {show.count_text(jobs.expired)} is over." if jobs.expired else held,
+        more=f"{held} {show.counted(jobs.expired, 'lease')} over." if jobs.expired else held,
     )
 
 
