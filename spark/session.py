@@ -144,7 +144,12 @@ RUNTIME_CONFIGURATION = {
 
 
 def _connect(settings: SparkSettings) -> SparkSession:
-    session = SparkSession.builder.remote(settings.remote).getOrCreate()
+    try:
+        session = SparkSession.builder.remote(settings.remote).getOrCreate()
+    except ImportError as error:
+        raise BadSparkSetting(
+            f"SPARK_REMOTE needs more of PySpark: pip install 'pyspark[connect]' ({error})"
+        ) from error
     for name, value in RUNTIME_CONFIGURATION.items():
         session.conf.set(name, value)
     if settings.archive:

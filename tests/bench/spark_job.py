@@ -1,7 +1,7 @@
 """What a Spark job costs around its merge: minimal merges on a warm session, one at a time and all together.
 
-Each merge has two small sources with one dataset, so that what is measured is the way there and back: plan, order, Spark
-job, rows, result block. The session is a process of its own, as a node's is, and its start is timed there.
+Each merge has two small sources with one dataset, so that what is measured is the way there and back: plan, order,
+Spark job, rows, result block. The session is a process of its own, as a node's is, and its start is timed there.
 """
 
 from __future__ import annotations

@@ -27,6 +27,12 @@ def test_a_missing_archive_is_refused() -> None:
         make_session(SparkSettings(master="spark://127.0.0.1:7077", store_url="s3://b", archive="missing.tar.gz"))
 
 
+def test_spark_connect_without_its_libraries_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc_status", None)
+    with pytest.raises(BadSparkSetting, match=r"pip install 'pyspark\[connect\]'"):
+        make_session(SparkSettings(remote="sc://127.0.0.1:1", store_url="s3://b"))
+
+
 def test_settings_come_from_the_environment() -> None:
     assert SparkSettings.from_environment("s3://b", environment={}).runs_here
     settings = SparkSettings.from_environment(
