@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+NAME_LENGTH_MAX = 44  # leaves room for five columns of numbers on a usual terminal
 UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -60,6 +61,11 @@ def value_text(value: int, unit: str) -> str:
     if unit == "nanoseconds":
         return f"{value / 1e9:.2f} s"
     return size_text(value) if unit == "bytes" else f"{value:,}"
+
+
+def name_text(name: str) -> str:
+    """Return a function's name for people; of a long one the end, which says more than the packages before it."""
+    return name if len(name) <= NAME_LENGTH_MAX else f"…{name[1 - NAME_LENGTH_MAX :]}"
 
 
 def differences(before: Sequence[object], after: Sequence[object]) -> list[int]:

@@ -14,7 +14,7 @@ COPY_BYTES = 8 << 20
 
 
 class NothingToCompact(LithifyError):
-    """There is no block object in the folder: its keys end in /block.bin."""
+    """There is nothing to compact: no object called block.bin, none that can be registered, or none with profiles."""
 
     code = "nothing_to_compact"
 

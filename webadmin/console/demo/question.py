@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from engine.profiles.container import ObjectReader
 from engine.profiles.merge_model import SERIES_INDEX
 from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import DATASET_PROFILES, BlockMeta
+from engine.profiles.model import DATASET_PROFILES, BlockMeta, DatasetMeta
 from engine.profiles.query import FunctionValue, top_functions
 from engine.profiles.series_index import decode_series_index
 from engine.storage import ObjectStore
 from webadmin.console.demo.figures import LiveBlock
+from webadmin.console.demo.foreign import NothingToCompact
 
 TOP_COUNT = 10
 BLOCKS_LOOKED_INTO = 100  # for the profile types there are; each costs a read
@@ -72,14 +73,16 @@ def ask(question: Question, blocks: Sequence[LiveBlock], store: ObjectStore) -> 
 def choose_question(blocks: Sequence[LiveBlock], store: ObjectStore) -> Question:
     """Choose what to ask: see ``choose_dataset`` and ``choose_profile_type``."""
     tenant, service = choose_dataset(blocks)
-    types: set[str] = set()
-    for block in blocks[:BLOCKS_LOOKED_INTO]:
-        types |= _profile_types(block, tenant, service, store)
+    holders = [block for block in blocks if any(True for _ in _datasets(block, tenant, service))]
+    types = {one for block in holders[:BLOCKS_LOOKED_INTO] for one in _profile_types(block, tenant, service, store)}
     return Question(tenant=tenant, service=service, profile_type=choose_profile_type(sorted(types)))
 
 
 def choose_dataset(blocks: Iterable[LiveBlock]) -> tuple[str, str]:
-    """Return tenant and service of the dataset in most objects; of several the one with most bytes."""
+    """Return tenant and service of the dataset in most objects; of several the one with most bytes.
+
+    Raises NothingToCompact if no block holds profiles.
+    """
     objects: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     for block in blocks:
@@ -87,6 +90,8 @@ def choose_dataset(blocks: Iterable[LiveBlock]) -> tuple[str, str]:
             if dataset.format == DATASET_PROFILES:
                 objects[dataset.tenant, dataset.name] += 1
                 sizes[dataset.tenant, dataset.name] += dataset.size
+    if not objects:
+        raise NothingToCompact("no object holds profiles of a service")
     return max(objects, key=lambda key: (objects[key], sizes[key], key))
 
 
@@ -99,14 +104,17 @@ def choose_profile_type(types: Sequence[str]) -> str:
     return min(types)
 
 
-def _profile_types(block: LiveBlock, tenant: str, service: str, store: ObjectStore) -> set[str]:
-    """Return the profile types a dataset of the block holds, read from its series: old metadata does not say."""
-    meta = _metadata(block)
-    for dataset in meta.datasets:
+def _datasets(block: LiveBlock, tenant: str, service: str) -> Iterator[DatasetMeta]:
+    for dataset in decode_metadata(block.metadata).datasets:
         if (dataset.tenant, dataset.name, dataset.format) == (tenant, service, DATASET_PROFILES):
-            source = ObjectReader(store, block.key, meta.size).dataset_source(dataset)
-            return set(_types(source.read_section(SERIES_INDEX)))
-    return set()
+            yield dataset
+
+
+def _profile_types(block: LiveBlock, tenant: str, service: str, store: ObjectStore) -> Iterator[str]:
+    """Return the profile types a service has in the block, read from its series: old metadata does not say."""
+    for dataset in _datasets(block, tenant, service):
+        source = ObjectReader(store, block.key, block.size).dataset_source(dataset)
+        yield from _types(source.read_section(SERIES_INDEX))
 
 
 def _types(series_index: bytes) -> Iterator[str]:

@@ -179,13 +179,14 @@ class Demonstration:
         windows = sum(len(recording.windows) for recording in recordings)
         services = sorted({recording.service for recording in recordings})
         self._steps.say(f"{windows} recorded profiles of {len(services)} programs: {', '.join(services)}")
+        self._steps.say("they are played several times, each time with its own time, for two tenants")
         count = self._settings.segment_count
         plan = plan_segments(recordings, segment_count=count, end_ms=int(time.time() * 1000))
         with self._timed("segments"), self._steps.bar("writing segments", count) as bar:
             written = write_segments(plan, self._store, lambda done: bar.update(done, "writing segments"))
         self._steps.say(
-            f"{written.objects} segments with {written.profiles} profiles and {written.samples} samples, "
-            f"{size_text(written.bytes)} (recorded windows are played several times, each time with its own time)"
+            f"{written.objects} segments, {size_text(written.bytes)}: {written.profiles} profiles, "
+            f"{written.samples} samples, {written.functions} distinct functions"
         )
 
     def _shorten(self) -> None:

@@ -22,22 +22,30 @@ PROFILES_KEPT = 4096  # parsed recordings; each is played several times
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What was written: objects, their bytes, the profiles and samples in them."""
+    """What was written: objects, their bytes, the profiles and samples in them, the distinct functions they name."""
 
     objects: int = 0
     bytes: int = 0
     profiles: int = 0
     samples: int = 0
+    functions: int = 0
 
 
 def write_segments(plan: Sequence[PlannedSegment], store: ObjectStore, on_written: Callable[[int], None]) -> Written:
     """Build and store every planned segment; ``on_written`` gets the number of those that are done."""
-    parse = lru_cache(maxsize=PROFILES_KEPT)(_parse)
+    functions: set[bytes] = set()
+
+    @lru_cache(maxsize=PROFILES_KEPT)
+    def parse(window: Path) -> Profile:
+        profile = parse_profile(window.read_bytes())
+        functions.update(profile.strings[name] for name in profile.functions.names)
+        return profile
+
     written = Written()
     for number, segment in enumerate(plan, start=1):
         written = _write(segment, store, parse, written)
         on_written(number)
-    return written
+    return replace(written, functions=len(functions))
 
 
 def _write(segment: PlannedSegment, store: ObjectStore, parse: Callable[[Path], Profile], so_far: Written) -> Written:
@@ -53,7 +61,3 @@ def _write(segment: PlannedSegment, store: ObjectStore, parse: Callable[[Path], 
         profiles=so_far.profiles + builder.profile_count,
         samples=so_far.samples + builder.sample_count,
     )
-
-
-def _parse(window: Path) -> Profile:
-    return parse_profile(window.read_bytes())

@@ -12,6 +12,7 @@ from rich.text import Text
 from webadmin.console.demo.figures import (
     LevelTotal,
     LiveBlock,
+    name_text,
     seconds_text,
     size_text,
     total,
@@ -51,7 +52,7 @@ def answer_table(question: Question, before: Answer, after: Answer, wrong: Seque
     table = _table(title, "function", "self before", "self after", "total before", "total after", "equal")
     for position, (was, now) in enumerate(zip_longest(before.functions, after.functions)):
         table.add_row(
-            Text((was or now).function, overflow="ellipsis", no_wrap=True),
+            Text(name_text((was or now).function), overflow="ellipsis", no_wrap=True),
             *(value_text(row.self_value, question.unit) if row else NOTHING for row in (was, now)),
             *(value_text(row.total_value, question.unit) if row else NOTHING for row in (was, now)),
             Text("NO", style="bold red") if position in wrong else Text("yes", style="green"),

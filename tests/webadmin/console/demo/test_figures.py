@@ -8,6 +8,7 @@ from webadmin.console.demo.figures import (
     LevelTotal,
     LiveBlock,
     differences,
+    name_text,
     seconds_text,
     size_text,
     total,
@@ -41,6 +42,11 @@ def test_values_carry_the_unit_of_their_profile() -> None:
     assert value_text(1_500_000_000, "nanoseconds") == "1.50 s"
     assert value_text(2_000, "bytes") == "2.0 KB"
     assert value_text(1234, "count") == "1,234"
+
+
+def test_of_a_long_name_the_end_is_shown() -> None:
+    assert name_text("short.name") == "short.name"
+    assert name_text("a" * 100 + ".run") == "…" + "a" * 39 + ".run"
 
 
 def test_equal_answers_differ_nowhere() -> None:

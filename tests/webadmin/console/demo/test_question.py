@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.profiles.metadata import encode_metadata
+import pytest
+
+from engine.profiles.metadata import encode_metadata, read_footer
 from engine.profiles.model import BlockMeta
 from engine.profiles.pprof import parse_profile
 from engine.profiles.segment import SegmentBuilder
+from engine.storage import open_store
 from webadmin.console.demo.figures import LiveBlock
-from webadmin.console.demo.plan import Recording
-from webadmin.console.demo.question import Question, choose_dataset, choose_profile_type
+from webadmin.console.demo.foreign import NothingToCompact
+from webadmin.console.demo.plan import Recording, plan_segments
+from webadmin.console.demo.question import Question, ask, choose_dataset, choose_profile_type, choose_question
+from webadmin.console.demo.segments import write_segments
 
 
 def block(recordings: list[Recording], *datasets: tuple[str, int]) -> LiveBlock:
@@ -27,6 +32,29 @@ def block(recordings: list[Recording], *datasets: tuple[str, int]) -> LiveBlock:
 def test_the_service_in_most_objects_is_asked_about(recordings: list[Recording], tmp_path: Path) -> None:
     blocks = [block(recordings, ("a", 0), ("b", 1)), block(recordings, ("b", 1)), block(recordings, ("b", 2))]
     assert choose_dataset(blocks) == ("b", recordings[1].service)
+
+
+def test_objects_without_profiles_are_nothing_to_ask_about() -> None:
+    with pytest.raises(NothingToCompact):
+        choose_dataset([])
+
+
+def test_profile_types_are_read_from_the_objects_of_the_chosen_service(
+    recordings: list[Recording], tmp_path: Path
+) -> None:
+    store = open_store(f"file://{tmp_path}/objects")
+    write_segments(plan_segments(recordings, segment_count=5, end_ms=1_790_000_000_000), store, lambda done: None)
+    blocks = []
+    for info in store.list():
+        meta = read_footer(lambda offset, length, key=info.key: store.get_range(key, offset, length), info.size)
+        blocks.append(LiveBlock(key=info.key, level=0, size=info.size, metadata=encode_metadata(meta)))
+    question = choose_question(blocks, store)
+    assert question.profile_type == "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+    answer = ask(question, blocks, store)
+    assert answer.objects_opened == 3  # of five segments three are of the chosen service's shard
+    # Each window has stacks of 1, 2 and 3 frames that take 10, 20 and 30 ms.
+    assert answer.total_value == 3 * 60_000_000
+    assert sum(row.self_value for row in answer.functions) == answer.total_value
 
 
 def test_time_on_the_processor_is_asked_for_before_memory() -> None:

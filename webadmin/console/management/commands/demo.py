@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from argparse import ArgumentParser
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ class Command(BaseCommand):
             self._say_verdict(console, outcome)
             if options["keep_running"]:
                 console.print(f"\n{demonstration.address}/admin/ stays up until Ctrl-C", highlight=False)
-                signal.pause()
+                with suppress(KeyboardInterrupt):
+                    signal.pause()
         self._say_what_next(console)
         return outcome.is_good
 
@@ -116,12 +118,17 @@ class Command(BaseCommand):
             console.print(f"[bold red]{outcome.bad_objects} objects could not be registered.[/]")
 
     def _say_what_next(self, console: Console) -> None:
+        home = min(str(settings.HOME), os.path.relpath(settings.HOME), key=len)
         console.print(
             "\nWhat next:\n"
-            f"  LITHIFY_HOME={settings.HOME} ./dev up     this result in the admin: blocks, their lineage, jobs\n"
-            "  ./dev up                              the whole stack with a home of its own (.lithify)\n"
-            "  ./dev manage import_blocks --bucket URL   compact a bucket that another program wrote\n"
-            "  docs/                                 how it works, and a tour of the source",
+            f"  LITHIFY_HOME={home} ./dev up\n"
+            "      look at this result in the admin: blocks, where they came from, jobs, the command log\n"
+            "  ./dev up\n"
+            "      the whole stack with a home of its own (.lithify)\n"
+            "  ./dev demo --bucket DIR\n"
+            "      the same with objects that another program wrote; import_blocks does it for good\n"
+            "  docs/\n"
+            "      how it works, and a tour of the source",
             highlight=False,
             markup=False,
             soft_wrap=True,
