@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
+from django.db import OperationalError, connections
 
 from webadmin.console.addresses import free_port
 from webadmin.console.errors import HomeInUse, ProgramFailed
@@ -42,6 +42,10 @@ class Command(BaseCommand):
                 self._run(port)
         except (HomeInUse, ProgramFailed) as error:
             raise CommandError(str(error)) from error
+        except OperationalError as error:
+            raise CommandError(f"the database does not answer: {str(error).strip()}; check DATABASE_URL") from error
+        except KeyboardInterrupt:
+            raise CommandError("stopped before anything was started", returncode=130) from None
 
     def _run(self, port: int | None) -> None:
         call_command("migrate", interactive=False, verbosity=0)
