@@ -25,6 +25,7 @@ from engine.profiles.merge_model import (
     PROFILES, SERIES_INDEX, STREAMED_PROFILES_BYTES, SYMBOLS,
 )
 from engine.profiles.profile_table import ProfileTableReader, SectionFile
+from engine.profiles.table_footer import check_table_footer
 
 
 class SampleLabels(Exception):
@@ -204,6 +205,7 @@ cdef class MergeSource:
         if self._batches is None:
             offset, size = self._source.section_bounds(PROFILES)
             source = self._pages.section()
+            check_table_footer(lambda at, count: self._source.read(offset + at, count), size)
             if source is None:
                 source = SectionFile(self._source.read, offset, size)
             self._batches = ProfileTableReader(source).batches()

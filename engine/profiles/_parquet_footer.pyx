@@ -76,6 +76,7 @@ cdef int parse_footer(const uint8_t* data, size_t size, Buffer* groups) except -
     cdef Columns columns
     cdef int number = 0, kind, element_kind = 0
     cdef uint64_t count, index
+    cdef int64_t row_count = -1
     columns.count = 0
     while True:
         kind = next_field(&cursor, &number)
@@ -92,9 +93,14 @@ cdef int parse_footer(const uint8_t* data, size_t size, Buffer* groups) except -
             for index in range(count):
                 if not _parse_group(&cursor, &columns, groups):
                     return 0
+        elif number == 3:
+            row_count = read_int(&cursor, kind)
         else:
             skip(&cursor, kind)
-    return not cursor.failed and columns.count > 0
+    # Nothing else would notice that a damaged footer has lost its row groups.
+    for index in range(groups.size // sizeof(GroupItem)):
+        row_count -= (<GroupItem*>groups.data)[index].row_count
+    return not cursor.failed and columns.count > 0 and row_count == 0
 
 
 cdef bint _parse_schema(Cursor* cursor, uint64_t count, Columns* columns) noexcept nogil:
