@@ -80,7 +80,9 @@ def _lease_ms() -> int:
 
 def _time_after(head: LogHead, lease_ms: int) -> CommandTime:
     wall_ms = dialect.clock_ms()
-    if head.clock_ms == 0:  # the first command of all: command time starts as wall time
-        return CommandTime(wall_ms, wall_ms, False)
+    if head.clock_ms == 0:
+        # Nobody has asked for the time yet: it starts as wall time, once, so that it cannot go back from now on.
+        LogHead.objects.filter(clock_ms=0).update(clock_ms=wall_ms, command_time_ms=wall_ms)
+        head.refresh_from_db()
     passed = wall_ms - head.clock_ms
     return CommandTime(head.command_time_ms + min(max(passed, 0), lease_ms), wall_ms, not 0 <= passed < lease_ms)

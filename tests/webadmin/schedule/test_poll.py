@@ -44,9 +44,10 @@ def test_too_few_young_segments_are_left_to_wait(service: Service) -> None:
 
 def test_a_lone_old_segment_is_merged_without_another_arrival(service: Service) -> None:
     service.add_segments(1)
-    service.clock.advance(36)
     worker = service.worker()
-    assert worker.take() == []
+    for seconds in (LEASE_SECONDS, LEASE_SECONDS, 36 - 2 * LEASE_SECONDS):
+        service.clock.advance(seconds)
+        assert worker.take() == []
     service.clock.advance(0.001)
     assert len(worker.take()) == 1
 
@@ -441,6 +442,17 @@ def test_command_time_never_goes_back(service: Service) -> None:
     worker.take()
     times = list(Command.objects.order_by("index").values_list("command_time_ms", flat=True))
     assert times == sorted(times)
+
+
+def test_a_clock_that_goes_back_before_the_first_command_loses_no_time(service: Service) -> None:
+    """Found by the state machine: command time must be fixed by the first who asks for it, not by the first command."""
+    service.add_segments(1)
+    service.clock.advance(-86_400)
+    worker = service.worker()
+    for _ in range(6):
+        service.clock.advance(14)
+        worker.take()
+    assert len(worker.held) == 1
 
 
 def test_a_workers_name_belongs_to_its_credential(service: Service) -> None:
