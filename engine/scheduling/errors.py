@@ -9,3 +9,15 @@ class ResultRefused(LithifyError):
     """A worker's result does not fit its job; nothing of it was used and the sources stay live."""
 
     code = "result_refused"
+
+
+class LimitRefused(LithifyError):
+    """A limit cannot have this value, or cannot be set there."""
+
+    code = "limit_refused"
+
+
+class ScopeRefused(LithifyError):
+    """Nothing on the schedule can have this scope."""
+
+    code = "scope_refused"

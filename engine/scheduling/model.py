@@ -22,6 +22,7 @@ class JobState(enum.StrEnum):
     LEASED = "leased"  # held by one worker under one token until its lease ends
     DONE = "done"  # its results have replaced its sources
     PARKED = "parked"  # out of the schedule with a reason; keeps its blocks until an operator decides
+    DISSOLVED = "dissolved"  # given up: its blocks went back to their queue, or into smaller jobs
 
 
 LIVE_STATES = (JobState.WAITING, JobState.BLOCKED, JobState.LEASED)
@@ -35,8 +36,17 @@ ALLOWED_MOVES: dict[JobState, frozenset[JobState]] = {
     JobState.BLOCKED: frozenset({JobState.WAITING, JobState.PARKED}),
     JobState.LEASED: frozenset({JobState.LEASED, JobState.WAITING, JobState.DONE, JobState.PARKED}),
     JobState.DONE: frozenset(),
-    JobState.PARKED: frozenset({JobState.WAITING}),
+    JobState.PARKED: frozenset({JobState.WAITING, JobState.DISSOLVED}),
+    JobState.DISSOLVED: frozenset(),
 }
+
+
+class ParkedKind(enum.StrEnum):
+    """Why a job is parked."""
+
+    EVICTED = "evicted"  # it failed too often
+    DEFERRED = "deferred"  # an operator set it aside
+    QUARANTINED = "quarantined"  # its one block is damaged or missing
 
 
 class AttemptOutcome(enum.StrEnum):
@@ -48,6 +58,7 @@ class AttemptOutcome(enum.StrEnum):
     FAILED = "failed"  # the worker gave it back and said why
     REFUSED = "refused"  # it reported a result that the index could not accept
     EXPIRED = "expired"  # the lease ended without a word
+    REVOKED = "revoked"  # an operator took the job away
 
 
 class PolicyName(enum.StrEnum):

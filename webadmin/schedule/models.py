@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from engine.scheduling.model import HOLDING_STATES, AttemptOutcome, JobState, PolicyName
+from engine.scheduling.model import HOLDING_STATES, AttemptOutcome, JobState, ParkedKind, PolicyName
 from webadmin.access.models import TENANT_NAME_MAX, WorkerCredential
 from webadmin.database.fields import ByteOrderedField
 
@@ -51,6 +51,7 @@ class Command(models.Model):
         IMPORT_BLOCKS = "import_blocks", "import blocks"
         UPDATE_PLAN = "update_plan", "update plan"
         ADVANCE_CLOCK = "advance_clock", "advance clock"
+        OPERATE = "operate", "operate"
 
     index = models.BigAutoField(primary_key=True)
     command_time_ms = models.BigIntegerField()
@@ -141,6 +142,8 @@ class Job(models.Model):
     lease_expires_ms = models.BigIntegerField(null=True)
     failures = models.PositiveIntegerField(default=0)
     parked_reason = models.CharField(max_length=500, blank=True)
+    # Only of parked jobs; "" there means evicted: the schedule itself parks for no other cause.
+    parked_kind = models.CharField(max_length=11, blank=True, choices=[(kind.value, kind.value) for kind in ParkedKind])
     added_at_ms = models.BigIntegerField()
     assigned_at_ms = models.BigIntegerField(null=True)
     finished_at_ms = models.BigIntegerField(null=True)
@@ -214,6 +217,7 @@ class Attempt(models.Model):
         default=AttemptOutcome.RUNNING.value,
     )
     reason = models.JSONField(null=True)
+    build = models.CharField(max_length=100, blank=True, help_text="What the worker ran")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "token"], name="attempt_token_unique_per_job")]
@@ -266,3 +270,7 @@ class LevelPolicy(models.Model):
 
     def __str__(self) -> str:
         return f"{self.lane} level {self.level}"
+
+
+# Django finds models through this module.
+from webadmin.schedule import operation_models  # noqa: E402, F401

@@ -1,0 +1,156 @@
+"""What operators set and what was set aside: limits with their history, pauses, pins, split jobs, quarantine.
+
+Columns named ``…_ms`` are milliseconds of command time; ``command_index`` is the entry of the log that made the row.
+Rows are history: they end, and are not deleted.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from engine.scheduling.limits import SCOPE_VALUE_MAX, LimitName, ScopeKind
+from engine.scheduling.pauses import PauseMode
+from webadmin.database.fields import ByteOrderedField
+
+ACTOR_MAX = 150
+WHY_MAX = 500
+SCOPE_KINDS = [(kind.value, kind.value) for kind in ScopeKind]
+
+
+class LimitChange(models.Model):
+    """A limit's value for a scope, as somebody set it; a null value takes back what was set there before.
+
+    In force is, per limit and scope, the last row that has not run out. ``is_superseded`` rows can never be in force
+    again: a later one without an end covers them.
+    """
+
+    name = ByteOrderedField(max_length=30, choices=[(name.value, name.value) for name in LimitName])
+    scope_kind = models.CharField(max_length=10, choices=SCOPE_KINDS)
+    scope_value = ByteOrderedField(max_length=SCOPE_VALUE_MAX, blank=True)
+    value = models.BigIntegerField(null=True)
+    set_at_ms = models.BigIntegerField()
+    valid_until_ms = models.BigIntegerField(null=True)
+    is_superseded = models.BooleanField(default=False)
+    command_index = models.BigIntegerField()
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=ACTOR_MAX)
+    why = models.CharField(max_length=WHY_MAX)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(valid_until_ms=None) | Q(valid_until_ms__gt=models.F("set_at_ms")),
+                name="limit_change_lasts_some_time",
+            ),
+        ]
+        indexes = [
+            # "What is in force there?" (poll)
+            models.Index(
+                fields=["scope_kind", "scope_value", "name", "-id"],
+                condition=Q(is_superseded=False),
+                name="limit_change_in_force",
+            ),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value} for {self.scope_kind} {self.scope_value}".rstrip()
+
+
+class Pause(models.Model):
+    """A part of the schedule that an operator holds still, until it is resumed or its time is over."""
+
+    scope_kind = models.CharField(max_length=10, choices=SCOPE_KINDS)
+    scope_value = ByteOrderedField(max_length=SCOPE_VALUE_MAX, blank=True)
+    mode = models.CharField(max_length=10, choices=[(mode.value, mode.value) for mode in PauseMode])
+    since_ms = models.BigIntegerField()
+    valid_until_ms = models.BigIntegerField(null=True)
+    command_index = models.BigIntegerField()
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=ACTOR_MAX)
+    why = models.CharField(max_length=WHY_MAX)
+    ended_at_ms = models.BigIntegerField(null=True)
+    ended_by = models.CharField(max_length=ACTOR_MAX, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["scope_kind", "scope_value"], condition=Q(ended_at_ms=None), name="pause_unique_while_it_lasts"
+            ),
+            models.CheckConstraint(condition=~Q(scope_kind=ScopeKind.JOB.value), name="pause_is_not_of_a_job"),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.mode} {self.scope_kind} {self.scope_value}".rstrip()
+
+
+class JobPin(models.Model):
+    """A rule about who may get a job: only this worker, or no worker of this build."""
+
+    class Kind(models.TextChoices):
+        WORKER = "worker", "only this worker"
+        NOT_BUILD = "not_build", "not this build"
+
+    job = models.ForeignKey("schedule.Job", on_delete=models.CASCADE, related_name="pins", db_index=False)
+    kind = models.CharField(max_length=10, choices=Kind)
+    value = ByteOrderedField(max_length=100)
+    command_index = models.BigIntegerField()
+    actor = models.CharField(max_length=ACTOR_MAX)
+    why = models.CharField(max_length=WHY_MAX)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "kind", "value"], name="job_pin_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value}"
+
+
+class JobSplit(models.Model):
+    """``child`` has a part of the blocks that ``parent`` had; ``root`` is the planned job that all of it began with."""
+
+    child = models.OneToOneField("schedule.Job", on_delete=models.CASCADE, related_name="split_from")
+    parent = models.ForeignKey("schedule.Job", on_delete=models.CASCADE, related_name="split_into")
+    root = models.ForeignKey("schedule.Job", on_delete=models.CASCADE, related_name="split_family")
+    command_index = models.BigIntegerField()
+    at_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.child_id} from {self.parent_id}"
+
+
+class Quarantine(models.Model):
+    """A block that cannot be merged, with what is known of its damage. Its own job, parked, holds it until release."""
+
+    class Cause(models.TextChoices):
+        DAMAGED = "damaged", "damaged"  # it failed alone, while others of its kind were merged by the same build
+        MISSING = "missing", "missing"  # the store has no object under its key
+
+    block = models.ForeignKey("index.Block", on_delete=models.CASCADE, related_name="quarantines", db_index=False)
+    job = models.ForeignKey("schedule.Job", on_delete=models.CASCADE, related_name="quarantines")
+    cause = models.CharField(max_length=10, choices=Cause)
+    error_class = models.CharField(max_length=100)
+    message = models.TextField(blank=True)
+    object = models.CharField(max_length=1024, blank=True)
+    section = models.CharField(max_length=100, blank=True)
+    offset = models.BigIntegerField(default=-1)
+    build = models.CharField(max_length=100, blank=True)
+    attempts = models.PositiveIntegerField()
+    at_ms = models.BigIntegerField()
+    command_index = models.BigIntegerField()
+    released_at_ms = models.BigIntegerField(null=True)
+    released_by = models.CharField(max_length=ACTOR_MAX, blank=True)
+    release_why = models.CharField(max_length=WHY_MAX, blank=True)
+
+    class Meta:
+        verbose_name_plural = "quarantine"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["block"], condition=Q(released_at_ms=None), name="quarantine_holds_a_block_once"
+            )
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"block {self.block_id}: {self.error_class}"
