@@ -152,6 +152,23 @@ def test_a_stale_token_gets_no_lease_and_its_result_is_ignored(service: Service)
     assert not Block.objects.filter(ulid__in=late_blocks).exists()
 
 
+@pytest.mark.parametrize("status", list(UpdateStatus))
+def test_a_workers_own_older_token_is_stale_too(service: Service, status: UpdateStatus) -> None:
+    """A node that paused, lost its job and got the same job again may still have the old run's report to send."""
+    service.add_segments(20)
+    worker = service.worker()
+    [first] = worker.take()
+    old = relabelled(worker.success(first.job), status=status)
+    service.clock.advance(LEASE_SECONDS)
+    worker.take()
+    service.clock.advance(1)
+    worker.take()
+    assert worker.held[first.job].token != old.token
+    before = service.dump()
+    assert worker.poll(old, capacity=0).leases == ()
+    assert service.dump() == before
+
+
 def test_completion_replaces_sources_by_one_block_per_tenant(service: Service) -> None:
     ids = service.add_segments(20, datasets=[("acme", "web"), ("beta", "api"), ("beta", "db")])
     worker = service.worker()
