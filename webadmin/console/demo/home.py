@@ -9,8 +9,11 @@ from engine.errors import LithifyError
 from webadmin.console.stack_home import LOCK_FILE, locked_home
 
 MARK = "wiped_by_the_demo"
-ENVIRONMENT_TO_FORGET = ("DATABASE_URL", "OBJECT_STORE_URL", "BROKER_URL", "SECRET_KEY", "LITHIFY_TOKEN_KEYS")
-"""Settings of a real installation: the demonstration has its own database, store and broker."""
+ENVIRONMENT_TO_FORGET = (
+    *("DATABASE_URL", "OBJECT_STORE_URL", "BROKER_URL", "SECRET_KEY", "LITHIFY_TOKEN_KEYS"),
+    *("SPARK_MASTER", "SPARK_REMOTE", "SPARK_ARCHIVE", "HTTPS", "ALLOWED_HOSTS", "NODE_NAME"),
+)
+"""Settings of a real installation; the demonstration has its own database, store, broker, and Spark on this machine."""
 
 
 class NotADemoHome(LithifyError):
