@@ -204,3 +204,22 @@ class AcceptedId(models.Model):
 
     def __str__(self) -> str:
         return f"{self.shard}/{self.ulid}"
+
+
+from webadmin.index.catalogue_models import LineageMark, TenantService  # noqa: E402
+from webadmin.index.letter_models import DeadLetter, LetterState, RefusalCount  # noqa: E402
+
+__all__ = [
+    "AcceptedId",
+    "Block",
+    "BlockLineage",
+    "Dataset",
+    "DatasetName",
+    "DeadLetter",
+    "LabelSets",
+    "LetterState",
+    "LineageMark",
+    "RefusalCount",
+    "TenantService",
+    "Tombstone",
+]
