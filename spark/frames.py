@@ -12,7 +12,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 PARTITIONS_MAX = 4096
-"""Most rows of a frame of orders; beyond it rows would share partitions over Spark Connect."""
+"""Most rows of a frame of orders: each becomes a task, and a driver keeps track of all of them."""
+CONNECT_PARTITIONS_MAX = 256
+"""Most partitions of a frame of orders over Spark Connect; beyond it rows share them."""
 
 BatchFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -21,7 +23,7 @@ def frame_of_orders(spark: SparkSession, orders: pa.Table) -> DataFrame:
     """Make a frame with one partition per row.
 
     Classic Spark makes a partition of every Arrow batch; Spark Connect spreads rows over
-    ``spark.sql.leafNodeDefaultParallelism`` partitions, which the session sets above any number of rows used here.
+    ``spark.sql.leafNodeDefaultParallelism`` partitions, which the session sets to CONNECT_PARTITIONS_MAX.
     """
     if orders.num_rows > PARTITIONS_MAX:
         raise ValueError(f"{orders.num_rows} orders in a frame, at most {PARTITIONS_MAX} can be handed out one by one")

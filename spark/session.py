@@ -6,6 +6,8 @@ the JVM with its parent and hangs. One process has one session; threads share it
 
 from __future__ import annotations
 
+import importlib
+import logging
 import os
 import sys
 import tempfile
@@ -17,12 +19,13 @@ from pyspark.sql import SparkSession
 
 from engine.storage import is_local
 from spark.errors import BadSparkSetting
-from spark.frames import PARTITIONS_MAX
+from spark.frames import CONNECT_PARTITIONS_MAX
 
 DEFAULT_MASTER = "local[*]"
 ARCHIVE_NAME = "lithify"
 """The folder in an executor's working directory where Spark unpacks the archive of ``./dev pack``."""
 ARCHIVE_PYTHON = f"./{ARCHIVE_NAME}/bin/python"
+CONNECT_MODULES = ("grpc", "grpc_status", "google.rpc")
 
 FAIR_POOL = """<?xml version="1.0"?>
 <allocations><pool name="default"><schedulingMode>FAIR</schedulingMode></pool></allocations>
@@ -77,6 +80,8 @@ def make_session(settings: SparkSettings) -> SparkSession:
     The session is not proven yet: run ``spark.probe.probe`` before it merges anything.
     """
     _check(settings)
+    # It tells of every connection it opens and closes, some of them after the logs are closed.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     if settings.remote:
         return _connect(settings)
     # Spark tells its executors to start what this variable names.
@@ -118,6 +123,8 @@ def _classic_configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.python.worker.faulthandler.enabled": "true",
         # An interrupted task does not look up by itself; its Python is ended.
         "spark.python.task.killTimeout": "100ms",
+        # Every Arrow batch becomes a partition, however small the frame: see spark.frames.
+        "spark.sql.execution.arrow.localRelationThreshold": "0",
         **RUNTIME_CONFIGURATION,
     }
     if settings.runs_here:
@@ -134,8 +141,6 @@ def _classic_configuration(settings: SparkSettings) -> dict[str, str]:
 
 
 RUNTIME_CONFIGURATION = {
-    # Over Spark Connect a small frame is split into so many partitions, at most one per row: see spark.frames.
-    "spark.sql.leafNodeDefaultParallelism": str(PARTITIONS_MAX),
     # Our frames have no shuffle to adapt; planning is quicker without.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
@@ -144,12 +149,16 @@ RUNTIME_CONFIGURATION = {
 
 
 def _connect(settings: SparkSettings) -> SparkSession:
-    try:
-        session = SparkSession.builder.remote(settings.remote).getOrCreate()
-    except ImportError as error:
-        raise BadSparkSetting(
-            f"SPARK_REMOTE needs more of PySpark: pip install 'pyspark[connect]' ({error})"
-        ) from error
+    for module in CONNECT_MODULES:
+        # Asked before PySpark does, which answers with the end of the process in some surroundings.
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            hint = "pip install 'pyspark[connect]'"
+            raise BadSparkSetting(f"SPARK_REMOTE needs more of PySpark: {hint} ({error})") from error
+    session = SparkSession.builder.remote(settings.remote).getOrCreate()
+    # A small frame is split into so many partitions there, at most one per row: see spark.frames.
+    session.conf.set("spark.sql.leafNodeDefaultParallelism", str(CONNECT_PARTITIONS_MAX))
     for name, value in RUNTIME_CONFIGURATION.items():
         session.conf.set(name, value)
     if settings.archive:

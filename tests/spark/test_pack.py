@@ -8,8 +8,6 @@ import sys
 import tarfile
 from pathlib import Path
 
-import pytest
-
 from spark import pack
 
 PROGRAM = """
@@ -18,11 +16,6 @@ from pathlib import Path
 print(Path(engine.__file__).parents[1])
 print(door.IMPLEMENTATION)
 """
-
-
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pack.pack(tmp_path_factory.mktemp("pack") / pack.default_name())
 
 
 def test_a_bare_python_runs_from_the_unpacked_archive(archive: Path, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ import pytest
 from engine.profiles import merge, series_index
 from engine.profiles.merge_model import Scratch
 from engine.storage import open_store
-from spark import pack
 from tests.object_stores import CREDENTIALS, S3Server, free_port
 from tests.spark.random_jobs import merge_job
 
@@ -83,11 +82,6 @@ def _wait_for_line(lines: Queue[str], pattern: str) -> re.Match[str]:
                 return found
     except Empty:
         raise AssertionError(f"no line with {pattern!r} in:\n{''.join(seen)}") from None
-
-
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pack.pack(tmp_path_factory.mktemp("archive") / "lithify.tar.gz")
 
 
 @pytest.fixture
