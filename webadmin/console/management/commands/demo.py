@@ -23,6 +23,7 @@ from webadmin.console.stack_home import locked_home
 
 SEGMENTS = 400
 RECORD_SECONDS = 8.0
+LOG_LINES = 40
 WIDTH_WITHOUT_TERMINAL = 150
 
 
@@ -56,9 +57,7 @@ class Command(BaseCommand):
             with locked_home(settings.HOME):
                 is_good = self._run(options)
         except LithifyError as error:
-            log = settings.HOME / STACK_LOG
-            more = f"\nthe log of the processes: {log}" if inside and log.exists() else ""
-            raise CommandError(f"{error}{more}") from error
+            raise CommandError(f"{error}{self._end_of_log() if inside else ''}") from error
         except KeyboardInterrupt:
             raise CommandError("stopped", returncode=130) from None
         if not is_good:
@@ -105,6 +104,14 @@ class Command(BaseCommand):
                     signal.pause()
         self._say_what_next(console)
         return outcome.is_good
+
+    def _end_of_log(self) -> str:
+        """Return what the processes said last, and where the rest is."""
+        log = settings.HOME / STACK_LOG
+        if not log.exists():
+            return ""
+        lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        return "\n".join(["", f"the processes' log {log} ends with:", *(f"    {line}" for line in lines)])
 
     def _say_verdict(self, console: Console, outcome: Outcome) -> None:
         if outcome.is_good:
