@@ -5,6 +5,7 @@ came already, translates its stacks and appends it to the output's row group. It
 has to read its next row group, or a row group is full.
 """
 
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, qsort
 from libc.string cimport memcmp, memset
@@ -18,7 +19,7 @@ from engine.profiles._merge_source cimport Head, MergeSource, settle
 from engine.profiles._output_partition cimport (
     OutputPartition, as_arrays, free_output_partition, new_output_partition,
 )
-from engine.profiles._row_columns cimport RowBlock, int_at, rows_append, rows_start, to_batch
+from engine.profiles._row_columns cimport RowBlock, RowColumns, int_at, rows_append, rows_start, to_batch
 from engine.profiles._series_arrays cimport LabelItem, RankedSeries, SeriesItem
 from engine.profiles._series_index cimport series_object
 from engine.profiles._series_ranks cimport rank_series
@@ -66,6 +67,7 @@ def merge_rows(sources, *, selection=None, scratch, cancelled):
     return merge_rows_plainly(sources, selection=selection, scratch=scratch, cancelled=cancelled)
 
 
+@cython.nonecheck(False)     # its methods run without the interpreter lock, where Cython cannot raise the error
 cdef class _Merge:
     cdef list _sources              # MergeSource
     cdef object _source_bytes
@@ -82,7 +84,8 @@ cdef class _Merge:
     cdef uint64_t _seed
     cdef Pending _pending
     cdef Buffer _stacks
-    cdef RowBlock _group
+    cdef RowBlock _group            # owns the output's row group
+    cdef RowColumns* _rows          # the same, for code without the interpreter lock
     cdef size_t _group_bytes
     cdef list _owners               # of texts that the group's rows point into
     cdef Buffer _ids                # IDs of the rows with the current key
@@ -113,8 +116,9 @@ cdef class _Merge:
             self._heads[index] = &source.head
         self._seed = int.from_bytes(os.urandom(8), "little")
         self._group = RowBlock()
+        self._rows = &self._group.rows
         self._owners = []
-        rows_start(&self._group.rows)
+        rows_start(self._rows)
 
     def __dealloc__(self):
         cdef size_t index
@@ -165,9 +169,9 @@ cdef class _Merge:
 
     cdef int _flush(self) except -1:
         """Write the gathered rows as one row group."""
-        if self._group.rows.row_count:
-            self._writer.write(to_batch(&self._group.rows))
-        rows_start(&self._group.rows)
+        if self._rows.row_count:
+            self._writer.write(to_batch(self._rows))
+        rows_start(self._rows)
         self._group_bytes = 0
         self._owners = []
         return 0
@@ -183,7 +187,7 @@ cdef class _Merge:
                 return FINISHED
             head = self._heads[self._current]
             if self._is_new_id(head):
-                if self._group.rows.row_count == GROUP_ROWS:
+                if self._rows.row_count == GROUP_ROWS:
                     self._forget_id()
                     return GROUP_FULL
                 samples = int_at(&head.rows.sample_starts, head.row + 1) - int_at(&head.rows.sample_starts, head.row)
@@ -265,7 +269,7 @@ cdef class _Merge:
         buffer_reserve(&self._stacks, samples * sizeof(int64_t))
         translate(translation, &self._pending, ids, samples, <int64_t*>self._stacks.data)
         self._enter_series(head.series.rank, head.time_ns)
-        rows_append(&self._group.rows, head.rows, head.row, self._series.size // sizeof(SeriesItem) - 1,
+        rows_append(self._rows, head.rows, head.row, self._series.size // sizeof(SeriesItem) - 1,
                     <const int64_t*>self._stacks.data)
         self._row_count += 1
         self._sample_count += samples
