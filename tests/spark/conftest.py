@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 __all__ = ["s3_credentials", "s3_server", "s3_store"]
 
 
+@pytest.hookimpl(tryfirst=True)  # Before xdist reads the groups.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests that share a Spark, or an archive, in one process: making a second takes longer than the tests."""
     for item in items:

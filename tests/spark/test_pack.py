@@ -8,6 +8,8 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from spark import pack
 
 PROGRAM = """
@@ -52,10 +54,18 @@ def test_a_missing_python_is_named(archive: Path, tmp_path: Path) -> None:
     assert b"no no-python on this executor" in answer.stderr
 
 
-def test_two_packs_are_the_same_bytes(archive: Path, tmp_path: Path) -> None:
-    again = pack.pack(tmp_path / "again.tar.gz")
-    assert again.read_bytes() == archive.read_bytes()
-    assert [path.name for path in tmp_path.iterdir()] == ["again.tar.gz"]
+def test_two_packs_of_the_same_files_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"b.py": tmp_path / "b", "a/c.so": tmp_path / "c"}
+    archives = []
+    for number, contents in enumerate([files, dict(reversed(files.items()))]):
+        for path in files.values():
+            path.write_text(path.name)
+            os.utime(path, (number, number))
+        monkeypatch.setattr(pack, "_contents", lambda contents=contents: contents)
+        archives.append(pack.pack(tmp_path / f"out/{number}.tar.gz").read_bytes())
+    assert archives[0] == archives[1]
+    # Nothing unfinished is left beside them.
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.tar.gz", "1.tar.gz"]
 
 
 def test_the_archive_holds_no_tests_and_no_sources_of_kernels(archive: Path) -> None:
