@@ -47,10 +47,11 @@ class FakeWorker:
     name: str
     credential: WorkerCredential
     held: dict[str, Assignment] = field(default_factory=dict)
+    build: str = "test"
 
     def poll(self, *updates: JobUpdate, capacity: int = 1) -> PollResponse:
         """Poll once, through the wire form; remember what was assigned."""
-        request = PollRequest(worker=self.name, build="test", capacity=capacity, updates=updates)
+        request = PollRequest(worker=self.name, build=self.build, capacity=capacity, updates=updates)
         request = request_from_wire(request_to_wire(request))
         answer = poll(request=request, credential=self.credential, at=self.service.people_time())
         answer = response_from_wire(response_to_wire(answer))

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 
 from webadmin.database import dialect
-from webadmin.schedule.models import Command, Limits, LogHead
+from webadmin.schedule.models import Command, LogHead
+from webadmin.schedule.queries import lease_ms_now
 
 FORMAT_VERSION = 1
 
@@ -30,14 +31,14 @@ class CommandTime(NamedTuple):
 
 def read_time() -> CommandTime:
     """Return the command time now, as a command at this moment would have it."""
-    return _time_after(LogHead.objects.get(), _lease_ms())
+    return _time_after(LogHead.objects.get())
 
 
 def take_head() -> tuple[LogHead, CommandTime]:
     """Wait for the head of the log and hold it until the transaction ends; the clock is read after that."""
     assert connection.in_atomic_block, "the head is held by a transaction"
     head = dialect.locked(LogHead.objects.order_by("id")).get()
-    return head, _time_after(head, _lease_ms())
+    return head, _time_after(head)
 
 
 def move_head(index: int, time: CommandTime, *, live_jobs: int) -> None:
@@ -74,15 +75,12 @@ def advance_clock(*, actor: str) -> int | None:
     return index
 
 
-def _lease_ms() -> int:
-    return Limits.objects.values_list("lease_seconds", flat=True).get() * 1000
-
-
-def _time_after(head: LogHead, lease_ms: int) -> CommandTime:
+def _time_after(head: LogHead) -> CommandTime:
     wall_ms = dialect.clock_ms()
     if head.clock_ms == 0:
         # Nobody has asked for the time yet: it starts as wall time, once, so that it cannot go back from now on.
         LogHead.objects.filter(clock_ms=0).update(clock_ms=wall_ms, command_time_ms=wall_ms)
         head.refresh_from_db()
+    lease_ms = lease_ms_now(head.command_time_ms)
     passed = wall_ms - head.clock_ms
     return CommandTime(head.command_time_ms + min(max(passed, 0), lease_ms), wall_ms, not 0 <= passed < lease_ms)

@@ -23,3 +23,21 @@ class PolicyMissing(LithifyError):
     """A level has no policy row, so nobody can say when its blocks make a job."""
 
     code = "policy_missing"
+
+
+class FilterEmpty(LithifyError):
+    """An operator's order names no jobs, or too many at once."""
+
+    code = "filter_empty"
+
+
+class NotFound(LithifyError):
+    """What an operator's order names does not exist."""
+
+    code = "not_found"
+
+
+class DurationRefused(LithifyError):
+    """A limit or pause cannot last that long."""
+
+    code = "duration_refused"

@@ -30,7 +30,8 @@ from webadmin.index.services.replace_blocks import Replacement
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import CommandTime, read_time
 from webadmin.schedule.models import Job, LevelQueue, Limits, LogHead, Worker
-from webadmin.schedule.queries import level_policies, level_policy, schedule_limits
+from webadmin.schedule.pins import open_to
+from webadmin.schedule.queries import level_policies, level_policy, limits_now, schedule_limits
 
 EXHAUSTED_MAX = 32
 """Jobs without a run left that one poll may park, beside those it may assign."""
@@ -63,7 +64,8 @@ def token_codec() -> TokenCodec:
 
 def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView:
     """Read everything that ``prepare`` may look at for this request."""
-    limits, time, policies = Limits.objects.get(), read_time(), level_policies()
+    time, policies = read_time(), level_policies()
+    limits = limits_now(time.now_ms)
     jobs = {job.name: job for job in _reported_jobs(request.updates)}
     reports, replacements = _read_reports(request.updates, jobs, credential)
     assignable = _assignable(request, time.now_ms)
@@ -187,8 +189,9 @@ def _assignable(request: PollRequest, now_ms: int) -> list[Job]:
     if request.capacity == 0:
         return []
     count = request.capacity + len(request.updates)
-    waiting = Job.objects.filter(state=JobState.WAITING).order_by("level", "failures", "added_at_ms", "name")
-    expired = Job.objects.filter(state=JobState.LEASED, lease_expires_ms__lt=now_ms).order_by("lease_expires_ms")
+    jobs = open_to(Job.objects.all(), worker=request.worker, build=request.build)
+    waiting = jobs.filter(state=JobState.WAITING).order_by("level", "failures", "added_at_ms", "name")
+    expired = jobs.filter(state=JobState.LEASED, lease_expires_ms__lt=now_ms).order_by("lease_expires_ms")
     return [*waiting[:count], *expired.select_related("worker")[: count + EXHAUSTED_MAX]]
 
 

@@ -2,10 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from django.db.models import BigIntegerField, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+
 from engine.planning.model import LevelPolicy
+from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.scheduling.model import PolicyName, ScheduleLimits
 from webadmin.schedule import models
 from webadmin.schedule.errors import PolicyMissing
+from webadmin.schedule.operation_models import LimitChange
+
+LIMIT_COLUMNS = tuple(name.value for name in LimitName if hasattr(models.Limits, name.value))
+"""The limits whose global value has a column of its own: the one that holds while nobody has set another."""
+
+
+def limits_now(now_ms: int) -> models.Limits:
+    """Return the global limits in force at this command time, as a row that is not to be saved; one query."""
+    row = models.Limits.objects.annotate(
+        **{f"set_{name}": Subquery(_global_values(name, now_ms)) for name in LIMIT_COLUMNS}
+    ).get()
+    for name in LIMIT_COLUMNS:
+        if (value := getattr(row, f"set_{name}")) is not None:
+            setattr(row, name, value)
+    return row
+
+
+def limit_default(name: LimitName) -> int:
+    """Return the value that holds where nobody has set another: its column's, an equal share, or no limit."""
+    if name in LIMIT_COLUMNS:
+        return int(models.Limits.objects.values_list(name.value, flat=True).get())
+    return 1 if name is LimitName.WEIGHT else 0
+
+
+def lease_ms_now(now_ms: int) -> int:
+    """Return the length of a lease in force at this command time; one query."""
+    set_value = Subquery(_global_values(LimitName.LEASE_SECONDS, now_ms))
+    in_force = Coalesce(set_value, "lease_seconds", output_field=BigIntegerField())
+    return models.Limits.objects.values_list(in_force, flat=True).get() * 1000
+
+
+def effective_limits(now_ms: int, *, tenants: Collection[str] = (), jobs: Collection[str] = ()) -> EffectiveLimits:
+    """Return what is set for everything, for any lane, for these tenants and for these jobs by name; one query."""
+    scopes = Q(scope_kind__in=[ScopeKind.GLOBAL, ScopeKind.LANE])
+    if tenants:
+        scopes |= Q(scope_kind=ScopeKind.TENANT, scope_value__in=tenants)
+    if jobs:
+        scopes |= Q(scope_kind=ScopeKind.JOB, scope_value__in=jobs)
+    rows = LimitChange.objects.filter(_is_valid(now_ms), scopes)
+    return EffectiveLimits.of(
+        [
+            SetLimit(
+                name=LimitName(row.name),
+                scope=Scope(ScopeKind(row.scope_kind), row.scope_value),
+                value=row.value,
+                number=row.id,
+                valid_until_ms=row.valid_until_ms,
+            )
+            for row in rows.order_by()
+        ],
+        now_ms=now_ms,
+    )
+
+
+def _is_valid(now_ms: int) -> Q:
+    return Q(Q(valid_until_ms=None) | Q(valid_until_ms__gt=now_ms), is_superseded=False)
+
+
+def _global_values(name: str, now_ms: int) -> QuerySet:
+    rows = LimitChange.objects.filter(_is_valid(now_ms), name=name, scope_kind=ScopeKind.GLOBAL, scope_value="")
+    return rows.order_by("-id").values("value")[:1]
 
 
 def schedule_limits(limits: models.Limits) -> ScheduleLimits:

@@ -204,7 +204,13 @@ class _Application:
     def _open_attempts(self, job_ids: list[int]) -> None:
         Attempt.objects.bulk_create(
             [
-                Attempt(job_id=job_id, token=self.index, worker=self.context.worker, assigned_at_ms=self.time.now_ms)
+                Attempt(
+                    job_id=job_id,
+                    token=self.index,
+                    worker=self.context.worker,
+                    build=self.context.worker.build,
+                    assigned_at_ms=self.time.now_ms,
+                )
                 for job_id in job_ids
             ]
         )

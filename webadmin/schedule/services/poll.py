@@ -65,6 +65,7 @@ def _note_worker(request: PollRequest, credential: WorkerCredential, at: datetim
         Worker.objects.filter(Q(last_poll_at=None) | Q(last_poll_at__lte=at), id=worker.id).update(
             credential=credential, build=request.build, capacity=request.capacity, last_poll_at=at
         )
+        worker.build = request.build
     return worker
 
 

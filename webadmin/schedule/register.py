@@ -1,0 +1,100 @@
+"""The evictions register: which jobs are parked, why, and how an operator names some of them.
+
+A parked job keeps its blocks; its last error is that of its last attempt that ended badly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Case, CharField, F, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
+
+from engine.scheduling.model import AttemptOutcome, JobState, ParkedKind
+from webadmin.schedule.errors import FilterEmpty
+from webadmin.schedule.models import Attempt, Job
+
+LEASE_EXPIRED = "LeaseExpired"
+"""The error class of attempts that ended without a word."""
+BAD_OUTCOMES = (AttemptOutcome.FAILED, AttemptOutcome.REFUSED, AttemptOutcome.EXPIRED)
+NAMES_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs an operator means: those for which all that is given holds. ``everything`` says that nothing given is
+    meant so, not forgotten. ``error_class`` is that of the last attempt that ended badly."""
+
+    names: tuple[str, ...] = ()
+    everything: bool = False
+    error_class: str | None = None
+    lane: str | None = None
+    tenant: str | None = None
+    shard: int | None = None
+    level: int | None = None
+    kind: ParkedKind | None = None
+
+    def check(self) -> None:
+        """Raise FilterEmpty if this would mean all jobs without saying so."""
+        given = (self.error_class, self.lane, self.tenant, self.shard, self.level, self.kind)
+        if not self.names and not self.everything and all(value is None for value in given):
+            raise FilterEmpty("name jobs, give a filter, or say that all are meant")
+        if len(self.names) > NAMES_MAX:
+            raise FilterEmpty(f"{len(self.names)} names: at most {NAMES_MAX} at once")
+
+    def to_json(self) -> dict[str, object]:
+        """Return what was given, for the command log and the audit."""
+        fields = ("error_class", "lane", "tenant", "shard", "level", "kind")
+        given = {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
+        return given | ({"names": list(self.names)} if self.names else {}) | ({"all": True} if self.everything else {})
+
+    def apply(self, jobs: QuerySet[Job]) -> QuerySet[Job]:
+        """Narrow ``jobs`` to those that are meant."""
+        self.check()
+        if self.names:
+            jobs = jobs.filter(name__in=self.names)
+        for name in ("lane", "tenant", "shard", "level"):
+            if getattr(self, name) is not None:
+                jobs = jobs.filter(**{name: getattr(self, name)})
+        if self.kind is not None:
+            jobs = jobs.filter(is_kind(self.kind))
+        if self.error_class is not None:
+            jobs = with_last_error(jobs).filter(last_error_class=self.error_class)
+        return jobs
+
+
+def is_kind(kind: ParkedKind) -> Q:
+    """Return the condition that a parked job is of this kind."""
+    return Q(parked_kind__in=["", kind] if kind is ParkedKind.EVICTED else [kind])
+
+
+def parked_jobs(wanted: JobFilter | None = None) -> QuerySet[Job]:
+    """Return the parked jobs, the one parked last first; with ``last_error_class``, ``last_error_message`` and ``why``
+    (the kind in words) on each row."""
+    jobs = Job.objects.filter(state=JobState.PARKED)
+    jobs = wanted.apply(jobs) if wanted else jobs
+    return with_last_error(jobs).annotate(
+        why=Case(When(is_kind(ParkedKind.EVICTED), then=Value("evicted")), default=F("parked_kind"))
+    )
+
+
+def with_last_error(jobs: QuerySet[Job]) -> QuerySet[Job]:
+    """Add ``last_error_class`` and ``last_error_message`` of the last attempt that ended badly."""
+    bad = Attempt.objects.filter(job=OuterRef("pk"), outcome__in=BAD_OUTCOMES).order_by("-token")
+    error_class = Coalesce(KT("reason__error_class"), Value(LEASE_EXPIRED), output_field=CharField())
+    message = Coalesce(KT("reason__message"), Value(""), output_field=CharField())
+    return jobs.annotate(
+        last_error_class=Subquery(bad.annotate(found=error_class).values("found")[:1]),
+        last_error_message=Subquery(bad.annotate(found=message).values("found")[:1]),
+    )
+
+
+def count_by_error_class(jobs: Iterable[Job]) -> dict[str, int]:
+    """Return how many of these jobs (with their last error) failed with which error class, the most frequent first."""
+    counts: dict[str, int] = {}
+    for job in jobs:
+        name = job.last_error_class or "none"
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,87 @@
+"""Small orders about single jobs: who may run them, and that their failures are forgotten."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from engine.scheduling.model import HOLDING_STATES
+from webadmin.schedule.errors import NotFound
+from webadmin.schedule.models import Job, Worker
+from webadmin.schedule.operation_models import WHY_MAX, JobPin
+from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.operation import (
+    JobOrder,
+    Operation,
+    OperationOutcome,
+    Order,
+    all_of_them,
+    change_jobs,
+)
+
+
+def reset_failures(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+    """Forget the failures of scheduled and parked jobs; parked ones stay parked. Raises FilterEmpty."""
+    return change_jobs(
+        JobOrder(
+            action="reset_failures",
+            among=Job.objects.filter(state__in=HOLDING_STATES, failures__gt=0),
+            their_state="failed",
+            choose=all_of_them,
+            change=_forget,
+        ),
+        wanted,
+        order,
+    )
+
+
+def pin(wanted: JobFilter, *, worker: str, order: Order) -> OperationOutcome:
+    """Let only this worker run the jobs from their next assignment on. Raises FilterEmpty, NotFound."""
+    if not Worker.objects.filter(name=worker).exists():
+        raise NotFound(f"no worker {worker!r} has ever polled")
+    pinned = JobPin.objects.filter(kind=JobPin.Kind.WORKER, value=worker)
+    other = Job.objects.exclude(id__in=pinned.values("job_id"))
+    return change_jobs(
+        JobOrder(
+            action="pin",
+            among=other.filter(state__in=HOLDING_STATES),
+            their_state="other",
+            choose=all_of_them,
+            change=partial(_pin, worker=worker, order=order),
+            detail={"worker": worker},
+        ),
+        wanted,
+        order,
+    )
+
+
+def unpin(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+    """Let any worker of any build run the jobs again. Raises FilterEmpty."""
+    pinned = Job.objects.filter(id__in=JobPin.objects.values("job_id"), state__in=HOLDING_STATES)
+    return change_jobs(
+        JobOrder(action="unpin", among=pinned, their_state="pinned", choose=all_of_them, change=_unpin),
+        wanted,
+        order,
+    )
+
+
+def _forget(run: Operation, jobs: list[Job]) -> None:
+    Job.objects.filter(id__in=[job.id for job in jobs]).update(failures=0)
+
+
+def _pin(run: Operation, jobs: list[Job], *, worker: str, order: Order) -> None:
+    JobPin.objects.filter(job__in=jobs, kind=JobPin.Kind.WORKER).delete()
+    JobPin.objects.bulk_create(
+        JobPin(
+            job=job,
+            kind=JobPin.Kind.WORKER,
+            value=worker,
+            command_index=run.index,
+            actor=order.actor,
+            why=order.why[:WHY_MAX],
+        )
+        for job in jobs
+    )
+
+
+def _unpin(run: Operation, jobs: list[Job]) -> None:
+    JobPin.objects.filter(job__in=jobs).delete()

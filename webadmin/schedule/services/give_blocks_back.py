@@ -1,0 +1,62 @@
+"""Ends parked jobs and returns their blocks to their queues, where they are planned anew, with others."""
+
+from __future__ import annotations
+
+from engine.scheduling.limits import ScopeKind
+from engine.scheduling.model import JobState, ParkedKind
+from webadmin.index.models import Block
+from webadmin.index.states import BlockState
+from webadmin.schedule.level_queues import intern_queues
+from webadmin.schedule.models import Job
+from webadmin.schedule.operation_models import JobPin, LimitChange
+from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.operation import (
+    Chosen,
+    JobOrder,
+    Operation,
+    OperationOutcome,
+    Order,
+    change_jobs,
+)
+
+
+def give_blocks_back(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+    """Dissolve parked jobs; quarantined ones are left. Raises FilterEmpty."""
+    return change_jobs(
+        JobOrder(
+            action="give_blocks_back",
+            among=Job.objects.filter(state=JobState.PARKED),
+            their_state="parked",
+            choose=_choose,
+            change=return_blocks,
+        ),
+        wanted,
+        order,
+    )
+
+
+def _choose(jobs: list[Job], room: int) -> Chosen:
+    held = [job for job in jobs if job.parked_kind == ParkedKind.QUARANTINED]
+    return [job for job in jobs if job not in held], [(job.name, "it is quarantined: release it") for job in held]
+
+
+def return_blocks(run: Operation, jobs: list[Job]) -> None:
+    """Queue the blocks of these parked jobs and end the jobs, inside an operation that has written its entry."""
+    queues = intern_queues((job.lane, job.tenant, job.shard, job.level) for job in jobs)
+    for job in jobs:
+        queue_id = queues[job.lane, job.tenant, job.shard, job.level]
+        owned = Block.objects.filter(owner_job=job, state=BlockState.OWNED)
+        sizes = list(owned.values_list("size_bytes", flat=True))
+        owned.update(state=BlockState.QUEUED, queue_id=queue_id, owner_job=None)
+        run.queue_changes.add(queue_id, len(sizes), sum(sizes))
+    dissolve(run, jobs)
+
+
+def dissolve(run: Operation, jobs: list[Job]) -> None:
+    """End parked jobs that own no block any more; what was set for them alone ends too."""
+    Job.objects.filter(id__in=[job.id for job in jobs], state=JobState.PARKED).update(
+        state=JobState.DISSOLVED, parked_kind="", parked_reason="", finished_at_ms=run.time.now_ms
+    )
+    JobPin.objects.filter(job__in=jobs).delete()
+    own = LimitChange.objects.filter(scope_kind=ScopeKind.JOB, scope_value__in=[job.name for job in jobs])
+    own.filter(is_superseded=False).update(is_superseded=True)

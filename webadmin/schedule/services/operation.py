@@ -1,0 +1,165 @@
+"""The frame of every operator's order: one transaction that holds the head, writes the log and the audit, and commits.
+
+A service reads what its order means, and if it is no dry run does the same again while it holds the head, so that it
+never rests on what has changed since. An order that changes nothing writes nothing: it can be given twice.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from webadmin.access.services import record_audit
+from webadmin.schedule.command_log import CommandTime, move_head, read_time, take_head, write_command
+from webadmin.schedule.level_queues import QueueChanges, settle_queues
+from webadmin.schedule.models import Command, Job, LogHead
+from webadmin.schedule.operation_models import WHY_MAX
+from webadmin.schedule.queries import level_policies, limits_now
+from webadmin.schedule.register import JobFilter
+
+JOBS_PER_COMMAND = 200
+"""How many jobs one command changes: the head is not held for longer than that takes."""
+TARGET_MAX = 250
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Who asks and why; a dry run only says what would be changed."""
+
+    actor: str
+    why: str = ""
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationOutcome:
+    """What an order did, or would do: the names of the jobs it changed, and of those it left, with the reason."""
+
+    action: str
+    is_dry_run: bool
+    changed: tuple[str, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+    command_indexes: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as API and commands show it."""
+        return {
+            "action": self.action,
+            "dry_run": self.is_dry_run,
+            "changed": list(self.changed),
+            "left": [{"job": name, "reason": reason} for name, reason in self.left],
+            "commands": list(self.command_indexes),
+        }
+
+
+@dataclass(slots=True)
+class Operation:
+    """An order while it holds the head; ``index`` is its entry in the log once that is written."""
+
+    time: CommandTime
+    live_jobs: int
+    index: int = 0
+    queue_changes: QueueChanges = field(default_factory=QueueChanges)
+
+    def write(self, action: str, order: Order, *, target: str = "", detail: dict[str, Any]) -> int:
+        """Write the log entry and the audit entry; call it before anything is changed."""
+        about = {"action": action, "why": order.why[:WHY_MAX]} | detail
+        self.index = write_command(kind=Command.Kind.OPERATE, actor=order.actor, time=self.time, change_set=about)
+        record_audit(
+            actor=order.actor, action=action, target=target[:TARGET_MAX], detail=about | {"command": self.index}
+        )
+        return self.index
+
+    def room(self) -> int:
+        """Return how many more jobs the queue limit allows on the schedule."""
+        queue_max = limits_now(self.time.now_ms).queue_max
+        return max(0, queue_max - self.live_jobs) if queue_max else sys.maxsize
+
+
+@contextmanager
+def operation() -> Iterator[Operation]:
+    """Hold the head for an order; what it wrote and changed is committed together, or not at all."""
+    with transaction.atomic(durable=True):
+        head, time = take_head()
+        run = Operation(time=time, live_jobs=head.live_job_count)
+        yield run
+        if run.index:
+            settle_queues(run.queue_changes, level_policies())
+            move_head(run.index, run.time, live_jobs=run.live_jobs)
+
+
+def target_of(jobs: list[Job]) -> str:
+    """Return the text by which the audit names these jobs."""
+    return jobs[0].name if len(jobs) == 1 else f"{len(jobs)} jobs"
+
+
+Chosen = tuple[list[Job], list[tuple[str, str]]]
+"""Jobs to change, and those to leave with the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOrder:
+    """An order about many jobs. ``among`` are the jobs that it can be about at all, called ``their_state`` by people.
+
+    ``choose`` is given a batch and how many more jobs the queue limit allows, and says which of them to change;
+    ``change`` changes those inside an operation whose log entry is written.
+    """
+
+    action: str
+    among: QuerySet[Job]
+    their_state: str
+    choose: Callable[[list[Job], int], Chosen]
+    change: Callable[[Operation, list[Job]], None]
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+def change_jobs(orders: JobOrder, wanted: JobFilter, order: Order) -> OperationOutcome:
+    """Carry out an order for all jobs that are meant, in batches of one command each. Raises FilterEmpty."""
+    jobs = wanted.apply(orders.among).order_by("id")
+    changed: list[str] = []
+    left: list[tuple[str, str]] = []
+    indexes: list[int] = []
+    last_id = 0
+    while True:
+        if order.is_dry_run:
+            batch = list(jobs.filter(id__gt=last_id)[:JOBS_PER_COMMAND])
+            chosen, stay = orders.choose(batch, _room_now() - len(changed))
+        else:
+            with operation() as run:
+                batch = list(jobs.filter(id__gt=last_id)[:JOBS_PER_COMMAND])
+                chosen, stay = orders.choose(batch, run.room())
+                if chosen:
+                    detail = {"filter": wanted.to_json(), "jobs": [job.name for job in chosen]} | orders.detail
+                    indexes.append(run.write(orders.action, order, target=target_of(chosen), detail=detail))
+                    orders.change(run, chosen)
+        changed += [job.name for job in chosen]
+        left += stay
+        if len(batch) < JOBS_PER_COMMAND:
+            break
+        last_id = batch[-1].id
+    unknown = set(wanted.names) - set(changed) - {name for name, _ in left}
+    left += [(name, f"no {orders.their_state} job of this name fits the filter") for name in sorted(unknown)]
+    return OperationOutcome(
+        action=orders.action,
+        is_dry_run=order.is_dry_run,
+        changed=tuple(changed),
+        left=tuple(left),
+        command_indexes=tuple(indexes),
+    )
+
+
+def all_of_them(jobs: list[Job], room: int) -> Chosen:
+    """Choose every job: the order takes no room in the queue."""
+    return jobs, []
+
+
+def _room_now() -> int:
+    queue_max = limits_now(read_time().now_ms).queue_max
+    live = LogHead.objects.values_list("live_job_count", flat=True).get()
+    return queue_max - live if queue_max else sys.maxsize

@@ -1,0 +1,123 @@
+"""Holds a part of the schedule still, and lets it go on. Running jobs are never touched: workers renew and report.
+
+A pause can end by itself; resuming what is not paused changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.scheduling.errors import ScopeRefused
+from engine.scheduling.limits import Scope, ScopeKind, check_scope
+from engine.scheduling.model import JobState
+from engine.scheduling.pauses import PauseMode
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.errors import DurationRefused
+from webadmin.schedule.models import Job, LevelQueue
+from webadmin.schedule.operation_models import WHY_MAX, Pause
+from webadmin.schedule.pauses import pauses_in_force
+from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX
+from webadmin.schedule.services.operation import Order, operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseOutcome:
+    """What was paused or resumed, or would be. ``waiting_jobs`` and ``queued_blocks`` are what stands in the scope now;
+    ``command_index`` is None for a dry run, and if nothing had to be changed."""
+
+    scope: Scope
+    mode: PauseMode | None
+    valid_until_ms: int | None
+    is_dry_run: bool
+    waiting_jobs: int
+    queued_blocks: int
+    command_index: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as API and commands show it; ``mode`` is null when the scope goes on."""
+        return {
+            "scope": {"kind": self.scope.kind.value, "value": self.scope.value},
+            "mode": self.mode.value if self.mode else None,
+            "valid_until_ms": self.valid_until_ms,
+            "dry_run": self.is_dry_run,
+            "waiting_jobs": self.waiting_jobs,
+            "queued_blocks": self.queued_blocks,
+            "command": self.command_index,
+        }
+
+
+def pause(
+    *, scope: Scope, order: Order, mode: PauseMode = PauseMode.PAUSE, for_seconds: int | None = None
+) -> PauseOutcome:
+    """Pause or drain a scope until it is resumed, or for some seconds. Raises ScopeRefused, DurationRefused."""
+    _check(scope)
+    if for_seconds is not None and not 0 < for_seconds <= DURATION_SECONDS_MAX:
+        raise DurationRefused(f"{for_seconds} seconds: a pause lasts 1 to {DURATION_SECONDS_MAX} seconds")
+    if order.is_dry_run:
+        return _outcome(scope, mode, _until(read_time().now_ms, for_seconds), order, None)
+    with operation() as run:
+        now_ms, until = run.time.now_ms, _until(run.time.now_ms, for_seconds)
+        same = pauses_in_force(now_ms).filter(
+            scope_kind=scope.kind, scope_value=scope.value, mode=mode, valid_until_ms=until
+        )
+        index = None
+        if not same.exists():
+            about = {"scope": {"kind": scope.kind, "value": scope.value}, "mode": mode, "valid_until_ms": until}
+            index = run.write("pause", order, target=str(scope), detail=about)
+            _end(scope, now_ms, order.actor)
+            Pause.objects.create(
+                scope_kind=scope.kind,
+                scope_value=scope.value,
+                mode=mode,
+                since_ms=now_ms,
+                valid_until_ms=until,
+                command_index=index,
+                actor=order.actor,
+                why=order.why[:WHY_MAX],
+            )
+    return _outcome(scope, mode, until, order, index)
+
+
+def resume(*, scope: Scope, order: Order) -> PauseOutcome:
+    """Let a scope go on. A wider pause that covers it still holds. Raises ScopeRefused."""
+    _check(scope)
+    if order.is_dry_run:
+        return _outcome(scope, None, None, order, None)
+    with operation() as run:
+        index = None
+        paused = pauses_in_force(run.time.now_ms).filter(scope_kind=scope.kind, scope_value=scope.value)
+        if paused.exists():
+            about = {"scope": {"kind": scope.kind, "value": scope.value}}
+            index = run.write("resume", order, target=str(scope), detail=about)
+            _end(scope, run.time.now_ms, order.actor)
+    return _outcome(scope, None, None, order, index)
+
+
+def _check(scope: Scope) -> None:
+    if scope.kind is ScopeKind.JOB:
+        raise ScopeRefused("a single job cannot be paused: set it aside (cancel), and requeue it later")
+    check_scope(scope)
+
+
+def _until(now_ms: int, for_seconds: int | None) -> int | None:
+    return None if for_seconds is None else now_ms + for_seconds * 1000
+
+
+def _end(scope: Scope, now_ms: int, actor: str) -> None:
+    lasting = Pause.objects.filter(scope_kind=scope.kind, scope_value=scope.value, ended_at_ms=None)
+    lasting.update(ended_at_ms=now_ms, ended_by=actor)
+
+
+def _outcome(scope: Scope, mode: PauseMode | None, until: int | None, order: Order, index: int | None) -> PauseOutcome:
+    place = {} if scope.kind is ScopeKind.GLOBAL else {scope.kind.value: scope.value}
+    queued = LevelQueue.objects.filter(**place, block_count__gt=0).values_list("block_count", flat=True)
+    return PauseOutcome(
+        scope=scope,
+        mode=mode,
+        valid_until_ms=until,
+        is_dry_run=order.is_dry_run,
+        waiting_jobs=Job.objects.filter(**place, state=JobState.WAITING).count(),
+        queued_blocks=sum(queued),
+        command_index=index,
+    )

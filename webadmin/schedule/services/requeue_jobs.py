@@ -1,0 +1,97 @@
+"""Gives parked jobs another chance: all, some, those of one error, or "but not on the build that failed them".
+
+Quarantined jobs are left: releasing them is an order of its own. The queue limit holds: what finds no room stays.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+
+from engine.scheduling.model import JobState, ParkedKind
+from webadmin.index.models import Block
+from webadmin.index.states import BlockState
+from webadmin.schedule.models import Attempt, Job
+from webadmin.schedule.operation_models import WHY_MAX, JobPin
+from webadmin.schedule.register import BAD_OUTCOMES, JobFilter
+from webadmin.schedule.services.operation import (
+    Chosen,
+    JobOrder,
+    Operation,
+    OperationOutcome,
+    Order,
+    change_jobs,
+)
+
+
+def requeue(
+    wanted: JobFilter, *, order: Order, newer_build_only: bool = False, keep_failures: bool = False
+) -> OperationOutcome:
+    """Let parked jobs wait for a worker again, with their failures forgotten unless ``keep_failures``.
+
+    ``newer_build_only`` keeps them from workers of every build on which they have failed. Raises FilterEmpty.
+    """
+    return change_jobs(
+        JobOrder(
+            action="requeue",
+            among=Job.objects.filter(state=JobState.PARKED),
+            their_state="parked",
+            choose=_choose,
+            change=partial(put_back, order=order, newer_build_only=newer_build_only, keep_failures=keep_failures),
+            detail={"newer_build_only": newer_build_only, "keep_failures": keep_failures},
+        ),
+        wanted,
+        order,
+    )
+
+
+def _choose(jobs: list[Job], room: int) -> Chosen:
+    chosen: list[Job] = []
+    left: list[tuple[str, str]] = []
+    holding = set(
+        Block.objects.filter(owner_job__in=jobs, state=BlockState.OWNED).values_list("owner_job_id", flat=True)
+    )
+    for job in jobs:
+        if job.parked_kind == ParkedKind.QUARANTINED:
+            left.append((job.name, "it is quarantined: release it"))
+        elif job.id not in holding:
+            left.append((job.name, "it has no blocks left: give its blocks back to end it"))
+        elif len(chosen) >= room:
+            left.append((job.name, "the queue is full: raise its limit, or wait"))
+        else:
+            chosen.append(job)
+    return chosen, left
+
+
+def put_back(
+    run: Operation, jobs: list[Job], *, order: Order, newer_build_only: bool = False, keep_failures: bool = False
+) -> None:
+    """Let these parked jobs wait again, inside an operation that has written its entry."""
+    columns = {} if keep_failures else {"failures": 0}
+    back = Job.objects.filter(id__in=[job.id for job in jobs], state=JobState.PARKED)
+    run.live_jobs += back.update(state=JobState.WAITING, parked_kind="", parked_reason="", progress=None, **columns)
+    JobPin.objects.filter(job__in=jobs, kind=JobPin.Kind.NOT_BUILD).delete()
+    if newer_build_only:
+        pins = [
+            JobPin(
+                job_id=job_id,
+                kind=JobPin.Kind.NOT_BUILD,
+                value=build,
+                command_index=run.index,
+                actor=order.actor,
+                why=order.why[:WHY_MAX],
+            )
+            for job_id, builds in failed_builds(jobs).items()
+            for build in sorted(builds)
+        ]
+        JobPin.objects.bulk_create(pins)
+
+
+def failed_builds(jobs: list[Job]) -> dict[int, set[str]]:
+    """Return the builds on which each job has failed, as the worker named them; a silent one has no name."""
+    builds: defaultdict[int, set[str]] = defaultdict(set)
+    attempts = Attempt.objects.filter(job__in=jobs, outcome__in=BAD_OUTCOMES)
+    for job_id, build in attempts.values_list("job_id", "build"):
+        if build:
+            builds[job_id].add(build)
+    return builds

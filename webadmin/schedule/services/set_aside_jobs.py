@@ -1,0 +1,47 @@
+"""Takes jobs out of the schedule by order: they keep their blocks, parked, until they are requeued or the blocks are
+given back. A worker that runs such a job loses its lease: it gets none back at its next poll and stops."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from engine.scheduling.model import LIVE_STATES, AttemptOutcome, JobState, ParkedKind
+from webadmin.schedule.models import Attempt, Job
+from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.operation import (
+    JobOrder,
+    Operation,
+    OperationOutcome,
+    Order,
+    all_of_them,
+    change_jobs,
+)
+
+
+def cancel(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+    """Park scheduled jobs as deferred, whoever holds them. Raises FilterEmpty."""
+    return change_jobs(
+        JobOrder(
+            action="cancel",
+            among=Job.objects.filter(state__in=LIVE_STATES),
+            their_state="scheduled",
+            choose=all_of_them,
+            change=partial(_park, order=order),
+        ),
+        wanted,
+        order,
+    )
+
+
+def _park(run: Operation, jobs: list[Job], *, order: Order) -> None:
+    ids = [job.id for job in jobs]
+    running = Attempt.objects.filter(job__in=ids, outcome=AttemptOutcome.RUNNING)
+    running.update(outcome=AttemptOutcome.REVOKED, ended_at_ms=run.time.now_ms)
+    reason = f"set aside by {order.actor}" + (f": {order.why}" if order.why else "")
+    run.live_jobs -= Job.objects.filter(id__in=ids, state__in=LIVE_STATES).update(
+        state=JobState.PARKED,
+        parked_kind=ParkedKind.DEFERRED,
+        parked_reason=reason[:500],
+        lease_expires_ms=None,
+        progress=None,
+    )
