@@ -22,7 +22,9 @@ DIRECTIVES = {
     "overflowcheck": False,
     "nonecheck": DEBUG_BUILD,
 }
-COMPILE_ARGS = ["-O1", "-g", "-DLITHIFY_DEBUG_BUILD"] if DEBUG_BUILD else ["-O3", "-g0"]
+# Comparisons of signed with unsigned stand in what Cython writes, not in what we write.
+QUIET = ["-Wno-sign-compare", "-Wno-unused-function"]
+COMPILE_ARGS = [*QUIET, "-O1", "-g", "-DLITHIFY_DEBUG_BUILD"] if DEBUG_BUILD else [*QUIET, "-O3", "-g0"]
 
 
 def _module_name(path: Path) -> str:

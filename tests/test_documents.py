@@ -1,0 +1,64 @@
+"""The documents say what the code does: commands, settings, endpoints, links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.core.management import get_commands
+from drf_spectacular.generators import SchemaGenerator
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+
+
+def _first_column(page: Path) -> set[str]:
+    """Return the words in code type in the first column of a page's tables."""
+    rows = [line.split("|")[1] for line in page.read_text().splitlines() if line.startswith("| `")]
+    return {word for row in rows for word in re.findall(r"`([^`]+)`", row)}
+
+
+def test_the_reference_lists_every_command_and_no_other() -> None:
+    ours = {name for name, app in get_commands().items() if app.startswith("webadmin.")}
+    assert _first_column(DOCS / "reference/commands.md") == ours
+
+
+def test_the_reference_lists_every_endpoint_and_no_other() -> None:
+    schema = SchemaGenerator().get_schema(request=None, public=True)
+    endpoints = {f"{method.upper()} {path}" for path, methods in schema["paths"].items() for method in methods}
+    listed = {entry for entry in _first_column(DOCS / "reference/api.md") if "/api/" in entry}
+    assert listed == endpoints
+
+
+def test_the_reference_lists_every_setting_and_no_other() -> None:
+    sources = [*(ROOT / "webadmin").rglob("*.py"), *(ROOT / "tasks").rglob("*.py"), *(ROOT / "spark").rglob("*.py")]
+    opening = [(ROOT / "webadmin/settings.py").read_text(), (ROOT / "tasks/settings.py").read_text()]
+    documented = {name for text in opening for name in re.findall(r"^([A-Z_]{4,})  ", text, re.MULTILINE)}
+    read = {
+        name
+        for path in [*sources, *(ROOT / "engine").rglob("*.py")]
+        for name in re.findall(r"""(?:environ|environment)(?:\.get\(|\[)\s*["']([A-Z_]+)["']""", path.read_text())
+    }
+    listed = _first_column(DOCS / "reference/settings.md")
+    assert documented <= listed
+    assert listed <= documented | read
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+    lost = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+    assert not lost
+
+
+def test_every_decision_is_listed() -> None:
+    listed = (DOCS / "decisions/README.md").read_text()
+    assert not [page.name for page in (DOCS / "decisions").glob("0*.md") if page.name not in listed]
+
+
+def test_files_named_in_the_tour_exist_and_hold_what_is_said_of_them() -> None:
+    tour = (DOCS / "explanation/tour.md").read_text()
+    for path, name in re.findall(r"`([a-z_/]+\.py): (?:\w+\.)?(\w+)`", tour):
+        assert re.search(rf"(def|import) {name}\b", (ROOT / path).read_text()), f"{path}: {name}"
