@@ -32,7 +32,10 @@ class QueuedBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockQueue:
-    """The oldest queued blocks of one key in arrival order; ``is_whole`` says that none was left out."""
+    """The oldest queued blocks of one key in arrival order; ``is_whole`` says that none was left out.
+
+    ``served_at_ms`` is when a job was last made of the queue (0: never): queues of a tenant take turns.
+    """
 
     id: int
     lane: str
@@ -42,6 +45,7 @@ class BlockQueue:
     policy: LevelPolicy
     blocks: tuple[QueuedBlock, ...]
     is_whole: bool = True
+    served_at_ms: int = 0
 
     def key(self) -> QueueKey:
         return (self.lane, self.tenant, self.shard, self.level)

@@ -12,6 +12,11 @@ from typing import Any
 from engine.planning.model import BlockQueue, PlannedJob
 from engine.protocol.messages import FailureReason, JobUpdate, Progress
 from engine.protocol.profile_jobs import ProfileMergeResult
+from engine.scheduling.fairness import LaneCharge, LaneView, TenantCharge, TenantView
+from engine.scheduling.pauses import PausedScope
+
+FORMAT_VERSION = 2
+"""Of change sets in the log; ``engine.scheduling.replay`` still applies those of version 1."""
 
 
 class JobState(enum.StrEnum):
@@ -80,29 +85,35 @@ class ScheduleLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A job as the scheduler sees it."""
+    """A job as the scheduler sees it. ``failures_max`` is the limit of its own or of its tenant (None: the global one);
+    ``priority_ms`` its place among the jobs of its tenant (``engine.scheduling.priority``)."""
 
     id: int
     name: str
     lane: str
     level: int
     state: JobState
+    tenant: str = ""
     token: int = 0
     worker: str = ""
     lease_expires_ms: int = 0
     failures: int = 0
+    failures_max: int | None = None
     added_at_ms: int = 0
+    priority_ms: int = 0
+    size_bytes: int = 0
 
-    def order(self) -> tuple[int, int, int, str]:
-        """Sort key: low levels first, then fewer failures, then the older, then by name (bytewise)."""
-        return (self.level, self.failures, self.added_at_ms, self.name)
+    def order(self) -> tuple[int, str]:
+        """Sort key among the jobs of one tenant: the lower priority value first, then by name (bytewise)."""
+        return (self.priority_ms, self.name)
 
     def has_expired(self, now_ms: int) -> bool:
         """Say whether the lease is over; at the very moment of its end it still holds."""
         return self.state is JobState.LEASED and now_ms > self.lease_expires_ms
 
-    def is_exhausted(self, failures_max: int) -> bool:
+    def is_exhausted(self, limits: ScheduleLimits) -> bool:
         """Say whether one more failure takes the job out of the schedule."""
+        failures_max = limits.failures_max if self.failures_max is None else self.failures_max
         return 0 < failures_max <= self.failures
 
 
@@ -123,6 +134,8 @@ class ScheduleSnapshot:
 
     ``reported`` are the jobs that the reports name, ``assignable`` the first jobs that wait or whose lease is over,
     ``queues`` the ready queues with their oldest blocks, ``live_job_count`` the jobs against the queue limit.
+    ``lanes`` and ``tenants`` say who may have how much; who is not in them has the weight of everybody and has paid
+    nothing yet. What ``paused`` covers stays where it is.
     """
 
     now_ms: int
@@ -134,6 +147,9 @@ class ScheduleSnapshot:
     assignable: tuple[JobView, ...] = ()
     queues: tuple[BlockQueue, ...] = ()
     live_job_count: int = 0
+    lanes: tuple[LaneView, ...] = ()
+    tenants: tuple[TenantView, ...] = ()
+    paused: tuple[PausedScope, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +189,10 @@ class AssignJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateJob:
-    """A planned job enters the schedule and goes to the polling worker."""
+    """A planned job enters the schedule; it goes to the polling worker at once unless the policy lets it wait."""
 
     plan: PlannedJob
+    is_assigned: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,13 +204,15 @@ class ChangeSet:
     returned: tuple[ReturnJob, ...] = ()
     assigned: tuple[AssignJob, ...] = ()
     created: tuple[CreateJob, ...] = ()
+    tenants: tuple[TenantCharge, ...] = ()
+    lanes: tuple[LaneCharge, ...] = ()
 
     def changes_plan(self) -> bool:
         """Say whether applying this needs the head of the log."""
         return bool(self.completed or self.returned or self.assigned or self.created)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the literal change set as it stands in the command log (format 1)."""
+        """Return the literal change set as it stands in the command log (``FORMAT_VERSION``)."""
         return {
             "completed": [
                 {
@@ -218,5 +237,15 @@ class ChangeSet:
             "assigned": [
                 {"job": a.job.name, "replaces_token": a.job.token, "failures": a.failures} for a in self.assigned
             ],
-            "created": [c.plan.to_json() for c in self.created],
+            "created": [c.plan.to_json() | {"is_assigned": c.is_assigned} for c in self.created],
+            "tenants": [{"lane": t.lane, "tenant": t.tenant, "virtual_time": t.virtual_time} for t in self.tenants],
+            "lanes": [
+                {
+                    "lane": lane.lane,
+                    "tenant_time": lane.tenant_time,
+                    "virtual_time": lane.virtual_time,
+                    "started_time": lane.started_time,
+                }
+                for lane in self.lanes
+            ],
         }

@@ -1,111 +1,155 @@
 """Decides what one poll changes: a snapshot goes in, a change set comes out; nothing else is read or written.
 
-In this order: reports are settled, jobs that wait or whose lease is over are assigned, new jobs are planned and
-assigned, all up to the capacity the worker offers. The rules:
+This is the single entry for both policies. The default one, in this order: reports are settled, then jobs that wait,
+jobs whose lease is over and newly planned ones are given out together, up to the capacity the worker offers. The rules:
 
 1. A report counts only if its job is leased to this worker under exactly this token.
 2. A job that the request names is not assigned by the same poll: its worker just spoke of it.
 3. A lease is over only when its end is strictly past. Taking over an expired job counts as a failure, and so does a
-   return with a reason; a job whose failures have reached the limit is parked instead of getting another run.
-4. Jobs are assigned in the order of their level, failures, age and name.
-5. No job is planned above the queue limit, and none that this worker could not take at once.
+   return with a reason. A job whose lease is over and whose failures have reached the limit is faulty: it gets no other
+   run and is parked one lease later, or sooner if its place is needed; until then its worker may still succeed.
+4. Lanes and tenants share the capacity by weight (``fairness``); the work of one tenant goes by its priority
+   (``priority``), and its queues take turns, whatever their level.
+5. No job is planned above the queue limit, and none that this worker could not take at once. At the limit one faulty
+   job is parked for each job that is added.
+6. What is paused is neither planned nor assigned.
 """
 
 from __future__ import annotations
 
-from engine.planning.levels import plan_jobs
-from engine.protocol.messages import UpdateStatus
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+from engine.planning.levels import cut_queue
+from engine.planning.model import PlannedJob
+from engine.scheduling.fairness import Candidate, FairShare, LaneView, TenantView
 from engine.scheduling.model import (
     AssignJob,
     AttemptOutcome,
     ChangeSet,
-    CompleteJob,
     CreateJob,
     JobState,
     JobView,
-    RenewLease,
-    Report,
+    PolicyName,
     ReturnJob,
-    ScheduleLimits,
     ScheduleSnapshot,
 )
-
-PARKED_FOR_FAILURES = "failed too often"
+from engine.scheduling.pauses import is_paused
+from engine.scheduling.priority import job_priority_ms
+from engine.scheduling.queue_room import QueueRoom
+from engine.scheduling.reference import prepare_reference
+from engine.scheduling.reports import PARKED_FOR_FAILURES, settle_reports
 
 
 def prepare(snapshot: ScheduleSnapshot) -> ChangeSet:
     """Return what this poll changes. The same snapshot always gives the same change set."""
-    renewed, completed, returned = _settle(snapshot)
-    assigned, exhausted = _assign(snapshot)
-    room = _room(snapshot, freed=len(completed) + len(exhausted) + sum(bool(r.parked_reason) for r in returned))
-    created = plan_jobs(snapshot.queues, now_ms=snapshot.now_ms, count_max=min(room, snapshot.capacity - len(assigned)))
+    if snapshot.limits.policy is PolicyName.REFERENCE:
+        return prepare_reference(snapshot)
+    renewed, completed, returned = settle_reports(snapshot)
+    faulty = _faulty(snapshot)
+    parked = [job for job in faulty if snapshot.now_ms > job.lease_expires_ms + snapshot.limits.lease_ms]
+    ended = [*(c.job for c in completed), *(r.job for r in returned)]
+    freed = [*(c.job for c in completed), *(r.job for r in returned if r.parked_reason), *parked]
+    room = QueueRoom(snapshot, freed=freed, faulty=[job for job in faulty if job not in parked])
+    share = FairShare(*_views(snapshot, ended), _candidates(snapshot, {job.name for job in faulty}))
+    assigned: list[AssignJob] = []
+    created: list[CreateJob] = []
+    for candidate in share:
+        if len(assigned) + len(created) >= snapshot.capacity:
+            break
+        if isinstance(candidate.work, JobView):
+            assigned.append(AssignJob(job=candidate.work, failures=candidate.work.failures + candidate.is_running))
+        elif room.take(candidate.lane):
+            created.append(CreateJob(plan=candidate.work))
+        else:
+            continue
+        share.charge(candidate)
+    tenants, lanes = share.charges()
     return ChangeSet(
         renewed=tuple(renewed),
         completed=tuple(completed),
-        returned=(*returned, *exhausted),
+        returned=(*returned, *map(_parked, parked), *map(_parked, room.evicted)),
         assigned=tuple(assigned),
-        created=tuple(CreateJob(plan=plan) for plan in created),
+        created=tuple(created),
+        tenants=tenants,
+        lanes=lanes,
     )
 
 
-def _settle(snapshot: ScheduleSnapshot) -> tuple[list[RenewLease], list[CompleteJob], list[ReturnJob]]:
-    """Sort the reports that count by what they ask for."""
-    renewed: list[RenewLease] = []
-    completed: list[CompleteJob] = []
-    returned: list[ReturnJob] = []
-    settled: set[str] = set()
-    for report in snapshot.reports:
-        job = snapshot.reported.get(report.update.job)
-        if job is None or job.name in settled or not _holds(job, report, snapshot.worker):
-            continue
-        settled.add(job.name)
-        if report.update.status is UpdateStatus.IN_PROGRESS:
-            renewed.append(RenewLease(job=job, progress=report.update.progress))
-        elif report.result is not None:
-            completed.append(CompleteJob(job=job, result=report.result))
-        else:
-            returned.append(_returned(job, report, snapshot.limits))
-    return renewed, completed, returned
-
-
-def _holds(job: JobView, report: Report, worker: str) -> bool:
-    return job.state is JobState.LEASED and job.worker == worker and report.token == job.token
-
-
-def _returned(job: JobView, report: Report, limits: ScheduleLimits) -> ReturnJob:
-    """Take a job back; whoever says why it failed is believed, but never more often than the limit."""
-    reason = report.refusal or report.update.reason
-    if reason is None:
-        return ReturnJob(job=job, outcome=AttemptOutcome.RELEASED, failures=job.failures)
-    outcome = AttemptOutcome.REFUSED if report.refusal else AttemptOutcome.FAILED
-    if job.is_exhausted(limits.failures_max):
-        parked = f"{PARKED_FOR_FAILURES}; the last time: {reason.error_class}: {reason.message}"
-        return ReturnJob(job=job, outcome=outcome, failures=job.failures, reason=reason, parked_reason=parked)
-    return ReturnJob(job=job, outcome=outcome, failures=job.failures + 1, reason=reason)
-
-
-def _assign(snapshot: ScheduleSnapshot) -> tuple[list[AssignJob], list[ReturnJob]]:
-    """Choose among the jobs that wait or whose lease is over; park those of the latter that have no run left."""
-    assigned: list[AssignJob] = []
-    exhausted: list[ReturnJob] = []
+def _unnamed(snapshot: ScheduleSnapshot) -> Iterator[JobView]:
+    """Return the jobs of the snapshot that the request does not speak of."""
     named = {report.update.job for report in snapshot.reports}
-    for job in sorted(snapshot.assignable, key=JobView.order):
-        if job.name in named:
+    return (job for job in snapshot.assignable if job.name not in named)
+
+
+def _faulty(snapshot: ScheduleSnapshot) -> list[JobView]:
+    """Return the jobs that get no other run, those that go first at the front."""
+    faulty = [
+        job for job in _unnamed(snapshot) if job.has_expired(snapshot.now_ms) and job.is_exhausted(snapshot.limits)
+    ]
+    return sorted(faulty, key=lambda job: (job.failures, job.lease_expires_ms, job.name))
+
+
+def _candidates(snapshot: ScheduleSnapshot, faulty: set[str]) -> Iterator[Candidate[JobView | PlannedJob]]:
+    for job in _unnamed(snapshot):
+        is_over = job.has_expired(snapshot.now_ms)
+        if not (is_over or job.state is JobState.WAITING) or job.name in faulty:
             continue
-        expired = job.has_expired(snapshot.now_ms)
-        if expired and job.is_exhausted(snapshot.limits.failures_max):
-            exhausted.append(_parked(job))
-        elif (expired or job.state is JobState.WAITING) and len(assigned) < snapshot.capacity:
-            assigned.append(AssignJob(job=job, failures=job.failures + expired))
-    return assigned, exhausted
+        if not is_paused(snapshot.paused, lane=job.lane, tenant=job.tenant, level=job.level):
+            yield Candidate(
+                lane=job.lane,
+                tenant=job.tenant,
+                priority_ms=job.priority_ms,
+                name=job.name,
+                size_bytes=job.size_bytes,
+                work=job,
+                is_running=is_over,
+            )
+    for queue in snapshot.queues:
+        if not is_paused(snapshot.paused, lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True):
+            jobs = islice(cut_queue(queue, now_ms=snapshot.now_ms), snapshot.capacity)
+            # A queue's further jobs stand in line as if it had been served just now.
+            for position, plan in enumerate(jobs):
+                since_ms = snapshot.now_ms if position else max(plan.ready_at_ms, queue.served_at_ms)
+                yield Candidate(
+                    lane=plan.lane,
+                    tenant=plan.tenant,
+                    priority_ms=job_priority_ms(ready_at_ms=since_ms, size_bytes=plan.size_bytes()),
+                    name=plan.name,
+                    size_bytes=plan.size_bytes(),
+                    work=plan,
+                )
+
+
+def _views(snapshot: ScheduleSnapshot, ended: Iterable[JobView]) -> tuple[list[LaneView], list[TenantView]]:
+    """Return lanes and tenants with the jobs that this poll ends no longer counted as running."""
+    count: Counter[tuple[str, ...]] = Counter()
+    size: Counter[tuple[str, ...]] = Counter()
+    for job in ended:
+        for key in ((job.lane,), (job.lane, job.tenant)):
+            count[key] += 1
+            size[key] += job.size_bytes
+    lanes = [
+        replace(
+            lane,
+            running_count=max(0, lane.running_count - count[lane.lane,]),
+            running_bytes=max(0, lane.running_bytes - size[lane.lane,]),
+        )
+        for lane in snapshot.lanes
+    ]
+    tenants = [
+        replace(
+            tenant,
+            running_count=max(0, tenant.running_count - count[tenant.lane, tenant.tenant]),
+            running_bytes=max(0, tenant.running_bytes - size[tenant.lane, tenant.tenant]),
+        )
+        for tenant in snapshot.tenants
+    ]
+    return lanes, tenants
 
 
 def _parked(job: JobView) -> ReturnJob:
     reason = f"{PARKED_FOR_FAILURES}; the last time its lease ran out"
     return ReturnJob(job=job, outcome=AttemptOutcome.EXPIRED, failures=job.failures, parked_reason=reason)
-
-
-def _room(snapshot: ScheduleSnapshot, *, freed: int) -> int:
-    if snapshot.limits.queue_max == 0:
-        return snapshot.capacity
-    return max(0, snapshot.limits.queue_max - snapshot.live_job_count + freed)

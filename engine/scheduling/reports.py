@@ -1,0 +1,54 @@
+"""Settles the reports of a poll, the same under every policy: which count, and what each asks for."""
+
+from __future__ import annotations
+
+from engine.protocol.messages import UpdateStatus
+from engine.scheduling.model import (
+    AttemptOutcome,
+    CompleteJob,
+    JobState,
+    JobView,
+    RenewLease,
+    Report,
+    ReturnJob,
+    ScheduleLimits,
+    ScheduleSnapshot,
+)
+
+PARKED_FOR_FAILURES = "failed too often"
+
+
+def settle_reports(snapshot: ScheduleSnapshot) -> tuple[list[RenewLease], list[CompleteJob], list[ReturnJob]]:
+    """Sort the reports that count by what they ask for."""
+    renewed: list[RenewLease] = []
+    completed: list[CompleteJob] = []
+    returned: list[ReturnJob] = []
+    settled: set[str] = set()
+    for report in snapshot.reports:
+        job = snapshot.reported.get(report.update.job)
+        if job is None or job.name in settled or not _holds(job, report, snapshot.worker):
+            continue
+        settled.add(job.name)
+        if report.update.status is UpdateStatus.IN_PROGRESS:
+            renewed.append(RenewLease(job=job, progress=report.update.progress))
+        elif report.result is not None:
+            completed.append(CompleteJob(job=job, result=report.result))
+        else:
+            returned.append(_returned(job, report, snapshot.limits))
+    return renewed, completed, returned
+
+
+def _holds(job: JobView, report: Report, worker: str) -> bool:
+    return job.state is JobState.LEASED and job.worker == worker and report.token == job.token
+
+
+def _returned(job: JobView, report: Report, limits: ScheduleLimits) -> ReturnJob:
+    """Take a job back; whoever says why it failed is believed, but never more often than the limit."""
+    reason = report.refusal or report.update.reason
+    if reason is None:
+        return ReturnJob(job=job, outcome=AttemptOutcome.RELEASED, failures=job.failures)
+    outcome = AttemptOutcome.REFUSED if report.refusal else AttemptOutcome.FAILED
+    if job.is_exhausted(limits):
+        parked = f"{PARKED_FOR_FAILURES}; the last time: {reason.error_class}: {reason.message}"
+        return ReturnJob(job=job, outcome=outcome, failures=job.failures, reason=reason, parked_reason=parked)
+    return ReturnJob(job=job, outcome=outcome, failures=job.failures + 1, reason=reason)
