@@ -26,7 +26,8 @@ TONES = {
     BlockState.PARKED: ("bad", "is kept out of compaction, and still read by queries"),
     BlockState.FINAL: ("good", "is of the highest level: nothing left to do"),
     BlockState.REPLACED: ("quiet", "was merged; its results are read instead of it"),
-    BlockState.DELETED: ("quiet", "was merged and its object is gone"),
+    BlockState.DROPPED: ("quiet", "was past retention, or deleted on request"),
+    BlockState.DELETED: ("quiet", "left the index, and its object is gone"),
 }
 
 

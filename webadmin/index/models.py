@@ -85,7 +85,7 @@ class Block(models.Model):
             models.CheckConstraint(
                 condition=(Q(state=BlockState.OWNED) & Q(owner_job__isnull=False))
                 | (Q(state__in=[BlockState.QUEUED, BlockState.FINAL]) & Q(owner_job=None))
-                | Q(state__in=[BlockState.PARKED, BlockState.REPLACED, BlockState.DELETED]),
+                | Q(state__in=[BlockState.PARKED, BlockState.REPLACED, BlockState.DROPPED, BlockState.DELETED]),
                 name="block_owned_by_a_job",
             ),
             models.CheckConstraint(
@@ -163,14 +163,30 @@ class BlockLineage(models.Model):
         return f"{self.source_id} → {self.result_id}"
 
 
+class RemovalCause(models.TextChoices):
+    """Why a block left the index."""
+
+    REPLACED = "replaced", "replaced"  # a job merged it
+    RETENTION = "retention", "retention"  # all of it was older than its tenants keep data
+    REQUEST = "request", "request"  # all of it was deleted on request
+
+
 class Tombstone(models.Model):
-    """A replaced block's object: it may be deleted from ``eligible_at_ms`` (command time) on."""
+    """A removed block's object: it may be deleted from ``eligible_at_ms`` (command time) on.
+
+    It is dispatched before the store is asked and confirmed after; until then it is tried again from ``retry_at_ms``.
+    """
 
     block = models.OneToOneField(Block, on_delete=models.CASCADE, related_name="tombstone")
     job = models.ForeignKey(Job, null=True, on_delete=models.PROTECT, related_name="tombstones")
+    cause = models.CharField(max_length=10, choices=RemovalCause, default=RemovalCause.REPLACED)
     command_index = models.BigIntegerField()
     created_at_ms = models.BigIntegerField()
     eligible_at_ms = models.BigIntegerField()
+    dispatched_at_ms = models.BigIntegerField(null=True, help_text="When the store was last asked")
+    retry_at_ms = models.BigIntegerField(default=0)
+    attempts = models.PositiveIntegerField(default=0)
+    last_error = models.CharField(max_length=500, blank=True)
     deleted_at_ms = models.BigIntegerField(null=True, help_text="When the deletion of the object was confirmed")
 
     objects = TombstoneQuerySet.as_manager()
@@ -207,6 +223,13 @@ class AcceptedId(models.Model):
 
 
 from webadmin.index.catalogue_models import LineageMark, TenantService  # noqa: E402
+from webadmin.index.deletion_models import (  # noqa: E402
+    DeleteRequest,
+    DeleteState,
+    DeletionCertificate,
+    LegalHold,
+    RetentionRule,
+)
 from webadmin.index.letter_models import DeadLetter, LetterState, RefusalCount  # noqa: E402
 
 __all__ = [
@@ -216,10 +239,16 @@ __all__ = [
     "Dataset",
     "DatasetName",
     "DeadLetter",
+    "DeleteRequest",
+    "DeleteState",
+    "DeletionCertificate",
     "LabelSets",
+    "LegalHold",
     "LetterState",
     "LineageMark",
     "RefusalCount",
+    "RemovalCause",
+    "RetentionRule",
     "TenantService",
     "Tombstone",
 ]

@@ -25,5 +25,7 @@ class TombstoneQuerySet(models.QuerySet):
     """Questions to the tombstones."""
 
     def due(self, command_time_ms: int) -> Self:
-        """Objects that may be deleted now, the oldest first."""
-        return self.filter(eligible_at_ms__lt=command_time_ms, deleted_at_ms=None).order_by("eligible_at_ms", "id")
+        """Objects that may be deleted now, the oldest first; never that of a live block."""
+        eligible = self.filter(eligible_at_ms__lt=command_time_ms, deleted_at_ms=None)
+        waiting = eligible.filter(retry_at_ms__lte=command_time_ms).exclude(block__state__in=LIVE_STATES)
+        return waiting.order_by("eligible_at_ms", "id")

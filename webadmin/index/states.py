@@ -13,6 +13,7 @@ class BlockState(models.TextChoices):
     PARKED = "parked", "parked"  # kept out of compaction with a reason, still served to queries
     FINAL = "final", "final"  # of the highest level: nothing left to do
     REPLACED = "replaced", "replaced"  # its results are live; its object waits for deletion
+    DROPPED = "dropped", "dropped"  # past retention, or deleted on request; its object waits for deletion
     DELETED = "deleted", "deleted"  # its object is gone; the row is history
 
 
@@ -20,10 +21,11 @@ LIVE_STATES = (BlockState.QUEUED, BlockState.OWNED, BlockState.PARKED, BlockStat
 """The states in which queries read a block."""
 
 ALLOWED_MOVES: dict[BlockState, frozenset[BlockState]] = {
-    BlockState.QUEUED: frozenset({BlockState.OWNED, BlockState.PARKED}),
-    BlockState.OWNED: frozenset({BlockState.REPLACED, BlockState.QUEUED, BlockState.PARKED}),
-    BlockState.PARKED: frozenset({BlockState.QUEUED}),
-    BlockState.FINAL: frozenset(),
+    BlockState.QUEUED: frozenset({BlockState.OWNED, BlockState.PARKED, BlockState.DROPPED}),
+    BlockState.OWNED: frozenset({BlockState.REPLACED, BlockState.QUEUED, BlockState.PARKED, BlockState.DROPPED}),
+    BlockState.PARKED: frozenset({BlockState.QUEUED, BlockState.DROPPED}),
+    BlockState.FINAL: frozenset({BlockState.OWNED, BlockState.DROPPED}),
     BlockState.REPLACED: frozenset({BlockState.DELETED}),
+    BlockState.DROPPED: frozenset({BlockState.DELETED}),
     BlockState.DELETED: frozenset(),
 }
