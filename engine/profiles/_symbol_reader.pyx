@@ -6,7 +6,7 @@ is believed only if the bytes could hold it.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 from engine.profiles._bad_object cimport BAD, CHECKSUM, FORMAT, LIMIT, REFERENCE, TRUNCATED, refuse
@@ -69,18 +69,13 @@ cdef void free_partition(PartitionItem* partition) noexcept nogil:
 cdef SymbolTable read_symbols(bytes section):
     """Decode a section; BadObject subclasses name the offset of what is wrong."""
     cdef SymbolTable table = SymbolTable()
-    cdef Reading* reading = <Reading*>malloc(sizeof(Reading))
-    if reading == NULL:
-        raise MemoryError()
+    cdef Reading reading        # on the stack: freed between long-lived arrays, it would leave holes in the heap
     table._section = section
     reading.data = <const uint8_t*><char*>section
     reading.size = len(section)
     reading.referenced = 0
-    try:
-        with nogil:
-            _read_section(table, reading)
-    finally:
-        free(reading)
+    with nogil:
+        _read_section(table, &reading)
     return table
 
 

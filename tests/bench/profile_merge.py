@@ -39,14 +39,12 @@ def run(full: bool) -> Figures:
     runs = RUNS * 5 if full else RUNS
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        store = open_store(f"file://{root / 'store'}")
-        sources = write_segments(store, 3 * SEGMENTS, SERVICES)
-        for count in (FEW_SEGMENTS, SEGMENTS, 3 * SEGMENTS):
-            (root / f"{count}.json").write_text(json.dumps(merge_spec(sources[:count]).to_json()))
-        whole = _measure(root, SEGMENTS, runs)
-        few = _measure(root, FEW_SEGMENTS, 3 * runs)
-        triple = _measure(root, 3 * SEGMENTS, max(3, runs // 3))
-        plain = _measure(root, SEGMENTS, 1, LITHIFY_PURE="1")
+        _write_jobs(root)
+        whole = _measure(root, "whole", runs)
+        few = _measure(root, "few", 3 * runs)
+        more_sources = _measure(root, "sources_3x", 3)
+        more_datasets = _measure(root, "datasets_3x", 3)
+        plain = _measure(root, "whole", 1, LITHIFY_PURE="1")
     per_source = (whole["seconds"] - few["seconds"]) / (SERVICES * (SEGMENTS - FEW_SEGMENTS))
     per_output = whole["seconds"] / SERVICES - SEGMENTS * per_source
     parameters: dict[str, object] = {
@@ -64,17 +62,37 @@ def run(full: bool) -> Figures:
         "samples_per_s_core": whole["samples"] / whole["seconds"],
         "speedup_over_twin": plain["seconds"] / whole["seconds"],
         "peak_rss_mb": whole["peak_rss_mb"],
-        "rss_growth_3x": triple["peak_rss_mb"] / whole["peak_rss_mb"],
+        "rss_growth_3x": more_datasets["peak_rss_mb"] / whole["peak_rss_mb"],
+        "rss_growth_3x_sources": more_sources["peak_rss_mb"] / whole["peak_rss_mb"],
         "output_to_input_bytes": whole["output_bytes"] / whole["input_bytes"],
         "wall_ms": whole["wall_seconds"] * 1e3,
     }
     return Figures(parameters, figures)
 
 
-def _measure(root: Path, segments: int, runs: int, **environment: str) -> dict[str, float]:
+def _write_jobs(root: Path) -> None:
+    """Write the segments and a specification per variant.
+
+    Three times the input is three times the datasets of as many segments as a job has at most; beside it, three times
+    the segments, which no planner puts into one job.
+    """
+    store = open_store(f"file://{root / 'store'}")
+    sources = write_segments(store, 3 * SEGMENTS, SERVICES)
+    wide = write_segments(open_store(f"file://{root / 'datasets_3x'}"), SEGMENTS, 3 * SERVICES)
+    jobs = {
+        "few": sources[:FEW_SEGMENTS],
+        "whole": sources[:SEGMENTS],
+        "sources_3x": sources,
+        "datasets_3x": wide,
+    }
+    for name, chosen in jobs.items():
+        (root / f"{name}.json").write_text(json.dumps(merge_spec(chosen).to_json()))
+
+
+def _measure(root: Path, job: str, runs: int, **environment: str) -> dict[str, float]:
     """Run merges in a process of their own and return what it measured."""
     finished = subprocess.run(
-        [sys.executable, "-m", "tests.bench.profile_merge", str(root), str(segments), str(runs)],
+        [sys.executable, "-m", "tests.bench.profile_merge", str(root), job, str(runs)],
         check=True,
         capture_output=True,
         text=True,
@@ -84,9 +102,10 @@ def _measure(root: Path, segments: int, runs: int, **environment: str) -> dict[s
     return measured
 
 
-def _measure_here(root: Path, segments: int, runs: int) -> dict[str, object]:
-    spec = ProfileMergeSpec.from_json(json.loads((root / f"{segments}.json").read_text()))
-    store = open_store(f"file://{root / 'store'}")
+def _measure_here(root: Path, job: str, runs: int) -> dict[str, object]:
+    spec = ProfileMergeSpec.from_json(json.loads((root / f"{job}.json").read_text()))
+    folder = root / job if (root / job).is_dir() else root / "store"
+    store = open_store(f"file://{folder}")
     scratch = Scratch(root / "scratch")
     result = run_merge(spec, store, scratch=scratch)
     seconds, wall_seconds = [], []
@@ -95,7 +114,7 @@ def _measure_here(root: Path, segments: int, runs: int) -> dict[str, object]:
         run_merge(spec, store, scratch=scratch)
         seconds.append(time.process_time() - started)
         wall_seconds.append(time.perf_counter() - wall)
-    sizes = [dataset.size for source in spec.sources for dataset in decode_metadata(source.metadata).datasets]
+    datasets = [dataset for source in spec.sources for dataset in decode_metadata(source.metadata).datasets]
     return {
         "implementation": dataset_merge.IMPLEMENTATION,
         "seconds": statistics.median(seconds),
@@ -105,9 +124,9 @@ def _measure_here(root: Path, segments: int, runs: int) -> dict[str, object]:
         "samples": result.rows_read * SAMPLES,
         "input_bytes": sum(source.size for source in spec.sources),
         "output_bytes": sum(block.size for block in result.blocks),
-        "dataset_bytes": round(statistics.median(size for size in sizes if size > 10_000)),
+        "dataset_bytes": round(statistics.median(dataset.size for dataset in datasets if dataset.name)),
     }
 
 
 if __name__ == "__main__":
-    print(json.dumps(_measure_here(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(_measure_here(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))))
