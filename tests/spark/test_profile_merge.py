@@ -184,7 +184,8 @@ def stuck(s3_server: S3Server) -> Iterator[Stuck]:
     bucket = s3_server.new_bucket()
     direct = open_store(s3_server.store_url(bucket))
     good = merge_job("good", direct, count=2, fence=1)
-    bad = merge_job("bad", direct, first=50, count=2, fence=2)
+    # One dataset, so that one reader at a time is held back.
+    bad = merge_job("bad", direct, first=50, count=2, fence=2, tenants=["anna"], services=["api"])
     direct.close()
     with stalling_proxy(s3_server.endpoint, bad.sources[1].id) as proxy:
         store = open_store(S3Server(proxy.endpoint).store_url(bucket))
