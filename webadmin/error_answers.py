@@ -21,6 +21,10 @@ STATUSES = {
     "scope_missing": 403,
     "name_taken": 409,
     "schedule_busy": 503,
+    "invalid_batch": 400,
+    "invalid_query": 400,
+    "tenant_not_allowed": 403,
+    "index_busy": 503,
 }
 """Status by error code; a LithifyError that is not listed is our fault (500)."""
 

@@ -6,13 +6,53 @@ from engine.errors import LithifyError
 
 
 class BlockRefused(LithifyError):
-    """A block cannot be registered: its metadata is impossible, or its id is older than the ledger remembers."""
+    """A block cannot be registered: its metadata is impossible, or its id is older than the ledger remembers.
+
+    ``code`` says what is wrong: ``bad_id``, ``bad_shard``, ``bad_level``, ``bad_tenant``, ``bad_size``, ``bad_key``,
+    ``bad_name``, ``bad_time``, ``bad_dataset``, ``bad_metadata``, ``id_too_old``, ``id_in_future`` or
+    ``tenant_not_allowed``.
+    """
 
     code = "block_refused"
+
+    def __init__(self, message: str, code: str = "block_refused") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class SourcesChanged(LithifyError):
     """A job's sources are no longer all live and owned by it; nothing was replaced."""
 
     code = "sources_changed"
+    retryable = True
+
+
+class InvalidBatch(LithifyError):
+    """A list of blocks cannot be read at all, or is longer than one call may be; nothing of it was looked at."""
+
+    code = "invalid_batch"
+
+
+class TenantNotAllowed(LithifyError):
+    """The credential is not for this tenant; an operator can issue one that lists it."""
+
+    code = "tenant_not_allowed"
+
+
+class InvalidIndexQuery(LithifyError):
+    """A question to the index makes no sense: no tenant, no time range, or a matcher that cannot be read."""
+
+    code = "invalid_query"
+
+
+class LetterGone(LithifyError):
+    """There is no dead letter of this name that still waits."""
+
+    code = "dead_letter_gone"
+
+
+class IndexBusy(LithifyError):
+    """Too many others write the same part of the index at the same time; send it again."""
+
+    code = "index_busy"
     retryable = True

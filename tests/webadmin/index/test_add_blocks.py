@@ -130,7 +130,7 @@ def test_ids_older_than_the_ledger_are_refused_unless_imported(service: Service)
     outcome = service.add(young, old)
     assert outcome.accepted == (young.id,)
     [(block_id, error)] = outcome.refused
-    assert (block_id, error.code) == (old.id, "block_refused")
+    assert (block_id, error.code) == (old.id, "id_too_old")
     assert service.add(old, any_age=True).accepted == (old.id,)
 
 

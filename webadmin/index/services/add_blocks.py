@@ -5,16 +5,19 @@ An id that was accepted before changes nothing, whatever became of its block: a 
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
 from engine.errors import LithifyError
-from webadmin.index.errors import BlockRefused
+from webadmin.database.dialect import is_contention
+from webadmin.index.errors import BlockRefused, IndexBusy
 from webadmin.index.models import AcceptedId, Block
 from webadmin.index.registration import LEDGER_MS, BlockRegistration, check_registration
+from webadmin.index.services.count_refusals import count_refusals
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, intern_names, ledger_rows
 from webadmin.schedule.command_log import CommandTime, read_time, write_command
 from webadmin.schedule.level_queues import QueueChanges, settle_queues
@@ -25,20 +28,55 @@ log = logging.getLogger(__name__)
 
 BATCH_MAX = 500
 """Blocks per command: a queue is locked for the length of its transaction."""
+TRIES_MAX = 3
 
 BlockName = tuple[int, str]
 """Shard and id."""
 
 
+class AddStatus(enum.StrEnum):
+    """What became of one block of a batch."""
+
+    ACCEPTED = "accepted"  # it is live now
+    DUPLICATE = "duplicate"  # accepted before with the same content: nothing changed
+    DIFFERING = "differing"  # accepted before with other content: the first one stays
+    REFUSED = "refused"  # impossible; the error says why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockAnswer:
+    """What became of one block; ``error`` is set if it was refused."""
+
+    id: str
+    status: AddStatus
+    error: LithifyError | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddOutcome:
-    """What became of each block, by id. ``conflicting`` ids were accepted before with other content: the first wins."""
+    """What became of each block, in the order given. ``conflicting`` ids were accepted before with other content."""
 
     command_index: int | None
-    accepted: tuple[str, ...] = ()
-    duplicates: tuple[str, ...] = ()
-    conflicting: tuple[str, ...] = ()
-    refused: tuple[tuple[str, LithifyError], ...] = ()
+    answers: tuple[BlockAnswer, ...] = ()
+
+    def _with(self, status: AddStatus) -> tuple[str, ...]:
+        return tuple(answer.id for answer in self.answers if answer.status is status)
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        return self._with(AddStatus.ACCEPTED)
+
+    @property
+    def duplicates(self) -> tuple[str, ...]:
+        return self._with(AddStatus.DUPLICATE)
+
+    @property
+    def conflicting(self) -> tuple[str, ...]:
+        return self._with(AddStatus.DIFFERING)
+
+    @property
+    def refused(self) -> tuple[tuple[str, LithifyError], ...]:
+        return tuple((answer.id, answer.error) for answer in self.answers if answer.error is not None)
 
 
 def add_blocks(
@@ -50,44 +88,66 @@ def add_blocks(
 ) -> AddOutcome:
     """Make new blocks live and queue them. A block that is refused does not stop the others of the batch.
 
-    ``any_age`` accepts ids older than the ledger remembers; only an import that looks at the bucket may do that.
+    ``any_age`` accepts ids older than the ledger remembers; only an import that looks at the bucket may do that. Raises
+    IndexBusy if others hold what this batch needs for too long.
     """
     assert len(registrations) <= BATCH_MAX, "split the batch"
     time = read_time()
-    remembered_from_ms = None if any_age else time.wall_ms - LEDGER_MS
-    fitting, refused = _sort_out(registrations, remembered_from_ms)
-    if not fitting:
-        return AddOutcome(command_index=None, refused=refused)
-    interned = intern_names(list(fitting.values()))
-    with transaction.atomic(durable=True):
-        outcome = _add(fitting, interned, time, actor=actor, kind=kind)
-        if not outcome.accepted:  # nothing happened, so no entry says that something did
-            outcome = replace(outcome, command_index=None)
-            transaction.set_rollback(True)
+    refusals = _refusals(registrations, time, any_age)
+    fitting: dict[BlockName, BlockRegistration] = {}
+    for registration, refusal in zip(registrations, refusals, strict=True):
+        if refusal is None:
+            fitting.setdefault((registration.meta.shard, registration.meta.id), registration)
+    count_refusals([error for error in refusals if error], actor=actor, at_ms=time.wall_ms)
+    index, known = _try_to_add(fitting, time, actor, kind) if fitting else (None, {})
+    outcome = AddOutcome(command_index=index, answers=_answers(registrations, refusals, fitting, known))
     log.info(
         "blocks_added command=%s accepted=%d duplicates=%d conflicting=%d refused=%d",
         outcome.command_index,
         len(outcome.accepted),
         len(outcome.duplicates),
         len(outcome.conflicting),
-        len(refused),
+        len(outcome.refused),
     )
-    return replace(outcome, refused=refused)
+    return outcome
 
 
-def _sort_out(
-    registrations: Iterable[BlockRegistration], remembered_from_ms: int | None
-) -> tuple[dict[BlockName, BlockRegistration], tuple[tuple[str, LithifyError], ...]]:
-    fitting: dict[BlockName, BlockRegistration] = {}
-    refused: list[tuple[str, LithifyError]] = []
+def _refusals(
+    registrations: Iterable[BlockRegistration], time: CommandTime, any_age: bool
+) -> list[BlockRefused | None]:
+    found: list[BlockRefused | None] = []
     for registration in registrations:
         try:
-            check_registration(registration, remembered_from_ms=remembered_from_ms)
+            check_registration(
+                registration,
+                remembered_from_ms=None if any_age else time.wall_ms - LEDGER_MS,
+                now_ms=None if any_age else time.wall_ms,
+            )
+            found.append(None)
         except BlockRefused as error:
-            refused.append((registration.meta.id, error))
-        else:
-            fitting.setdefault((registration.meta.shard, registration.meta.id), registration)
-    return fitting, tuple(refused)
+            found.append(error)
+    return found
+
+
+def _try_to_add(
+    fitting: dict[BlockName, BlockRegistration], time: CommandTime, actor: str, kind: Command.Kind
+) -> tuple[int | None, dict[BlockName, str]]:
+    """Add what is new; return the command, if anything was, and the digests of what was known before."""
+    interned = intern_names(list(fitting.values()))
+    for attempt in range(TRIES_MAX):
+        try:
+            with transaction.atomic(durable=True):
+                index, known = _add(fitting, interned, time, actor=actor, kind=kind)
+                if len(known) == len(fitting):  # nothing happened, so no entry says that something did
+                    transaction.set_rollback(True)
+                    index = None
+            return index, known
+        except DatabaseError as error:
+            if not is_contention(error):
+                raise
+            log.info("add_lost_a_race attempt=%d", attempt + 1)
+            busy = error
+    raise IndexBusy("too many others add the same blocks at the same time; send them again") from busy
 
 
 def _add(
@@ -97,10 +157,12 @@ def _add(
     *,
     actor: str,
     kind: Command.Kind,
-) -> AddOutcome:
+) -> tuple[int | None, dict[BlockName, str]]:
     index = write_command(kind=kind, actor=actor, time=time, change_set={"added": _described(fitting.values())})
     moment = InsertMoment(command_index=index, command_time_ms=time.now_ms)
-    AcceptedId.objects.bulk_create(ledger_rows(list(fitting.values()), moment), ignore_conflicts=True)
+    # In one order, so that two batches with the same ids never wait for each other in a circle.
+    entries = ledger_rows([fitting[name] for name in sorted(fitting)], moment)
+    AcceptedId.objects.bulk_create(entries, ignore_conflicts=True)
     known = _known_before(fitting, index)
     fresh = [registration for name, registration in fitting.items() if name not in known]
     if known and fresh:
@@ -108,23 +170,19 @@ def _add(
     changes = QueueChanges()
     insert_blocks(fresh, interned, moment, changes)
     settle_queues(changes, level_policies())
-    same = {name for name, digest in known.items() if digest == fitting[name].content_digest()}
-    return AddOutcome(
-        command_index=index,
-        accepted=tuple(registration.meta.id for registration in fresh),
-        duplicates=tuple(sorted(ulid for _, ulid in same)),
-        conflicting=tuple(sorted(ulid for _, ulid in known.keys() - same)),
-    )
+    return index, known
 
 
 def _known_before(fitting: dict[BlockName, BlockRegistration], index: int) -> dict[BlockName, str]:
     """Return the digests of those ids that the ledger, or a block that outlived its entry, knew before this command."""
-    ids = [ulid for _, ulid in fitting]
-    entries = AcceptedId.objects.filter(ulid__in=ids).exclude(command_index=index)
-    known = {
-        (entry.shard, entry.ulid): entry.content_digest for entry in entries if (entry.shard, entry.ulid) in fitting
-    }
-    for shard, ulid, metadata, size in Block.objects.filter(ulid__in=ids).values_list(
+    # The shards stand beside the ids because the indexes begin with them.
+    asked = {"shard__in": sorted({shard for shard, _ in fitting}), "ulid__in": [ulid for _, ulid in fitting]}
+    known: dict[BlockName, str] = {}
+    if AcceptedId.objects.filter(command_index=index).count() < len(fitting):
+        entries = AcceptedId.objects.filter(**asked).exclude(command_index=index)
+        rows = entries.values_list("shard", "ulid", "content_digest")
+        known = {(shard, ulid): digest for shard, ulid, digest in rows if (shard, ulid) in fitting}
+    for shard, ulid, metadata, size in Block.objects.filter(**asked).values_list(
         "shard", "ulid", "metadata", "size_bytes"
     ):
         if (shard, ulid) in fitting and (shard, ulid) not in known:
@@ -132,6 +190,26 @@ def _known_before(fitting: dict[BlockName, BlockRegistration], index: int) -> di
             is_same = bytes(metadata) == registration.metadata and size == registration.size_bytes
             known[shard, ulid] = registration.content_digest() if is_same else ""
     return known
+
+
+def _answers(
+    registrations: Sequence[BlockRegistration],
+    refusals: Sequence[BlockRefused | None],
+    fitting: dict[BlockName, BlockRegistration],
+    known: dict[BlockName, str],
+) -> tuple[BlockAnswer, ...]:
+    answers = []
+    for registration, refusal in zip(registrations, refusals, strict=True):
+        name = (registration.meta.shard, registration.meta.id)
+        if refusal is not None:
+            status = AddStatus.REFUSED
+        elif name not in known and fitting[name] is registration:
+            status = AddStatus.ACCEPTED
+        else:
+            first = known[name] if name in known else fitting[name].content_digest()
+            status = AddStatus.DUPLICATE if first == registration.content_digest() else AddStatus.DIFFERING
+        answers.append(BlockAnswer(id=registration.meta.id, status=status, error=refusal))
+    return tuple(answers)
 
 
 def _described(registrations: Iterable[BlockRegistration]) -> list[dict[str, object]]:

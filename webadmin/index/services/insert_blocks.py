@@ -5,22 +5,26 @@ Interning happens before the transaction: names are never wrong to have, and the
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.planning.model import QueueKey
-from engine.profiles.model import DatasetMeta
+from engine.profiles.model import DatasetMeta, Labels
 from webadmin.access.services import intern_tenants
 from webadmin.index.models import AcceptedId, Block, Dataset, DatasetName, LabelSets
 from webadmin.index.registration import BlockRegistration
+from webadmin.index.services.intern_services import intern_services
 from webadmin.index.states import BlockState
 from webadmin.schedule.level_queues import QueueChanges, intern_queues
 
 ROWS_PER_INSERT = 500
 NAMES_PER_QUERY = 500
+LABEL_DIGESTS_KEPT = 10_000
+"""Writers repeat their label sets in every segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,14 @@ class InternedNames:
     names: dict[str, int]
     label_sets: dict[str, int]
     queues: dict[QueueKey, int]
+
+    def dataset_key(self, dataset: DatasetMeta) -> tuple[int, int, int]:
+        """Return the row ids of the dataset's tenant, name and label sets."""
+        return (
+            self.tenants[dataset.tenant],
+            self.names[dataset.name],
+            self.label_sets[label_sets_digest(dataset.labels)],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +57,14 @@ def intern_names(registrations: Sequence[BlockRegistration]) -> InternedNames:
     """Make sure that everything these blocks refer to has a row. Call it outside the transaction that inserts."""
     datasets = [dataset for registration in registrations for dataset in registration.meta.datasets]
     tenants = {dataset.tenant for dataset in datasets} | {r.meta.tenant for r in registrations if r.meta.tenant}
-    return InternedNames(
+    interned = InternedNames(
         tenants=intern_tenants(tenants),
         names=_intern_dataset_names({dataset.name for dataset in datasets}),
-        label_sets=_intern_label_sets({_digest(dataset): dataset for dataset in datasets}),
-        queues=intern_queues(r.queue_key() for r in registrations if not r.is_final),
+        label_sets=_intern_label_sets({dataset.labels for dataset in datasets}),
+        queues=intern_queues({r.queue_key() for r in registrations if not r.is_final}),
     )
+    intern_services(_spans(datasets, interned))
+    return interned
 
 
 def insert_blocks(
@@ -69,6 +83,15 @@ def insert_blocks(
         if block.queue_id is not None:
             changes.add(block.queue_id, 1, block.size_bytes)
     return blocks
+
+
+def _spans(datasets: Iterable[DatasetMeta], interned: InternedNames) -> dict[tuple[int, int, int], int]:
+    """Return the longest time that one dataset covers, by the row ids of tenant, name and label sets."""
+    spans: dict[tuple[int, int, int], int] = {}
+    for dataset in datasets:
+        key = interned.dataset_key(dataset)
+        spans[key] = max(spans.get(key, 0), dataset.max_time_ms - dataset.min_time_ms)
+    return spans
 
 
 def ledger_rows(registrations: Sequence[BlockRegistration], moment: InsertMoment) -> list[AcceptedId]:
@@ -109,11 +132,12 @@ def _block_row(registration: BlockRegistration, interned: InternedNames, moment:
 
 
 def _dataset_row(block: Block, position: int, dataset: DatasetMeta, interned: InternedNames) -> Dataset:
+    tenant_id, name_id, label_sets_id = interned.dataset_key(dataset)
     return Dataset(
-        block=block,
-        tenant_id=interned.tenants[dataset.tenant],
-        name_id=interned.names[dataset.name],
-        label_sets_id=interned.label_sets[_digest(dataset)],
+        block_id=block.id,
+        tenant_id=tenant_id,
+        name_id=name_id,
+        label_sets_id=label_sets_id,
         position=position,
         format=dataset.format,
         min_time_ms=dataset.min_time_ms,
@@ -131,11 +155,12 @@ def _intern_dataset_names(names: set[str]) -> dict[str, int]:
     return known
 
 
-def _intern_label_sets(datasets: dict[str, DatasetMeta]) -> dict[str, int]:
-    known = _rows_by("digest", LabelSets, sorted(datasets))
+def _intern_label_sets(all_labels: set[tuple[Labels, ...]]) -> dict[str, int]:
+    by_digest = {label_sets_digest(labels): labels for labels in all_labels}
+    known = _rows_by("digest", LabelSets, sorted(by_digest))
     missing = [
-        LabelSets(digest=digest, label_sets=_plain(datasets[digest]))
-        for digest in sorted(datasets)
+        LabelSets(digest=digest, label_sets=_plain(by_digest[digest]))
+        for digest in sorted(by_digest)
         if digest not in known
     ]
     if missing:
@@ -152,9 +177,11 @@ def _rows_by(column: str, model: type[Any], values: Sequence[str]) -> dict[str, 
     return found
 
 
-def _plain(dataset: DatasetMeta) -> list[list[list[str]]]:
-    return [[[name, value] for name, value in label_set] for label_set in dataset.labels]
+def _plain(labels: tuple[Labels, ...]) -> list[list[list[str]]]:
+    return [[[name, value] for name, value in label_set] for label_set in labels]
 
 
-def _digest(dataset: DatasetMeta) -> str:
-    return hashlib.sha256(json.dumps(_plain(dataset), ensure_ascii=False).encode()).hexdigest()
+@functools.lru_cache(maxsize=LABEL_DIGESTS_KEPT)
+def label_sets_digest(labels: tuple[Labels, ...]) -> str:
+    """Return what a whole list of label sets is interned under."""
+    return hashlib.sha256(json.dumps(_plain(labels), ensure_ascii=False).encode()).hexdigest()

@@ -1,0 +1,50 @@
+"""What a credential may do, and for whom: ``blocks:add`` is a scope, ``tenant:acme`` says whose data it is for.
+
+A credential without any ``tenant:…`` is for no tenant where one tenant asks (queries), and for all of them where the
+platform's own processes write on behalf of everybody (adding segments). ``tenant:*`` is for all in both cases.
+"""
+
+from __future__ import annotations
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from webadmin.access.models import WorkerCredential
+
+SCOPE_ADD_BLOCKS = "blocks:add"
+SCOPE_QUERY_BLOCKS = "blocks:query"
+TENANT_PREFIX = "tenant:"
+ANY_TENANT = "*"
+
+
+def listed_tenants(credential: WorkerCredential) -> frozenset[str]:
+    """Return the tenants a credential lists; ``*`` is among them if it is for all."""
+    return frozenset(
+        scope.removeprefix(TENANT_PREFIX) for scope in credential.scopes if scope.startswith(TENANT_PREFIX)
+    )
+
+
+class _HasScope(BasePermission):
+    """The caller's credential has the scope of the class."""
+
+    scope: str
+    code = "scope_missing"
+
+    @property
+    def message(self) -> str:
+        return f"the credential lacks the scope {self.scope}"
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        return isinstance(request.user, WorkerCredential) and request.user.has_scope(self.scope)
+
+
+class MayAddBlocks(_HasScope):
+    """The caller may register blocks."""
+
+    scope = SCOPE_ADD_BLOCKS
+
+
+class MayQueryBlocks(_HasScope):
+    """The caller may ask the index where its tenants' data is."""
+
+    scope = SCOPE_QUERY_BLOCKS

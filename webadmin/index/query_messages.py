@@ -1,0 +1,90 @@
+"""Queries of the index as they come over HTTP, and their answers: every value is checked here before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from engine.profiles.query.errors import InvalidSelector
+from engine.profiles.query.selectors import parse_selector
+from webadmin.access.scopes import ANY_TENANT
+from webadmin.index.errors import InvalidIndexQuery, TenantNotAllowed
+from webadmin.index.queries import BlockFound, DatasetFound, IndexQuery
+
+FIELDS = {"tenants", "start_ms", "end_ms", "selector", "labels"}
+
+
+def query_from_json(body: Any, allowed: Collection[str]) -> IndexQuery:
+    """Read a query of a credential for ``allowed`` tenants. Raises InvalidIndexQuery or TenantNotAllowed."""
+    if not isinstance(body, dict):
+        raise InvalidIndexQuery("the body is not a JSON object")
+    if unknown := sorted(body.keys() - FIELDS):
+        raise InvalidIndexQuery(f"unknown field {unknown[0]!r}")
+    tenants = _names(body, "tenants") if "tenants" in body else tuple(sorted(set(allowed) - {ANY_TENANT}))
+    for tenant in tenants:
+        if ANY_TENANT not in allowed and tenant not in allowed:
+            raise TenantNotAllowed(f"the credential is not for tenant {tenant!r}")
+    selector = body.get("selector", "")
+    if not isinstance(selector, str):
+        raise InvalidIndexQuery("selector is not a text")
+    try:
+        matchers = parse_selector(selector)
+    except InvalidSelector as error:
+        raise InvalidIndexQuery(f"selector: {error}") from error
+    query = IndexQuery(
+        tenants=tenants,
+        start_ms=_time(body, "start_ms"),
+        end_ms=_time(body, "end_ms"),
+        matchers=matchers,
+        labels=_names(body, "labels") if "labels" in body else (),
+    )
+    query.check()
+    return query
+
+
+def answer_to_json(blocks: list[BlockFound]) -> dict[str, Any]:
+    """Return the answer as it goes over the wire."""
+    return {"blocks": [_block_to_json(block) for block in blocks]}
+
+
+def _names(body: dict[str, Any], field: str) -> tuple[str, ...]:
+    names = body[field]
+    if not isinstance(names, list) or not all(isinstance(name, str) and name and "\0" not in name for name in names):
+        raise InvalidIndexQuery(f"{field} is not a list of names")
+    return tuple(dict.fromkeys(names))
+
+
+def _time(body: dict[str, Any], field: str) -> int:
+    value = body.get(field)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidIndexQuery(f"{field} is not a whole number of unix milliseconds")
+    return value
+
+
+def _block_to_json(block: BlockFound) -> dict[str, Any]:
+    return {
+        "id": block.id,
+        "tenant": block.tenant,
+        "shard": block.shard,
+        "level": block.level,
+        "object_key": block.object_key,
+        "size": block.size,
+        "min_time_ms": block.min_time_ms,
+        "max_time_ms": block.max_time_ms,
+        "datasets": [_dataset_to_json(dataset) for dataset in block.datasets],
+    }
+
+
+def _dataset_to_json(dataset: DatasetFound) -> dict[str, Any]:
+    return {
+        "position": dataset.position,
+        "tenant": dataset.tenant,
+        "name": dataset.name,
+        "format": dataset.format,
+        "min_time_ms": dataset.min_time_ms,
+        "max_time_ms": dataset.max_time_ms,
+        "size": dataset.size,
+        "table_of_contents": list(dataset.table_of_contents),
+        "masks_applied": dataset.masks_applied,
+        "labels": [dict(labels) for labels in dataset.labels],
+    }

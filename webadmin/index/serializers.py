@@ -1,0 +1,68 @@
+"""The index's requests and answers as the OpenAPI page shows them; what checks them is named beside each."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from webadmin.index.services.add_blocks import AddStatus
+
+
+class BlockAnswerSerializer(serializers.Serializer):
+    """What became of one block."""
+
+    id = serializers.CharField(help_text="empty where it could not be read", allow_blank=True)
+    status = serializers.ChoiceField([status.value for status in AddStatus])
+    code = serializers.CharField(required=False, help_text="with refused: stable and machine readable")
+    message = serializers.CharField(required=False, help_text="with refused: for people")
+
+
+class AddBlocksResponseSerializer(serializers.Serializer):
+    """One answer per block, in the order sent (``webadmin.index.block_list``)."""
+
+    command_index = serializers.IntegerField(allow_null=True, help_text="null if nothing was new")
+    blocks = BlockAnswerSerializer(many=True)
+
+
+class BlockQueryRequestSerializer(serializers.Serializer):
+    """What to look for (``webadmin.index.query_messages``); times are unix milliseconds, closed at both ends."""
+
+    tenants = serializers.ListField(child=serializers.CharField(), required=False, help_text="default: all listed")
+    start_ms = serializers.IntegerField(min_value=0)
+    end_ms = serializers.IntegerField(min_value=0)
+    selector = serializers.CharField(required=False, allow_blank=True, help_text='such as {service_name="checkout"}')
+    labels = serializers.ListField(child=serializers.CharField(), required=False, help_text="label names to return")
+
+
+class DatasetAnswerSerializer(serializers.Serializer):
+    """One matching dataset."""
+
+    position = serializers.IntegerField(help_text="its place in the block's list")
+    tenant = serializers.CharField()
+    name = serializers.CharField(allow_blank=True)
+    format = serializers.IntegerField()
+    min_time_ms = serializers.IntegerField()
+    max_time_ms = serializers.IntegerField()
+    size = serializers.IntegerField()
+    table_of_contents = serializers.ListField(child=serializers.IntegerField())
+    masks_applied = serializers.IntegerField(help_text="index of the last delete command that its bytes obey")
+    labels = serializers.ListField(child=serializers.DictField(child=serializers.CharField()))
+
+
+class BlockFoundSerializer(serializers.Serializer):
+    """A block with a matching dataset."""
+
+    id = serializers.CharField()
+    tenant = serializers.CharField(allow_blank=True)
+    shard = serializers.IntegerField()
+    level = serializers.IntegerField()
+    object_key = serializers.CharField()
+    size = serializers.IntegerField()
+    min_time_ms = serializers.IntegerField()
+    max_time_ms = serializers.IntegerField()
+    datasets = DatasetAnswerSerializer(many=True)
+
+
+class BlockQueryResponseSerializer(serializers.Serializer):
+    """What was found, by tenant, shard and id."""
+
+    blocks = BlockFoundSerializer(many=True)
