@@ -53,22 +53,6 @@ def ready_at_ms(policy: LevelPolicy, *, oldest_ms: int, filling_ms: int | None, 
     return min(moments)
 
 
-def share_capacity(wishes: Sequence[int], capacity: int) -> list[int]:
-    """Divide ``capacity`` over queues that could make so many jobs each: one to each in turn until it is used up."""
-    shares = [0] * len(wishes)
-    left = capacity
-    while left > 0:
-        hungry = [position for position, wish in enumerate(wishes) if shares[position] < wish]
-        if not hungry:
-            break
-        step = max(1, left // len(hungry))
-        for position in hungry[:left]:
-            given = min(step, wishes[position] - shares[position], left)
-            shares[position] += given
-            left -= given
-    return shares
-
-
 def _take(blocks: Sequence[QueuedBlock], start: int, policy: LevelPolicy) -> tuple[tuple[QueuedBlock, ...], int | None]:
     """Return the blocks of the next job and the arrival that closed it, None if the queue ran out first."""
     earliest = latest = blocks[start].created_at_ms

@@ -10,23 +10,30 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
+from django.db.models import Value
+from django.db.models.functions import Greatest
 
+from engine.scheduling.model import FORMAT_VERSION, JobState
 from webadmin.database import dialect
-from webadmin.schedule.models import Command, LogHead
+from webadmin.schedule.models import Command, Job, LogHead
 from webadmin.schedule.queries import lease_ms_now
 
-FORMAT_VERSION = 1
+LEASES_AWAY = 2
+"""While jobs run, each lease sees a command, and workers poll several times in a lease: after two without any command
+the service was away, and no worker is to blame that its lease was not renewed."""
 
 
 class CommandTime(NamedTuple):
     """``now_ms`` is command time, ``wall_ms`` the database's clock at the same moment.
 
     ``is_held_back`` says that over a lease has passed since the last command: time stands still until the next one.
+    ``was_away`` says that it was over ``LEASES_AWAY`` leases: nobody could poll, or nobody did.
     """
 
     now_ms: int
     wall_ms: int
     is_held_back: bool
+    was_away: bool = False
 
 
 def read_time() -> CommandTime:
@@ -35,10 +42,20 @@ def read_time() -> CommandTime:
 
 
 def take_head() -> tuple[LogHead, CommandTime]:
-    """Wait for the head of the log and hold it until the transaction ends; the clock is read after that."""
+    """Wait for the head of the log and hold it until the transaction ends; the clock is read after that.
+
+    Who finds that the service was away gives every running job a whole lease from now on: their workers could not renew
+    them, and get the time to do so before anybody takes their jobs over.
+    """
     assert connection.in_atomic_block, "the head is held by a transaction"
     head = dialect.locked(LogHead.objects.order_by("id")).get()
-    return head, _time_after(head)
+    time = _time_after(head)
+    if time.was_away:
+        expires_ms = time.now_ms + lease_ms_now(head.command_time_ms)
+        Job.objects.filter(state=JobState.LEASED).update(
+            lease_expires_ms=Greatest("lease_expires_ms", Value(expires_ms))
+        )
+    return head, time
 
 
 def move_head(index: int, time: CommandTime, *, live_jobs: int) -> None:
@@ -83,4 +100,9 @@ def _time_after(head: LogHead) -> CommandTime:
         head.refresh_from_db()
     lease_ms = lease_ms_now(head.command_time_ms)
     passed = wall_ms - head.clock_ms
-    return CommandTime(head.command_time_ms + min(max(passed, 0), lease_ms), wall_ms, not 0 <= passed < lease_ms)
+    return CommandTime(
+        now_ms=head.command_time_ms + min(max(passed, 0), lease_ms),
+        wall_ms=wall_ms,
+        is_held_back=not 0 <= passed < lease_ms,
+        was_away=passed > LEASES_AWAY * lease_ms,
+    )

@@ -10,14 +10,16 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from django.db import models
 from django.db.models import Q
 
 from engine.planning.levels import ready_at_ms
 from engine.planning.model import LevelPolicy, QueueKey
+from engine.scheduling.priority import job_priority_ms
 from webadmin.database.dialect import locked
 from webadmin.index.models import Block
+from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import LevelQueue
-from webadmin.schedule.queries import level_policy
 
 KEYS_PER_QUERY = 100
 """An OR of this many keys is well inside the databases' limits for one statement."""
@@ -50,30 +52,57 @@ def intern_queues(keys: Iterable[QueueKey]) -> dict[QueueKey, int]:
     return known
 
 
-def settle_queues(changes: QueueChanges, policies: dict[tuple[str, int], LevelPolicy]) -> None:
-    """Bring the sums of the changed queues up to date. Call it after the blocks were moved, in the same transaction."""
-    queues = locked(LevelQueue.objects.filter(id__in=changes.blocks).order_by("id"))
+def settle_queues(changes: QueueChanges, policies: LevelPolicies, *, served_at_ms: int | None = None) -> None:
+    """Bring the sums of the changed queues up to date. Call it after the blocks were moved, in the same transaction.
+
+    ``served_at_ms`` is for polls, which hold the head: jobs were made of the queues that lost blocks, and queues that
+    are no longer ready are no longer noticed either.
+    """
+    queues = list(locked(LevelQueue.objects.filter(id__in=changes.blocks).order_by("id")))
+    policies.load(queue.tenant for queue in queues)
     for queue in queues:
         queue.block_count += changes.blocks[queue.id]
         queue.byte_count += changes.bytes[queue.id]
-        _summarise(queue, level_policy(policies, queue.lane, queue.level))
+        if served_at_ms is not None and changes.blocks[queue.id] < 0:
+            queue.served_at_ms = served_at_ms
+        _summarise(queue, policies.of(queue.lane, queue.tenant, queue.level))
+        if served_at_ms is not None and queue.is_noticed:
+            queue.is_noticed = queue.ready_at_ms is not None and queue.ready_at_ms <= served_at_ms
         queue.save()
+
+
+def resettle_queues(rows: models.QuerySet[LevelQueue], policies: LevelPolicies) -> int:
+    """Work out anew since when these queues are ready, after their policy was changed; return how many there were."""
+    queues = list(locked(rows.filter(block_count__gt=0).order_by("id")))
+    policies.load(queue.tenant for queue in queues)
+    for queue in queues:
+        _summarise(queue, policies.of(queue.lane, queue.tenant, queue.level))
+        queue.save()
+    return len(queues)
 
 
 def _summarise(queue: LevelQueue, policy: LevelPolicy) -> None:
     queued = Block.objects.queued_in(queue.id)
-    arrivals = list(queued.values_list("arrived_at_ms", flat=True)[: policy.blocks_max])
-    newest = queued.reverse().values_list("arrived_at_ms", flat=True).first()
-    queue.oldest_arrival_ms = queue.newest_arrival_ms = queue.ready_at_ms = None
-    if newest is not None:
-        queue.oldest_arrival_ms, queue.newest_arrival_ms = arrivals[0], newest
-        queue.ready_at_ms = ready_at_ms(
-            policy,
-            oldest_ms=arrivals[0],
-            filling_ms=arrivals[-1] if len(arrivals) == policy.blocks_max else None,
-            is_heavy=0 < policy.bytes_max < queue.byte_count,
-            newest_ms=newest,
-        )
+    front = list(queued.values_list("arrived_at_ms", "size_bytes")[: policy.blocks_max])
+    queue.oldest_arrival_ms = queue.newest_arrival_ms = queue.ready_at_ms = queue.priority_ms = None
+    if not front:
+        return
+    arrivals = [arrived_at_ms for arrived_at_ms, _ in front]
+    queue.oldest_arrival_ms = arrivals[0]
+    is_all = len(front) == queue.block_count
+    queue.newest_arrival_ms = arrivals[-1] if is_all else queued.reverse().values_list("arrived_at_ms", flat=True)[0]
+    queue.ready_at_ms = ready_at_ms(
+        policy,
+        oldest_ms=arrivals[0],
+        filling_ms=arrivals[-1] if len(arrivals) == policy.blocks_max else None,
+        is_heavy=0 < policy.bytes_max < queue.byte_count,
+        newest_ms=queue.newest_arrival_ms,
+    )
+    size = sum(size_bytes for _, size_bytes in front)
+    queue.priority_ms = job_priority_ms(
+        ready_at_ms=max(queue.ready_at_ms, queue.served_at_ms),
+        size_bytes=min(size, policy.bytes_max) if policy.bytes_max else size,
+    )
 
 
 def _queue_ids(keys: list[QueueKey]) -> dict[QueueKey, int]:

@@ -72,7 +72,9 @@ class Command(models.Model):
 class LevelQueue(models.Model):
     """The blocks of one lane, tenant, shard and level that no job owns; the sums spare polls a look at the blocks.
 
-    ``tenant`` is "" for segments. ``ready_at_ms`` is since (or from) when a job can be made of them, null if empty.
+    ``tenant`` is "" for segments. ``ready_at_ms`` is since (or from) when a job can be made of them, null if empty;
+    ``priority_ms`` the place of that job among those of the tenant. ``is_noticed`` says that a poll has found the queue
+    ready and its tenant awake (``TenantShare``); both change only under the head of the log.
     """
 
     lane = ByteOrderedField(max_length=LANE_MAX)
@@ -84,6 +86,9 @@ class LevelQueue(models.Model):
     oldest_arrival_ms = models.BigIntegerField(null=True)
     newest_arrival_ms = models.BigIntegerField(null=True)
     ready_at_ms = models.BigIntegerField(null=True)
+    priority_ms = models.BigIntegerField(null=True)
+    served_at_ms = models.BigIntegerField(default=0)
+    is_noticed = models.BooleanField(default=False)
 
     class Meta:
         constraints = [
@@ -95,9 +100,17 @@ class LevelQueue(models.Model):
             ),
         ]
         indexes = [
-            # "Which queues of this level are ready, oldest first?" asked by every poll.
+            # "Which queues have become ready, oldest first, that nobody has noticed yet?" (poll)
             models.Index(
-                fields=["level", "ready_at_ms", "id"], condition=Q(block_count__gt=0), name="level_queue_ready"
+                fields=["ready_at_ms", "id"],
+                condition=Q(block_count__gt=0, is_noticed=False),
+                name="level_queue_ready",
+            ),
+            # "Which ready queue of this tenant comes first?" (poll)
+            models.Index(
+                fields=["lane", "tenant", "priority_ms", "id"],
+                condition=Q(block_count__gt=0, is_noticed=True),
+                name="level_queue_of_tenant",
             ),
         ]
         ordering = ["level", "lane", "tenant", "shard"]
@@ -145,6 +158,8 @@ class Job(models.Model):
     # Only of parked jobs; "" there means evicted: the schedule itself parks for no other cause.
     parked_kind = models.CharField(max_length=11, blank=True, choices=[(kind.value, kind.value) for kind in ParkedKind])
     added_at_ms = models.BigIntegerField()
+    # Its place among the jobs of its tenant; engine.scheduling.priority says how it comes about.
+    priority_ms = models.BigIntegerField(default=0)
     assigned_at_ms = models.BigIntegerField(null=True)
     finished_at_ms = models.BigIntegerField(null=True)
     created_command_index = models.BigIntegerField()
@@ -184,7 +199,7 @@ class Job(models.Model):
         indexes = [
             # "Which waiting job comes first?" (poll)
             models.Index(
-                fields=["state", "level", "failures", "added_at_ms", "name"],
+                fields=["state", "priority_ms", "name"],
                 condition=Q(state=JobState.WAITING.value),
                 name="job_waiting_in_order",
             ),
@@ -193,6 +208,12 @@ class Job(models.Model):
                 fields=["state", "lease_expires_ms"],
                 condition=Q(state=JobState.LEASED.value),
                 name="job_leased_by_expiry",
+            ),
+            # "How much of this tenant runs?" (poll, for tenants with a cap)
+            models.Index(
+                fields=["state", "lane", "tenant"],
+                condition=Q(state=JobState.LEASED.value),
+                name="job_leased_of_tenant",
             ),
             # "What happened last?" (admin)
             models.Index(fields=["state", "-id"], name="job_by_state"),
@@ -251,9 +272,13 @@ class Limits(SingleRow):
 
 
 class LevelPolicy(models.Model):
-    """When the blocks of a level make a job: count, age of the oldest, spread of their creation, bytes (0: any)."""
+    """When the blocks of a level make a job: count, age of the oldest, spread of their creation, bytes (0: any).
+
+    ``tenant`` "" is everybody who has no row of their own, and segments.
+    """
 
     lane = ByteOrderedField(max_length=LANE_MAX)
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True, default="")
     level = models.PositiveSmallIntegerField()
     blocks_max = models.PositiveIntegerField()
     age_seconds = models.PositiveIntegerField()
@@ -263,14 +288,14 @@ class LevelPolicy(models.Model):
     class Meta:
         verbose_name_plural = "level policies"
         constraints = [
-            models.UniqueConstraint(fields=["lane", "level"], name="level_policy_key_unique"),
+            models.UniqueConstraint(fields=["lane", "tenant", "level"], name="level_policy_key_unique"),
             models.CheckConstraint(condition=Q(blocks_max__gt=0) & Q(blocks_max__lte=1000), name="level_policy_count"),
         ]
-        ordering = ["lane", "level"]
+        ordering = ["lane", "level", "tenant"]
 
     def __str__(self) -> str:
-        return f"{self.lane} level {self.level}"
+        return f"{self.lane} level {self.level} {self.tenant}".rstrip()
 
 
 # Django finds models through this module.
-from webadmin.schedule import operation_models  # noqa: E402, F401
+from webadmin.schedule import fairness_models, operation_models  # noqa: E402, F401

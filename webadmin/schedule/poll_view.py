@@ -6,14 +6,12 @@ Nothing here is locked: whoever applies the decisions checks again what they res
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from django.conf import settings
 
 from engine.errors import LithifyError
-from engine.planning.levels import share_capacity
-from engine.planning.model import BlockQueue, LevelPolicy, QueuedBlock
 from engine.profiles.model import DATASET_PROFILES
 from engine.protocol.errors import InvalidToken
 from engine.protocol.messages import FailureReason, JobUpdate, PollRequest, UpdateStatus
@@ -22,16 +20,21 @@ from engine.protocol.profile_results import read_profile_result
 from engine.protocol.tokens import TokenCodec
 from engine.scheduling.completion import CompletionFacts, check_result
 from engine.scheduling.errors import ResultRefused
-from engine.scheduling.model import HOLDING_STATES, JobState, JobView, Report, ScheduleSnapshot
+from engine.scheduling.limits import EffectiveLimits, LimitName
+from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
+from engine.scheduling.pauses import PausedScope
 from webadmin.index.errors import BlockRefused
 from webadmin.index.models import AcceptedId, Block, Dataset
 from webadmin.index.registration import BlockRegistration, check_registration
 from webadmin.index.services.replace_blocks import Replacement
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import CommandTime, read_time
+from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import Job, LevelQueue, Limits, LogHead, Worker
+from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.pins import open_to
-from webadmin.schedule.queries import level_policies, level_policy, limits_now, schedule_limits
+from webadmin.schedule.planning_view import ReadyQueues, TenantKey, read_blocks, read_ready, read_shares, without_paused
+from webadmin.schedule.queries import effective_limits, level_policies, limits_now, schedule_limits
 
 EXHAUSTED_MAX = 32
 """Jobs without a run left that one poll may park, beside those it may assign."""
@@ -44,8 +47,9 @@ class PollView:
     snapshot: ScheduleSnapshot
     time: CommandTime
     limits: Limits
-    policies: dict[tuple[str, int], LevelPolicy]
+    policies: LevelPolicies
     replacements: dict[str, Replacement]
+    ready: ReadyQueues
     waits_for_time: bool
 
 
@@ -65,11 +69,15 @@ def token_codec() -> TokenCodec:
 def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView:
     """Read everything that ``prepare`` may look at for this request."""
     time, policies = read_time(), level_policies()
-    limits = limits_now(time.now_ms)
+    limits, paused = limits_now(time.now_ms), paused_scopes(time.now_ms)
     jobs = {job.name: job for job in _reported_jobs(request.updates)}
     reports, replacements = _read_reports(request.updates, jobs, credential)
-    assignable = _assignable(request, time.now_ms)
-    planned_max = request.capacity - sum(not _is_exhausted(job, limits) for job in assignable)
+    is_reference = limits.policy == PolicyName.REFERENCE
+    assignable = _all_live(request) if is_reference else _assignable(request, paused, time.now_ms)
+    ready = read_ready(paused, now_ms=time.now_ms, job_max=request.capacity)
+    tenants = ready.tenants() | {(job.lane, job.tenant) for job in assignable}
+    own = _own_limits(tenants, [*jobs.values(), *assignable], time.now_ms)
+    lanes, shares = read_shares(tenants, own)
     head = LogHead.objects.get()
     snapshot = ScheduleSnapshot(
         now_ms=time.now_ms,
@@ -77,10 +85,13 @@ def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView
         capacity=request.capacity,
         limits=schedule_limits(limits),
         reports=reports,
-        reported={name: _job_view(job) for name, job in jobs.items()},
-        assignable=tuple(_job_view(job) for job in assignable),
-        queues=tuple(_ready_queues(policies, time.now_ms, planned_max)),
+        reported={name: _job_view(job, own) for name, job in jobs.items()},
+        assignable=tuple(_job_view(job, own) for job in assignable),
+        queues=read_blocks(ready.queues, policies, (lanes, shares), now_ms=time.now_ms, job_max=request.capacity),
         live_job_count=head.live_job_count,
+        lanes=lanes,
+        tenants=shares,
+        paused=paused,
     )
     return PollView(
         snapshot=snapshot,
@@ -88,8 +99,17 @@ def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView
         limits=limits,
         policies=policies,
         replacements=replacements,
+        ready=ready,
         waits_for_time=time.is_held_back and (head.live_job_count > 0 or _any_block_waits()),
     )
+
+
+def _own_limits(tenants: Collection[TenantKey], jobs: Sequence[Job], now_ms: int) -> EffectiveLimits:
+    """Return the limits set for lanes, for these tenants, for these jobs and their tenants."""
+    names = {tenant for _, tenant in tenants} | {job.tenant for job in jobs}
+    if not names:
+        return EffectiveLimits()
+    return effective_limits(now_ms, tenants=names, jobs={job.name for job in jobs})
 
 
 def _any_block_waits() -> bool:
@@ -184,65 +204,41 @@ def _check_registrations(shard: int, registrations: Sequence[BlockRegistration])
         raise ResultRefused(f"block id {taken!r} was accepted before")
 
 
-def _assignable(request: PollRequest, now_ms: int) -> list[Job]:
+def _assignable(request: PollRequest, paused: Sequence[PausedScope], now_ms: int) -> list[Job]:
     """Return the first jobs that wait, and the longest expired; named jobs are not assigned, so that many more."""
     if request.capacity == 0:
         return []
     count = request.capacity + len(request.updates)
     jobs = open_to(Job.objects.all(), worker=request.worker, build=request.build)
-    waiting = jobs.filter(state=JobState.WAITING).order_by("level", "failures", "added_at_ms", "name")
+    jobs = without_paused(jobs, paused, planning=False)
+    waiting = jobs.filter(state=JobState.WAITING).order_by("priority_ms", "name")
     expired = jobs.filter(state=JobState.LEASED, lease_expires_ms__lt=now_ms).order_by("lease_expires_ms")
     return [*waiting[:count], *expired.select_related("worker")[: count + EXHAUSTED_MAX]]
 
 
-def _is_exhausted(job: Job, limits: Limits) -> bool:
-    return job.state == JobState.LEASED and 0 < limits.failures_max <= job.failures
+def _all_live(request: PollRequest) -> list[Job]:
+    """Return what the ``reference`` policy looks at: every job of the queue, for it orders them by itself."""
+    if request.capacity == 0:
+        return []
+    live = Job.objects.filter(state__in=(JobState.WAITING, JobState.LEASED))
+    return list(open_to(live, worker=request.worker, build=request.build).select_related("worker"))
 
 
-def _ready_queues(policies: dict[tuple[str, int], LevelPolicy], now_ms: int, job_max: int) -> list[BlockQueue]:
-    """Return the queues that were ready first, each with the blocks of its share of the jobs."""
-    ready: list[tuple[LevelQueue, LevelPolicy]] = []
-    wishes: list[int] = []
-    for level in sorted({level for _, level in policies}):
-        if sum(wishes) >= job_max:
-            break
-        queues = LevelQueue.objects.filter(level=level, block_count__gt=0, ready_at_ms__lte=now_ms)
-        for queue in queues.order_by("ready_at_ms", "id")[:job_max]:
-            policy = level_policy(policies, queue.lane, level)
-            ready.append((queue, policy))
-            wishes.append(max(1, queue.block_count // policy.blocks_max))
-    shares = share_capacity(wishes, max(0, job_max))
-    return [
-        _block_queue(queue, policy, share) for (queue, policy), share in zip(ready, shares, strict=True) if share > 0
-    ]
-
-
-def _block_queue(queue: LevelQueue, policy: LevelPolicy, job_count: int) -> BlockQueue:
-    count = job_count * policy.blocks_max
-    fields = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
-    rows = list(Block.objects.queued_in(queue.id).values_list(*fields)[: count + 1])
-    return BlockQueue(
-        id=queue.id,
-        lane=queue.lane,
-        tenant=queue.tenant,
-        shard=queue.shard,
-        level=queue.level,
-        policy=policy,
-        blocks=tuple(QueuedBlock(**dict(zip(fields, row, strict=True))) for row in rows[:count]),
-        is_whole=len(rows) <= count,
-    )
-
-
-def _job_view(job: Job) -> JobView:
+def _job_view(job: Job, own: EffectiveLimits) -> JobView:
+    failures_max = own.value(LimitName.FAILURES_MAX, -1, lane=job.lane, tenant=job.tenant, job=job.name)
     return JobView(
         id=job.id,
         name=job.name,
         lane=job.lane,
+        tenant=job.tenant,
         level=job.level,
         state=JobState(job.state),
         token=job.token,
         worker=job.worker.name if job.worker else "",
         lease_expires_ms=job.lease_expires_ms or 0,
         failures=job.failures,
+        failures_max=None if failures_max < 0 else failures_max,
         added_at_ms=job.added_at_ms,
+        priority_ms=job.priority_ms,
+        size_bytes=job.source_bytes,
     )

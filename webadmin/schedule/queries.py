@@ -7,11 +7,10 @@ from collections.abc import Collection
 from django.db.models import BigIntegerField, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from engine.planning.model import LevelPolicy
 from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.scheduling.model import PolicyName, ScheduleLimits
 from webadmin.schedule import models
-from webadmin.schedule.errors import PolicyMissing
+from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.operation_models import LimitChange
 
 LIMIT_COLUMNS = tuple(name.value for name in LimitName if hasattr(models.Limits, name.value))
@@ -85,22 +84,6 @@ def schedule_limits(limits: models.Limits) -> ScheduleLimits:
     )
 
 
-def level_policies() -> dict[tuple[str, int], LevelPolicy]:
-    """Return the policies by lane and level."""
-    return {
-        (row.lane, row.level): LevelPolicy(
-            blocks_max=row.blocks_max,
-            age_ms=row.age_seconds * 1000,
-            spread_ms=row.spread_seconds * 1000,
-            bytes_max=row.bytes_max,
-        )
-        for row in models.LevelPolicy.objects.all()
-    }
-
-
-def level_policy(policies: dict[tuple[str, int], LevelPolicy], lane: str, level: int) -> LevelPolicy:
-    """Return one policy. Raises PolicyMissing."""
-    try:
-        return policies[lane, level]
-    except KeyError:
-        raise PolicyMissing(f"lane {lane!r} has no policy for level {level}: add the row in the admin") from None
+def level_policies() -> LevelPolicies:
+    """Return the policies of everybody; those of single tenants are read when they are asked for."""
+    return LevelPolicies()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.levels import cut_queue, plan_jobs, ready_at_ms, share_capacity
+from engine.planning.levels import cut_queue, plan_jobs, ready_at_ms
 from engine.planning.model import BlockQueue, LevelPolicy, QueuedBlock
 
 HOUR = 3_600_000
@@ -145,15 +145,6 @@ def test_a_queue_is_ready_by_count_by_age_or_by_bytes() -> None:
     assert ready_at_ms(policy, **times, filling_ms=None, is_heavy=False) == 1101
     assert ready_at_ms(policy, **times, filling_ms=1015, is_heavy=False) == 1015
     assert ready_at_ms(policy, **times, filling_ms=None, is_heavy=True) == 1020
-
-
-@given(st.lists(st.integers(1, 50), max_size=20), st.integers(0, 60))
-def test_capacity_is_shared_out_whole_and_nobody_gets_more_than_it_wants(wishes: list[int], capacity: int) -> None:
-    shares = share_capacity(wishes, capacity)
-    assert sum(shares) == min(capacity, sum(wishes))
-    assert all(0 <= share <= wish for share, wish in zip(shares, wishes, strict=True))
-    served = sum(share > 0 for share in shares)
-    assert served == min(len(wishes), capacity), "everybody gets one before anybody gets two"
 
 
 blocks_strategy = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 2000), st.integers(1, 9)), max_size=40).map(

@@ -8,11 +8,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django.db import DatabaseError, IntegrityError, transaction
 
-from engine.planning.model import LevelPolicy
 from engine.protocol.wire import reason_to_wire
 from engine.scheduling.model import (
     AssignJob,
@@ -24,6 +23,7 @@ from engine.scheduling.model import (
     JobView,
     ReturnJob,
 )
+from engine.scheduling.priority import job_priority_ms
 from webadmin.database.dialect import is_contention
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block
@@ -32,19 +32,24 @@ from webadmin.index.services.replace_blocks import Replacement, replace_blocks
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import CommandTime, move_head, take_head, write_command
 from webadmin.schedule.errors import StaleSnapshot
+from webadmin.schedule.fair_shares import charge_shares, forget_notice, notice_queues, settle_awake
+from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.level_queues import QueueChanges, settle_queues
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
+from webadmin.schedule.planning_view import ReadyQueues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyContext:
-    """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, their names."""
+    """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, their names;
+    ``ready`` is which queues the poll has noticed."""
 
     worker: Worker
     limits: Limits
-    policies: dict[tuple[str, int], LevelPolicy]
+    policies: LevelPolicies
     replacements: Mapping[str, Replacement]
     interned: InternedNames
+    ready: ReadyQueues = field(default_factory=ReadyQueues)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +99,16 @@ class _Application:
         for assignment in changes.assigned:
             self._assign(assignment)
         created = self._create(changes.created)
-        self._open_attempts([*(a.job.id for a in changes.assigned), *created])
-        settle_queues(self.queue_changes, self.context.policies)
+        assigned = (*(a.job.id for a in changes.assigned), *(job.id for job in created if job.state == JobState.LEASED))
+        self._open_attempts(assigned)
+        ready = self.context.ready
+        forget_notice(ready.asleep)
+        notice_queues(ready.noticed)
+        settle_queues(self.queue_changes, self.context.policies, served_at_ms=self.time.now_ms)
+        charge_shares(changes.tenants, changes.lanes)
+        settle_awake({*ready.noticed.values(), *((c.plan.lane, c.plan.tenant) for c in changes.created)})
         ended = len(changes.completed) + sum(bool(returned.parked_reason) for returned in changes.returned)
         move_head(self.index, self.time, live_jobs=self.head.live_job_count + len(created) - ended)
-        assigned = (*(a.job.id for a in changes.assigned), *created)
         return AppliedCommand(index=self.index, time=self.time, assigned=assigned)
 
     def _change(self, job: JobView, *, is_over: bool = False, **columns: object) -> None:
@@ -145,6 +155,7 @@ class _Application:
             parked_reason=returned.parked_reason[:500],
             lease_expires_ms=None,
             failures=returned.failures,
+            priority_ms=_priority_ms(job, returned.failures),
             progress=None,
         )
         reason = reason_to_wire(returned.reason) if returned.reason else None
@@ -160,13 +171,14 @@ class _Application:
             worker=self.context.worker,
             lease_expires_ms=self.lease_expires_ms,
             failures=assignment.failures,
+            priority_ms=_priority_ms(job, assignment.failures),
             assigned_at_ms=self.time.now_ms,
             progress=None,
         )
         if job.state is JobState.LEASED:
             self._close_attempt(job, AttemptOutcome.EXPIRED)
 
-    def _create(self, created: tuple[CreateJob, ...]) -> list[int]:
+    def _create(self, created: tuple[CreateJob, ...]) -> list[Job]:
         rows = Job.objects.bulk_create([self._job_row(creation) for creation in created])
         for creation, row in zip(created, rows, strict=True):
             plan = creation.plan
@@ -176,22 +188,26 @@ class _Application:
             if queued.update(state=BlockState.OWNED, queue=None, owner_job=row) != len(plan.blocks):
                 raise StaleSnapshot(f"blocks of the planned job {plan.name} are gone from their queue")
             self.queue_changes.add(plan.queue_id, -len(plan.blocks), -plan.size_bytes())
-        return [row.id for row in rows]
+        return rows
 
     def _job_row(self, creation: CreateJob) -> Job:
         plan = creation.plan
+        assigned = {
+            "state": JobState.LEASED,
+            "token": self.index,
+            "worker": self.context.worker,
+            "lease_expires_ms": self.lease_expires_ms,
+            "assigned_at_ms": self.time.now_ms,
+        }
         return Job(
             name=plan.name,
             lane=plan.lane,
             tenant=plan.tenant,
             shard=plan.shard,
             level=plan.level,
-            state=JobState.LEASED,
-            token=self.index,
-            worker=self.context.worker,
-            lease_expires_ms=self.lease_expires_ms,
+            **(assigned if creation.is_assigned else {"state": JobState.WAITING}),
             added_at_ms=self.time.now_ms,
-            assigned_at_ms=self.time.now_ms,
+            priority_ms=job_priority_ms(ready_at_ms=plan.ready_at_ms, size_bytes=plan.size_bytes()),
             created_command_index=self.index,
             source_count=len(plan.blocks),
             source_bytes=plan.size_bytes(),
@@ -201,7 +217,7 @@ class _Application:
             },
         )
 
-    def _open_attempts(self, job_ids: list[int]) -> None:
+    def _open_attempts(self, job_ids: tuple[int, ...]) -> None:
         Attempt.objects.bulk_create(
             [
                 Attempt(
@@ -218,3 +234,9 @@ class _Application:
     def _close_attempt(self, job: JobView, outcome: AttemptOutcome, reason: dict[str, object] | None = None) -> None:
         running = Attempt.objects.filter(job_id=job.id, token=job.token)
         running.update(outcome=outcome, ended_at_ms=self.time.now_ms, reason=reason)
+
+
+def _priority_ms(job: JobView, failures: int) -> int:
+    """Return a job's priority after its failures have changed; since when it is ready does not change."""
+    before = job_priority_ms(ready_at_ms=0, size_bytes=job.size_bytes, failures=job.failures)
+    return job.priority_ms - before + job_priority_ms(ready_at_ms=0, size_bytes=job.size_bytes, failures=failures)

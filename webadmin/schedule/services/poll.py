@@ -22,6 +22,7 @@ from webadmin.index.services.insert_blocks import intern_names
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
+from webadmin.schedule.fair_shares import rest_tenants
 from webadmin.schedule.models import Job, Worker
 from webadmin.schedule.poll_view import PollView, read_poll, token_codec
 from webadmin.schedule.services.apply_change_set import AppliedCommand, ApplyContext, apply_change_set
@@ -40,6 +41,9 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
     worker = _note_worker(request, credential, at)
     for _ in range(ATTEMPTS_MAX):
         view = read_poll(request, worker, credential.key_id)
+        if view.time.was_away and view.snapshot.live_job_count:
+            advance_clock(actor=f"worker:{worker.name}")  # before anything is decided: it extends the leases
+            view = read_poll(request, worker, credential.key_id)
         change_set = prepare(view.snapshot)
         expires_ms = view.time.now_ms + view.snapshot.limits.lease_ms
         renewed = renew_leases(change_set.renewed, worker=worker, expires_ms=expires_ms)
@@ -71,6 +75,8 @@ def _note_worker(request: PollRequest, credential: WorkerCredential, at: datetim
 
 def _apply(change_set: ChangeSet, view: PollView, worker: Worker) -> AppliedCommand | None:
     if not change_set.changes_plan():
+        if view.ready.asleep:
+            rest_tenants(view.ready.asleep)
         if view.waits_for_time:
             advance_clock(actor=f"worker:{worker.name}")
         return None
@@ -78,6 +84,7 @@ def _apply(change_set: ChangeSet, view: PollView, worker: Worker) -> AppliedComm
         worker=worker,
         limits=view.limits,
         policies=view.policies,
+        ready=view.ready,
         replacements=view.replacements,
         interned=intern_names([result for swap in view.replacements.values() for result in swap.results]),
     )

@@ -1,0 +1,58 @@
+"""Chooses which ready queues new jobs are planned from, before their blocks are read.
+
+By the same fair shares as ``prepare`` gives out jobs, over what the queues' sums say of their next ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from engine.scheduling.fairness import Candidate, FairShare, LaneView, TenantView
+from engine.scheduling.priority import job_priority_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSums:
+    """A ready queue without its blocks: the place of its next job, about how many jobs it has, and of what size."""
+
+    id: int
+    lane: str
+    tenant: str
+    priority_ms: int
+    job_count: int
+    job_bytes: int
+
+
+def choose_queues(
+    queues: Iterable[QueueSums],
+    *,
+    lanes: Iterable[LaneView],
+    tenants: Iterable[TenantView],
+    now_ms: int,
+    job_max: int,
+) -> dict[int, int]:
+    """Return how many jobs to plan from each queue, by id; at most ``job_max`` in all."""
+    candidates = [candidate for queue in queues for candidate in _candidates(queue, now_ms, job_max)]
+    share = FairShare(lanes, tenants, candidates)
+    chosen: Counter[int] = Counter()
+    for candidate in share:
+        if chosen.total() >= job_max:
+            break
+        chosen[candidate.work] += 1
+        share.charge(candidate)
+    return dict(chosen)
+
+
+def _candidates(queue: QueueSums, now_ms: int, job_max: int) -> Iterator[Candidate[int]]:
+    later_ms = job_priority_ms(ready_at_ms=now_ms, size_bytes=queue.job_bytes)
+    for position in range(min(queue.job_count, job_max)):
+        yield Candidate(
+            lane=queue.lane,
+            tenant=queue.tenant,
+            priority_ms=max(queue.priority_ms, later_ms) if position else queue.priority_ms,
+            name=f"{queue.id:020}-{position:06}",
+            size_bytes=queue.job_bytes,
+            work=queue.id,
+        )

@@ -1,0 +1,85 @@
+"""Writes what lanes and tenants have had of the fleet, and which tenants have ready queues. Only under the head."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Value
+from django.db.models.functions import Greatest
+
+from engine.scheduling.fairness import LaneCharge, TenantCharge
+from webadmin.schedule.command_log import take_head
+from webadmin.schedule.fairness_models import LaneShare, TenantShare
+from webadmin.schedule.models import LevelQueue
+
+TenantKey = tuple[str, str]
+"""Lane and tenant."""
+
+
+def notice_queues(noticed: Mapping[int, TenantKey]) -> None:
+    """Mark queues (by id) that are found ready, and make sure that their lanes and tenants have rows."""
+    if not noticed:
+        return
+    keys = sorted(set(noticed.values()))
+    LaneShare.objects.bulk_create(
+        [LaneShare(lane=lane) for lane in sorted({lane for lane, _ in keys})], ignore_conflicts=True
+    )
+    TenantShare.objects.bulk_create(
+        [TenantShare(lane=lane, tenant=tenant) for lane, tenant in keys], ignore_conflicts=True
+    )
+    LevelQueue.objects.filter(id__in=sorted(noticed)).update(is_noticed=True)
+
+
+def settle_awake(tenants: Collection[TenantKey]) -> None:
+    """Say of these tenants whether a queue of theirs is noticed. One that wakes up starts where the lane is now: having
+    been idle earns nothing."""
+    if not tenants:
+        return
+    noticed = LevelQueue.objects.filter(
+        lane=OuterRef("lane"), tenant=OuterRef("tenant"), is_noticed=True, block_count__gt=0
+    )
+    times = dict(LaneShare.objects.values_list("lane", "tenant_time"))
+    for lane, names in _by_lane(tenants).items():
+        shares = TenantShare.objects.filter(lane=lane, tenant__in=names)
+        waking = shares.filter(Exists(noticed), is_awake=False)
+        waking.update(is_awake=True, virtual_time=Greatest("virtual_time", Value(times.get(lane, 0))))
+        shares.filter(~Exists(noticed), is_awake=True).update(is_awake=False)
+
+
+def charge_shares(tenants: Sequence[TenantCharge], lanes: Sequence[LaneCharge]) -> None:
+    """Write the new virtual times; none ever goes back."""
+    for lane in lanes:
+        values = {"tenant_time": lane.tenant_time, "virtual_time": lane.virtual_time, "started_time": lane.started_time}
+        grown = {name: Greatest(name, Value(value)) for name, value in values.items()}
+        if not LaneShare.objects.filter(lane=lane.lane).update(**grown):
+            LaneShare.objects.create(lane=lane.lane, **values)
+    for tenant in tenants:
+        share = TenantShare.objects.filter(lane=tenant.lane, tenant=tenant.tenant)
+        if not share.update(virtual_time=Greatest("virtual_time", Value(tenant.virtual_time))):
+            TenantShare.objects.create(lane=tenant.lane, tenant=tenant.tenant, virtual_time=tenant.virtual_time)
+
+
+def rest_tenants(tenants: Iterable[TenantKey]) -> None:
+    """Put tenants to sleep that have nothing a poll may plan from; their queues are noticed anew when they have.
+
+    No entry in the log: it changes what polls look at first, not the plan.
+    """
+    with transaction.atomic(durable=True):
+        take_head()
+        forget_notice(tenants)
+
+
+def forget_notice(tenants: Iterable[TenantKey]) -> None:
+    """Mark all queues of these tenants as not noticed."""
+    for lane, names in _by_lane(tenants).items():
+        LevelQueue.objects.filter(lane=lane, tenant__in=names, is_noticed=True).update(is_noticed=False)
+        TenantShare.objects.filter(lane=lane, tenant__in=names).update(is_awake=False)
+
+
+def _by_lane(tenants: Iterable[TenantKey]) -> dict[str, list[str]]:
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for lane, tenant in sorted(tenants):
+        names[lane].append(tenant)
+    return names

@@ -1,0 +1,53 @@
+"""What lanes and tenants have had of the fleet so far: one row each, so that a poll reads only the neediest by index.
+
+Weights and caps are limits (``operation_models``). Rows are made when a lane or tenant first has work, and change only
+under the head of the log.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from webadmin.access.models import TENANT_NAME_MAX
+from webadmin.database.fields import ByteOrderedField
+
+LANE_NAME_MAX = 20
+
+
+class LaneShare(models.Model):
+    """A lane's virtual times (``engine.scheduling.fairness``)."""
+
+    lane = ByteOrderedField(max_length=LANE_NAME_MAX)
+    tenant_time = models.BigIntegerField(default=0)
+    virtual_time = models.BigIntegerField(default=0)
+    started_time = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["lane"], name="lane_share_unique")]
+        ordering = ["lane"]
+
+    def __str__(self) -> str:
+        return self.lane
+
+
+class TenantShare(models.Model):
+    """What a tenant ("" = segments) has paid in a lane; ``is_awake`` says that a queue of it is noticed as ready."""
+
+    lane = ByteOrderedField(max_length=LANE_NAME_MAX)
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
+    virtual_time = models.BigIntegerField(default=0)
+    is_awake = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["lane", "tenant"], name="tenant_share_unique")]
+        indexes = [
+            # "Who with work has had least?" (poll)
+            models.Index(
+                fields=["lane", "virtual_time", "tenant"], condition=Q(is_awake=True), name="tenant_share_neediest"
+            ),
+        ]
+        ordering = ["lane", "tenant"]
+
+    def __str__(self) -> str:
+        return f"{self.lane} {self.tenant or 'segments'}"

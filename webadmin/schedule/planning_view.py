@@ -1,0 +1,235 @@
+"""Reads the part of a poll's snapshot that new jobs are planned from: the neediest tenants and their ready queues.
+
+A queue becomes ready by the mere passing of time. The first poll after that *notices* it: marks the queue, and its
+tenant as awake. So a poll reads a bounded number of queues that nobody has noticed, oldest first, and a bounded number
+of awake tenants, neediest first, however many tenants and blocks there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from engine.planning.model import BlockQueue, QueuedBlock
+from engine.scheduling.fairness import WEIGHT_DEFAULT, LaneView, TenantView
+from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind
+from engine.scheduling.model import LIVE_STATES, JobState
+from engine.scheduling.pauses import PausedScope, PauseMode
+from engine.scheduling.queue_choice import QueueSums, choose_queues
+from webadmin.index.models import Block
+from webadmin.schedule.fairness_models import LaneShare, TenantShare
+from webadmin.schedule.level_policies import LevelPolicies
+from webadmin.schedule.models import Job, LevelQueue
+from webadmin.schedule.operation_models import LimitChange
+from webadmin.schedule.queries import effective_limits
+
+TENANTS_MAX = 64
+"""Tenants that one poll looks at in a lane, however much it could take: the next one looks at others."""
+
+TenantKey = tuple[str, str]
+"""Lane and tenant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyQueues:
+    """Queues that jobs could be planned from, without their blocks. ``noticed`` are those found ready for the first
+    time, by id, with their tenants; ``asleep`` are awake tenants that turned out to have nothing ready."""
+
+    queues: tuple[LevelQueue, ...] = ()
+    noticed: dict[int, TenantKey] = field(default_factory=dict)
+    asleep: tuple[TenantKey, ...] = ()
+
+    def tenants(self) -> set[TenantKey]:
+        """Return the tenants of the queues."""
+        return {_key(queue) for queue in self.queues}
+
+
+def read_ready(paused: Sequence[PausedScope], *, now_ms: int, job_max: int) -> ReadyQueues:
+    """Return the queues that up to ``job_max`` jobs may come from."""
+    if job_max <= 0 or any(scope.kind is ScopeKind.GLOBAL for scope in paused):
+        return ReadyQueues()
+    full = _tenants_at_cap(now_ms)
+    ready = without_paused(LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms), paused, planning=True)
+    fresh = list(_without(ready.filter(is_noticed=False), full).order_by("ready_at_ms", "id")[:job_max])
+    awake = _neediest(paused, full, tenant_max=min(job_max, TENANTS_MAX))
+    queues, asleep = _queues_of(ready.filter(is_noticed=True), awake, {_key(queue) for queue in fresh}, job_max)
+    return ReadyQueues(
+        queues=(*queues, *fresh), noticed={queue.id: _key(queue) for queue in fresh}, asleep=tuple(asleep)
+    )
+
+
+def read_shares(
+    tenants: Collection[TenantKey], limits: EffectiveLimits
+) -> tuple[tuple[LaneView, ...], tuple[TenantView, ...]]:
+    """Return what these tenants and their lanes have had, may have, and have at the moment."""
+    lanes = sorted({lane for lane, _ in tenants})
+    of_lane = {row.lane: row for row in LaneShare.objects.filter(lane__in=lanes)}
+    rows = TenantShare.objects.filter(lane__in=lanes, tenant__in={tenant for _, tenant in tenants})
+    paid = {(row.lane, row.tenant): row.virtual_time for row in rows}
+    running = _running([key for key in tenants if any(_caps(limits, key))])
+    tenant_views = []
+    for key in sorted(tenants):
+        running_max, running_bytes_max = _caps(limits, key)
+        count, size = running.get(key, (0, 0))
+        tenant_views.append(
+            TenantView(
+                lane=key[0],
+                tenant=key[1],
+                weight=limits.value(LimitName.WEIGHT, WEIGHT_DEFAULT, tenant=key[1]),
+                virtual_time=paid.get(key, 0),
+                running_count=count,
+                running_max=running_max,
+                running_bytes=size,
+                running_bytes_max=running_bytes_max,
+            )
+        )
+    return tuple(_lane_view(lane, of_lane.get(lane), limits) for lane in lanes), tuple(tenant_views)
+
+
+def read_blocks(
+    queues: Sequence[LevelQueue],
+    policies: LevelPolicies,
+    shares: tuple[Sequence[LaneView], Sequence[TenantView]],
+    *,
+    now_ms: int,
+    job_max: int,
+) -> tuple[BlockQueue, ...]:
+    """Read the blocks of as many jobs as these tenants are due, from the queues whose turn it is."""
+    policies.load(queue.tenant for queue in queues)
+    sums = [_sums(queue, policies) for queue in queues]
+    chosen = choose_queues(sums, lanes=shares[0], tenants=shares[1], now_ms=now_ms, job_max=job_max)
+    return tuple(_block_queue(queue, policies, chosen[queue.id]) for queue in queues if queue.id in chosen)
+
+
+def without_paused(rows: QuerySet, paused: Iterable[PausedScope], *, planning: bool) -> QuerySet:
+    """Leave out the rows (of queues, jobs or tenants) that stand still."""
+    columns = {ScopeKind.LANE: "lane", ScopeKind.TENANT: "tenant", ScopeKind.LEVEL: "level"}
+    for scope in paused:
+        if planning or scope.mode is PauseMode.PAUSE:
+            rows = rows.none() if scope.kind is ScopeKind.GLOBAL else rows.exclude(**{columns[scope.kind]: scope.value})
+    return rows
+
+
+def _tenants_at_cap(now_ms: int) -> set[TenantKey]:
+    """Return the tenants that run as many jobs as they may, in any lane."""
+    capped = LimitChange.objects.filter(
+        name=LimitName.RUNNING_MAX, scope_kind=ScopeKind.TENANT, is_superseded=False
+    ).order_by()
+    tenants = set(capped.values_list("scope_value", flat=True))
+    if not tenants:
+        return set()
+    limits = effective_limits(now_ms, tenants=tenants)
+    caps = {tenant: limits.value(LimitName.RUNNING_MAX, 0, tenant=tenant) for tenant in tenants}
+    lanes = LaneShare.objects.values_list("lane", flat=True)
+    running = _running([(lane, tenant) for lane in lanes for tenant in tenants])
+    return {key for key, (count, _) in running.items() if 0 < caps[key[1]] <= count}
+
+
+def _neediest(paused: Iterable[PausedScope], full: Collection[TenantKey], *, tenant_max: int) -> list[TenantShare]:
+    """Return the awake tenants of each lane that have had least."""
+    places = [scope for scope in paused if scope.kind is not ScopeKind.LEVEL]
+    awake = _without(without_paused(TenantShare.objects.filter(is_awake=True), places, planning=True), full)
+    found: list[TenantShare] = []
+    for lane in LaneShare.objects.values_list("lane", flat=True):
+        found += awake.filter(lane=lane).order_by("virtual_time", "tenant")[:tenant_max]
+    return found
+
+
+def _queues_of(
+    noticed: QuerySet[LevelQueue], awake: Sequence[TenantShare], fresh: Collection[TenantKey], job_max: int
+) -> tuple[list[LevelQueue], list[TenantKey]]:
+    """Return the first ready queues of these tenants, and the tenants that have none."""
+    each = 2 * job_max // max(1, len(awake)) + 1
+    queues: list[LevelQueue] = []
+    asleep: list[TenantKey] = []
+    for share in awake:
+        own = list(noticed.filter(lane=share.lane, tenant=share.tenant).order_by("priority_ms", "id")[:each])
+        queues += own
+        if not own and (share.lane, share.tenant) not in fresh:
+            asleep.append((share.lane, share.tenant))
+    return queues, asleep
+
+
+def _sums(queue: LevelQueue, policies: LevelPolicies) -> QueueSums:
+    policy = policies.of(queue.lane, queue.tenant, queue.level)
+    count = min(queue.block_count, policy.blocks_max)
+    size = queue.byte_count * count // queue.block_count
+    return QueueSums(
+        id=queue.id,
+        lane=queue.lane,
+        tenant=queue.tenant,
+        priority_ms=queue.priority_ms or 0,
+        job_count=max(1, queue.block_count // policy.blocks_max),
+        job_bytes=min(size, policy.bytes_max) if policy.bytes_max else size,
+    )
+
+
+def _block_queue(queue: LevelQueue, policies: LevelPolicies, job_count: int) -> BlockQueue:
+    policy = policies.of(queue.lane, queue.tenant, queue.level)
+    count = job_count * policy.blocks_max
+    fields = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
+    rows = list(Block.objects.queued_in(queue.id).values_list(*fields)[: count + 1])
+    return BlockQueue(
+        id=queue.id,
+        lane=queue.lane,
+        tenant=queue.tenant,
+        shard=queue.shard,
+        level=queue.level,
+        policy=policy,
+        blocks=tuple(QueuedBlock(**dict(zip(fields, row, strict=True))) for row in rows[:count]),
+        is_whole=len(rows) <= count,
+        served_at_ms=queue.served_at_ms,
+    )
+
+
+def _lane_view(lane: str, row: LaneShare | None, limits: EffectiveLimits) -> LaneView:
+    row = row or LaneShare(lane=lane)
+    running_max = limits.value(LimitName.RUNNING_MAX, 0, lane=lane)
+    running_bytes_max = limits.value(LimitName.RUNNING_BYTES_MAX, 0, lane=lane)
+    queue_max = limits.values.get((LimitName.QUEUE_MAX, Scope(ScopeKind.LANE, lane)), 0)
+    running = {"count": 0, "bytes": 0}
+    if running_max or running_bytes_max:
+        leased = Job.objects.filter(state=JobState.LEASED, lane=lane)
+        running = leased.aggregate(count=Count("id"), bytes=Sum("source_bytes", default=0))
+    return LaneView(
+        lane=lane,
+        weight=limits.value(LimitName.WEIGHT, WEIGHT_DEFAULT, lane=lane),
+        tenant_time=row.tenant_time,
+        virtual_time=row.virtual_time,
+        started_time=row.started_time,
+        running_count=running["count"],
+        running_max=running_max,
+        running_bytes=running["bytes"],
+        running_bytes_max=running_bytes_max,
+        live_job_count=Job.objects.filter(state__in=LIVE_STATES, lane=lane).count() if queue_max else 0,
+        queue_max=queue_max,
+    )
+
+
+def _running(tenants: Collection[TenantKey]) -> dict[TenantKey, tuple[int, int]]:
+    """Return how many jobs and bytes of these tenants run."""
+    if not tenants:
+        return {}
+    leased = Job.objects.filter(state=JobState.LEASED, tenant__in={tenant for _, tenant in tenants}).order_by()
+    counted = leased.values_list("lane", "tenant").annotate(count=Count("id"), bytes=Sum("source_bytes"))
+    return {(lane, tenant): (count, size) for lane, tenant, count, size in counted}
+
+
+def _caps(limits: EffectiveLimits, key: TenantKey) -> tuple[int, int]:
+    """Return how many jobs and how many bytes of a tenant may run at once; 0: any."""
+    names = (LimitName.RUNNING_MAX, LimitName.RUNNING_BYTES_MAX)
+    jobs, size = (limits.value(name, 0, tenant=key[1]) for name in names)
+    return jobs, size
+
+
+def _without(rows: QuerySet, tenants: Collection[TenantKey]) -> QuerySet:
+    """Leave out these tenants."""
+    for lane, tenant in sorted(tenants):
+        rows = rows.exclude(Q(lane=lane, tenant=tenant))
+    return rows
+
+
+def _key(queue: LevelQueue) -> TenantKey:
+    return (queue.lane, queue.tenant)
