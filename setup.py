@@ -38,4 +38,11 @@ def _extensions() -> list[Extension]:
     ]
 
 
-setup(ext_modules=cythonize(_extensions(), compiler_directives=DIRECTIVES, force=DEBUG_BUILD, quiet=True))
+# The C files of a debug build lie apart: a later fast build must not find and compile them.
+C_FOLDER = ".lithify/debug-c" if DEBUG_BUILD else None
+
+setup(
+    ext_modules=cythonize(
+        _extensions(), compiler_directives=DIRECTIVES, build_dir=C_FOLDER, force=DEBUG_BUILD, quiet=True
+    )
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -99,6 +100,8 @@ def make_session(settings: SparkSettings) -> SparkSession:
 
 
 def _check(settings: SparkSettings) -> None:
+    if not settings.remote:
+        _check_loopback()
     if settings.runs_here:
         return
     where = settings.remote or settings.master
@@ -109,6 +112,16 @@ def _check(settings: SparkSettings) -> None:
         )
     if settings.archive and not Path(settings.archive).is_file():
         raise BadSparkSetting(f"SPARK_ARCHIVE={settings.archive!r} is no file: make it with ./dev pack")
+
+
+def _check_loopback() -> None:
+    try:
+        socket.getaddrinfo("localhost", None)
+    except OSError as error:
+        raise BadSparkSetting(
+            "this machine does not know the name localhost, which Spark's Python needs: add the line "
+            f"'127.0.0.1 localhost' to /etc/hosts ({error})"
+        ) from error
 
 
 def _classic_configuration(settings: SparkSettings) -> dict[str, str]:

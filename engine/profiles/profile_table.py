@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from engine.profiles.errors import BadObject, LimitExceeded, UnknownFormat
 from engine.profiles.merge_model import READ_BATCH_BYTES, ROW_BYTES, SAMPLE_BYTES
+from engine.profiles.table_footer import check_table_footer
 
 _SECTION = "profiles"
 VALUES_PER_BYTE_MAX = 128
@@ -130,6 +131,15 @@ class SectionFile:
         self._held = self._read(self._offset + start, end - start)
         self._held_from = start
 
+    @property
+    def size(self) -> int:
+        """Bytes of the section."""
+        return self._size
+
+    def read_at(self, start: int, length: int) -> bytes:
+        """Read a stretch, whatever is held and wherever the position is."""
+        return self._read(self._offset + start, length)
+
     def read(self, size: int = -1, /) -> bytes:
         start = self._position
         end = self._size if size < 0 else min(start + size, self._size)
@@ -180,6 +190,7 @@ class ProfileTableReader:
 
     def __init__(self, source: bytes | memoryview | SectionFile) -> None:
         self._section = source if isinstance(source, SectionFile) else None
+        _check_footer(source)
         with _bad_object_on_arrow_errors():
             opened = pa.PythonFile(source, mode="r") if self._section else pa.BufferReader(source)
             self._file = pq.ParquetFile(opened, page_checksum_verification=True)
@@ -333,3 +344,12 @@ class ProfileTableWriter:
     def close(self) -> None:
         """Write the file's footer; the sink stays open. Also before giving a table up: pyarrow would do it later."""
         self._writer.close()
+
+
+def _check_footer(source: bytes | memoryview | SectionFile) -> None:
+    """Refuse a damaged footer before pyarrow sees it: some end the process."""
+    if isinstance(source, SectionFile):
+        check_table_footer(source.read_at, source.size)
+    else:
+        view = memoryview(source)
+        check_table_footer(lambda offset, length: bytes(view[offset : offset + length]), len(view))

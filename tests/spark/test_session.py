@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -31,6 +32,15 @@ def test_spark_connect_without_its_libraries_says_what_to_install(monkeypatch: p
     monkeypatch.setitem(sys.modules, "grpc_status", None)
     with pytest.raises(BadSparkSetting, match=r"pip install 'pyspark\[connect\]'"):
         make_session(SparkSettings(remote="sc://127.0.0.1:1", store_url="s3://b"))
+
+
+def test_a_machine_without_localhost_says_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(BadSparkSetting, match="/etc/hosts"):
+        make_session(SparkSettings())
 
 
 def test_settings_come_from_the_environment() -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.profiles.errors import BadObject, UnknownFormat
+from engine.profiles.profile_table import ProfileTableReader
 from engine.profiles.table_footer import check_table_footer
 from tests.engine.profiles.conftest import ForeignBlocks
 from tests.engine.profiles.damage import patched, truncations
@@ -52,7 +53,7 @@ def test_damage_is_a_typed_error_or_goes_on_to_pyarrow(change: int) -> None:
     refused = 0
     for offset in range(footer_start(data), len(data), 3):
         try:
-            check(patched(data, offset, bytes([data[offset] ^ change])))
+            check(damaged(data, offset, change))
         except BadObject as error:
             assert error.section == "profiles"  # noqa: PT017
             refused += 1
@@ -95,3 +96,20 @@ def test_deep_nesting_is_refused() -> None:
     data = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
     with pytest.raises(BadObject, match="nested"):
         check(data)
+
+
+@pytest.mark.parametrize("change", [0x10, 0xFF])
+def test_no_damaged_footer_ends_the_process_of_a_reader(change: int) -> None:
+    """Without the look before, pyarrow ends the process on some of these: this test would not come back."""
+    data = table([[ROW] * 3])
+    read = refused = 0
+    for offset in range(footer_start(data), len(data)):
+        try:
+            read += sum(batch.num_rows for batch in ProfileTableReader(damaged(data, offset, change)).batches()) == 3
+        except BadObject:
+            refused += 1
+    assert refused > read
+
+
+def damaged(data: bytes, offset: int, change: int) -> bytes:
+    return patched(data, offset, bytes([data[offset] ^ change]))
