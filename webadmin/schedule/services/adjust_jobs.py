@@ -17,6 +17,7 @@ from webadmin.schedule.services.operation import (
     all_of_them,
     change_jobs,
 )
+from webadmin.schedule.services.requeue_jobs import failures_forgotten
 
 
 def reset_failures(wanted: JobFilter, *, order: Order) -> OperationOutcome:
@@ -65,7 +66,7 @@ def unpin(wanted: JobFilter, *, order: Order) -> OperationOutcome:
 
 
 def _forget(run: Operation, jobs: list[Job]) -> None:
-    Job.objects.filter(id__in=[job.id for job in jobs]).update(failures=0)
+    Job.objects.filter(id__in=[job.id for job in jobs]).update(**failures_forgotten())
 
 
 def _pin(run: Operation, jobs: list[Job], *, worker: str, order: Order) -> None:

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
+from typing import Any
+
+from django.db.models import BigIntegerField, F, Value
+from django.db.models.functions import Least
 
 from engine.scheduling.model import JobState, ParkedKind
+from engine.scheduling.priority import FAILURE_DELAY_MAX_MS, FAILURE_DELAY_MS
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
 from webadmin.schedule.models import Attempt, Job
@@ -67,7 +72,7 @@ def put_back(
     run: Operation, jobs: list[Job], *, order: Order, newer_build_only: bool = False, keep_failures: bool = False
 ) -> None:
     """Let these parked jobs wait again, inside an operation that has written its entry."""
-    columns = {} if keep_failures else {"failures": 0}
+    columns = {} if keep_failures else failures_forgotten()
     back = Job.objects.filter(id__in=[job.id for job in jobs], state=JobState.PARKED)
     run.live_jobs += back.update(state=JobState.WAITING, parked_kind="", parked_reason="", progress=None, **columns)
     JobPin.objects.filter(job__in=jobs, kind=JobPin.Kind.NOT_BUILD).delete()
@@ -85,6 +90,12 @@ def put_back(
             for build in sorted(builds)
         ]
         JobPin.objects.bulk_create(pins)
+
+
+def failures_forgotten() -> dict[str, Any]:
+    """Return the columns of a job without failures: it no longer stands further back in line because of them."""
+    delay_ms = Least(F("failures") * FAILURE_DELAY_MS, Value(FAILURE_DELAY_MAX_MS), output_field=BigIntegerField())
+    return {"failures": 0, "priority_ms": F("priority_ms") - delay_ms}
 
 
 def failed_builds(jobs: list[Job]) -> dict[int, set[str]]:

@@ -10,6 +10,7 @@ import pytest
 from engine.protocol.messages import FailureReason
 from engine.scheduling.limits import EVERYTHING, LimitName
 from engine.scheduling.model import AttemptOutcome, JobState, ParkedKind
+from engine.scheduling.priority import FAILURE_DELAY_MS
 from tests.webadmin.service import REASON, Service
 from webadmin.access.models import AuditEntry
 from webadmin.index.models import Block
@@ -24,6 +25,7 @@ from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
 
+FAILURES_MAX = 3
 ALL = JobFilter(everything=True)
 OTHER = FailureReason(error_class="Truncated", message="ends early", object="b/block.bin")
 
@@ -48,8 +50,10 @@ def test_inv_13_every_parked_job_is_in_the_register_and_can_be_requeued(
 def test_a_requeued_job_is_merged_as_if_nothing_had_been(service: Service, evicted, order: Order) -> None:
     job = evicted()
     requeue(JobFilter(names=(job.name,)), order=order)
+    before_ms = job.priority_ms
     job.refresh_from_db()
     assert (job.state, job.failures, job.parked_reason) == (JobState.WAITING, 0, "")
+    assert job.priority_ms == before_ms - FAILURES_MAX * FAILURE_DELAY_MS
     worker = service.worker()
     [spec] = worker.take()
     worker.poll(worker.success(spec.job), capacity=0)

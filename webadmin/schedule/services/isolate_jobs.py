@@ -1,0 +1,132 @@
+"""Looks at every job parked for its failures and does what ``engine.scheduling.isolation`` decides about it.
+
+One command per job, so that the head is held shortly. Safe to run twice and by two at the same time: each command
+checks under the head that its job is still as it was judged, which no worker can change while it is parked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from engine.scheduling.isolation import (
+    Breakage,
+    QuarantineBlock,
+    SetMissingAside,
+    Split,
+    Suspect,
+    Verdict,
+    Wait,
+    asks_for_missing,
+    judge,
+)
+from engine.scheduling.model import JobState, ParkedKind
+from engine.storage.model import ObjectNotFound, ObjectStore, StorageError
+from webadmin.index.models import Block
+from webadmin.schedule.models import Job
+from webadmin.schedule.operation_models import Quarantine
+from webadmin.schedule.register import is_kind
+from webadmin.schedule.services.operation import Operation, Order, operation
+from webadmin.schedule.services.quarantine_blocks import quarantine
+from webadmin.schedule.services.split_jobs import split_job
+from webadmin.schedule.suspects import evicted_jobs, merging_is_broken, read_suspect, sources_of
+
+log = logging.getLogger(__name__)
+
+ACTOR = "control:isolation"
+
+
+@dataclass(slots=True, kw_only=True)
+class IsolationOutcome:
+    """What became of the evicted jobs: those split, the blocks quarantined and why, those left parked and why."""
+
+    breakages: tuple[Breakage, ...] = ()
+    split: list[str] = field(default_factory=list)
+    quarantined: list[tuple[str, str]] = field(default_factory=list)
+    waiting: list[tuple[str, str]] = field(default_factory=list)
+
+
+def isolate(*, store: ObjectStore, order: Order | None = None) -> IsolationOutcome:
+    """Bring the isolation of bad blocks one step further for every job that was parked for its failures."""
+    order = order or Order(actor=ACTOR, why="it failed too often")
+    outcome = IsolationOutcome(breakages=merging_is_broken())
+    for job in evicted_jobs():
+        sources = sources_of(job)
+        suspect = read_suspect(job, sources)
+        if asks_for_missing(suspect):
+            suspect = replace(suspect, missing=_missing(store, suspect))
+        verdict = judge(suspect, outcome.breakages)
+        if not isinstance(verdict, Wait) and not order.is_dry_run:
+            verdict = _apply(job, sources, suspect, verdict, order) or verdict
+        _note(outcome, job, sources, verdict)
+    for name in outcome.split:
+        log.info("job_split job=%s", name)
+    for ulid, error_class in outcome.quarantined:
+        log.warning("block_quarantined block=%s error=%s", ulid, error_class)
+    return outcome
+
+
+def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
+    """Ask the store which of the objects are not there; a store that does not answer accuses nobody."""
+    missing = set()
+    for key in suspect.keys:
+        try:
+            store.head(key)
+        except ObjectNotFound:
+            missing.add(key)
+        except StorageError as error:
+            log.warning("object_not_checked key=%s reason=%s", key, error)
+    return frozenset(missing)
+
+
+def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdict, order: Order) -> Wait | None:
+    """Carry a verdict out, or return why not now."""
+    parts = _parts(verdict, sources)
+    with operation() as run:
+        if not Job.objects.filter(is_kind(ParkedKind.EVICTED), id=job.id, state=JobState.PARKED).exists():
+            return Wait("somebody else has changed it meanwhile")
+        if run.room() < len(parts):
+            return Wait("the queue is full")
+        if isinstance(verdict, QuarantineBlock):
+            detail = {"block": sources[0].ulid, "error_class": verdict.run.error_class, "build": verdict.run.build}
+            run.write("quarantine", order, target=sources[0].ulid, detail={"job": job.name} | detail)
+            quarantine(run, job, sources[0], Quarantine.Cause.DAMAGED, verdict.run, verdict.attempts)
+        else:
+            split = {"job": job.name, "parts": [[block.ulid for block in part] for part in parts]}
+            action = "set_missing_aside" if isinstance(verdict, SetMissingAside) else "split"
+            run.write(action, order, target=job.name, detail=split)
+            children = split_job(run, job, parts, order) if len(sources) > 1 else [job]
+            if isinstance(verdict, SetMissingAside):
+                _keep_missing(run, children, parts, suspect, verdict)
+    return None
+
+
+def _parts(verdict: Verdict, sources: Sequence[Block]) -> list[list[Block]]:
+    """Return the blocks of the jobs to make; each missing block is one of its own, behind the rest."""
+    if isinstance(verdict, Split):
+        return [[sources[place] for place in part] for part in verdict.parts]
+    if isinstance(verdict, SetMissingAside):
+        rest = [block for place, block in enumerate(sources) if place not in verdict.positions]
+        return [part for part in (rest, *([sources[place]] for place in verdict.positions)) if part]
+    return []
+
+
+def _keep_missing(
+    run: Operation, jobs: Sequence[Job], parts: Sequence[Sequence[Block]], suspect: Suspect, verdict: SetMissingAside
+) -> None:
+    for job, part in zip(jobs[-len(verdict.positions) :], parts[-len(verdict.positions) :], strict=True):
+        [block] = part
+        bad = replace(verdict.run, object=block.object_key, message="the store has no such object")
+        quarantine(run, job, block, Quarantine.Cause.MISSING, bad, len(suspect.runs))
+
+
+def _note(outcome: IsolationOutcome, job: Job, sources: Sequence[Block], verdict: Verdict) -> None:
+    if isinstance(verdict, Wait):
+        outcome.waiting.append((job.name, verdict.why))
+    elif isinstance(verdict, QuarantineBlock):
+        outcome.quarantined.append((sources[0].ulid, verdict.run.error_class))
+    elif isinstance(verdict, SetMissingAside):
+        outcome.quarantined += [(sources[place].ulid, verdict.run.error_class) for place in verdict.positions]
+    else:
+        outcome.split.append(job.name)

@@ -1,0 +1,97 @@
+"""What is known against jobs that keep failing, as the isolation of bad blocks takes it; which builds are broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db.models import F, Max, Q
+from django.db.models.functions import Coalesce
+
+from engine.scheduling.isolation import Breakage, FailedRun, RecentRun, Suspect, find_breakages
+from engine.scheduling.model import AttemptOutcome, JobState, ParkedKind
+from webadmin.index.models import Block
+from webadmin.index.states import BlockState
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.models import Attempt, Job
+from webadmin.schedule.register import BAD_OUTCOMES, LEASE_EXPIRED, is_kind
+
+RECENT_RUNS_MAX = 500
+RECENT_MS = 3_600_000
+"""How many attempts, and how far back, are looked at to call a build broken."""
+
+
+def merging_is_broken(now_ms: int | None = None) -> tuple[Breakage, ...]:
+    """Return the builds that fail too many recent jobs with one error class: isolation rests for them."""
+    since_ms = (read_time().now_ms if now_ms is None else now_ms) - RECENT_MS
+    last = Attempt.objects.filter(outcome__in=[AttemptOutcome.COMPLETED, *BAD_OUTCOMES])
+    rows = last.annotate(family=Coalesce("job__split_from__root_id", "job_id")).order_by("-id")
+    recent = rows.values_list("family", "build", "outcome", "reason", "ended_at_ms")[:RECENT_RUNS_MAX]
+    return find_breakages(
+        RecentRun(
+            family=family,
+            build=build,
+            error_class=None if outcome == AttemptOutcome.COMPLETED else _error_class(reason),
+        )
+        for family, build, outcome, reason, ended_at_ms in recent
+        if ended_at_ms is not None and ended_at_ms >= since_ms
+    )
+
+
+def evicted_jobs() -> list[Job]:
+    """Return the jobs parked for their failures, the oldest first, with what they were split from."""
+    evicted = Job.objects.filter(is_kind(ParkedKind.EVICTED), state=JobState.PARKED)
+    return list(evicted.select_related("split_from").order_by("added_at_ms", "id"))
+
+
+def sources_of(job: Job) -> list[Block]:
+    """Return the blocks that the job owns, in merge order."""
+    owned = Block.objects.filter(owner_job=job, state=BlockState.OWNED).defer("metadata")
+    by_id = {block.ulid: block for block in owned}
+    return [by_id[ulid] for ulid in job.spec["sources"] if ulid in by_id]
+
+
+def read_suspect(job: Job, sources: Iterable[Block]) -> Suspect:
+    """Return the evidence against a parked job; which objects are missing is for the store to say.
+
+    Attempts before its last release from quarantine were held against it once and count no more.
+    """
+    split = getattr(job, "split_from", None)
+    released_ms = job.quarantines.aggregate(last=Max("released_at_ms"))["last"]
+    since_ms = max(split.at_ms if split else job.added_at_ms, released_ms or 0)
+    failed = job.attempts.filter(outcome__in=BAD_OUTCOMES, assigned_at_ms__gte=since_ms).order_by("token")
+    return Suspect(
+        keys=tuple(block.object_key for block in sources),
+        runs=tuple(_run(attempt) for attempt in failed),
+        is_part=split is not None,
+        control_builds=_control_builds(job, since_ms),
+    )
+
+
+def _control_builds(job: Job, since_ms: int) -> frozenset[str]:
+    """Return the builds that have merged another block of this job's kind since then."""
+    merged = Attempt.objects.filter(
+        ~Q(job=job),
+        job__lane=job.lane,
+        job__level=job.level,
+        job__state=JobState.DONE,
+        job__finished_at_ms__gte=since_ms,
+        outcome=AttemptOutcome.COMPLETED,
+        ended_at_ms=F("job__finished_at_ms"),
+    )
+    return frozenset(merged.values_list("build", flat=True).distinct())
+
+
+def _run(attempt: Attempt) -> FailedRun:
+    reason = attempt.reason or {}
+    return FailedRun(
+        error_class=_error_class(reason),
+        build=attempt.build,
+        message=reason.get("message", ""),
+        object=reason.get("object", ""),
+        section=reason.get("section", ""),
+        offset=reason.get("offset", -1),
+    )
+
+
+def _error_class(reason: dict[str, str] | None) -> str:
+    return (reason or {}).get("error_class") or LEASE_EXPIRED
