@@ -14,23 +14,31 @@ from engine.profiles.block_ids import result_ids
 from engine.profiles.container import DATASET_INDEX_LABELS, BlockWriter, ObjectReader
 from engine.profiles.dataset_merge import merge_rows
 from engine.profiles.errors import BadObject, MergeRefused
-from engine.profiles.merge_model import DatasetSource, MergedDataset, Scratch
+from engine.profiles.masks import MaskedSource, all_series, masked_sources, masks_on
+from engine.profiles.merge_model import DatasetSource, MergedDataset, Scratch, Selection
 from engine.profiles.metadata import decode_metadata, encode_metadata, label_strings
 from engine.profiles.model import DATASET_PROFILES, BlockMeta, DatasetMeta, Labels
 from engine.profiles.object_names import block_key
 from engine.profiles.series_cut import estimate_bytes
 from engine.profiles.series_reach import cut_dataset
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec, ResultBlock, SourceObject
+from engine.protocol.profile_jobs import (
+    DeleteMask,
+    ProfileMergeResult,
+    ProfileMergeSpec,
+    ResultBlock,
+    SourceObject,
+)
 from engine.storage.model import ObjectStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSource:
-    """A dataset of a source object."""
+    """A dataset of a source object, and the masks that take rows from it."""
 
     key: str
     object_size: int
     dataset: DatasetMeta
+    masks: tuple[DeleteMask, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +100,8 @@ def run(
 def plan_outputs(spec: ProfileMergeSpec) -> tuple[OutputPlan, ...]:
     """Return one output per tenant, in the order tenants are first met in the sources, datasets by name.
 
+    What a mask takes whole is not planned; when nothing is left there is no output.
+
     MergeRefused if there are no sources or they differ in shard, tenant or level from what the job says; a BadObject
     naming the source whose metadata cannot be read.
     """
@@ -104,9 +114,11 @@ def plan_outputs(spec: ProfileMergeSpec) -> tuple[OutputPlan, ...]:
     found: dict[str, dict[str, list[PlannedSource]]] = {}
     for source, block in zip(spec.sources, blocks, strict=True):
         for dataset in block.datasets:
-            if dataset.format == DATASET_PROFILES and dataset.name:
-                planned = PlannedSource(key=source.key, object_size=source.size, dataset=dataset)
-                found.setdefault(dataset.tenant, {}).setdefault(dataset.name, []).append(planned)
+            masks = masks_on(dataset, source.masks_applied, spec.masks)
+            if dataset.format != DATASET_PROFILES or not dataset.name or any(mask.is_total for mask in masks):
+                continue
+            planned = PlannedSource(key=source.key, object_size=source.size, dataset=dataset, masks=masks)
+            found.setdefault(dataset.tenant, {}).setdefault(dataset.name, []).append(planned)
     return tuple(_output_plan(spec, blocks, tenant, datasets) for tenant, datasets in found.items())
 
 
@@ -119,21 +131,31 @@ def merge_dataset(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[MergedDataset]:
     """Merge one dataset; in one part if its estimate fits ``budget_bytes``, else cut by series into several."""
-    sources = [_open(store, source) for source in plan.sources]
-    try:
-        fits = estimate_bytes(sources) <= budget_bytes
-    except BadObject as error:
-        raise error.in_object(error.object_name or plan.sources[0].key) from error
-    if fits:
-        return [merge_rows(sources, selection=None, scratch=scratch, cancelled=cancelled)]
-    parts: list[MergedDataset] = []
-    try:
-        for selection in cut_dataset(sources, budget_bytes, cancelled):
-            parts.append(merge_rows(sources, selection=selection, scratch=scratch, cancelled=cancelled))
-    except BaseException:
-        _close(parts)
-        raise
-    return parts
+    opened = [_open(store, source) for source in plan.sources]
+    with masked_sources(opened, [source.masks for source in plan.sources], scratch, cancelled) as masked:
+        sources = [each.source for each in masked]
+        try:
+            fits = estimate_bytes(sources) <= budget_bytes
+        except BadObject as error:
+            raise error.in_object(error.object_name or plan.sources[0].key) from error
+        cuts = [None] if fits else cut_dataset(sources, budget_bytes, cancelled)
+        parts: list[MergedDataset] = []
+        try:
+            for cut in cuts:
+                selection = _selection(masked, cut)
+                parts.append(merge_rows(sources, selection=selection, scratch=scratch, cancelled=cancelled))
+        except BaseException:
+            _close(parts)
+            raise
+        return parts
+
+
+def _selection(masked: Sequence[MaskedSource], cut: Sequence[set[int]] | None) -> Selection:
+    """Return the series to keep: those of the cut that no mask takes."""
+    if all(each.kept is None for each in masked):
+        return cut
+    wholes = [each.kept if each.kept is not None else all_series(each.source) for each in masked]
+    return wholes if cut is None else [part & whole for part, whole in zip(cut, wholes, strict=True)]
 
 
 def write_results(
@@ -165,6 +187,7 @@ def write_results(
         rows_read=sum(part.rows_read for part in every_part),
         rows_dropped=sum(part.rows_dropped for part in every_part),
         bytes_read=sum(part.bytes_read for part in every_part),
+        masks=tuple(mask.index for mask in spec.masks),
     )
 
 
@@ -188,11 +211,15 @@ def _output_plan(
     strings = dict.fromkeys(["", tenant])
     for block in blocks:
         for dataset in block.datasets:
-            if dataset.tenant == tenant and dataset.format == DATASET_PROFILES and dataset.name:
+            if dataset.tenant == tenant and dataset.format == DATASET_PROFILES and dataset.name in datasets:
                 strings.update(dict.fromkeys((dataset.name, tenant, *label_strings(dataset.labels))))
     strings.update(dict.fromkeys(label_strings(DATASET_INDEX_LABELS)))
     return OutputPlan(
-        tenant=tenant, shard=spec.shard, level=spec.level + 1, string_table=tuple(strings), datasets=tuple(plans)
+        tenant=tenant,
+        shard=spec.shard,
+        level=spec.result_level,
+        string_table=tuple(strings),
+        datasets=tuple(plans),
     )
 
 

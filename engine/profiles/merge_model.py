@@ -94,6 +94,10 @@ class InlineSection:
         """Yield the section's bytes in order."""
         yield self.data
 
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes from the middle."""
+        return self.data[offset : offset + length]
+
     def close(self) -> None:
         """Nothing to give back."""
 
@@ -110,6 +114,12 @@ class FileSection:
         with self.path.open("rb") as file:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes from the middle."""
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            return file.read(length)
 
     def close(self) -> None:
         """Delete the file; doing it twice is harmless."""

@@ -10,14 +10,46 @@ KIND = "profiles"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteMask:
+    """Rows that a merge leaves out: the tenant's, of the service ("": of any), whose series the selector matches.
+
+    ``index`` is that of the delete command: the mask is for sources that do not obey it yet. Times are those of rows,
+    unix milliseconds, ``[from_ms, until_ms)``, None without bound.
+    """
+
+    index: int
+    tenant: str
+    service: str = ""
+    selector: str = ""
+    from_ms: int | None = None
+    until_ms: int | None = None
+
+    @property
+    def is_total(self) -> bool:
+        """Whether nothing of a service that it names is left."""
+        return not self.selector and self.from_ms is None and self.until_ms is None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "index": self.index,
+            "tenant": self.tenant,
+            "service": self.service,
+            "selector": self.selector,
+            "from_ms": self.from_ms,
+            "until_ms": self.until_ms,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceObject:
     """A source of a merge. ``metadata`` is the protobuf BlockMeta as the index holds it (segments of old writers
-    carry no footer, so the object alone is not enough)."""
+    carry no footer, so the object alone is not enough). Its bytes obey delete commands up to ``masks_applied``."""
 
     id: str
     key: str
     size: int
     metadata: bytes
+    masks_applied: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +58,8 @@ class ProfileMergeSpec:
 
     ``tenant`` is "" for segments. ``level`` is that of the sources. ``fence`` is the fencing token (a command index),
     mixed into the result ids, or None for the token-free ids of the format sheet. ``task_memory_bytes`` bounds what one
-    dataset merge may hold; a larger dataset is cut by series.
+    dataset merge may hold; a larger dataset is cut by series. ``masks`` say which rows of which sources to leave out;
+    ``is_rewrite`` that this is all the job is for: its results stay on the level of its sources.
     """
 
     job: str
@@ -36,6 +69,12 @@ class ProfileMergeSpec:
     sources: tuple[SourceObject, ...]
     fence: int | None = None
     task_memory_bytes: int = 512 << 20
+    masks: tuple[DeleteMask, ...] = ()
+    is_rewrite: bool = False
+
+    @property
+    def result_level(self) -> int:
+        return self.level if self.is_rewrite else self.level + 1
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -46,8 +85,16 @@ class ProfileMergeSpec:
             "level": self.level,
             "fence": self.fence,
             "task_memory_bytes": self.task_memory_bytes,
+            "masks": [mask.to_json() for mask in self.masks],
+            "is_rewrite": self.is_rewrite,
             "sources": [
-                {"id": s.id, "key": s.key, "size": s.size, "metadata": base64.b64encode(s.metadata).decode()}
+                {
+                    "id": s.id,
+                    "key": s.key,
+                    "size": s.size,
+                    "metadata": base64.b64encode(s.metadata).decode(),
+                    "masks_applied": s.masks_applied,
+                }
                 for s in self.sources
             ],
         }
@@ -61,8 +108,16 @@ class ProfileMergeSpec:
             level=data["level"],
             fence=data["fence"],
             task_memory_bytes=data["task_memory_bytes"],
+            masks=tuple(DeleteMask(**mask) for mask in data.get("masks", [])),
+            is_rewrite=data.get("is_rewrite", False),
             sources=tuple(
-                SourceObject(id=s["id"], key=s["key"], size=s["size"], metadata=base64.b64decode(s["metadata"]))
+                SourceObject(
+                    id=s["id"],
+                    key=s["key"],
+                    size=s["size"],
+                    metadata=base64.b64decode(s["metadata"]),
+                    masks_applied=s.get("masks_applied", 0),
+                )
                 for s in data["sources"]
             ),
         )
@@ -81,13 +136,17 @@ class ResultBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileMergeResult:
-    """What a finished profile merge reports: which sources it merged, and the blocks that replace them."""
+    """What a finished profile merge reports: which sources it merged, and the blocks that replace them.
+
+    ``masks`` are the indexes of the delete commands in its specification: it left their rows out.
+    """
 
     sources: tuple[str, ...]
     blocks: tuple[ResultBlock, ...]
     rows_read: int = 0
     rows_dropped: int = 0
     bytes_read: int = 0
+    masks: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -106,6 +165,7 @@ class ProfileMergeResult:
             "rows_read": self.rows_read,
             "rows_dropped": self.rows_dropped,
             "bytes_read": self.bytes_read,
+            "masks": list(self.masks),
         }
 
     @classmethod
@@ -125,4 +185,5 @@ class ProfileMergeResult:
             rows_read=data["rows_read"],
             rows_dropped=data["rows_dropped"],
             bytes_read=data["bytes_read"],
+            masks=tuple(data.get("masks", [])),
         )

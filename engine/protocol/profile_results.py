@@ -10,6 +10,7 @@ from engine.protocol.wire import KEY_MAX, NAME_MAX
 SOURCES_MAX = 1000
 BLOCKS_MAX = 10_000
 """One block per tenant of a segment, more for tenants whose datasets were cut."""
+MASKS_MAX = 100_000
 METADATA_BYTES_MAX = 16 << 20
 ULID_LENGTH = 26
 
@@ -22,8 +23,12 @@ def read_profile_result(data: object) -> ProfileMergeResult:
     sources = fields.items("sources", SOURCES_MAX)
     if not all(isinstance(source, str) and len(source) == ULID_LENGTH for source in sources):
         raise InvalidMessage("result.sources", "block ids are expected")
+    masks = fields.items("masks", MASKS_MAX, default=())
+    if not all(type(index) is int for index in masks):
+        raise InvalidMessage("result.masks", "indexes of delete commands are expected")
     return ProfileMergeResult(
         sources=tuple(sources),
+        masks=tuple(masks),
         blocks=tuple(_block(block) for block in fields.objects("blocks", BLOCKS_MAX)),
         rows_read=fields.integer("rows_read", 0, COUNT_MAX, default=0),
         rows_dropped=fields.integer("rows_dropped", 0, COUNT_MAX, default=0),

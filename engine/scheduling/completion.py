@@ -1,8 +1,11 @@
 """Says whether a worker's result may replace the sources of its job. Nothing may appear, move or vanish by it.
 
 1. It merged exactly the job's sources.
-2. Its blocks are of the job's shard, one level up, each of one tenant, under the key that follows from that.
+2. Its blocks are of the job's shard, one level up (a rewrite: on the same), each of one tenant, under the key that
+   follows from that.
 3. The (tenant, dataset) pairs of its blocks are those of its sources: none is missing, none is new.
+4. It left out the rows of exactly those delete requests that it was told of. A dataset that they are about may be
+   missing, and when they are about all of them, there may be no block at all.
 """
 
 from __future__ import annotations
@@ -25,12 +28,22 @@ CRC32C_MAX = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionFacts:
-    """What the index knows of a job: its sources that are live and owned by it, in merge order, and their datasets."""
+    """What the index knows of a job: its sources that are live and owned by it, in merge order, and their datasets.
+
+    ``masks`` are the delete commands in its specification, ``masked`` the datasets that they are about.
+    """
 
     shard: int
     level: int
     sources: tuple[str, ...]
     datasets: frozenset[DatasetKey]
+    is_rewrite: bool = False
+    masks: frozenset[int] = frozenset()
+    masked: frozenset[DatasetKey] = frozenset()
+
+    @property
+    def result_level(self) -> int:
+        return self.level if self.is_rewrite else self.level + 1
 
 
 def check_result(facts: CompletionFacts, result: ProfileMergeResult) -> tuple[BlockMeta, ...]:
@@ -39,7 +52,9 @@ def check_result(facts: CompletionFacts, result: ProfileMergeResult) -> tuple[Bl
         raise ResultRefused(
             f"it merged {len(result.sources)} blocks that are not the job's {len(facts.sources)} sources"
         )
-    if not result.blocks:
+    if frozenset(result.masks) != facts.masks:
+        raise ResultRefused("it did not leave out the rows of the delete requests that it was told of; update the node")
+    if not result.blocks and not facts.datasets <= facts.masked:
         raise ResultRefused("it names no block that would replace the sources")
     metas = tuple(_check_block(facts, block) for block in result.blocks)
     if len({meta.id for meta in metas}) != len(metas):
@@ -57,7 +72,7 @@ def _check_block(facts: CompletionFacts, block: ResultBlock) -> BlockMeta:
     promised = {
         "id": (meta.id, block.id),
         "shard": (meta.shard, facts.shard),
-        "level": (meta.compaction_level, facts.level + 1),
+        "level": (meta.compaction_level, facts.result_level),
         "key": (block.key, key),
     }
     for what, (found, expected) in promised.items():
@@ -75,7 +90,7 @@ def _check_datasets(facts: CompletionFacts, metas: Sequence[BlockMeta]) -> None:
     if strays:
         raise ResultRefused(f"block {strays[0]!r} holds data of another tenant than its own")
     found = {(d.tenant, d.name) for meta in metas for d in meta.datasets if d.format == DATASET_PROFILES}
-    if missing := facts.datasets - found:
+    if missing := facts.datasets - facts.masked - found:
         raise ResultRefused(f"{len(missing)} datasets of the sources are missing, e.g. {min(missing)}")
     if strange := found - facts.datasets:
         raise ResultRefused(f"{len(strange)} datasets are in no source, e.g. {min(strange)}")

@@ -1,0 +1,81 @@
+"""Decides which data is older than its tenant keeps it. Pure; the unit is what one tenant has in one part of the index.
+
+A slice is the data of one tenant in one partition and shard. It goes when both hold for the moment ``now - keep``:
+
+1. its newest data is older, strictly;
+2. its partition, and the grace after its end, were over by then: late data may come into a partition until that.
+
+Nothing is concluded from one slice about another: each goes by its own partition and its own newest data. A tenant on
+hold, or one that keeps data for ever, loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+DAY_MS = 24 * 3600 * 1000
+KEEP_DEFAULT_MS = 31 * DAY_MS
+GRACE_MS = 6 * 3600 * 1000
+SLICES_PER_RUN = 32
+"""A wrong clock or rule is noticed before more than so many parts of the index are gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPolicy:
+    """How long data is kept after its end, per tenant or by default; 0 keeps it for ever. ``held`` tenants too."""
+
+    default_ms: int = KEEP_DEFAULT_MS
+    tenants: Mapping[str, int] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
+    grace_ms: int = GRACE_MS
+
+    def marker_ms(self, tenant: str, now_ms: int) -> int | None:
+        """Return the moment before which the tenant's data is too old; None: never."""
+        keep_ms = self.tenants.get(tenant, self.default_ms)
+        return None if keep_ms == 0 or tenant in self.held else now_ms - keep_ms
+
+    def newest_marker_ms(self, now_ms: int) -> int | None:
+        """Return the newest marker that any tenant can have: no younger slice needs a look."""
+        kept = [keep_ms for keep_ms in (self.default_ms, *self.tenants.values()) if keep_ms > 0]
+        return now_ms - min(kept) if kept else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionSlice:
+    """A tenant's live data in one partition and shard; ``in_segments`` says that other tenants share its objects."""
+
+    partition_start_ms: int
+    partition_ms: int
+    tenant: str
+    shard: int
+    max_time_ms: int
+    in_segments: bool = False
+
+    def order(self) -> tuple[int, str, int, bool]:
+        return (self.partition_start_ms, self.tenant, self.shard, self.in_segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPlan:
+    """The slices that go now, the oldest first, and how many more are due but above the cap of one run."""
+
+    expired: tuple[RetentionSlice, ...]
+    left_for_later: int = 0
+
+
+def is_expired(part: RetentionSlice, policy: RetentionPolicy, *, now_ms: int) -> bool:
+    """Say whether all of a slice is older than its tenant keeps data."""
+    marker_ms = policy.marker_ms(part.tenant, now_ms)
+    if marker_ms is None:
+        return False
+    sealed_at_ms = part.partition_start_ms + part.partition_ms + policy.grace_ms
+    return part.max_time_ms < marker_ms and sealed_at_ms <= marker_ms
+
+
+def plan_retention(
+    slices: Iterable[RetentionSlice], policy: RetentionPolicy, *, now_ms: int, count_max: int = SLICES_PER_RUN
+) -> RetentionPlan:
+    """Return what goes in this run. The order of ``slices`` does not matter."""
+    expired = sorted((part for part in slices if is_expired(part, policy, now_ms=now_ms)), key=RetentionSlice.order)
+    return RetentionPlan(expired=tuple(expired[:count_max]), left_for_later=max(0, len(expired) - count_max))
