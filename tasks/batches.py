@@ -19,6 +19,7 @@ from tasks.errors import MergerDied, ResultMissing
 from tasks.health import Health
 from tasks.leases import HeldJob, LeaseTable, Pair
 from tasks.merger import Merger, Outcome
+from tasks.metrics import node_metrics
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +47,7 @@ class Batches:
         for one in held:
             log.info("job_started", **_names(one), jobs_in_batch=len(held))
         outcomes = self._merge(held)
+        node_metrics.observe("lithify_node_batch_seconds", value=time.monotonic() - started)
         self._health.note([outcomes[one.job] for one in held if one.job in outcomes and not self._is_stopped(one)])
         for one in held:
             self._end(one, outcomes.get(one.job) or _missing(one), time.monotonic() - started)
@@ -97,12 +99,15 @@ class Batches:
     def _end(self, one: HeldJob, outcome: Outcome, seconds: float) -> None:
         if isinstance(outcome, Exception):
             reason = failure_reason(outcome)
-            if self._table.finish(one.pair, reason=reason):
+            is_failed = self._table.finish(one.pair, reason=reason)
+            node_metrics.count("lithify_node_jobs_total", "failed" if is_failed else "stopped")
+            if is_failed:
                 log.warning("job_failed", **_names(one), error=reason.error_class, reason=reason.message)
             else:
                 log.info("job_stopped", **_names(one))
             return
         self._table.finish(one.pair, result=outcome)
+        node_metrics.count("lithify_node_jobs_total", "finished")
         log.info("job_finished", **_names(one), seconds=round(seconds, 3), blocks=len(outcome.get("blocks", ())))
 
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from celery import Celery
 
 from tasks.app import configure
+from tasks.metrics import show_in_control_and_beat
 from tasks.settings import DEFAULT_BROKER_URL
 
 CONTROL_QUEUE = "control"
 DELETE_OBJECTS_TASK = "control.delete_tombstoned_objects"
+COUNT_LOG_TASK = "control.count_log"
 LOOP_SECONDS_MAX = 5
 """How soon beat notices that the operator changed the schedule."""
 
@@ -29,12 +31,15 @@ class PeriodicJob:
     every_seconds: int
 
 
-PERIODIC_JOBS = (PeriodicJob(name="Delete replaced objects", task=DELETE_OBJECTS_TASK, every_seconds=30),)
+PERIODIC_JOBS = (
+    PeriodicJob(name="Delete replaced objects", task=DELETE_OBJECTS_TASK, every_seconds=30),
+    PeriodicJob(name="Count progress", task=COUNT_LOG_TASK, every_seconds=15),
+)
 
 
 def _make_control_app() -> Celery:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webadmin.settings")
-    control_app = Celery("lithify-control", include=["tasks.control.deletion"])
+    control_app = Celery("lithify-control", include=["tasks.control.deletion", "tasks.control.progress"])
     configure(control_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)
     control_app.conf.update(
         task_default_queue=CONTROL_QUEUE,
@@ -47,6 +52,7 @@ def _make_control_app() -> Celery:
 
 
 app = _make_control_app()
+show_in_control_and_beat()
 
 
 def missing_jobs(known_names: set[str]) -> tuple[PeriodicJob, ...]:

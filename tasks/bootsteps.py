@@ -6,6 +6,7 @@ away. On SIGTERM the node gives its jobs back first, then Celery ends its thread
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from celery import bootsteps, signals
@@ -16,6 +17,7 @@ from tasks.app import CompactorApp, own_queue
 from tasks.courier import CeleryCourier
 from tasks.identity import NodeIdentity, claim_name
 from tasks.merging import make_merger
+from tasks.metrics import node_metrics, show
 from tasks.node import Node
 from tasks.service_client import ServiceClient
 from tasks.settings import NodeSettings
@@ -29,6 +31,7 @@ class NodeStep(bootsteps.StartStopStep):
     def create(self, parent: Any) -> NodeStep:
         """Nothing is made before the start: a worker that is only inspected must not claim a name."""
         self._node: Node | None = None
+        self._stop_metrics: Callable[[], None] = lambda: None
         return self
 
     def start(self, parent: Any) -> None:
@@ -47,6 +50,10 @@ class NodeStep(bootsteps.StartStopStep):
         app.courier.on_heard = self._node.wake
         self._node.on_merger_died = _end_process
         signals.worker_shutting_down.connect(self._on_signal, weak=False)
+        node_metrics.read("lithify_node_running_jobs", self._node.running_jobs)
+        node_metrics.read("lithify_node_capacity", self._node.capacity)
+        node_metrics.read("lithify_node_ready", self._node.is_ready)
+        self._stop_metrics = show(node_metrics)
         self._node.start()
 
     def close(self, parent: Any) -> None:
@@ -57,6 +64,7 @@ class NodeStep(bootsteps.StartStopStep):
     def stop(self, parent: Any) -> None:
         """Then end what merges, so that no thread of the pool is left waiting for it."""
         if self._node is not None:
+            self._stop_metrics()
             self._merger.stop()
             self._service.close()
             self._identity.release()

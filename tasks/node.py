@@ -23,6 +23,7 @@ from tasks.errors import CredentialRefused, MergerDied, PollRefused, ServiceUnav
 from tasks.health import Health
 from tasks.leases import LeaseTable, Pair
 from tasks.merger import Merger
+from tasks.metrics import node_metrics
 from tasks.settings import NodeSettings
 
 JITTER = 0.2
@@ -141,6 +142,14 @@ class Node:
         # With nothing else running one job is always tried: a budget below one job would starve the node for ever.
         return max(min(free_slots, free_bytes // TASK_MEMORY_BYTES), 0 if busy else 1)
 
+    def running_jobs(self) -> int:
+        """How many jobs take up a slot."""
+        return len(self._table.busy())
+
+    def is_ready(self) -> bool:
+        """Whether the merger has proved itself."""
+        return self._merger_is_ready.is_set()
+
     def poll_once(self) -> bool:
         """Poll; True if the service answered."""
         self._look_after_held()
@@ -148,21 +157,26 @@ class Node:
         sent_at = self._clock()
         try:
             response = self._service.poll(request)
-        except PollRefused as error:
+        except (PollRefused, ServiceUnavailable, CredentialRefused) as error:
+            node_metrics.count("lithify_node_polls_total", "failed")
+            self._bear(error, request)
+            return False
+        node_metrics.count("lithify_node_polls_total", "answered")
+        self._take_in(request, response, sent_at)
+        return True
+
+    def _bear(self, error: LithifyError, request: PollRequest) -> None:
+        if isinstance(error, PollRefused):
             # Repeating the reports that made it refuse would keep every other job from being renewed.
             self._table.forget_finished(request.updates)
             log.error("poll_refused", reason=str(error))
-            return False
-        except (ServiceUnavailable, CredentialRefused) as error:
+        else:
             log.warning("poll_failed", error=error.code, reason=str(error))
-            return False
-        self._take_in(request, response, sent_at)
-        return True
 
     def _take_in(self, request: PollRequest, response: PollResponse, sent_at: float) -> None:
         outcome = self._table.take_in(request.updates, response, sent_at)
         for job, _ in outcome.lost:
-            log.warning("lease_lost", job=job, why="not granted")
+            _note_lost(job, "not granted")
         self._batches.stop(outcome.lost)
         if outcome.assigned and (self._stopping.is_set() or not self._courier.send(outcome.assigned)):
             self._table.give_back(outcome.assigned)
@@ -173,7 +187,7 @@ class Node:
         """Stop what has no lease any more, give back what never started, knock on a deaf broker."""
         expired = self._table.expire()
         for job, _ in expired:
-            log.warning("lease_lost", job=job, why="not renewed in time")
+            _note_lost(job, "not renewed in time")
         self._batches.stop(expired)
         if unheard := self._table.overdue(MESSAGE_SECONDS_MAX):
             log.warning("jobs_given_back", jobs=len(unheard), why="their message did not arrive")
@@ -224,6 +238,11 @@ class Node:
                 log.info("node_ready", worker=self._name, state="ready", seconds=round(self._clock() - started, 3))
                 self.wake()
                 return
+
+
+def _note_lost(job: str, why: str) -> None:
+    log.warning("lease_lost", job=job, why=why)
+    node_metrics.count("lithify_node_leases_lost_total")
 
 
 def _memory_bytes(spec: dict[str, Any]) -> int:

@@ -20,6 +20,7 @@ STATUSES = {
     "credential_refused": 401,
     "scope_missing": 403,
     "name_taken": 409,
+    "not_found": 404,
     "schedule_busy": 503,
     "invalid_batch": 400,
     "invalid_query": 400,

@@ -11,6 +11,8 @@ ALLOWED_HOSTS         comma separated host names (default: this machine only)
 HTTPS                 1 when the site is served over TLS only: secure cookies, redirect, HSTS (default 0)
 CSRF_TRUSTED_ORIGINS  comma separated origins, behind a proxy that changes the host
 LOG_LEVEL             of the console log (default INFO)
+STALLED_AFTER_SECONDS after which work that is due and not done makes /progressz unhealthy (default 900)
+METRICS_TOKEN         bearer token that /metrics asks for (default: none, it is open)
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ INSTALLED_APPS = [
     "webadmin.access",
     "webadmin.schedule",
     "webadmin.index",
+    "webadmin.progress",
 ]
 
 MIDDLEWARE = [
@@ -106,12 +109,15 @@ STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns of a missing folder
 # While nothing is collected WhiteNoise serves straight from the packages: one command starts the site.
 WHITENOISE_USE_FINDERS = True
 
+STALLED_AFTER_SECONDS = int(os.environ.get("STALLED_AFTER_SECONDS") or 900)
+METRICS_TOKEN = os.environ.get("METRICS_TOKEN", "")
+
 HTTPS = _flag("HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|progressz|metrics)$"]
 # What these warn of is switched by HTTPS above: an installation on one machine has no TLS and must still start clean.
 SILENCED_SYSTEM_CHECKS = [] if HTTPS else ["security.W004", "security.W008", "security.W012", "security.W016"]
 X_FRAME_OPTIONS = "DENY"

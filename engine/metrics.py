@@ -1,0 +1,90 @@
+"""Every metric of every process: its name, kind, labels, meaning, and which process shows it.
+
+The page docs/reference/metrics.md and what the processes really show are held to this list by tests. Counters are
+counted where the thing happens; what is read from kept sums is a gauge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric; a counter's name ends in ``_total``, a time's in ``_seconds``."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+_PLACE = ("lane", "level")
+
+SERVICE_METRICS = (
+    Metric("lithify_build_info", "gauge", ("version",), "1, with the version of the service"),
+    Metric("lithify_healthy", "gauge", (), "1 while the progress check is well"),
+    Metric("lithify_merging_broken", "gauge", (), "1 while over a fifth of recent jobs fail with one error class"),
+    Metric("lithify_stalled_seconds", "gauge", (), "for how long work was due and nothing was completed"),
+    Metric("lithify_last_completion_age_seconds", "gauge", (), "since the last completed job; absent before the first"),
+    Metric("lithify_counting_age_seconds", "gauge", (), "since the log was last counted; absent before the first time"),
+    Metric("lithify_backlog_blocks", "gauge", (), "blocks that wait in queues or jobs, parked ones left out"),
+    Metric("lithify_backlog_bytes", "gauge", (), "their bytes"),
+    Metric("lithify_backlog_due_blocks", "gauge", (), "those of them that could be merged now"),
+    Metric("lithify_backlog_work_seconds", "gauge", (), "time one job slot needs for the backlog: scale workers by it"),
+    Metric(
+        "lithify_tenant_backlog_blocks", "gauge", ("tenant", "level"), "the backlog of the 200 largest; '' segments"
+    ),
+    Metric("lithify_jobs", "gauge", ("level", "state"), "jobs that are not done: waiting, blocked, leased, parked"),
+    Metric("lithify_jobs_expired", "gauge", (), "leased jobs whose lease is over"),
+    Metric("lithify_jobs_limit", "gauge", (), "queue_max: live jobs at most; 0 without limit"),
+    Metric("lithify_jobs_live", "gauge", (), "jobs that count against the limit"),
+    Metric("lithify_jobs_added_total", "counter", _PLACE, "jobs planned"),
+    Metric("lithify_jobs_assigned_total", "counter", _PLACE, "assignments, each with a token of its own"),
+    Metric("lithify_jobs_reassigned_total", "counter", _PLACE, "assignments of jobs that had a token before"),
+    Metric("lithify_jobs_completed_total", "counter", _PLACE, "jobs whose results replaced their sources"),
+    Metric("lithify_jobs_evicted_total", "counter", _PLACE, "jobs parked by the schedule"),
+    Metric("lithify_runs_ended_total", "counter", (*_PLACE, "outcome"), "runs that ended without a result, by outcome"),
+    Metric("lithify_blocks_added_total", "counter", _PLACE, "blocks made live: registered, or results of merges"),
+    Metric("lithify_blocks_merged_total", "counter", _PLACE, "sources of completed jobs"),
+    Metric("lithify_bytes_merged_total", "counter", _PLACE, "their bytes"),
+    Metric("lithify_blocks_refused_total", "counter", ("code",), "registrations refused, by reason"),
+    Metric("lithify_queues", "gauge", ("level",), "level queues that hold blocks"),
+    Metric("lithify_queues_ready", "gauge", ("level",), "those of which a job could be made now"),
+    Metric("lithify_queue_blocks", "gauge", ("level",), "queued blocks"),
+    Metric("lithify_queue_bytes", "gauge", ("level",), "their bytes"),
+    Metric("lithify_queue_oldest_age_seconds", "gauge", ("level",), "age of the oldest queued block, command time"),
+    Metric("lithify_workers", "gauge", ("state",), "workers: polling, silent"),
+    Metric("lithify_capacity_offered", "gauge", (), "free job slots that polling workers offered last"),
+    Metric("lithify_paused_scopes", "gauge", (), "pauses and drains in force"),
+    Metric("lithify_quarantined_blocks", "gauge", ("cause",), "blocks in quarantine: damaged, missing"),
+    Metric("lithify_tombstones", "gauge", ("state",), "replaced objects not deleted yet: waiting, due"),
+    Metric("lithify_tombstone_oldest_due_seconds", "gauge", (), "since when the oldest due object could be deleted"),
+    Metric("lithify_dead_letters", "gauge", (), "dead letters that wait for recovery"),
+    Metric("lithify_dead_letter_oldest_seconds", "gauge", (), "age of the oldest of them"),
+    Metric("lithify_command_index", "gauge", (), "last entry of the command log"),
+    Metric("lithify_command_time_lag_seconds", "gauge", (), "how far command time is behind the database's clock"),
+)
+"""Shown by every web process at ``/metrics``: read from the database, so that all web processes say the same."""
+
+NODE_METRICS = (
+    Metric("lithify_node_polls_total", "counter", ("outcome",), "polls of this node: answered, failed"),
+    Metric("lithify_node_jobs_total", "counter", ("outcome",), "ended runs: finished, stopped, or failed"),
+    Metric("lithify_node_batch_seconds", "histogram", (), "time from a batch's start to its end"),
+    Metric("lithify_node_leases_lost_total", "counter", (), "leases that were not granted or renewed in time"),
+    Metric("lithify_node_running_jobs", "gauge", (), "jobs this node works on"),
+    Metric("lithify_node_capacity", "gauge", (), "further jobs that could start now"),
+    Metric("lithify_node_ready", "gauge", (), "1 once the merger has proved itself"),
+)
+"""Shown by a compactor node at ``METRICS_PORT``."""
+
+CONTROL_METRICS = (
+    Metric("lithify_control_tasks_total", "counter", ("task", "outcome"), "control tasks run: succeeded, failed"),
+    Metric("lithify_control_task_seconds", "histogram", ("task",), "time a control task took"),
+)
+"""Shown by a control worker at ``METRICS_PORT``."""
+
+BEAT_METRICS = (Metric("lithify_beat_tasks_sent_total", "counter", ("task",), "tasks that beat has sent"),)
+"""Shown by beat at ``METRICS_PORT``."""

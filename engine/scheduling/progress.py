@@ -1,0 +1,93 @@
+"""How fast a part of the schedule moves, and when its backlog will be gone. Pure arithmetic on what was counted.
+
+A rate is per second over the time that was really watched, so that a service that counts since a minute does not divide
+by an hour. Nothing here guesses: where nothing was counted yet the answer is that it is unknown.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+ASSUMED_SECONDS_PER_MIB = 0.5
+"""Cost of a mebibyte of sources before the first merge was measured: slow on purpose, so that nobody starts too few."""
+MIB = 1 << 20
+
+
+class Outlook(enum.StrEnum):
+    """What becomes of a backlog at the present rates."""
+
+    CLEAR = "clear"  # nothing is due
+    SHRINKS = "shrinks"  # it will be gone after some time
+    NEVER = "never"  # what arrives is at least as much as what is done
+    UNKNOWN = "unknown"  # nothing was counted yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """What arrived and what was drained during ``seconds``. ``run_ms`` is the time of the runs that drained it."""
+
+    seconds: float
+    arrived_blocks: int = 0
+    arrived_bytes: int = 0
+    drained_blocks: int = 0
+    drained_bytes: int = 0
+    completed_jobs: int = 0
+    run_ms: int = 0
+
+    def per_second(self, amount: int) -> float:
+        """Return an amount of this flow as a rate; 0 while no time was watched."""
+        return amount / self.seconds if self.seconds > 0 else 0.0
+
+    def seconds_per_byte(self) -> float:
+        """Return what one byte of sources costs one job slot: measured, or assumed before the first merge."""
+        if self.drained_bytes > 0 and self.run_ms > 0:
+            return self.run_ms / 1000 / self.drained_bytes
+        return ASSUMED_SECONDS_PER_MIB / MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clearing:
+    """When a backlog is gone; ``seconds`` is None unless it shrinks or is clear."""
+
+    outlook: Outlook
+    seconds: float | None
+
+    def words(self) -> str:
+        """Return it as an operator reads it."""
+        if self.outlook is Outlook.SHRINKS and self.seconds is not None:
+            return f"in {seconds_text(self.seconds)}"
+        return {
+            Outlook.CLEAR: "nothing due",
+            Outlook.NEVER: "never at this rate",
+            Outlook.UNKNOWN: "not counted yet",
+        }[self.outlook]
+
+
+def clearing(due_blocks: int, flow: Flow) -> Clearing:
+    """Return when blocks that could be merged now are gone, if blocks go on to arrive and drain as in ``flow``."""
+    if due_blocks == 0:
+        return Clearing(outlook=Outlook.CLEAR, seconds=0.0)
+    if flow.seconds <= 0:
+        return Clearing(outlook=Outlook.UNKNOWN, seconds=None)
+    surplus = flow.per_second(flow.drained_blocks) - flow.per_second(flow.arrived_blocks)
+    if surplus <= 0:
+        return Clearing(outlook=Outlook.NEVER, seconds=None)
+    return Clearing(outlook=Outlook.SHRINKS, seconds=due_blocks / surplus)
+
+
+def work_seconds(backlog_bytes: int, flow: Flow) -> float:
+    """Return how long one job slot would be busy with a backlog: what a fleet is sized by."""
+    return backlog_bytes * flow.seconds_per_byte()
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a duration in its two largest units: ``2 h 5 min``."""
+    rest, parts = max(0, round(seconds)), []
+    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        number, rest = divmod(rest, size)
+        if number:
+            parts.append(f"{number} {name}")
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"

@@ -1,0 +1,74 @@
+"""What node, control and beat show of themselves, at a port or not at all."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from engine.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, Metric
+from tasks import metrics as process_metrics
+from tasks.metrics import ProcessMetrics, TaskCounter, count_sent, show
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def scraped(port: int) -> dict[str, object]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
+
+
+@pytest.mark.parametrize("listed", [NODE_METRICS, CONTROL_METRICS, BEAT_METRICS])
+def test_a_port_shows_what_is_listed(listed: tuple[Metric, ...]) -> None:
+    port = free_port()
+    metrics = ProcessMetrics(listed)
+    stop = show(metrics, {"METRICS_PORT": str(port)})
+    try:
+        families = scraped(port)
+    finally:
+        stop()
+    assert {metric.name.removesuffix("_total"): metric.kind for metric in listed} == {
+        name: family.type for name, family in families.items()
+    }
+
+
+def test_without_a_port_nothing_is_shown() -> None:
+    assert show(ProcessMetrics(NODE_METRICS), {})() is None
+
+
+@pytest.mark.parametrize("port", ["x", "-1", "99999999"])
+def test_a_port_that_makes_no_sense_does_not_stop_the_process(port: str) -> None:
+    assert show(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": port})() is None
+
+
+def test_a_port_that_is_taken_does_not_stop_the_process() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        assert show(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": str(other.getsockname()[1])})() is None
+
+
+def test_tasks_and_what_beat_sent_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    control, beat = ProcessMetrics(CONTROL_METRICS), ProcessMetrics(BEAT_METRICS)
+    monkeypatch.setattr(process_metrics, "control_metrics", control)
+    monkeypatch.setattr(process_metrics, "beat_metrics", beat)
+    counter, task = TaskCounter(), SimpleNamespace(name="control.x")
+    for number, state in enumerate(("SUCCESS", "FAILURE", "SUCCESS")):
+        counter._begin(task_id=str(number))
+        counter._end(task_id=str(number), task=task, state=state)
+    count_sent(sender="control.x")
+
+    def value(metrics: ProcessMetrics, name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(name, labels)
+
+    assert value(control, "lithify_control_tasks_total", task="control.x", outcome="succeeded") == 2
+    assert value(control, "lithify_control_tasks_total", task="control.x", outcome="failed") == 1
+    assert value(control, "lithify_control_task_seconds_count", task="control.x") == 3
+    assert value(beat, "lithify_beat_tasks_sent_total", task="control.x") == 1

@@ -1,0 +1,139 @@
+"""Alive, ready, and moving: three questions with three answers, and the blocker by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from engine.scheduling.limits import Scope, ScopeKind
+from tests.webadmin.service import Service
+from webadmin.progress import views
+from webadmin.progress.facts import Standstill, read_standstill
+from webadmin.progress.health import COUNTING_LATE_MS, judge
+from webadmin.progress.services import count_log
+from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.pause_schedule import pause
+
+IDLE = Standstill(
+    due_queues=0,
+    due_jobs=0,
+    waiting_jobs=0,
+    leased_jobs=0,
+    expired_jobs=0,
+    parked_jobs=0,
+    live_jobs=0,
+    queue_max=100,
+    polling_workers=1,
+    known_workers=1,
+    offered_capacity=2,
+    paused=(),
+    paused_blocks=0,
+    is_merging_broken=False,
+    counted_ms_ago=1000,
+    stalled_ms=None,
+    completed_ms_ago=None,
+    next_ready_in_ms=None,
+)
+STALLED = {"due_queues": 3, "stalled_ms": 16 * 60_000}
+
+
+@pytest.mark.parametrize(
+    ("change", "is_healthy", "blocker", "summary"),
+    [
+        ({}, True, None, "nothing is due"),
+        ({"next_ready_in_ms": 24_000}, True, None, "nothing is due; the next queue is ready in 24 s"),
+        ({"due_queues": 3}, True, None, "3 queues ready, 0 jobs not done"),
+        ({"due_queues": 3, "stalled_ms": 14 * 60_000}, True, None, "nothing completed for 14 min"),
+        (STALLED, False, "nothing_completes", "0 jobs running, and none was completed"),
+        (STALLED | {"polling_workers": 0}, False, "no_workers", "no worker polls: 1 known and silent"),
+        (STALLED | {"polling_workers": 0, "known_workers": 0}, False, "no_workers", "none has ever polled"),
+        (STALLED | {"offered_capacity": 0}, False, "no_capacity", "1 worker polling, and none offers a free slot"),
+        (STALLED | {"live_jobs": 100}, False, "schedule_full", "holds 100 jobs and its limit is 100"),
+        (STALLED | {"leased_jobs": 2, "expired_jobs": 2}, False, "leases_over", "the leases of all jobs are over"),
+        ({"is_merging_broken": True}, False, "merging_broken", "nothing is due"),
+        (STALLED | {"is_merging_broken": True, "polling_workers": 0}, False, "merging_broken", "broken in this build"),
+        ({"paused": ("everything (pause)",), "paused_blocks": 40}, True, "paused", "holds everything (pause), with 40"),
+        ({"counted_ms_ago": COUNTING_LATE_MS + 1}, False, "not_counting", "nothing is due"),
+        ({"counted_ms_ago": None}, False, "not_counting", "nothing is due"),
+        ({"due_queues": 1, "polling_workers": 0}, True, "no_workers", "1 queue ready, 0 jobs not done: work is due"),
+    ],
+)
+def test_the_blocker_is_named_and_only_a_standstill_is_an_illness(
+    change: dict[str, object], is_healthy: bool, blocker: str | None, summary: str
+) -> None:
+    health = judge(replace(IDLE, **change), stalled_after_seconds=15 * 60)
+    assert health.is_healthy is is_healthy
+    assert health.to_json()["blocker"] == blocker
+    assert summary in health.summary
+    assert all(found.text and found.remedy for found in health.blockers)
+
+
+def test_a_standstill_ends_the_progress_check_and_a_merge_mends_it(service: Service) -> None:
+    count_log()
+    assert Client().get("/progressz").status_code == 200
+    service.add_segments(20)
+    count_log()
+    service.clock.advance(16 * 60)
+    count_log()
+    stalled = Client().get("/progressz")
+    assert (stalled.status_code, stalled.json()["status"], stalled.json()["blocker"]) == (503, "stalled", "no_workers")
+    assert "nothing completed for 16 min" in stalled.json()["summary"]
+    worker = service.worker()
+    [spec] = worker.take()
+    worker.poll(worker.success(spec.job), capacity=1)
+    count_log()
+    assert Client().get("/progressz").status_code == 200
+
+
+def test_what_an_operator_holds_is_named_and_not_ill(service: Service) -> None:
+    service.add_segments(20)
+    pause(scope=Scope(ScopeKind.GLOBAL), order=Order(actor="op", why="upgrade"))
+    count_log()
+    service.clock.advance(16 * 60)
+    count_log()
+    answer = Client().get("/progressz")
+    assert answer.status_code == 200
+    assert answer.json()["paused"] == ["everything (pause)"]
+    assert answer.json()["blocker"] == "paused"
+
+
+def test_a_pause_of_one_tenant_covers_its_queues_only(service: Service) -> None:
+    service.add_segments(20)
+    before = read_standstill()
+    pause(scope=Scope(ScopeKind.TENANT, "acme"), order=Order(actor="op"))
+    assert read_standstill().due_queues == before.due_queues == 1
+    pause(scope=Scope(ScopeKind.TENANT, ""), order=Order(actor="op"))
+    held = read_standstill()
+    assert (held.due_queues, held.paused_blocks, held.is_work_due) == (0, 20, False)
+
+
+def test_nobody_counting_is_noticed(service: Service) -> None:
+    assert Client().get("/progressz").json()["blocker"] == "not_counting"
+    count_log()
+    assert Client().get("/progressz").status_code == 200
+    service.clock.advance(COUNTING_LATE_MS / 1000 + 1)
+    assert Client().get("/progressz").json()["blocker"] == "not_counting"
+
+
+def test_a_process_is_ready_with_a_whole_database_only(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Client().get("/readyz").content == b"ok\n"
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'progress'")
+    missing = Client().get("/readyz")
+    assert missing.status_code == 503
+    assert b"migrations are missing: run manage.py migrate" in missing.content
+
+
+def test_a_process_without_database_is_alive_and_not_ready(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db import OperationalError
+
+    def refuse(connection: object) -> object:
+        raise OperationalError("no")
+
+    monkeypatch.setattr(views, "MigrationExecutor", refuse)
+    assert Client().get("/healthz").status_code == 200
+    assert Client().get("/readyz").status_code == 503
+    assert Client().post("/readyz").status_code == 405

@@ -1,0 +1,1 @@
+"""How fast the schedule moves, counted from its log, and what operators conclude from that."""

@@ -1,0 +1,50 @@
+"""Which work could be done now: what a standstill is measured by, and a backlog counted in.
+
+Due are the blocks of ready queues, and the jobs that wait or whose lease is over, unless an operator holds them still.
+Times are command time; what the clock of an idle schedule holds back is not due earlier for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db.models import Q, QuerySet
+
+from engine.scheduling.limits import ScopeKind
+from engine.scheduling.model import JobState
+from engine.scheduling.pauses import PausedScope, PauseMode
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.models import Job, LevelQueue
+from webadmin.schedule.pauses import paused_scopes
+
+
+def is_work_due() -> bool:
+    """Say whether a worker with free capacity would have something to do or is doing it."""
+    now_ms = read_time().now_ms
+    paused = paused_scopes(now_ms)
+    return due_jobs(paused).exists() or due_queues(now_ms, paused).exists()
+
+
+def due_queues(now_ms: int, paused: Sequence[PausedScope]) -> QuerySet[LevelQueue]:
+    """Return the queues of which jobs could be made now."""
+    ready = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms)
+    return ready.exclude(_covered(paused)) if paused else ready
+
+
+def due_jobs(paused: Sequence[PausedScope]) -> QuerySet[Job]:
+    """Return the jobs that wait or are held: each is to be completed some time."""
+    waiting = Q(state=JobState.WAITING)
+    assigning = [scope for scope in paused if scope.mode is PauseMode.PAUSE]
+    if assigning:
+        waiting &= ~_covered(assigning)
+    return Job.objects.filter(waiting | Q(state=JobState.LEASED))
+
+
+def _covered(paused: Sequence[PausedScope]) -> Q:
+    covered = Q(pk__in=[])
+    for scope in paused:
+        if scope.kind is ScopeKind.GLOBAL:
+            return Q(pk__isnull=False)
+        column = {ScopeKind.LANE: "lane", ScopeKind.TENANT: "tenant", ScopeKind.LEVEL: "level"}[scope.kind]
+        covered |= Q(**{column: scope.value})
+    return covered

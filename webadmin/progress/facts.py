@@ -1,0 +1,125 @@
+"""What health, metrics and advice rest on beside the progress report: workers, counting, pauses, broken builds."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Count, Max, Min, Q, Sum
+
+from engine.scheduling.model import LIVE_STATES, JobState
+from webadmin.database import dialect
+from webadmin.progress.due_work import due_jobs, due_queues
+from webadmin.progress.models import CountingMark
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.models import Job, LevelQueue, LogHead, Worker
+from webadmin.schedule.pauses import paused_scopes
+from webadmin.schedule.queries import limits_now
+
+SILENT_AFTER_SECONDS = 60
+"""A node polls every second; one that was quiet for so long takes no work, whatever the lease is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standstill:
+    """All that decides whether the schedule moves and, if not, why. Times are milliseconds that have passed."""
+
+    due_queues: int
+    due_jobs: int
+    waiting_jobs: int
+    leased_jobs: int
+    expired_jobs: int
+    parked_jobs: int
+    live_jobs: int
+    queue_max: int
+    polling_workers: int
+    known_workers: int
+    offered_capacity: int
+    paused: Sequence[str]
+    paused_blocks: int
+    is_merging_broken: bool
+    counted_ms_ago: int | None
+    stalled_ms: int | None
+    completed_ms_ago: int | None
+    next_ready_in_ms: int | None
+
+    @property
+    def is_work_due(self) -> bool:
+        """Whether a worker with free capacity would have something to do, or is doing it."""
+        return bool(self.due_queues or self.due_jobs)
+
+
+def read_standstill() -> Standstill:
+    """Read it: a fixed number of queries over kept sums."""
+    time = read_time()
+    now_ms, clock_ms = time.now_ms, dialect.clock_ms()
+    paused = paused_scopes(now_ms)
+    limits, head = limits_now(now_ms), LogHead.objects.get()
+    mark = CountingMark.objects.filter(id=1).first()
+    jobs = _job_counts(now_ms)
+    workers = _worker_counts(clock_ms)
+    queues = LevelQueue.objects.filter(block_count__gt=0)
+    due = due_queues(now_ms, paused)
+    ready = queues.filter(ready_at_ms__lte=now_ms).aggregate(count=Count("id"), blocks=Sum("block_count"))
+    free = due.aggregate(count=Count("id"), blocks=Sum("block_count"))
+    return Standstill(
+        due_queues=free["count"],
+        due_jobs=due_jobs(paused).count(),
+        waiting_jobs=jobs["waiting"],
+        leased_jobs=jobs["leased"],
+        expired_jobs=jobs["expired"],
+        parked_jobs=jobs["parked"],
+        live_jobs=head.live_job_count,
+        queue_max=limits.queue_max,
+        polling_workers=workers["polling"],
+        known_workers=workers["known"],
+        offered_capacity=workers["capacity"] or 0,
+        paused=tuple(str(scope) for scope in paused),
+        paused_blocks=int(ready["blocks"] or 0) - int(free["blocks"] or 0),
+        is_merging_broken=_is_merging_broken(),
+        counted_ms_ago=None if mark is None else max(0, clock_ms - mark.counted_at_ms),
+        stalled_ms=None if mark is None or mark.stalled_since_ms is None else max(0, clock_ms - mark.stalled_since_ms),
+        completed_ms_ago=None
+        if mark is None or mark.last_completed_ms is None
+        else max(0, clock_ms - mark.last_completed_ms),
+        next_ready_in_ms=_next_ready_in_ms(now_ms),
+    )
+
+
+def _job_counts(now_ms: int) -> dict[str, int]:
+    held = Job.objects.filter(state__in=[*LIVE_STATES, JobState.PARKED]).order_by()
+    return held.aggregate(
+        waiting=Count("id", filter=Q(state=JobState.WAITING)),
+        leased=Count("id", filter=Q(state=JobState.LEASED)),
+        expired=Count("id", filter=Q(state=JobState.LEASED, lease_expires_ms__lt=now_ms)),
+        parked=Count("id", filter=Q(state=JobState.PARKED)),
+    )
+
+
+def _worker_counts(clock_ms: int) -> dict[str, int]:
+    since = datetime.fromtimestamp(clock_ms / 1000, UTC) - timedelta(seconds=SILENT_AFTER_SECONDS)
+    polling = Q(last_poll_at__gte=since, credential__revoked_at=None)
+    return Worker.objects.order_by().aggregate(
+        known=Count("id"),
+        polling=Count("id", filter=polling),
+        capacity=Sum("capacity", filter=polling),
+        last=Max("last_poll_at"),
+    )
+
+
+def polling_worker_count() -> int:
+    """Return how many workers were heard of lately."""
+    return _worker_counts(dialect.clock_ms())["polling"]
+
+
+def _next_ready_in_ms(now_ms: int) -> int | None:
+    later = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__gt=now_ms).aggregate(at=Min("ready_at_ms"))
+    return None if later["at"] is None else later["at"] - now_ms
+
+
+def _is_merging_broken() -> bool:
+    if importlib.util.find_spec("webadmin.schedule.suspects") is None:
+        return False
+    return bool(importlib.import_module("webadmin.schedule.suspects").merging_is_broken())

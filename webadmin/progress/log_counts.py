@@ -1,0 +1,142 @@
+"""Turns entries of the command log into counts. What is added here was written by the command that did it.
+
+Completed jobs are read by name and token: their row says what went in, how long the run took and
+what came out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.profiles.errors import BadBlockName
+from engine.profiles.model import COMPACTION_LEVEL_MAX
+from engine.profiles.object_names import parse_block_key
+from engine.protocol.profile_jobs import KIND as LANE
+from webadmin.schedule.models import Command, Job
+
+MINUTE_MS = 60_000
+ADDING = (Command.Kind.ADD_BLOCKS, Command.Kind.IMPORT_BLOCKS)
+
+FlowKey = tuple[int, str, str, int, int]
+"""Minute, lane, tenant, shard, level."""
+TotalKey = tuple[str, int, str]
+"""Lane, level, what."""
+
+
+@dataclass(slots=True)
+class LogCounts:
+    """Sums of some entries of the log."""
+
+    flows: defaultdict[FlowKey, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    totals: Counter[TotalKey] = field(default_factory=Counter)
+    last_completed_ms: int | None = None
+
+    def arrive(self, minute_ms: int, block: dict[str, Any], size: int) -> None:
+        """Count a block that came into the index, unless nothing is left to do with it."""
+        tenant, shard, level = str(block["tenant"]), int(block["shard"]), int(block["level"])
+        if level < COMPACTION_LEVEL_MAX:
+            self.flows[minute_ms, LANE, tenant, shard, level].update(arrived_blocks=1, arrived_bytes=size)
+        self.totals[LANE, level, "blocks_added"] += 1
+
+    def happened(self, job: JobPlace | None, what: str, count: int = 1) -> None:
+        """Count something about a job, if it is known which level it is of."""
+        if job is not None:
+            self.totals[job.lane, job.level, what] += count
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlace:
+    """Where a job that a command names belongs."""
+
+    lane: str
+    level: int
+
+
+def count_commands(commands: Iterable[Command]) -> LogCounts:
+    """Count what these entries of the log say."""
+    commands = list(commands)
+    counts, jobs = LogCounts(), _jobs_of(commands)
+    for command in commands:
+        wall_ms = int(command.wall_time.timestamp() * 1000)
+        minute_ms = wall_ms - wall_ms % MINUTE_MS
+        if command.kind in ADDING:
+            for block in _entries(command, "added", ("tenant", "shard", "level", "size")):
+                counts.arrive(minute_ms, block, int(block["size"]))
+        elif command.kind == Command.Kind.UPDATE_PLAN:
+            _count_plan(command, counts, jobs, minute_ms, wall_ms)
+    return counts
+
+
+def _count_plan(
+    command: Command, counts: LogCounts, jobs: dict[tuple[str, int], Job], minute_ms: int, wall_ms: int
+) -> None:
+    places = _places(command, jobs)
+    for entry in _entries(command, "created", ("job",)):
+        counts.happened(places.get(entry["job"]), "jobs_added")
+        counts.happened(places.get(entry["job"]), "jobs_assigned", int(entry.get("is_assigned", True)))
+    for entry in _entries(command, "assigned", ("job",)):
+        counts.happened(places.get(entry["job"]), "jobs_assigned")
+        counts.happened(places.get(entry["job"]), "jobs_reassigned", int(bool(entry.get("replaces_token"))))
+    for entry in _entries(command, "returned", ("job",)):
+        counts.happened(places.get(entry["job"]), f"runs_{entry.get('outcome', 'returned')}")
+        counts.happened(places.get(entry["job"]), "jobs_evicted", int(bool(entry.get("parked_reason"))))
+    for entry in _entries(command, "completed", ("job", "token")):
+        job = jobs.get((entry["job"], entry["token"]))
+        if job is not None and job.finished_command_index == command.index:
+            _count_completion(job, counts, minute_ms)
+            counts.last_completed_ms = max(counts.last_completed_ms or 0, wall_ms)
+
+
+def _count_completion(job: Job, counts: LogCounts, minute_ms: int) -> None:
+    run_ms = max(0, (job.finished_at_ms or 0) - (job.assigned_at_ms or 0))
+    counts.flows[minute_ms, job.lane, job.tenant, job.shard, job.level].update(
+        drained_blocks=job.source_count, drained_bytes=job.source_bytes, completed_jobs=1, run_ms=run_ms
+    )
+    place = JobPlace(job.lane, job.level)
+    counts.happened(place, "jobs_completed")
+    counts.happened(place, "blocks_merged", job.source_count)
+    counts.happened(place, "bytes_merged", job.source_bytes)
+    for block in (job.result or {}).get("blocks", []):
+        try:
+            key = parse_block_key(block["key"])
+        except BadBlockName:
+            continue
+        counts.arrive(minute_ms, {"tenant": key.tenant, "shard": key.shard, "level": job.level + 1}, int(block["size"]))
+
+
+def _entries(command: Command, part: str, needed: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yield the entries of one part of a change set that have what is needed: old formats may lack it."""
+    changes = command.change_set if isinstance(command.change_set, dict) else {}
+    for entry in changes.get(part) or []:
+        if isinstance(entry, dict) and all(name in entry for name in needed):
+            yield entry
+
+
+def _jobs_of(commands: Iterable[Command]) -> dict[tuple[str, int], Job]:
+    """Return the jobs that the entries complete, assign or return, by name and by the token the entry says."""
+    names = {
+        entry["job"]
+        for command in commands
+        if command.kind == Command.Kind.UPDATE_PLAN
+        for part in ("completed", "assigned", "returned")
+        for entry in _entries(command, part, ("job",))
+    }
+    jobs: dict[tuple[str, int], Job] = {}
+    listed = sorted(names)
+    for start in range(0, len(listed), 500):
+        for job in Job.objects.filter(name__in=listed[start : start + 500]).defer("spec").order_by("id"):
+            jobs[job.name, job.token] = job
+            jobs[job.name, 0] = job  # whichever row it was, its place is in the name
+    return jobs
+
+
+def _places(command: Command, jobs: dict[tuple[str, int], Job]) -> dict[str, JobPlace]:
+    """Return lane and level of each job that an entry names."""
+    found = {
+        entry["job"]: JobPlace(str(entry["lane"]), int(entry["level"]))
+        for entry in _entries(command, "created", ("job", "lane", "level"))
+    }
+    return found | {name: JobPlace(job.lane, job.level) for (name, token), job in jobs.items() if token == 0}

@@ -1,0 +1,79 @@
+"""``manage.py progress``: how far compaction is behind, how fast it goes, and when it will have caught up."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from rich.console import Console
+from rich.table import Table
+
+from engine.scheduling.progress import seconds_text
+from webadmin.console.formatting import size_text
+from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX, ProgressReport, ProgressRow, progress_report
+
+
+class Command(BaseCommand):
+    """Show the progress report."""
+
+    help = "Show backlog, rates and time to clear per tenant and level, per shard and in all."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The window of the rates, and the form of the answer."""
+        parser.add_argument("--window", type=int, default=WINDOW_SECONDS, help="seconds over which rates are taken")
+        parser.add_argument("--shards", action="store_true", help="also by shard")
+        parser.add_argument("--json", action="store_true", help="as the API answers")
+
+    def handle(self, *args: Any, window: int, **options: Any) -> None:
+        """Print it."""
+        if not 60 <= window <= WINDOW_SECONDS_MAX:
+            raise CommandError(f"--window {window}: 60 to {WINDOW_SECONDS_MAX} seconds")
+        report = progress_report(window_seconds=window)
+        if options["json"]:
+            self.stdout.write(json.dumps(report.to_json(), indent=2))
+            return
+        console = Console(file=self.stdout, width=None if self.stdout.isatty() else 140)
+        console.print(_table("By tenant and level", [*report.tenants, report.everything]))
+        if options["shards"]:
+            console.print(_table("By shard", report.shards))
+        console.print(_footnote(report))
+
+
+def _table(title: str, rows: list[ProgressRow] | tuple[ProgressRow, ...]) -> Table:
+    table = Table(title=title)
+    for header in ("what", "blocks", "bytes", "due", "jobs", "parked", "in/s", "out/s", "clear"):
+        table.add_column(header, justify="left" if header in ("what", "clear") else "right")
+    for row in rows:
+        backlog, flow = row.backlog, row.flow
+        table.add_row(
+            place_text(row),
+            str(backlog.blocks),
+            size_text(backlog.bytes),
+            str(backlog.due_blocks),
+            str(backlog.jobs),
+            str(backlog.parked_jobs),
+            f"{flow.per_second(flow.arrived_blocks):.2f}",
+            f"{flow.per_second(flow.drained_blocks):.2f}",
+            row.clearing.words(),
+        )
+    return table
+
+
+def place_text(row: ProgressRow) -> str:
+    """Return what a row is about."""
+    if row.shard is not None:
+        return f"shard {row.shard}"
+    if row.level is None:
+        return "everything"
+    return f"{row.tenant or 'segments'}, level {row.level}"
+
+
+def _footnote(report: ProgressReport) -> str:
+    if report.counted_ms_ago is None:
+        return "Nothing was counted yet: start beat and a control worker, then rates appear."
+    return (
+        f"Rates over {seconds_text(report.window_seconds)}, counted {seconds_text(report.counted_ms_ago / 1000)} ago. "
+        f"One job slot would need {seconds_text(report.work_seconds)} for all of it."
+    )

@@ -1,0 +1,164 @@
+"""What the web process shows at ``/metrics``: kept sums and counts from the database, the same from every web process.
+
+A scrape costs a fixed number of queries over kept sums and partial indexes, whatever the backlog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Count, Min, Q, Sum
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from engine.metrics import SERVICE_METRICS
+from engine.scheduling.model import HOLDING_STATES
+from engine.version import VERSION
+from webadmin.database import dialect
+from webadmin.index.models import DeadLetter, LetterState, RefusalCount, Tombstone
+from webadmin.progress.facts import read_standstill
+from webadmin.progress.health import judge
+from webadmin.progress.models import FlowTotal
+from webadmin.progress.report import progress_report
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.models import Job, LevelQueue, LogHead
+from webadmin.schedule.operation_models import Quarantine
+
+TENANTS_MAX = 200
+RUNS_PREFIX = "runs_"
+
+Sample = tuple[tuple[str, ...], float]
+
+
+def metrics_text() -> bytes:
+    """Return all metrics of the service in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_ServiceCollector())
+    return generate_latest(registry)
+
+
+class _ServiceCollector:
+    """Reads everything once per scrape."""
+
+    def collect(self) -> Iterator[Metric]:
+        samples = dict(_samples())
+        for metric in SERVICE_METRICS:
+            family_type = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = family_type(metric.name.removesuffix("_total"), metric.meaning, labels=metric.labels)
+            for labels, value in samples[metric.name]:
+                family.add_metric(labels, value)
+            yield family
+
+
+def _samples() -> Iterator[tuple[str, list[Sample]]]:
+    yield from _standing()
+    yield from _backlog()
+    yield from _jobs()
+    yield from _totals()
+    yield from _queues()
+    yield from _index()
+    time, head = read_time(), LogHead.objects.get()
+    yield "lithify_command_index", [((), head.last_index)]
+    yield "lithify_command_time_lag_seconds", [((), max(0, time.wall_ms - time.now_ms) / 1000)]
+    yield "lithify_build_info", [((VERSION,), 1)]
+
+
+def _standing() -> Iterator[tuple[str, list[Sample]]]:
+    facts = read_standstill()
+    health = judge(facts, stalled_after_seconds=settings.STALLED_AFTER_SECONDS)
+    yield "lithify_healthy", [((), health.is_healthy)]
+    yield "lithify_merging_broken", [((), facts.is_merging_broken)]
+    yield "lithify_stalled_seconds", [((), (facts.stalled_ms or 0) / 1000)]
+    yield "lithify_last_completion_age_seconds", _known(facts.completed_ms_ago)
+    yield "lithify_counting_age_seconds", _known(facts.counted_ms_ago)
+    yield "lithify_jobs_expired", [((), facts.expired_jobs)]
+    yield "lithify_jobs_limit", [((), facts.queue_max)]
+    yield "lithify_jobs_live", [((), facts.live_jobs)]
+    silent = facts.known_workers - facts.polling_workers
+    yield "lithify_workers", [(("polling",), facts.polling_workers), (("silent",), silent)]
+    yield "lithify_capacity_offered", [((), facts.offered_capacity)]
+    yield "lithify_paused_scopes", [((), len(facts.paused))]
+
+
+def _known(ms: int | None) -> list[Sample]:
+    return [] if ms is None else [((), ms / 1000)]
+
+
+def _backlog() -> Iterator[tuple[str, list[Sample]]]:
+    report = progress_report()
+    backlog = report.everything.backlog
+    yield "lithify_backlog_blocks", [((), backlog.blocks)]
+    yield "lithify_backlog_bytes", [((), backlog.bytes)]
+    yield "lithify_backlog_due_blocks", [((), backlog.due_blocks)]
+    yield "lithify_backlog_work_seconds", [((), report.work_seconds)]
+    rows = [row for row in report.tenants if row.backlog.blocks][:TENANTS_MAX]
+    yield "lithify_tenant_backlog_blocks", [((row.tenant or "", str(row.level)), row.backlog.blocks) for row in rows]
+
+
+def _jobs() -> Iterator[tuple[str, list[Sample]]]:
+    held = Job.objects.filter(state__in=HOLDING_STATES).order_by()
+    counts = held.values("level", "state").annotate(count=Count("id")).order_by("level", "state")
+    yield "lithify_jobs", [((str(row["level"]), row["state"]), row["count"]) for row in counts]
+
+
+def _totals() -> Iterator[tuple[str, list[Sample]]]:
+    rows = list(FlowTotal.objects.order_by("lane", "level", "name"))
+    counted = {metric.name for metric in SERVICE_METRICS if metric.labels == ("lane", "level")}
+    for name in sorted(counted):
+        what = name.removeprefix("lithify_").removesuffix("_total")
+        yield name, [((row.lane, str(row.level)), row.count) for row in rows if row.name == what]
+    ended = [row for row in rows if row.name.startswith(RUNS_PREFIX)]
+    yield (
+        "lithify_runs_ended_total",
+        [((row.lane, str(row.level), row.name.removeprefix(RUNS_PREFIX)), row.count) for row in ended],
+    )
+
+
+def _queues() -> Iterator[tuple[str, list[Sample]]]:
+    now_ms = read_time().now_ms
+    rows = list(
+        LevelQueue.objects.filter(block_count__gt=0)
+        .order_by()
+        .values("level")
+        .annotate(
+            queues=Count("id"),
+            ready=Count("id", filter=Q(ready_at_ms__lte=now_ms)),
+            blocks=Sum("block_count"),
+            bytes=Sum("byte_count"),
+            oldest_ms=Min("oldest_arrival_ms"),
+        )
+        .order_by("level")
+    )
+    yield "lithify_queues", _by_level(rows, "queues")
+    yield "lithify_queues_ready", _by_level(rows, "ready")
+    yield "lithify_queue_blocks", _by_level(rows, "blocks")
+    yield "lithify_queue_bytes", _by_level(rows, "bytes")
+    ages = [((str(row["level"]),), max(0, now_ms - row["oldest_ms"]) / 1000) for row in rows]
+    yield "lithify_queue_oldest_age_seconds", ages
+
+
+def _by_level(rows: Iterable[dict[str, Any]], name: str) -> list[Sample]:
+    return [((str(row["level"]),), float(row[name])) for row in rows]
+
+
+def _index() -> Iterator[tuple[str, list[Sample]]]:
+    now_ms, clock_ms = read_time().now_ms, dialect.clock_ms()
+    causes = Quarantine.objects.filter(released_at_ms=None).order_by().values("cause").annotate(count=Count("id"))
+    yield "lithify_quarantined_blocks", [((row["cause"],), row["count"]) for row in causes.order_by("cause")]
+    pending = Tombstone.objects.filter(deleted_at_ms=None)
+    is_due = Q(eligible_at_ms__lt=now_ms)
+    sums = pending.order_by().aggregate(all=Count("id"), due=Count("id", filter=is_due), oldest=Min("eligible_at_ms"))
+    yield "lithify_tombstones", [(("waiting",), sums["all"] - sums["due"]), (("due",), sums["due"])]
+    yield "lithify_tombstone_oldest_due_seconds", [((), _age(sums["oldest"], now_ms))]
+    letters = DeadLetter.objects.filter(state=LetterState.WAITING).order_by()
+    waiting = letters.aggregate(count=Count("id"), oldest=Min("written_at_ms"))
+    yield "lithify_dead_letters", [((), waiting["count"])]
+    yield "lithify_dead_letter_oldest_seconds", [((), _age(waiting["oldest"], clock_ms))]
+    codes = RefusalCount.objects.order_by().values("code").annotate(sum=Sum("count")).order_by("code")
+    yield "lithify_blocks_refused_total", [((row["code"],), int(row["sum"])) for row in codes]
+
+
+def _age(since_ms: int | None, now_ms: int) -> float:
+    return 0.0 if since_ms is None else max(0, now_ms - since_ms) / 1000

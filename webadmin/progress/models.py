@@ -1,0 +1,85 @@
+"""What was counted from the command log: flows by the minute, totals since the beginning, and how far counting is.
+
+Times are unix milliseconds of wall time, as the log has them: rates are what people compare with their clocks, and
+command time may stand still.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from webadmin.access.models import TENANT_NAME_MAX
+from webadmin.database.fields import ByteOrderedField
+from webadmin.schedule.models import LANE_MAX, Job, SingleRow
+
+
+class FlowMinute(models.Model):
+    """What arrived in one queue's place and what was merged out of it, in one minute. ``tenant`` "" is for segments."""
+
+    minute_ms = models.BigIntegerField()
+    lane = ByteOrderedField(max_length=LANE_MAX)
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
+    shard = models.PositiveBigIntegerField()
+    level = models.PositiveSmallIntegerField()
+    arrived_blocks = models.PositiveBigIntegerField(default=0)
+    arrived_bytes = models.PositiveBigIntegerField(default=0)
+    drained_blocks = models.PositiveBigIntegerField(default=0)
+    drained_bytes = models.PositiveBigIntegerField(default=0)
+    completed_jobs = models.PositiveBigIntegerField(default=0)
+    run_ms = models.PositiveBigIntegerField(default=0, help_text="Time of the runs that completed, command time")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["minute_ms", "lane", "tenant", "shard", "level"], name="flow_minute_unique")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.lane} {self.tenant or 'segments'} shard {self.shard} level {self.level} at {self.minute_ms}"
+
+
+class FlowTotal(models.Model):
+    """How often something happened on one lane and level since the service counts; numbers only grow."""
+
+    lane = ByteOrderedField(max_length=LANE_MAX)
+    level = models.PositiveSmallIntegerField()
+    name = ByteOrderedField(max_length=40)
+    count = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["lane", "level", "name"], name="flow_total_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.lane} level {self.level} {self.name}: {self.count}"
+
+
+class CountingMark(SingleRow):
+    """How far the log was counted. ``gaps`` are indexes below it that were not there yet, each with when it was missed.
+
+    ``stalled_since_ms`` is since when there was work that could be done while nothing was completed (null: no work).
+    """
+
+    counted_index = models.BigIntegerField(default=0)
+    gaps = models.JSONField(default=dict)
+    counting_since_ms = models.BigIntegerField(default=0)
+    counted_at_ms = models.BigIntegerField(default=0)
+    last_completed_ms = models.BigIntegerField(null=True)
+    stalled_since_ms = models.BigIntegerField(null=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="counting_mark_is_one_row")]
+
+    def __str__(self) -> str:
+        return f"counted up to {self.counted_index}"
+
+
+class ParkedJob(Job):
+    """A job of the evictions register, for its own page in the admin."""
+
+    class Meta:
+        proxy = True
+        verbose_name = "parked job"
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,54 @@
+"""The form of the API's answers about progress, for its description; the answers themselves are made by ``to_json``."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+
+class ExplanationSerializer(serializers.Serializer):
+    """One thing, its state, and the sentence about it."""
+
+    subject = serializers.CharField()
+    state = serializers.CharField()
+    why = serializers.CharField()
+    next = serializers.CharField(allow_blank=True)
+    sentence = serializers.CharField()
+
+
+class ExplanationsSerializer(serializers.Serializer):
+    """What the name means: usually one thing."""
+
+    explanations = ExplanationSerializer(many=True)
+
+
+class ProgressRowSerializer(serializers.Serializer):
+    """Backlog, rates per second and outlook of one tenant and level, one shard, or everything."""
+
+    tenant = serializers.CharField(required=False, allow_blank=True)
+    level = serializers.IntegerField(required=False)
+    shard = serializers.IntegerField(required=False)
+    blocks = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+    jobs = serializers.IntegerField()
+    due_blocks = serializers.IntegerField()
+    parked_jobs = serializers.IntegerField()
+    parked_blocks = serializers.IntegerField()
+    arrivals_per_second = serializers.FloatField()
+    arrival_bytes_per_second = serializers.FloatField()
+    drained_per_second = serializers.FloatField()
+    drained_bytes_per_second = serializers.FloatField()
+    jobs_per_second = serializers.FloatField()
+    clear = serializers.ChoiceField(choices=["clear", "shrinks", "never", "unknown"])
+    clear_seconds = serializers.FloatField(allow_null=True)
+    clear_words = serializers.CharField()
+
+
+class ProgressSerializer(serializers.Serializer):
+    """The whole report."""
+
+    window_seconds = serializers.FloatField()
+    counted_ms_ago = serializers.IntegerField(allow_null=True)
+    backlog_work_seconds = serializers.FloatField()
+    total = ProgressRowSerializer()
+    tenants = ProgressRowSerializer(many=True)
+    shards = ProgressRowSerializer(many=True)

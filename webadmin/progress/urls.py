@@ -1,0 +1,12 @@
+"""The addresses of the API about progress."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from webadmin.progress.api import ExplainView, ProgressView
+
+urlpatterns = [
+    path("explain/<path:name>", ExplainView.as_view(), name="explain"),
+    path("progress", ProgressView.as_view(), name="progress"),
+]

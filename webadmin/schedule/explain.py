@@ -1,0 +1,157 @@
+"""Finds out for any block or job what ``engine.scheduling.explain`` needs, and returns its sentence.
+
+A thing is named by its block id, its job name, an object key, or a job's row number; a handful of queries, no scan.
+"""
+
+from __future__ import annotations
+
+from engine.planning.model import LevelPolicy
+from engine.profiles.model import COMPACTION_LEVEL_MAX
+from engine.scheduling.explain import (
+    Explanation,
+    JobFacts,
+    QueueFacts,
+    explain_final,
+    explain_job,
+    explain_owned,
+    explain_parked_block,
+    explain_quarantined,
+    explain_queued,
+    explain_replaced,
+)
+from engine.scheduling.limits import LimitName
+from engine.scheduling.model import JobState
+from engine.scheduling.pauses import PausedScope, is_paused
+from webadmin.index.models import Block, BlockLineage, Tombstone
+from webadmin.index.operator_queries import find_blocks
+from webadmin.index.states import BlockState
+from webadmin.progress.facts import polling_worker_count
+from webadmin.schedule import queries
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.errors import NotFound, PolicyMissing
+from webadmin.schedule.models import Job, LevelQueue, LogHead
+from webadmin.schedule.operation_models import Quarantine
+from webadmin.schedule.pauses import paused_scopes
+from webadmin.schedule.register import with_last_error
+
+FOUND_MAX = 20
+NAME_MAX = 1100
+
+
+def explain_name(name: str) -> list[Explanation]:
+    """Explain every block or job of this name (block ids are unique in a shard only). Raises NotFound."""
+    name = name.strip()[:NAME_MAX]
+    jobs = Job.objects.filter(name=name).order_by("-id")
+    if not jobs and name.isascii() and name.isdigit() and len(name) < 19:
+        jobs = Job.objects.filter(id=int(name))
+    found = [explain_job_row(job) for job in jobs[:1]]
+    if not found:
+        blocks = find_blocks(Block.objects.defer("metadata").select_related("queue", "owner_job"), name)
+        found = [explain_block_row(block) for block in blocks[:FOUND_MAX]]
+    if not found:
+        raise NotFound(f"no block and no job {name[:60]!r}: give a block id, a job name or an object key")
+    return found
+
+
+def explain_job_row(job: Job) -> Explanation:
+    """Explain one job."""
+    return explain_job(_job_facts(job))
+
+
+def explain_block_row(block: Block) -> Explanation:
+    """Explain one block."""
+    subject = f"{'Block' if block.level else 'Segment'} {block.ulid}"
+    if block.state == BlockState.QUEUED and block.queue is not None:
+        return explain_queued(subject, _queue_facts(block.queue))
+    if block.state == BlockState.OWNED and block.owner_job is not None:
+        held = Quarantine.objects.filter(block=block, released_at_ms=None).first()
+        return _quarantined(subject, held) if held else explain_owned(subject, _job_facts(block.owner_job))
+    if block.state == BlockState.PARKED:
+        return explain_parked_block(subject, block.parked_reason)
+    if block.state == BlockState.FINAL:
+        return explain_final(subject, max(block.level, COMPACTION_LEVEL_MAX))
+    return _replaced(subject, block)
+
+
+def _quarantined(subject: str, held: Quarantine) -> Explanation:
+    where = f" in {held.section} at {held.offset}" if held.section else ""
+    return explain_quarantined(
+        subject,
+        cause=held.cause,
+        reason=f"{held.error_class}{where}",
+        attempts=held.attempts,
+        since_ms=read_time().now_ms - held.at_ms,
+    )
+
+
+def _replaced(subject: str, block: Block) -> Explanation:
+    results = BlockLineage.objects.filter(source=block).order_by("result_id").values_list("result__ulid", flat=True)
+    tombstone = Tombstone.objects.filter(block=block).first()
+    left_ms = None if tombstone is None else tombstone.eligible_at_ms - read_time().now_ms
+    return explain_replaced(
+        subject,
+        job=block.owner_job.name if block.owner_job else "",
+        result_ids=list(results[:FOUND_MAX]),
+        deletes_in_ms=left_ms,
+        is_deleted=block.state == BlockState.DELETED,
+    )
+
+
+def _queue_facts(queue: LevelQueue) -> QueueFacts:
+    now_ms = read_time().now_ms
+    limits = queries.limits_now(now_ms)
+    live_jobs = LogHead.objects.values_list("live_job_count", flat=True).get()
+    return QueueFacts(
+        name=f"the queue of {_place(queue.tenant, queue.shard, queue.level)}",
+        now_ms=now_ms,
+        block_count=queue.block_count,
+        byte_count=queue.byte_count,
+        ready_at_ms=queue.ready_at_ms if queue.ready_at_ms is not None else now_ms,
+        policy=_policy(queue),
+        paused=_covering(now_ms, queue.lane, queue.tenant, queue.level, planning=True),
+        is_schedule_full=0 < limits.queue_max <= live_jobs,
+        polling_workers=polling_worker_count(),
+    )
+
+
+def _policy(queue: LevelQueue) -> LevelPolicy | None:
+    try:
+        return queries.level_policies().of(queue.lane, queue.tenant, queue.level)
+    except PolicyMissing:
+        return None
+
+
+def _job_facts(job: Job) -> JobFacts:
+    now_ms = read_time().now_ms
+    told = with_last_error(Job.objects.filter(pk=job.pk)).values_list("last_error_class", flat=True).first()
+    global_max = queries.limits_now(now_ms).failures_max
+    limits = queries.effective_limits(now_ms, tenants=[job.tenant], jobs=[job.name])
+    results = (job.result or {}).get("blocks", []) if isinstance(job.result, dict) else []
+    return JobFacts(
+        name=job.name,
+        state=JobState(job.state),
+        now_ms=now_ms,
+        lease_expires_ms=job.lease_expires_ms or 0,
+        finished_at_ms=job.finished_at_ms,
+        worker=job.worker.name if job.worker else "",
+        source_count=job.source_count,
+        failures=job.failures,
+        failures_max=limits.value(LimitName.FAILURES_MAX, global_max, lane=job.lane, tenant=job.tenant, job=job.name),
+        parked_kind=job.parked_kind,
+        parked_reason=job.parked_reason,
+        last_error=told or "",
+        result_ids=[str(block["id"]) for block in results if isinstance(block, dict) and "id" in block],
+        paused=_covering(now_ms, job.lane, job.tenant, job.level, planning=False),
+        polling_workers=polling_worker_count(),
+    )
+
+
+def _covering(now_ms: int, lane: str, tenant: str, level: int, *, planning: bool) -> list[str]:
+    scopes: tuple[PausedScope, ...] = paused_scopes(now_ms)
+    return [
+        str(scope) for scope in scopes if is_paused([scope], lane=lane, tenant=tenant, level=level, planning=planning)
+    ]
+
+
+def _place(tenant: str, shard: int, level: int) -> str:
+    return f"{tenant or 'segments'}, shard {shard}, level {level}"
