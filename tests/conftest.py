@@ -13,6 +13,11 @@ FOREIGN_DATA = SHARED / "data"
 _not_run: list[str] = []
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--rewrite`` writes found outcomes into the scenario files instead of comparing; review the difference."""
+    parser.addoption("--rewrite", action="store_true", help="put the outcomes that were found into scenario files")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out the tests that need foreign data where there is none; with CI=true that is an error."""
     if FOREIGN_DATA.is_dir():

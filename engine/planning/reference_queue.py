@@ -121,7 +121,7 @@ class ReferenceQueue:
         queue = self._keys.get(key)
         return queue.staged.blocks() if queue else []
 
-    def keys(self) -> Iterator[QueueKey]:
+    def queue_keys(self) -> Iterator[QueueKey]:
         """Return the keys that have blocks, in the order of their first arrival."""
         return iter(tuple(self._keys))
 
