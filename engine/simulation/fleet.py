@@ -1,0 +1,196 @@
+"""The workers of a simulated world: they poll, run, upload and report; and crash, stall or repeat themselves."""
+
+from __future__ import annotations
+
+from engine.protocol.profile_jobs import ProfileMergeResult
+from engine.simulation.results import merge
+from engine.simulation.scenario import Trouble
+from engine.simulation.snapshots import PollOrder
+from engine.simulation.worker import FAILED, Run, Worker
+from engine.simulation.world import World
+from engine.simulation.writers import Writers
+
+RESTART_S = 20.0
+"""A crashed worker is back after at most this."""
+
+POLL_TROUBLES = (
+    Trouble.CRASH_BEFORE_UPLOAD,
+    Trouble.CRASH_AFTER_UPLOAD,
+    Trouble.CRASH_AFTER_REPORT,
+    Trouble.LOST_RESPONSE,
+    Trouble.DUPLICATE_DELIVERY,
+    Trouble.PAUSE,
+    Trouble.RACE,
+    Trouble.RELEASE,
+    Trouble.FAILED_RUN,
+    Trouble.BAD_RESULT,
+)
+
+RunOfLife = tuple[Worker, int, Run]
+
+
+class WorkerFleet:
+    """All workers. What goes wrong is drawn once per poll."""
+
+    def __init__(self, world: World, writers: Writers) -> None:
+        self.world = world
+        self.poisoned = writers.poisoned
+        fleet = world.scenario.fleet
+        self.prices = fleet
+        self.workers = [Worker(f"node-{number}", number, fleet.slots) for number in range(fleet.workers)]
+        self._poll_ms = round(fleet.poll_s * 1000)
+        self._troubles = [trouble for trouble in POLL_TROUBLES if trouble in world.scenario.troubles]
+        self._rate = world.scenario.trouble_rate if self._troubles else 0.0
+        self._actions = {
+            Trouble.CRASH_BEFORE_UPLOAD: self._crash,
+            Trouble.CRASH_AFTER_UPLOAD: self._crash_after_upload,
+            Trouble.CRASH_AFTER_REPORT: self._crash_after_report,
+            Trouble.LOST_RESPONSE: self._poll_unheard,
+            Trouble.DUPLICATE_DELIVERY: self._poll_twice,
+            Trouble.PAUSE: self._pause,
+            Trouble.RACE: self._race,
+            Trouble.RELEASE: self._release,
+            Trouble.FAILED_RUN: self._fail_run,
+            Trouble.BAD_RESULT: self._report_nonsense,
+        }
+
+    def start(self) -> None:
+        """Let every worker poll for the first time, spread over one period."""
+        for worker in self.workers:
+            first_ms = self.world.random.randrange(self._poll_ms)
+            self._poll_at(worker, self.world.now_ms + first_ms)
+
+    def free_slots(self) -> int:
+        """Return how many more jobs could run."""
+        return sum(worker.slots - worker.running for worker in self.workers)
+
+    # The ordinary way
+
+    def _poll_at(self, worker: Worker, when_ms: int) -> None:
+        """Let the worker's next poll be then, and not when it would have been."""
+        worker.next_poll_ms = when_ms
+        self.world.at(when_ms, self._wake, (worker, when_ms))
+
+    def _wake(self, planned: tuple[Worker, int]) -> None:
+        worker, when_ms = planned
+        if worker.next_poll_ms != when_ms:
+            return
+        world = self.world
+        if world.now_ms < worker.paused_until_ms:
+            self._poll_at(worker, worker.paused_until_ms)
+            return
+        self._poll_at(worker, world.now_ms + self._poll_ms)
+        if world.now_ms < world.away_until_ms:
+            return
+        if self._rate and not world.is_draining and world.random.random() < self._rate:
+            trouble = world.random.choice(self._troubles)
+            world.tally.troubles[trouble] = world.tally.troubles.get(trouble, 0) + 1
+            self._actions[trouble](worker)
+        else:
+            self._poll(worker)
+
+    def _poll(self, worker: Worker) -> None:
+        order = worker.order()
+        kept, assigned = self.world.service.poll(order)
+        for run in worker.hear(order, kept, assigned):
+            self._begin(worker, run)
+
+    def _begin(self, worker: Worker, run: Run) -> None:
+        world = self.world
+        world.tally.runs += 1
+        run_ms = self.prices.run_ms(sum([source.size_bytes for source in run.sources]))
+        world.tally.busy_ms += run_ms
+        world.at(world.now_ms + run_ms, self._finish, (worker, worker.life, run))
+
+    def _finish(self, of_life: RunOfLife) -> None:
+        worker, life, run = of_life
+        if worker.life != life or run.is_over or worker.runs.get(run.job) is not run:
+            return
+        world = self.world
+        if world.now_ms < worker.paused_until_ms:
+            world.at(worker.paused_until_ms, self._finish, of_life)
+            return
+        worker.running -= 1
+        if worker.next_poll_ms != world.now_ms:
+            self._poll_at(worker, world.now_ms)
+        if self._is_damaged(run):
+            run.give_back(FAILED)
+            return
+        result = merge(run.job, run.sources, run.token)
+        world.objects.update([block.id for block in result.blocks])
+        run.succeed(result)
+        if worker.crashes_after_upload:
+            self._crash(worker)
+
+    def _is_damaged(self, run: Run) -> bool:
+        if not self.poisoned and not self.world.lost:
+            return False
+        return any(source.ulid in self.poisoned or source.ulid in self.world.lost for source in run.sources)
+
+    # What goes wrong
+
+    def _crash(self, worker: Worker) -> None:
+        worker.crash()
+        self._poll_at(worker, self.world.now_ms + round(1000 * RESTART_S * self.world.random.random()))
+
+    def _crash_after_upload(self, worker: Worker) -> None:
+        worker.crashes_after_upload = True
+        self._poll(worker)
+
+    def _crash_after_report(self, worker: Worker) -> None:
+        self._poll_unheard(worker)
+        self._crash(worker)
+
+    def _poll_unheard(self, worker: Worker) -> None:
+        self.world.service.poll(worker.order())
+
+    def _poll_twice(self, worker: Worker) -> None:
+        """Deliver a poll, and the same once more: at once, or when it has long been answered."""
+        order = worker.order()
+        kept, assigned = self.world.service.poll(order)
+        for run in worker.hear(order, kept, assigned):
+            self._begin(worker, run)
+        delay_s = self.world.random.choice([0.0, 3.0, 40.0])
+        self.world.after(delay_s, self._redeliver, order)
+
+    def _redeliver(self, order: PollOrder) -> None:
+        if not self.world.is_away():
+            self.world.service.poll(order)
+
+    def _pause(self, worker: Worker) -> None:
+        """Stand still for longer than a lease; what the worker was about to say, it says afterwards."""
+        lease_ms = self.world.schedule.limits.lease_ms
+        worker.paused_until_ms = self.world.now_ms + round(lease_ms * (0.5 + 3 * self.world.random.random()))
+
+    def _race(self, worker: Worker) -> None:
+        """Let another worker's poll go through between what this one's decides and what it changes."""
+        other = self.world.random.choice(self.workers)
+        service = self.world.service
+
+        def poll_of_another() -> None:
+            service.between = None
+            if other is not worker:
+                self._poll(other)
+
+        service.between = poll_of_another
+        self._poll(worker)
+        service.between = None
+
+    def _release(self, worker: Worker) -> None:
+        for run in worker.runs.values():
+            worker.running -= not run.is_over
+            run.give_back(None)
+        self._poll(worker)
+
+    def _fail_run(self, worker: Worker) -> None:
+        for run in list(worker.runs.values())[:1]:
+            worker.running -= not run.is_over
+            run.give_back(FAILED)
+        self._poll(worker)
+
+    def _report_nonsense(self, worker: Worker) -> None:
+        """Report a success with the results of other sources."""
+        for run in list(worker.runs.values())[:1]:
+            worker.running -= not run.is_over
+            run.succeed(ProfileMergeResult(sources=("nothing",), blocks=()))
+        self._poll(worker)

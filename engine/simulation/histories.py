@@ -1,0 +1,169 @@
+"""Runs many histories, and makes what fails small: the fewest troubles, workers and writers with which it still fails.
+
+A history is fully told by its seed and by what was taken away from its scenario, so one command line replays it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engine.simulation.audit import InvariantBroken
+from engine.simulation.scenario import Sabotage, Scenario, Trouble, random_scenario
+from engine.simulation.simulate import Outcome, simulate
+
+SHRINKS_MAX = 60
+"""Histories that shrinking may run."""
+SECONDS_MIN = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryName:
+    """What a history is: a seed, a sabotage, and what was taken away or made smaller."""
+
+    seed: int
+    sabotage: Sabotage = Sabotage.NONE
+    without: frozenset[Trouble] = frozenset()
+    workers: int | None = None
+    slots: int | None = None
+    seconds: float | None = None
+
+    def scenario(self) -> Scenario:
+        """Return the scenario of the seed with the changes made."""
+        scenario = random_scenario(self.seed)
+        fleet = replace(
+            scenario.fleet,
+            workers=self.workers or scenario.fleet.workers,
+            slots=self.slots or scenario.fleet.slots,
+        )
+        return replace(
+            scenario,
+            fleet=fleet,
+            duration_s=self.seconds or scenario.duration_s,
+            troubles=scenario.troubles - self.without,
+            sabotage=self.sabotage,
+        )
+
+    def run(self) -> Outcome:
+        """Run it. Raises InvariantBroken."""
+        return simulate(self.scenario(), self.seed)
+
+    def command_line(self) -> str:
+        """Return the line that replays it."""
+        words = ["manage.py simulate", f"--seed {self.seed}", "--profile faults"]
+        if self.sabotage is not Sabotage.NONE:
+            words.append(f"--sabotage {self.sabotage}")
+        if self.without:
+            words.append(f"--without {','.join(sorted(self.without))}")
+        for option in ("workers", "slots", "seconds"):
+            if (value := getattr(self, option)) is not None:
+                words.append(f"--{option} {value:g}")
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A history that broke an invariant, as small as it could be made."""
+
+    name: HistoryName
+    number: int
+    message: str
+    troubles: frozenset[Trouble]
+
+
+@dataclass(slots=True)
+class Report:
+    """What many histories did."""
+
+    histories: int = 0
+    events: int = 0
+    commands: int = 0
+    segments: int = 0
+    runs: int = 0
+    stale: int = 0
+    parked: int = 0
+    troubles: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a history that held."""
+        tally = outcome.tally
+        self.histories += 1
+        self.events += tally.events
+        self.commands += outcome.commands
+        self.segments += tally.segments
+        self.runs += tally.runs
+        self.stale += tally.stale
+        self.parked += outcome.parked_jobs
+        self.troubles.update(tally.troubles)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers, and the line that replays each failure."""
+        numbers = ("histories", "events", "commands", "segments", "runs", "stale", "parked")
+        return {name: getattr(self, name) for name in numbers} | {
+            "troubles": dict(sorted(self.troubles.items())),
+            "failures": [
+                {"invariant": failure.number, "message": failure.message, "replay": failure.name.command_line()}
+                for failure in self.failures
+            ],
+        }
+
+
+def run_histories(
+    names: Iterable[HistoryName],
+    *,
+    failures_max: int = 1,
+    progress: Callable[[Report], None] | None = None,
+) -> Report:
+    """Run histories until so many have failed; each failure is made small."""
+    report = Report()
+    for name in names:
+        try:
+            report.add(name.run())
+        except InvariantBroken as error:
+            report.histories += 1
+            report.failures.append(shrink(name, error))
+            if len(report.failures) >= failures_max:
+                break
+        if progress is not None:
+            progress(report)
+    return report
+
+
+def shrink(name: HistoryName, error: InvariantBroken) -> Failure:
+    """Return the smallest history found that breaks the same invariant."""
+    budget, is_smaller = SHRINKS_MAX, True
+    while is_smaller and budget > 0:
+        is_smaller = False
+        for smaller in _smaller(name):
+            budget -= 1
+            found = _failure(smaller)
+            if found is not None and found.number == error.number:
+                name, error, is_smaller = smaller, found, True
+                break
+            if budget == 0:
+                break
+    return Failure(name=name, number=error.number, message=str(error), troubles=name.scenario().troubles)
+
+
+def _failure(name: HistoryName) -> InvariantBroken | None:
+    try:
+        name.run()
+    except InvariantBroken as error:
+        return error
+    return None
+
+
+def _smaller(name: HistoryName) -> Iterator[HistoryName]:
+    """Yield histories with a bit less of everything, the greatest cuts first."""
+    scenario = name.scenario()
+    if scenario.duration_s >= 2 * SECONDS_MIN:
+        yield replace(name, seconds=scenario.duration_s / 2)
+    for workers in {1, scenario.fleet.workers - 1} - {0, scenario.fleet.workers}:
+        yield replace(name, workers=workers)
+    if scenario.fleet.slots > 1:
+        yield replace(name, slots=1)
+    for trouble in sorted(scenario.troubles):
+        yield replace(name, without=name.without | {trouble})

@@ -1,0 +1,35 @@
+"""Block ids of simulated objects: real ULIDs, made of a time and a running number without any randomness."""
+
+from __future__ import annotations
+
+import xxhash
+
+from engine.profiles.ulids import ALPHABET
+
+_PAIRS = tuple(high + low for high in ALPHABET for low in ALPHABET)
+_MASK = (1 << 64) - 1
+
+
+def segment_id(time_ms: int, number: int) -> str:
+    """Return the ULID of the segment with this number, created at this time."""
+    return f"{_time_part(time_ms)}{number:016d}"
+
+
+def result_id(first_source: str, *, job: str, token: int, tenant: str) -> str:
+    """Return the ULID of a merge's result: the time of its first source, entropy that differs for every token."""
+    entropy = xxhash.xxh64_intdigest(f"{job} {token} {tenant}".encode())
+    return f"{first_source[:10]}{entropy % 10**16:016d}"
+
+
+def item_digest(segment: str, tenant: str) -> int:
+    """Return 64 bits that stand for a tenant's data in a segment; sums of them stand for sets of data."""
+    return xxhash.xxh64_intdigest((segment + tenant).encode())
+
+
+def added(left: int, right: int) -> int:
+    """Add two digests; the order of additions does not matter."""
+    return left + right & _MASK
+
+
+def _time_part(time_ms: int) -> str:
+    return "".join(_PAIRS[time_ms >> shift & 1023] for shift in (40, 30, 20, 10, 0))

@@ -1,0 +1,337 @@
+"""The invariants of the compaction service, each under its number, checked after each step for what the step touched.
+
+All of them compare the rows with the shadow of the audit *before* the step is written down there. The checks of a whole
+world at rest are in ``quiescence``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+
+from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
+from engine.simulation.audit import Audit, InvariantBroken, Step
+from engine.simulation.memory_schedule import StaleSnapshot
+from engine.simulation.memory_service import PollFact
+from engine.simulation.rows import FINAL_LEVEL, LIVE_BLOCKS, BlockState, MemoryBlock
+
+Invariant = Callable[[Audit, Step], None]
+
+ALLOWED_MOVES: dict[BlockState | None, frozenset[BlockState]] = {
+    None: frozenset({BlockState.QUEUED, BlockState.FINAL}),
+    BlockState.QUEUED: frozenset({BlockState.OWNED}),
+    BlockState.OWNED: frozenset({BlockState.QUEUED, BlockState.REPLACED}),
+    BlockState.FINAL: frozenset(),
+    BlockState.REPLACED: frozenset({BlockState.DELETED}),
+    BlockState.DELETED: frozenset(),
+}
+
+
+def demand(number: int, holds: object, message: str) -> None:
+    """Raise InvariantBroken unless it holds."""
+    if not holds:
+        raise InvariantBroken(number, message)
+
+
+def check_step(audit: Audit, step: Step) -> None:
+    """Check everything the step could have broken, then write the step down."""
+    if step.blocks:
+        for invariant in OF_BLOCKS:
+            invariant(audit, step)
+    if step.jobs:
+        for invariant in OF_JOBS:
+            invariant(audit, step)
+    if step.poll is not None:
+        for invariant in OF_POLLS:
+            invariant(audit, step)
+    if step.add is not None:
+        for invariant in OF_ADDS:
+            invariant(audit, step)
+    audit.note(step)
+
+
+def invariant_01_one_place(audit: Audit, step: Step) -> None:
+    """A live block is queued, owned by one job that lists it, or final; never two of them."""
+    for block in step.blocks:
+        is_right = _PLACES[block.state](audit, block)
+        demand(1, is_right, f"block {block.ulid} says it is {block.state.value}, but that is not where it is")
+    for job in step.jobs:
+        shadow = audit.jobs.get(job.id)
+        if (shadow is None or shadow.state is not job.state) and job.state in HOLDING_STATES:
+            strays = [block.ulid for block in job.sources if block.owner is not job]
+            demand(1, not strays, f"job {job.name} lists blocks of somebody else: {strays}")
+
+
+def invariant_02_exactly_once_replacement(audit: Audit, step: Step) -> None:
+    """A block is replaced at most once, by the step that completes its job and makes all results live."""
+    for block in step.blocks:
+        before = audit.blocks.get(block.ulid)
+        is_move = block.state is before or block.state in ALLOWED_MOVES[before]
+        demand(2, is_move, f"block {block.ulid} went from {before} to {block.state}")
+        demand(2, before or block.ulid not in audit.ever, f"block {block.ulid} came back from the dead")
+        if block.state is BlockState.REPLACED and before is not BlockState.REPLACED:
+            demand(2, step.poll and step.poll.applied, f"block {block.ulid} was replaced by no poll")
+    if step.poll is None or step.poll.applied is None:
+        return
+    for completion in step.poll.change_set.completed:
+        for result in step.poll.view.replacements[completion.job.name]:
+            row = audit.schedule.blocks.get(result.ulid)
+            demand(2, row is not None and row.state in LIVE_BLOCKS, f"result {result.ulid} is not live")
+
+
+def invariant_05_atomic_visibility(audit: Audit, step: Step) -> None:
+    """After every step readers see each tenant's data once: what was accepted is what is live (also 3 and 4)."""
+    for tenant in audit.count_data(step):
+        seen, expected = audit.live[tenant], audit.accepted[tenant]
+        demand(5, seen == expected, f"tenant {tenant}: {seen[0]} of {expected[0]} segments' data is live")
+
+
+def invariant_06_fencing(audit: Audit, step: Step) -> None:
+    """A report counts only for a leased job and under exactly its token; tokens only grow."""
+    poll = step.poll
+    assert poll is not None
+    for name, job_id in _effective(poll):
+        shadow = audit.jobs.get(job_id)
+        tokens = {told.token for told in poll.order.told if told.update.job == name}
+        is_held = shadow is not None and shadow.state is JobState.LEASED
+        demand(6, is_held, f"a report on job {name} counted, which nobody holds")
+        assert shadow is not None
+        demand(6, shadow.token in tokens, f"a report on job {name} counted under {tokens}, it has {shadow.token}")
+    if poll.applied is not None:
+        for job in poll.applied.assigned:
+            demand(
+                6, job.token == poll.applied.index > audit.token_max, f"job {job.name} got the old token {job.token}"
+            )
+
+
+def invariant_07_single_owner(audit: Audit, step: Step) -> None:
+    """Only the one worker that was given the job's token can do anything to it; a token is given to one worker."""
+    poll = step.poll
+    assert poll is not None
+    for name, job_id in _effective(poll):
+        holder = audit.token_owner.get(audit.jobs[job_id].token)
+        demand(7, holder == poll.order.worker, f"{poll.order.worker} reported on job {name} of {holder}")
+    if poll.applied is not None:
+        for job in poll.applied.assigned:
+            demand(7, job.worker == poll.order.worker, f"job {job.name} went to {job.worker}")
+            demand(7, poll.applied.index not in audit.token_owner, f"token {poll.applied.index} was given twice")
+
+
+def invariant_08_lease_monotonicity(audit: Audit, step: Step) -> None:
+    """A refresh never shortens a lease nor changes the token; a takeover needs a lease that is strictly over."""
+    for job in step.jobs:
+        shadow = audit.jobs.get(job.id)
+        if shadow is None or shadow.state is not JobState.LEASED or job.state is not JobState.LEASED:
+            continue
+        if job.token == shadow.token:
+            demand(8, job.lease_expires_ms >= shadow.lease_expires_ms, f"the lease of job {job.name} was shortened")
+        else:
+            now_ms = step.poll.applied.now_ms if step.poll and step.poll.applied else 0
+            demand(8, now_ms > shadow.lease_expires_ms, f"job {job.name} was taken over before its lease was over")
+
+
+def invariant_10_failure_bound(audit: Audit, step: Step) -> None:
+    """Failures change by one, when a job is taken over or given back with a reason; only operators reset them."""
+    audit.failures_max = max(audit.failures_max, audit.schedule.limits.failures_max)
+    for job in step.jobs:
+        shadow = audit.jobs.get(job.id)
+        before = shadow.failures if shadow is not None else 0
+        if job.failures == before:
+            continue
+        is_reset = step.is_operator and job.failures == 0
+        is_counted = step.poll is not None and step.poll.applied is not None and job.failures == before + 1
+        demand(10, is_reset or is_counted, f"failures of job {job.name} went from {before} to {job.failures}")
+
+
+def invariant_11_bounded_queue(audit: Audit, step: Step) -> None:
+    """Jobs against the queue limit are counted right, and no step adds one above the limit."""
+    live, queue_max = audit.live_jobs, audit.schedule.limits.queue_max
+    for job in step.jobs:
+        shadow = audit.jobs.get(job.id)
+        live += (job.state in LIVE_STATES) - (shadow is not None and shadow.state in LIVE_STATES)
+    demand(11, audit.schedule.live_job_count == live, f"{live} live jobs, {audit.schedule.live_job_count} counted")
+    if queue_max and not step.is_operator:
+        demand(11, live <= max(queue_max, audit.live_jobs), f"{live} live jobs, the limit is {queue_max}")
+
+
+def invariant_13_no_silent_loss(audit: Audit, step: Step) -> None:
+    """A parked job keeps all its blocks, and the register has as many rows as jobs were parked."""
+    parked = audit.parked_jobs
+    for job in step.jobs:
+        shadow = audit.jobs.get(job.id)
+        parked += (job.state is JobState.PARKED) - (shadow is not None and shadow.state is JobState.PARKED)
+        if job.state is JobState.PARKED:
+            kept = [block for block in job.sources if block.owner is job and block.state is BlockState.OWNED]
+            demand(13, job.sources and len(kept) == len(job.sources), f"parked job {job.name} lost blocks")
+            demand(13, job.parked_reason, f"job {job.name} was parked without a reason")
+    demand(
+        13, audit.schedule.parked_count == parked, f"{parked} parked jobs, {audit.schedule.parked_count} in register"
+    )
+
+
+def invariant_14_batch_purity(audit: Audit, step: Step) -> None:
+    """Blocks of one job share tenant, shard and level, are not too many, and were created near each other."""
+    for job in step.jobs:
+        if job.id in audit.jobs:
+            continue
+        policy = audit.schedule.policies[job.level]
+        places = {(block.tenant, block.shard, block.level) for block in job.sources}
+        demand(14, places == {(job.tenant, job.shard, job.level)}, f"job {job.name} mixes {places}")
+        demand(14, len(job.sources) <= policy.blocks_max, f"job {job.name} has {len(job.sources)} blocks")
+        created = [block.view.created_at_ms for block in job.sources]
+        demand(14, max(created) - min(created) <= policy.spread_ms, f"blocks of job {job.name} are far apart")
+
+
+def invariant_16_idempotent_apply(audit: Audit, step: Step) -> None:
+    """Applying a change set a second time changes nothing."""
+    poll, schedule = step.poll, audit.schedule
+    assert poll is not None
+    if poll.applied is None:
+        return
+    before = schedule.version
+    try:
+        schedule.apply(poll.change_set, poll.order.worker, poll.view.replacements)
+    except StaleSnapshot:
+        demand(16, schedule.version == before, "a change set that was refused has changed something")
+    else:
+        raise InvariantBroken(16, f"the change set of command {poll.applied.index} was applied twice")
+
+
+def invariant_17_pure_prepare(audit: Audit, step: Step) -> None:
+    """Preparing changes nothing."""
+    poll = step.poll
+    assert poll is not None
+    demand(17, poll.version_before == poll.version_prepared, "preparing has changed the schedule")
+
+
+def invariant_18_late_add(audit: Audit, step: Step) -> None:
+    """Adding an id that was ever accepted changes nothing, whatever became of its block."""
+    add = step.add
+    assert add is not None
+    repeated = [block.ulid for block in add.blocks if block.ulid in audit.ever]
+    if not repeated:
+        return
+    accepted = set(add.outcome.accepted)
+    again = [ulid for ulid in repeated if ulid in accepted]
+    demand(18, not again, f"accepted again: {again}")
+    if len(repeated) == len(add.blocks):
+        demand(18, add.version_before == add.version_after, "adding only known blocks has changed something")
+
+
+def invariant_19_tombstone_cover(audit: Audit, step: Step) -> None:
+    """A replaced block has its tombstone until its deletion is confirmed; a live one has none."""
+    tombstones = audit.schedule.tombstones
+    for block in step.blocks:
+        is_due = block.state is BlockState.REPLACED
+        demand(19, (block.ulid in tombstones) == is_due, f"block {block.ulid} is {block.state.value}: tombstone wrong")
+
+
+def invariant_20_deletion_delay(audit: Audit, ulid: str) -> None:
+    """No object is deleted before the cleanup delay after its replacement is strictly over, and none of a live block.
+
+    Looked at when the object goes: by the time that somebody confirms it, a clock may have jumped.
+    """
+    demand(19, ulid in audit.replaced_at_ms, f"the object of block {ulid} was deleted, which nothing has replaced")
+    age_ms = audit.schedule.time().now_ms - audit.replaced_at_ms[ulid]
+    demand(20, age_ms > audit.cleanup_delay_ms, f"block {ulid} was deleted after {age_ms} ms")
+
+
+def invariant_24_capacity(audit: Audit, step: Step) -> None:
+    """A poll gets no more jobs than it asked for, and creates no more."""
+    poll = step.poll
+    assert poll is not None
+    given = len(poll.applied.assigned) if poll.applied else 0
+    demand(24, given <= poll.order.capacity, f"{given} jobs for a capacity of {poll.order.capacity}")
+    created = len(poll.change_set.created)
+    demand(24, created <= poll.order.capacity, f"{created} new jobs for a capacity of {poll.order.capacity}")
+
+
+def invariant_25_level_growth(audit: Audit, step: Step) -> None:
+    """Results are one level up, and no block of the last level is queued."""
+    for block in step.blocks:
+        demand(25, block.level < FINAL_LEVEL or block.state is not BlockState.QUEUED, f"block {block.ulid} is queued")
+    if step.poll is not None and step.poll.applied is not None:
+        for completion in step.poll.change_set.completed:
+            levels = {block.level for block in step.poll.view.replacements[completion.job.name]}
+            demand(25, levels == {completion.job.level + 1}, f"results of {completion.job.name} are of {levels}")
+
+
+def invariant_26_counter_sanity(audit: Audit, step: Step) -> None:
+    """Of each level: jobs created = completed + still there (parked ones included)."""
+    change: dict[int, int] = {}
+    for job in step.jobs:
+        shadow = audit.jobs.get(job.id)
+        here = (job.state in HOLDING_STATES) - (shadow is not None)
+        if here:
+            change[job.level] = change.get(job.level, 0) + here
+    for level, here in change.items():
+        counters, present = audit.schedule.counters[level], audit.present[level] + here
+        message = f"level {level}: {counters.created} created, {counters.completed} completed, {present} present"
+        demand(26, counters.created == counters.completed + present, message)
+
+
+def _effective(poll: PollFact) -> Iterator[tuple[str, int]]:
+    """Yield name and id of the jobs on which a report of this poll had an effect."""
+    for renewal in poll.renewed:
+        yield renewal.job.name, renewal.job.id
+    if poll.applied is not None:
+        named = {told.update.job for told in poll.order.told}
+        for completion in poll.change_set.completed:
+            yield completion.job.name, completion.job.id
+        for returned in poll.change_set.returned:
+            if returned.job.name in named:
+                yield returned.job.name, returned.job.id
+
+
+def _is_queued(audit: Audit, block: MemoryBlock) -> bool:
+    queue = block.queue
+    if queue is None or block.owner is not None:
+        return False
+    entry = (block.view.arrived_at_ms, block.ulid, block)
+    place = bisect_left(queue.entries, entry[:2])
+    is_there = place < len(queue.entries) and queue.entries[place][2] is block
+    return is_there and (queue.tenant, queue.shard, queue.level) == (block.tenant, block.shard, block.level)
+
+
+def _is_owned(audit: Audit, block: MemoryBlock) -> bool:
+    job = block.owner
+    if job is None or block.queue is not None:
+        return False
+    return audit.schedule.jobs.get(job.name) is job and job.state in HOLDING_STATES and block in job.sources
+
+
+def _is_free(audit: Audit, block: MemoryBlock) -> bool:
+    return block.owner is None and block.queue is None
+
+
+_PLACES: dict[BlockState, Callable[[Audit, MemoryBlock], bool]] = {
+    BlockState.QUEUED: _is_queued,
+    BlockState.OWNED: _is_owned,
+    BlockState.FINAL: _is_free,
+    BlockState.REPLACED: _is_free,
+    BlockState.DELETED: _is_free,
+}
+
+OF_BLOCKS: tuple[Invariant, ...] = (
+    invariant_01_one_place,
+    invariant_02_exactly_once_replacement,
+    invariant_05_atomic_visibility,
+    invariant_19_tombstone_cover,
+    invariant_25_level_growth,
+)
+OF_JOBS: tuple[Invariant, ...] = (
+    invariant_08_lease_monotonicity,
+    invariant_10_failure_bound,
+    invariant_11_bounded_queue,
+    invariant_13_no_silent_loss,
+    invariant_14_batch_purity,
+    invariant_26_counter_sanity,
+)
+OF_POLLS: tuple[Invariant, ...] = (
+    invariant_06_fencing,
+    invariant_07_single_owner,
+    invariant_16_idempotent_apply,
+    invariant_17_pure_prepare,
+    invariant_24_capacity,
+)
+OF_ADDS: tuple[Invariant, ...] = (invariant_18_late_add,)

@@ -1,0 +1,438 @@
+"""The schedule and the index in memory: applies change sets as the web application does, with the same re-checks.
+
+It is the dictionary beside the tables, and what simulations run on. A command is applied whole or not at all: all that
+it rests on is checked before anything is changed. ``version`` counts changes, ``touched_blocks`` and ``touched_jobs``
+collect the rows changed since somebody last cleared them, so that a check after each step costs what the step changed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.errors import LithifyError
+from engine.planning.model import LevelPolicy, QueuedBlock
+from engine.scheduling.fairness import LaneView
+from engine.scheduling.model import (
+    AttemptOutcome,
+    ChangeSet,
+    CompleteJob,
+    CreateJob,
+    JobState,
+    JobView,
+    RenewLease,
+    ReturnJob,
+    ScheduleLimits,
+)
+from engine.scheduling.priority import job_priority_ms
+from engine.simulation.command_clock import CommandClock, CommandTime
+from engine.simulation.memory_queues import QueueBook
+from engine.simulation.rows import (
+    FINAL_LEVEL,
+    LANE,
+    BlockState,
+    MemoryBlock,
+    MemoryJob,
+    MemoryQueue,
+    NewBlock,
+    Tombstone,
+)
+
+
+class StaleSnapshot(LithifyError):
+    """What a change set rests on has changed since it was prepared; prepare it again."""
+
+    code = "stale_snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class AddOutcome:
+    """What became of the blocks of a batch, by id."""
+
+    accepted: tuple[str, ...]
+    duplicates: tuple[str, ...]
+    conflicting: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The entry that was written: its index is the token of the jobs in ``assigned``."""
+
+    index: int
+    now_ms: int
+    assigned: tuple[MemoryJob, ...]
+
+
+Replacements = Mapping[str, Sequence[NewBlock]]
+"""The results of completed jobs by job name."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """Jobs since the beginning, of one level."""
+
+    created: int = 0
+    completed: int = 0
+    parked: int = 0
+    unparked: int = 0
+
+
+@dataclass(slots=True)
+class Command:
+    """An entry of the log, as it was applied; only kept if the log is wanted."""
+
+    kind: str
+    wall_ms: int
+    arguments: tuple[Any, ...]
+
+
+@dataclass(eq=False)
+class MemorySchedule:
+    """All rows. ``keeps_log`` remembers every command and every replaced block, for replays and exact checks."""
+
+    limits: ScheduleLimits
+    policies: Mapping[int, LevelPolicy]
+    cleanup_delay_ms: int
+    clock: CommandClock
+    keeps_log: bool = True
+    refuses_known: bool = True
+    version: int = 0
+    last_index: int = 0
+    live_job_count: int = 0
+    parked_count: int = 0
+    blocks: dict[str, MemoryBlock] = field(default_factory=dict)
+    ledger: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, MemoryJob] = field(default_factory=dict)
+    tombstones: dict[str, Tombstone] = field(default_factory=dict)
+    overdue: dict[str, MemoryJob] = field(default_factory=dict)
+    counters: dict[int, Counters] = field(default_factory=dict)
+    log: list[Command] = field(default_factory=list)
+    touched_blocks: list[MemoryBlock] = field(default_factory=list)
+    touched_jobs: list[MemoryJob] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.queues = QueueBook(self.policies)
+        self.lane = LaneView(lane=LANE)
+        self._leases: list[tuple[int, str, int]] = []
+        self._deletions: list[tuple[int, str]] = []
+        self._job_id = self._block_id = 0
+        for level in self.policies:
+            self.counters[level] = Counters()
+
+    def time(self) -> CommandTime:
+        """Return the time a command would have now."""
+        return self.clock.read(self.limits.lease_ms)
+
+    # Writers
+
+    def add_blocks(self, blocks: Sequence[NewBlock]) -> AddOutcome:
+        """Make new blocks live and queue them; an id that was ever accepted changes nothing."""
+        known = [block for block in blocks if self.refuses_known and block.ulid in self.ledger]
+        conflicting = tuple(block.ulid for block in known if self.ledger[block.ulid] != block.digest())
+        duplicates = tuple(block.ulid for block in known if self.ledger[block.ulid] == block.digest())
+        fresh = blocks if not known else [block for block in blocks if block.ulid not in self.ledger]
+        if fresh:
+            now_ms = self.time().now_ms
+            self._write("add", blocks)
+            for queue in {self._insert(block, now_ms): None for block in fresh}:
+                if queue is not None:
+                    self.queues.settle(queue)
+        return AddOutcome(tuple(block.ulid for block in fresh), duplicates, conflicting)
+
+    def _insert(self, block: NewBlock, now_ms: int) -> MemoryQueue | None:
+        self._block_id += 1
+        view = QueuedBlock(
+            id=self._block_id,
+            ulid=block.ulid,
+            arrived_at_ms=now_ms,
+            created_at_ms=block.created_at_ms,
+            size_bytes=block.size_bytes,
+        )
+        is_final = block.level >= FINAL_LEVEL
+        row = MemoryBlock(
+            block.ulid,
+            block.tenant,
+            block.shard,
+            block.level,
+            block.size_bytes,
+            block.shares,
+            view,
+            BlockState.FINAL if is_final else BlockState.QUEUED,
+            None,
+            None,
+            block.sources,
+        )
+        self.blocks[block.ulid] = row
+        self.ledger[block.ulid] = block.digest()
+        self.touched_blocks.append(row)
+        return None if is_final else self.queues.put(row)
+
+    # Workers
+
+    def renew(self, renewals: Iterable[RenewLease], worker: str, expires_ms: int) -> list[RenewLease]:
+        """Extend the leases that the worker still holds, never shortening one; no command, no log entry."""
+        held = []
+        for renewal in renewals:
+            job = self.jobs.get(renewal.job.name)
+            if job is None or job.id != renewal.job.id or job.token != renewal.job.token:
+                continue
+            if job.state is JobState.LEASED and job.worker == worker:
+                held.append(renewal)
+                if expires_ms > job.lease_expires_ms:
+                    job.lease_expires_ms = expires_ms
+                    if self.overdue.pop(job.name, None) is not None:
+                        heapq.heappush(self._leases, (expires_ms, job.name, job.token))
+                    self._touch(job)
+        return held
+
+    def apply(self, change_set: ChangeSet, worker: str, replacements: Replacements) -> Applied:
+        """Apply all of a change set or nothing. Raises StaleSnapshot if what it rests on has changed."""
+        self._check(change_set, replacements)
+        return self.replay(change_set, worker, replacements)
+
+    def replay(self, change_set: ChangeSet, worker: str, replacements: Replacements) -> Applied:
+        """Apply a change set that was accepted: the log does not hold the refreshes that its re-checks look at."""
+        time = self.time()
+        index = self._write("update_plan", change_set, worker, replacements)
+        self.clock.move(time)
+        queues: dict[MemoryQueue, None] = {}
+        for completion in change_set.completed:
+            self._complete(self.jobs[completion.job.name], replacements[completion.job.name], time.now_ms, queues)
+        for returned in change_set.returned:
+            self._return(self.jobs[returned.job.name], returned)
+        assigned = []
+        for assignment in change_set.assigned:
+            job = self.jobs[assignment.job.name]
+            self._lease(job, worker, index, time.now_ms, assignment.failures)
+            assigned.append(job)
+        for creation in change_set.created:
+            job = self._create(creation, time.now_ms, queues)
+            if creation.is_assigned:
+                self._lease(job, worker, index, time.now_ms, 0)
+                assigned.append(job)
+        for queue in queues:
+            self.queues.settle(queue)
+        self._charge(change_set)
+        return Applied(index, time.now_ms, tuple(assigned))
+
+    def _check(self, change_set: ChangeSet, replacements: Replacements) -> None:
+        named: set[str] = set()
+        for completion in change_set.completed:
+            self._check_job(completion.job, named)
+            self._check_swap(completion, replacements)
+        for returned in change_set.returned:
+            self._check_job(returned.job, named, is_over=returned.outcome is AttemptOutcome.EXPIRED)
+        for assignment in change_set.assigned:
+            self._check_job(assignment.job, named, is_over=assignment.job.state is JobState.LEASED)
+        planned: set[str] = set()
+        for creation in change_set.created:
+            self._check_plan(creation, planned)
+
+    def _check_job(self, view: JobView, named: set[str], *, is_over: bool = False) -> None:
+        job = self.jobs.get(view.name)
+        is_same = job is not None and (job.id, job.state, job.token, job.failures) == (
+            view.id,
+            view.state,
+            view.token,
+            view.failures,
+        )
+        if not is_same or view.name in named or (is_over and job and job.lease_expires_ms != view.lease_expires_ms):
+            raise StaleSnapshot(f"job {view.name} has changed")
+        named.add(view.name)
+
+    def _check_swap(self, completion: CompleteJob, replacements: Replacements) -> None:
+        job = self.jobs[completion.job.name]
+        if not all(block.state is BlockState.OWNED and block.owner is job for block in job.sources):
+            raise StaleSnapshot(f"the sources of job {job.name} are not its any more")
+        if any(block.ulid in self.ledger for block in replacements[job.name]):
+            raise StaleSnapshot(f"a result of job {job.name} was accepted before")
+
+    def _check_plan(self, creation: CreateJob, planned: set[str]) -> None:
+        plan = creation.plan
+        queue = self.queues.by_id[plan.queue_id]
+        for view in plan.blocks:
+            block = self.blocks.get(view.ulid)
+            if block is None or block.queue is not queue or view.ulid in planned:
+                raise StaleSnapshot(f"blocks of the planned job {plan.name} are gone from their queue")
+            planned.add(view.ulid)
+        if plan.name in self.jobs:
+            raise StaleSnapshot(f"there is a job {plan.name} already")
+
+    def _complete(
+        self, job: MemoryJob, results: Sequence[NewBlock], now_ms: int, queues: dict[MemoryQueue, None]
+    ) -> None:
+        self._move(job, JobState.DONE)
+        self.live_job_count -= 1
+        self.counters[job.level].completed += 1
+        del self.jobs[job.name]
+        eligible_at_ms = now_ms + self.cleanup_delay_ms
+        for block in job.sources:
+            block.state, block.owner = BlockState.REPLACED, None
+            self.tombstones[block.ulid] = Tombstone(block.ulid, eligible_at_ms)
+            heapq.heappush(self._deletions, (eligible_at_ms, block.ulid))
+        self.touched_blocks.extend(job.sources)
+        for result in results:
+            queue = self._insert(result, now_ms)
+            if queue is not None:
+                queues[queue] = None
+
+    def _return(self, job: MemoryJob, returned: ReturnJob) -> None:
+        job.failures, job.parked_reason = returned.failures, returned.parked_reason
+        if returned.parked_reason:
+            self._move(job, JobState.PARKED)
+            self.live_job_count -= 1
+            self.parked_count += 1
+            self.counters[job.level].parked += 1
+        else:
+            self._wait(job)
+
+    def _create(self, creation: CreateJob, now_ms: int, queues: dict[MemoryQueue, None]) -> MemoryJob:
+        plan = creation.plan
+        sources = tuple(self.blocks[view.ulid] for view in plan.blocks)
+        self._job_id += 1
+        size = plan.size_bytes()
+        priority = job_priority_ms(ready_at_ms=plan.ready_at_ms, size_bytes=size)
+        job = MemoryJob(
+            self._job_id,
+            plan.name,
+            plan.tenant,
+            plan.shard,
+            plan.level,
+            JobState.BLOCKED,
+            sources,
+            size,
+            now_ms,
+            plan.ready_at_ms,
+            priority,
+        )
+        queue = self.queues.by_id[plan.queue_id]
+        self.queues.take(queue, sources)
+        queue.served_at_ms = now_ms
+        queues[queue] = None
+        for block in sources:
+            block.state, block.owner = BlockState.OWNED, job
+        self.touched_blocks.extend(sources)
+        self.jobs[job.name] = job
+        self.live_job_count += 1
+        self.counters[job.level].created += 1
+        if not creation.is_assigned:
+            self._wait(job)
+        return job
+
+    def _lease(self, job: MemoryJob, worker: str, index: int, now_ms: int, failures: int) -> None:
+        self._move(job, JobState.LEASED)
+        job.token, job.worker, job.failures = index, worker, failures
+        job.lease_expires_ms = now_ms + self.limits.lease_ms
+        heapq.heappush(self._leases, (job.lease_expires_ms, job.name, index))
+
+    def _charge(self, change_set: ChangeSet) -> None:
+        for tenant in change_set.tenants:
+            self.queues.charge(tenant.tenant, tenant.virtual_time)
+        for lane in change_set.lanes:
+            self.lane = LaneView(
+                lane=LANE,
+                tenant_time=lane.tenant_time,
+                virtual_time=lane.virtual_time,
+                started_time=lane.started_time,
+            )
+
+    # Operators and deletion
+
+    def requeue(self, job: MemoryJob) -> None:
+        """Let a parked job wait again, its failures forgotten."""
+        assert job.state is JobState.PARKED, job.name
+        self._write("requeue", job.name)
+        job.failures, job.parked_reason = 0, ""
+        self.parked_count -= 1
+        self.live_job_count += 1
+        self.counters[job.level].unparked += 1
+        self._wait(job)
+
+    def change_limits(self, limits: ScheduleLimits) -> None:
+        """Let other limits hold from now on."""
+        self.clock.move(self.time())
+        self._write("limits", limits)
+        self.limits = limits
+
+    def advance_clock(self) -> None:
+        """Take time, if time is held back."""
+        time = self.time()
+        if time.is_held_back:
+            self._write("advance_clock")
+            self.clock.move(time)
+
+    def dispatch_deletions(self, count: int) -> list[Tombstone]:
+        """Return up to ``count`` objects whose deletion may be ordered now, those first that have waited longest."""
+        now_ms = self.time().now_ms
+        due: list[Tombstone] = []
+        while self._deletions and len(due) < count and self._deletions[0][0] < now_ms:
+            ulid = heapq.heappop(self._deletions)[1]
+            tombstone = self.tombstones[ulid]
+            tombstone.is_dispatched = True
+            due.append(tombstone)
+        self.version += bool(due)
+        return due
+
+    def confirm_deletion(self, ulid: str) -> None:
+        """Note that an object is gone; a second confirmation changes nothing."""
+        if self.tombstones.pop(ulid, None) is None:
+            return
+        self._write("deleted", ulid)
+        block = self.blocks[ulid]
+        block.state = BlockState.DELETED
+        self.touched_blocks.append(block)
+        if not self.keeps_log:
+            del self.blocks[ulid]
+
+    def retry_deletion(self, ulid: str) -> None:
+        """Order a deletion again that nobody confirmed."""
+        tombstone = self.tombstones.get(ulid)
+        if tombstone is not None:
+            heapq.heappush(self._deletions, (tombstone.eligible_at_ms, ulid))
+
+    # Rows
+
+    def expired(self, now_ms: int, count: int) -> list[MemoryJob]:
+        """Return up to ``count`` leased jobs whose lease is strictly over, the longest first."""
+        while self._leases and self._leases[0][0] < now_ms:
+            _, name, token = heapq.heappop(self._leases)
+            job = self.jobs.get(name)
+            if job is None or job.token != token or job.state is not JobState.LEASED:
+                continue
+            if job.lease_expires_ms < now_ms:
+                self.overdue[name] = job
+            else:
+                heapq.heappush(self._leases, (job.lease_expires_ms, name, token))
+        if not self.overdue:
+            return []
+        return sorted(self.overdue.values(), key=lambda job: (job.lease_expires_ms, job.id))[:count]
+
+    def _wait(self, job: MemoryJob) -> None:
+        self._move(job, JobState.WAITING)
+        job.priority_ms = job_priority_ms(ready_at_ms=job.ready_at_ms, size_bytes=job.size_bytes, failures=job.failures)
+        self.queues.line_up(job)
+
+    def _move(self, job: MemoryJob, state: JobState) -> None:
+        """Change a job's state, and what is kept by state."""
+        row = self.queues.tenant(job.tenant)
+        if job.state is JobState.LEASED:
+            row.running_count -= 1
+            self.overdue.pop(job.name, None)
+        elif job.state is JobState.WAITING:
+            self.queues.step_out(job)
+        row.running_count += state is JobState.LEASED
+        job.state = state
+        self._touch(job)
+
+    def _touch(self, job: MemoryJob) -> None:
+        self.version += 1
+        self.touched_jobs.append(job)
+
+    def _write(self, kind: str, *arguments: Any) -> int:
+        self.version += 1
+        self.last_index += 1
+        if self.keeps_log:
+            self.log.append(Command(kind, self.clock.wall_ms, arguments))
+        return self.last_index

@@ -1,0 +1,127 @@
+"""What happens to the service of a simulated world besides polls: deletions, operators, outages, clocks, restarts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.scheduling.model import JobState
+from engine.simulation.quiescence import check_sums
+from engine.simulation.rows import LIVE_BLOCKS, Tombstone
+from engine.simulation.scenario import Trouble
+from engine.simulation.world import World
+
+SWEEP_S = 10.0
+"""How often the task that deletes objects runs."""
+SWEEP_MAX = 1000
+CONFIRM_S = 1.0
+RETRY_S = 15.0
+FAILURES_AT_REST = 2
+TROUBLE_S = 15.0
+"""Mean time between two troubles of the service."""
+
+
+class Operations:
+    """Deletes objects, and disturbs."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._actions = {
+            Trouble.OUTAGE: self._outage,
+            Trouble.CLOCK_JUMP: self._clock_jump,
+            Trouble.OBJECT_LOSS: self._object_loss,
+            Trouble.LIMIT_CHANGE: self._limit_change,
+            Trouble.REQUEUE: self._requeue,
+            Trouble.RESTART: self._restart,
+        }
+        self._troubles = [trouble for trouble in self._actions if trouble in world.scenario.troubles]
+
+    def start(self) -> None:
+        """Let the first sweep and the first trouble come."""
+        self.world.after(SWEEP_S, self._sweep)
+        if self._troubles and self.world.scenario.trouble_rate:
+            self.world.after(self.world.random.expovariate(1 / TROUBLE_S), self._trouble)
+
+    def bound_failures(self) -> None:
+        """Let damaged blocks be given up at last, where they would be tried for ever."""
+        schedule = self.world.schedule
+        if schedule.limits.failures_max == 0:
+            schedule.change_limits(replace(schedule.limits, failures_max=FAILURES_AT_REST))
+            self.world.check(is_operator=True)
+
+    # Deletion: ordered, executed, confirmed
+
+    def _sweep(self, _: object) -> None:
+        self.world.after(SWEEP_S, self._sweep)
+        if self.world.is_away():
+            return
+        for tombstone in self.world.schedule.dispatch_deletions(SWEEP_MAX):
+            self._delete(tombstone)
+
+    def _delete(self, tombstone: Tombstone) -> None:
+        world = self.world
+        fails = Trouble.DELETION_FAILURE in world.scenario.troubles and not world.is_draining
+        fate = world.random.random() if fails else 1.0
+        if fate < 0.2:  # the store refuses
+            world.after(RETRY_S, self._order_again, tombstone.ulid)
+            return
+        world.delete_object(tombstone.ulid)
+        if fate < 0.4:  # the task dies before it says so
+            world.after(RETRY_S, self._order_again, tombstone.ulid)
+        elif fails:
+            world.after(CONFIRM_S, self._confirm, tombstone.ulid)
+        else:
+            self._confirm(tombstone.ulid)
+
+    def _order_again(self, ulid: str) -> None:
+        self.world.schedule.retry_deletion(ulid)
+
+    def _confirm(self, ulid: str) -> None:
+        self.world.schedule.confirm_deletion(ulid)
+        self.world.check()
+
+    # Troubles
+
+    def _trouble(self, _: object) -> None:
+        world = self.world
+        if world.is_draining:
+            return
+        world.after(world.random.expovariate(1 / TROUBLE_S), self._trouble)
+        trouble = world.random.choice(self._troubles)
+        world.tally.troubles[trouble] = world.tally.troubles.get(trouble, 0) + 1
+        self._actions[trouble]()
+
+    def _outage(self) -> None:
+        lease_ms = self.world.schedule.limits.lease_ms
+        self.world.away_until_ms = self.world.now_ms + round(lease_ms * self.world.random.choice([0.3, 1.5, 4.0]))
+
+    def _clock_jump(self) -> None:
+        """The clock of the database jumps, back or forth."""
+        self.world.clock_error_ms += self.world.random.choice([-86_400_000, -60_000, -1_000, 5_000, 86_400_000])
+
+    def _object_loss(self) -> None:
+        live = [ulid for ulid, block in self.world.schedule.blocks.items() if block.state in LIVE_BLOCKS]
+        if live:
+            ulid = self.world.random.choice(live)
+            self.world.objects.discard(ulid)
+            self.world.lost.add(ulid)
+
+    def _limit_change(self) -> None:
+        draw, schedule = self.world.random, self.world.schedule
+        limits = replace(
+            schedule.limits,
+            failures_max=draw.choice([0, 1, 2, 3]),
+            queue_max=draw.choice([0, 2, 5, 50]),
+            lease_ms=draw.choice([10_000, 15_000, 30_000]),
+        )
+        schedule.change_limits(limits)
+        self.world.check(is_operator=True)
+
+    def _requeue(self) -> None:
+        parked = [job for job in self.world.schedule.jobs.values() if job.state is JobState.PARKED]
+        if parked:
+            self.world.schedule.requeue(self.world.random.choice(parked))
+            self.world.check(is_operator=True)
+
+    def _restart(self) -> None:
+        """What a process would compute anew from the rows is what was kept by difference."""
+        check_sums(self.world.schedule)

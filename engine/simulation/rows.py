@@ -1,0 +1,133 @@
+"""The rows of the schedule and index in memory: what the tables of the web application hold, as plain objects."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from engine.planning.model import LevelPolicy, QueuedBlock
+from engine.scheduling.model import JobState
+
+LANE = "profiles"
+FINAL_LEVEL = 3
+
+
+class BlockState(enum.Enum):
+    """Where a block is."""
+
+    QUEUED = "queued"  # live, waits for a job
+    OWNED = "owned"  # live, a source of one job
+    FINAL = "final"  # live, never merged again
+    REPLACED = "replaced"  # its data is in the results of a job; the object waits for its deletion
+    DELETED = "deleted"  # its object is gone
+
+
+LIVE_BLOCKS = frozenset({BlockState.QUEUED, BlockState.OWNED, BlockState.FINAL})
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A tenant's data in a block: how many segments it comes from, and the sum of their digests."""
+
+    tenant: str
+    count: int
+    digest: int
+
+
+@dataclass(slots=True, eq=False)
+class MemoryBlock:
+    """A block row. ``view`` is what a planner sees of it; ``sources`` are the ids that it replaced."""
+
+    ulid: str
+    tenant: str
+    shard: int
+    level: int
+    size_bytes: int
+    shares: tuple[Share, ...]
+    view: QueuedBlock
+    state: BlockState
+    owner: MemoryJob | None = None
+    queue: MemoryQueue | None = None
+    sources: tuple[str, ...] = ()
+
+    def __lt__(self, other: MemoryBlock) -> bool:
+        """Order two rows of one id, which there are only where the ledger is broken on purpose."""
+        return self.view.id < other.view.id
+
+
+@dataclass(slots=True, eq=False)
+class MemoryJob:
+    """A job row."""
+
+    id: int
+    name: str
+    tenant: str
+    shard: int
+    level: int
+    state: JobState
+    sources: tuple[MemoryBlock, ...]
+    size_bytes: int
+    added_at_ms: int
+    ready_at_ms: int
+    priority_ms: int
+    token: int = 0
+    worker: str = ""
+    lease_expires_ms: int = 0
+    failures: int = 0
+    parked_reason: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class MemoryQueue:
+    """A level queue: its blocks by (arrival, id), and what a poll looks at instead of them.
+
+    ``place_ms`` is its place among the queues of its tenant: when it became ready or was last served, None if empty.
+    """
+
+    id: int
+    tenant: str
+    shard: int
+    level: int
+    policy: LevelPolicy
+    entries: list[tuple[int, str, MemoryBlock]] = field(default_factory=list)
+    byte_count: int = 0
+    served_at_ms: int = 0
+    place_ms: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class TenantRow:
+    """A tenant's part of the lane: what it has paid, how many of its jobs run, its queues in order."""
+
+    tenant: str
+    weight: int = 100
+    virtual_time: int = 0
+    running_count: int = 0
+    queues: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Tombstone:
+    """A replaced object: from when it may be deleted, and whether its deletion was ordered."""
+
+    ulid: str
+    eligible_at_ms: int
+    is_dispatched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewBlock:
+    """A block to register."""
+
+    ulid: str
+    tenant: str
+    shard: int
+    level: int
+    size_bytes: int
+    created_at_ms: int
+    shares: tuple[Share, ...]
+    sources: tuple[str, ...] = ()
+
+    def digest(self) -> int:
+        """Return what tells a repeated registration from another block under the same id."""
+        return hash((self.size_bytes, self.shares))

@@ -1,0 +1,152 @@
+"""What is simulated: who writes how much, who merges at what price, under which limits, and what goes wrong."""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from engine.planning.model import LevelPolicy
+from engine.scheduling.model import ScheduleLimits
+
+START_MS = 1_790_000_000_000
+HOUR_MS = 3_600_000
+MIB = 1 << 20
+
+
+class Trouble(enum.StrEnum):
+    """What can go wrong: first what happens to a poll, then to an added block, then to the service."""
+
+    CRASH_BEFORE_UPLOAD = "crash_before_upload"
+    CRASH_AFTER_UPLOAD = "crash_after_upload"
+    CRASH_AFTER_REPORT = "crash_after_report"
+    LOST_RESPONSE = "lost_response"
+    DUPLICATE_DELIVERY = "duplicate_delivery"
+    PAUSE = "pause"
+    RACE = "race"
+    RELEASE = "release"
+    FAILED_RUN = "failed_run"
+    BAD_RESULT = "bad_result"
+    DUPLICATE_ADD = "duplicate_add"
+    DIFFERING_ADD = "differing_add"
+    DELAYED_ADD = "delayed_add"
+    POISON = "poison"
+    OUTAGE = "outage"
+    CLOCK_JUMP = "clock_jump"
+    OBJECT_LOSS = "object_loss"
+    DELETION_FAILURE = "deletion_failure"
+    LIMIT_CHANGE = "limit_change"
+    REQUEUE = "requeue"
+    RESTART = "restart"
+
+
+class Sabotage(enum.StrEnum):
+    """A safeguard taken away on purpose, to see that the checks notice."""
+
+    NONE = "none"
+    FENCE = "fence"  # reports count whatever their token
+    LEDGER = "ledger"  # accepted ids are forgotten
+    DELAY = "delay"  # objects are deleted at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Segments that arrive: a steady rate over all shards, and a burst every so often."""
+
+    segments_per_s: float
+    tenants: int = 1
+    shards: int = 1
+    tenants_per_segment: int = 1
+    tenant_skew: float = 0.0
+    segment_bytes: int = MIB
+    burst_segments: int = 0
+    burst_every_s: float = 0.0
+
+    def tenant_weights(self) -> list[float]:
+        """Return how often each tenant occurs: the skew is the exponent of a power law, 0 makes all equal."""
+        return [1.0 / (rank + 1) ** self.tenant_skew for rank in range(self.tenants)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Workers with as many slots each; every job costs a fixed time, and time per byte of its sources."""
+
+    workers: int
+    slots: int = 1
+    poll_s: float = 5.0
+    fixed_ms: float = 500.0
+    ms_per_mib: float = 50.0
+
+    def run_ms(self, size_bytes: int) -> int:
+        """Return how long one slot needs for a job."""
+        return max(1, round(self.fixed_ms + self.ms_per_mib * size_bytes / MIB))
+
+
+def default_policies() -> dict[int, LevelPolicy]:
+    """Return the level policies of a fresh installation."""
+    spread_ms = 3 * HOUR_MS
+    return {
+        0: LevelPolicy(blocks_max=20, age_ms=36_000, spread_ms=spread_ms),
+        1: LevelPolicy(blocks_max=10, age_ms=720_000, spread_ms=spread_ms),
+        2: LevelPolicy(blocks_max=10, age_ms=3 * HOUR_MS, spread_ms=spread_ms),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Everything but the seed. ``keeps_history`` remembers the log and all blocks: exact checks for small worlds."""
+
+    workload: Workload
+    fleet: Fleet
+    duration_s: float
+    policies: Mapping[int, LevelPolicy] = field(default_factory=default_policies)
+    limits: ScheduleLimits = field(default_factory=ScheduleLimits)
+    cleanup_delay_s: float = 900.0
+    troubles: frozenset[Trouble] = frozenset()
+    trouble_rate: float = 0.0
+    sabotage: Sabotage = Sabotage.NONE
+    keeps_history: bool = True
+    drains: bool = True
+    sample_s: float = 0.0
+
+
+def random_scenario(seed: int) -> Scenario:
+    """Return a small world in which much goes wrong; the seed decides how many of whom, and what can happen at all."""
+    draw = random.Random(f"scenario {seed}")
+    tenants = draw.randint(1, 3)
+    policies = {
+        level: LevelPolicy(
+            blocks_max=draw.randint(2, 4),
+            age_ms=draw.choice([5_000, 20_000, 45_000]),
+            spread_ms=draw.choice([60_000, 3 * HOUR_MS]),
+            bytes_max=draw.choice([0, 0, 12 * MIB]),
+        )
+        for level in range(3)
+    }
+    return Scenario(
+        workload=Workload(
+            segments_per_s=draw.choice([0.1, 0.3, 1.0]),
+            tenants=tenants,
+            shards=draw.randint(1, 3),
+            tenants_per_segment=draw.randint(1, tenants),
+            tenant_skew=draw.choice([0.0, 1.5]),
+            burst_segments=draw.choice([0, 8]),
+            burst_every_s=40.0,
+        ),
+        fleet=Fleet(
+            workers=draw.randint(1, 5),
+            slots=draw.randint(1, 3),
+            poll_s=draw.choice([2.0, 5.0]),
+            fixed_ms=draw.choice([500.0, 8_000.0, 25_000.0]),
+            ms_per_mib=100.0,
+        ),
+        duration_s=120.0,
+        policies=policies,
+        limits=ScheduleLimits(
+            lease_ms=15_000, failures_max=draw.choice([0, 1, 2, 3]), queue_max=draw.choice([0, 2, 5, 50])
+        ),
+        cleanup_delay_s=30.0,
+        troubles=frozenset(trouble for trouble in Trouble if draw.random() < 0.6),
+        trouble_rate=draw.choice([0.05, 0.2, 0.5]),
+    )

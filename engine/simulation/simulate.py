@@ -1,0 +1,122 @@
+"""Runs one history: a scenario and a seed in, what happened out. Raises InvariantBroken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from engine.simulation.fleet import WorkerFleet
+from engine.simulation.operations import Operations
+from engine.simulation.quiescence import check_rest, check_sums
+from engine.simulation.scenario import START_MS, Scenario
+from engine.simulation.world import Tally, World
+from engine.simulation.writers import Writers
+
+DRAIN_S = 4 * 3600.0
+"""A world that has not come to rest after this is stuck: workers have had hundreds of times what the work takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The backlog at one moment. ``wait_s`` is how long the oldest ready queue has been ready."""
+
+    at_s: float
+    queued_blocks: int
+    live_jobs: int
+    busy_slots: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What happened until arrivals ended. ``live_items`` is (count, digest) of the live data by tenant; it, ``steps``
+    and ``parked_jobs`` are those at rest where the scenario drains."""
+
+    tally: Tally
+    commands: int
+    steps: int
+    utilisation: float
+    parked_jobs: int
+    live_items: dict[str, tuple[int, int]]
+    samples: tuple[Sample, ...]
+
+
+class Simulation:
+    """A world with its writers, workers and operators, ready to run."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self.scenario = scenario
+        self.world = World(scenario, seed)
+        self.writers = Writers(self.world, seed)
+        self.fleet = WorkerFleet(self.world, self.writers)
+        self.operations = Operations(self.world)
+        self.samples: list[Sample] = []
+        self.writers.start()
+        self.fleet.start()
+        self.operations.start()
+        if scenario.sample_s:
+            self._take_sample(None)
+
+    def run(self) -> Outcome:
+        """Run to the end, and to rest if the scenario says so."""
+        self.run_for(self.scenario.duration_s)
+        outcome = self.outcome()
+        if not self.scenario.drains:
+            return outcome
+        self._drain()
+        world = self.world
+        at_rest = dict(world.audit.live)
+        return replace(outcome, live_items=at_rest, parked_jobs=world.schedule.parked_count, steps=world.audit.steps)
+
+    def run_for(self, seconds: float) -> None:
+        """Let this much virtual time pass."""
+        self.world.run_until(self.world.now_ms + round(seconds * 1000))
+
+    def outcome(self) -> Outcome:
+        """Return what happened so far."""
+        world, fleet = self.world, self.scenario.fleet
+        passed_ms = world.now_ms - START_MS
+        return Outcome(
+            tally=world.tally,
+            commands=world.schedule.last_index,
+            steps=world.audit.steps,
+            utilisation=min(1.0, world.tally.busy_ms / max(1, passed_ms * fleet.workers * fleet.slots)),
+            parked_jobs=world.schedule.parked_count,
+            live_items=dict(world.audit.live),
+            samples=tuple(self.samples),
+        )
+
+    def _drain(self) -> None:
+        """Let nothing arrive and nothing go wrong any more, and see that the world comes to rest."""
+        world = self.world
+        world.is_draining = True
+        if self.scenario.keeps_history:
+            check_sums(world.schedule)
+        self.operations.bound_failures()
+        is_quiet = world.run_until(world.now_ms + round(DRAIN_S * 1000), until=self._is_quiet)
+        if self.scenario.keeps_history:
+            check_rest(world.audit, self.scenario, is_quiet=is_quiet)
+
+    def _is_quiet(self) -> bool:
+        schedule = self.world.schedule
+        is_late_add_over = self.world.now_ms > self.world.last_arrival_ms
+        return is_late_add_over and schedule.live_job_count == 0 and schedule.queues.block_count == 0
+
+    def _take_sample(self, _: object) -> None:
+        world = self.world
+        now_ms = world.schedule.time().now_ms
+        places = [row.queues[0][0] for row in world.schedule.queues.tenants.values() if row.queues]
+        self.samples.append(
+            Sample(
+                at_s=(world.now_ms - START_MS) / 1000,
+                queued_blocks=world.schedule.queues.block_count,
+                live_jobs=world.schedule.live_job_count,
+                busy_slots=sum(worker.running for worker in self.fleet.workers),
+                wait_s=max(0, now_ms - min(places, default=now_ms)) / 1000,
+            )
+        )
+        world.after(self.scenario.sample_s, self._take_sample)
+
+
+def simulate(scenario: Scenario, seed: int) -> Outcome:
+    """Run one history. Raises InvariantBroken."""
+    return Simulation(scenario, seed).run()

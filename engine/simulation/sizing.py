@@ -1,0 +1,106 @@
+"""How many workers a load needs: first what it costs, measured where nobody waits; then the proof with a real fleet."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.simulation.scenario import Fleet, Scenario, Workload
+from engine.simulation.simulate import Outcome, Sample, simulate
+
+BUSY_TARGET = 0.8
+"""A fleet busier than this has no room for bursts, crashes and restarts."""
+TABLE_ROWS = 13
+SAMPLES = 240
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """The answer. ``demand_slots`` are busy on average; ``workers`` were simulated, which gave the samples."""
+
+    demand_slots: float
+    workers_needed: int
+    workers: int
+    utilisation: float
+    jobs: int
+    segments: int
+    samples: tuple[Sample, ...]
+
+    def is_growing(self) -> bool:
+        """Say whether work has waited longer and longer in the second half."""
+        half = self.samples[len(self.samples) // 2 :]
+        if len(half) < 4:
+            return False
+        first, last = (_mean_wait(part) for part in (half[: len(half) // 2], half[len(half) // 2 :]))
+        return last > 60 and last > 1.2 * first
+
+    def trend(self) -> str:
+        """Return what becomes of the backlog, in a word."""
+        return "grows without end" if self.is_growing() else "stays bounded"
+
+    def table(self) -> tuple[Sample, ...]:
+        """Return a few samples for people, spread over the whole time."""
+        step = max(1, (len(self.samples) - 1) // (TABLE_ROWS - 1))
+        return self.samples[::step]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything; the curve has parallel lists."""
+        return {
+            "demand_slots": round(self.demand_slots, 2),
+            "workers_needed": self.workers_needed,
+            "workers": self.workers,
+            "utilisation": round(self.utilisation, 4),
+            "is_growing": self.is_growing(),
+            "jobs": self.jobs,
+            "segments": self.segments,
+            "curve": {
+                "at_s": [sample.at_s for sample in self.samples],
+                "queued_blocks": [sample.queued_blocks for sample in self.samples],
+                "live_jobs": [sample.live_jobs for sample in self.samples],
+                "busy_slots": [sample.busy_slots for sample in self.samples],
+                "wait_s": [sample.wait_s for sample in self.samples],
+            },
+        }
+
+
+def size_fleet(load: Workload, prices: Fleet, *, hours: float, seed: int) -> Sizing:
+    """Return how many workers of ``prices`` the load needs; simulate with that many, or with ``prices.workers``."""
+    demand = _demand(load, prices, hours=hours, seed=seed)
+    needed = max(1, math.ceil(demand / BUSY_TARGET / prices.slots))
+    fleet = replace(prices, workers=prices.workers or needed)
+    outcome = _simulate(load, fleet, hours=hours, seed=seed)
+    return Sizing(
+        demand_slots=demand,
+        workers_needed=needed,
+        workers=fleet.workers,
+        utilisation=outcome.utilisation,
+        jobs=outcome.tally.runs,
+        segments=outcome.tally.segments,
+        samples=outcome.samples,
+    )
+
+
+def _demand(load: Workload, prices: Fleet, *, hours: float, seed: int) -> float:
+    """Return how many slots are busy on average where work never waits for one: a worker that takes everything."""
+    outcome = _simulate(load, replace(prices, workers=1, slots=1_000_000), hours=hours, seed=seed)
+    return outcome.tally.busy_ms / (hours * 3_600_000)
+
+
+def _simulate(load: Workload, fleet: Fleet, *, hours: float, seed: int) -> Outcome:
+    seconds = hours * 3600
+    return simulate(
+        Scenario(
+            workload=load,
+            fleet=fleet,
+            duration_s=seconds,
+            keeps_history=False,
+            drains=False,
+            sample_s=seconds / SAMPLES,
+        ),
+        seed,
+    )
+
+
+def _mean_wait(samples: tuple[Sample, ...]) -> float:
+    return sum(sample.wait_s for sample in samples) / len(samples)

@@ -1,0 +1,206 @@
+"""Reads from the schedule in memory what one poll's decisions rest on: the counterpart of the web application's view.
+
+The only place that knows both the rows in memory and what ``prepare`` looks at. Its cost is bounded by capacity and
+reports, whatever waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from engine.errors import LithifyError
+from engine.planning.model import BlockQueue
+from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
+from engine.protocol.profile_jobs import ProfileMergeResult
+from engine.scheduling.fairness import LaneView, TenantView
+from engine.scheduling.model import JobView, Report, ScheduleSnapshot
+from engine.scheduling.priority import job_priority_ms
+from engine.scheduling.queue_choice import QueueSums, choose_queues
+from engine.simulation.memory_schedule import MemorySchedule
+from engine.simulation.results import accept
+from engine.simulation.rows import LANE, MemoryJob, MemoryQueue, NewBlock, TenantRow
+
+EXHAUSTED_MAX = 32
+"""Jobs without a run left that one poll may park, beside those it may assign."""
+TENANTS_MAX = 64
+"""Tenants that one poll looks at, however much it could take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A report as a worker sends it: the update, the token it was given, and the result of a success."""
+
+    update: JobUpdate
+    token: int
+    result: ProfileMergeResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PollOrder:
+    """A poll of a simulated worker."""
+
+    worker: str
+    capacity: int
+    told: tuple[Told, ...] = ()
+
+
+@dataclass(slots=True)
+class PollView:
+    """A poll's snapshot, and the results that fit by job name."""
+
+    snapshot: ScheduleSnapshot
+    replacements: dict[str, list[NewBlock]]
+    waits_for_time: bool
+
+
+def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: bool = False) -> PollView:
+    """Read everything that ``prepare`` may look at. ``ignores_tokens`` is the fence broken on purpose."""
+    time = schedule.time()
+    now_ms = time.now_ms
+    replacements: dict[str, list[NewBlock]] = {}
+    reports: tuple[Report, ...] = ()
+    reported: dict[str, JobView] = {}
+    if order.told:
+        reported = _reported(schedule, order, ignores_tokens)
+        reports = tuple([_report(schedule, told, reported, replacements, ignores_tokens) for told in order.told])
+    assignable: tuple[JobView, ...] = ()
+    queues: tuple[BlockQueue, ...] = ()
+    lanes: tuple[LaneView, ...] = ()
+    tenants: tuple[TenantView, ...] = ()
+    if order.capacity > 0:
+        needy = list(schedule.queues.needy_tenants(now_ms, min(order.capacity, TENANTS_MAX)))
+        assignable = tuple(_assignable(schedule, now_ms, order.capacity + len(order.told)))
+        tenants = tuple([_tenant_view(schedule.queues.tenant(name)) for name in _owners(needy, assignable)])
+        lanes = (schedule.lane,) if tenants else ()
+        queues = tuple(_ready_queues(schedule, needy, (lanes, tenants), now_ms, order.capacity))
+    snapshot = ScheduleSnapshot(
+        now_ms=now_ms,
+        worker=order.worker,
+        capacity=order.capacity,
+        limits=schedule.limits,
+        reports=reports,
+        reported=reported,
+        assignable=assignable,
+        queues=queues,
+        live_job_count=schedule.live_job_count,
+        lanes=lanes,
+        tenants=tenants,
+    )
+    is_waiting = time.is_held_back and (schedule.live_job_count > 0 or schedule.queues.block_count > 0)
+    return PollView(snapshot, replacements, is_waiting)
+
+
+def job_view(job: MemoryJob, worker: str | None = None) -> JobView:
+    """Return a job as the scheduler sees it."""
+    return JobView(
+        id=job.id,
+        name=job.name,
+        lane=LANE,
+        level=job.level,
+        state=job.state,
+        tenant=job.tenant,
+        token=job.token,
+        worker=job.worker if worker is None else worker,
+        lease_expires_ms=job.lease_expires_ms,
+        failures=job.failures,
+        added_at_ms=job.added_at_ms,
+        priority_ms=job.priority_ms,
+        size_bytes=job.size_bytes,
+    )
+
+
+def _reported(schedule: MemorySchedule, order: PollOrder, ignores_tokens: bool) -> dict[str, JobView]:
+    worker = order.worker if ignores_tokens else None
+    jobs = schedule.jobs
+    return {told.update.job: job_view(jobs[told.update.job], worker) for told in order.told if told.update.job in jobs}
+
+
+def _report(
+    schedule: MemorySchedule,
+    told: Told,
+    reported: dict[str, JobView],
+    replacements: dict[str, list[NewBlock]],
+    ignores_tokens: bool,
+) -> Report:
+    view = reported.get(told.update.job)
+    token = view.token if ignores_tokens and view else told.token
+    if told.update.status is not UpdateStatus.SUCCESS or view is None or view.token != token:
+        return Report(update=told.update, token=token)
+    try:
+        assert told.result is not None, "a success without a result"
+        replacements[view.name] = accept(schedule.jobs[view.name], told.result)
+    except LithifyError as error:
+        refusal = FailureReason(error_class=type(error).__name__, message=str(error))
+        return Report(update=told.update, token=token, refusal=refusal)
+    return Report(update=told.update, token=token, result=told.result)
+
+
+def _assignable(schedule: MemorySchedule, now_ms: int, count: int) -> Iterator[JobView]:
+    for _, name in schedule.queues.waiting[:count]:
+        yield job_view(schedule.jobs[name])
+    for job in schedule.expired(now_ms, count + EXHAUSTED_MAX):
+        yield job_view(job)
+
+
+def _ready_queues(
+    schedule: MemorySchedule,
+    needy: Sequence[TenantRow],
+    shares: tuple[Sequence[LaneView], Sequence[TenantView]],
+    now_ms: int,
+    capacity: int,
+) -> Iterator[BlockQueue]:
+    """Choose among the first ready queues of the neediest tenants as the shipped view does."""
+    each = 2 * capacity // max(1, len(needy)) + 1
+    ready = [queue for row in needy for queue in schedule.queues.ready_queues(row, now_ms, each)]
+    if not ready:
+        return
+    sums = [_sums(queue) for queue in ready]
+    chosen = choose_queues(sums, lanes=shares[0], tenants=shares[1], now_ms=now_ms, job_max=capacity)
+    for queue in ready:
+        if queue.id in chosen:
+            yield _block_queue(queue, chosen[queue.id])
+
+
+def _sums(queue: MemoryQueue) -> QueueSums:
+    policy, block_count = queue.policy, len(queue.entries)
+    assert queue.place_ms is not None, "a ready queue has blocks"
+    size = queue.byte_count * min(block_count, policy.blocks_max) // block_count
+    size = min(size, policy.bytes_max) if policy.bytes_max else size
+    return QueueSums(
+        id=queue.id,
+        lane=LANE,
+        tenant=queue.tenant,
+        priority_ms=job_priority_ms(ready_at_ms=queue.place_ms, size_bytes=size),
+        job_count=max(1, block_count // policy.blocks_max),
+        job_bytes=size,
+    )
+
+
+def _block_queue(queue: MemoryQueue, job_count: int) -> BlockQueue:
+    count = job_count * queue.policy.blocks_max
+    return BlockQueue(
+        id=queue.id,
+        lane=LANE,
+        tenant=queue.tenant,
+        shard=queue.shard,
+        level=queue.level,
+        policy=queue.policy,
+        blocks=tuple([entry[2].view for entry in queue.entries[:count]]),
+        is_whole=len(queue.entries) <= count,
+        served_at_ms=queue.served_at_ms,
+    )
+
+
+def _tenant_view(row: TenantRow) -> TenantView:
+    return TenantView(
+        lane=LANE,
+        tenant=row.tenant,
+        weight=row.weight,
+        virtual_time=row.virtual_time,
+        running_count=row.running_count,
+    )
+
+
+def _owners(needy: Sequence[TenantRow], assignable: Sequence[JobView]) -> list[str]:
+    return sorted({row.tenant for row in needy} | {job.tenant for job in assignable})

@@ -1,0 +1,125 @@
+"""The simulated world: one queue of events in virtual time, moved by nothing but a seed.
+
+An event is whatever the queue holds: a segment's arrival, a poll, the end of a run, a deletion, a trouble. After each,
+the invariants are checked for what it touched. The same scenario and seed give the same world, event by event.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.simulation.audit import AddFact, Audit, Step
+from engine.simulation.command_clock import CommandClock
+from engine.simulation.invariants import check_step, invariant_20_deletion_delay
+from engine.simulation.memory_schedule import AddOutcome, MemorySchedule
+from engine.simulation.memory_service import MemoryService, PollFact
+from engine.simulation.rows import NewBlock
+from engine.simulation.scenario import START_MS, Sabotage, Scenario
+
+Handler = Callable[[Any], None]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened, in numbers; ``busy_ms`` is the time that slots spent on runs."""
+
+    events: int = 0
+    segments: int = 0
+    polls: int = 0
+    runs: int = 0
+    busy_ms: int = 0
+    stale: int = 0
+    troubles: dict[str, int] = field(default_factory=dict)
+
+
+class World:
+    """Holds the schedule, the service before it, the objects, the clock and the events to come."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self.scenario = scenario
+        self.random = random.Random(f"world {seed}")
+        self.now_ms = START_MS
+        self.clock_error_ms = 0
+        self.away_until_ms = 0
+        self.last_arrival_ms = 0
+        self.is_draining = False
+        self.tally = Tally()
+        self.objects: set[str] = set()
+        self.lost: set[str] = set()
+        self.schedule = MemorySchedule(
+            limits=scenario.limits,
+            policies=scenario.policies,
+            cleanup_delay_ms=0 if scenario.sabotage is Sabotage.DELAY else round(scenario.cleanup_delay_s * 1000),
+            clock=CommandClock(START_MS),
+            keeps_log=scenario.keeps_history,
+            refuses_known=scenario.sabotage is not Sabotage.LEDGER,
+        )
+        self.audit = Audit(self.schedule, cleanup_delay_ms=round(scenario.cleanup_delay_s * 1000))
+        self.service = MemoryService(self.schedule, self._seen_poll, ignores_tokens=scenario.sabotage is Sabotage.FENCE)
+        self._events: list[tuple[int, int, Handler, Any]] = []
+        self._count = 0
+
+    def at(self, when_ms: int, handler: Handler, argument: Any = None) -> None:
+        """Let something happen at this moment; equal moments keep their order."""
+        self._count += 1
+        heapq.heappush(self._events, (when_ms, self._count, handler, argument))
+
+    def after(self, seconds: float, handler: Handler, argument: Any = None) -> None:
+        """Let something happen so many seconds from now."""
+        self.at(self.now_ms + round(seconds * 1000), handler, argument)
+
+    def run_until(self, end_ms: int, *, until: Callable[[], bool] | None = None) -> bool:
+        """Let everything happen that is due by then; stop early, and say True, once ``until`` holds."""
+        events, pop, clock = self._events, heapq.heappop, self.schedule.clock
+        while events and events[0][0] <= end_ms:
+            self.now_ms, _, handler, argument = pop(events)
+            clock.wall_ms = self.now_ms + self.clock_error_ms
+            self.tally.events += 1
+            handler(argument)
+            if until is not None and until():
+                return True
+        self.now_ms = end_ms
+        clock.wall_ms = end_ms + self.clock_error_ms
+        return False
+
+    def is_away(self) -> bool:
+        """Say whether the service cannot be reached."""
+        return self.now_ms < self.away_until_ms
+
+    def add(self, blocks: Sequence[NewBlock]) -> AddOutcome:
+        """Register blocks and check the step."""
+        schedule = self.schedule
+        before = schedule.version
+        outcome = schedule.add_blocks(blocks)
+        step = Step(schedule.touched_blocks, (), None, AddFact(blocks, outcome, before, schedule.version))
+        check_step(self.audit, step)
+        schedule.touched_blocks.clear()
+        return outcome
+
+    def delete_object(self, ulid: str) -> None:
+        """Delete an object from the store; a second time changes nothing."""
+        if ulid in self.objects:
+            invariant_20_deletion_delay(self.audit, ulid)
+            self.objects.discard(ulid)
+
+    def check(self, *, is_operator: bool = False) -> None:
+        """Check what was done to the schedule since the last check, by others than writers and workers."""
+        schedule = self.schedule
+        check_step(self.audit, Step(schedule.touched_blocks, schedule.touched_jobs, is_operator=is_operator))
+        schedule.touched_blocks.clear()
+        schedule.touched_jobs.clear()
+
+    def _seen_poll(self, fact: PollFact) -> None:
+        schedule = self.schedule
+        self.tally.polls += 1
+        self.tally.stale += fact.is_stale
+        jobs = schedule.touched_jobs
+        if len(jobs) > 1:
+            jobs = list(dict.fromkeys(jobs))
+        check_step(self.audit, Step(schedule.touched_blocks, jobs, fact))
+        schedule.touched_blocks.clear()
+        schedule.touched_jobs.clear()

@@ -1,0 +1,103 @@
+"""Writers of a simulated world: segments arrive, are stored and registered; sometimes twice, sometimes late."""
+
+from __future__ import annotations
+
+import random
+from itertools import accumulate
+
+from engine.simulation.ids import item_digest, segment_id
+from engine.simulation.rows import NewBlock, Share
+from engine.simulation.scenario import Trouble
+from engine.simulation.world import World
+
+RETRY_S = 2.0
+"""A writer that got no answer sends again after this."""
+
+
+class Writers:
+    """Produces segments at the workload's rate until the world drains."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        # Their own numbers: what is written does not depend on what workers do.
+        self.random = random.Random(f"writers {seed}")
+        self.load = world.scenario.workload
+        self.delay_max_s = 2 * world.scenario.cleanup_delay_s
+        self.poisoned: set[str] = set()
+        self._tenants = [f"tenant-{number}" for number in range(self.load.tenants)]
+        self._weights = list(accumulate(self.load.tenant_weights()))
+        troubles = world.scenario.troubles
+        adds = (Trouble.DUPLICATE_ADD, Trouble.DIFFERING_ADD, Trouble.DELAYED_ADD, Trouble.POISON)
+        self._troubles = [trouble for trouble in adds if trouble in troubles]
+        self._rate = world.scenario.trouble_rate if self._troubles else 0.0
+
+    def start(self) -> None:
+        """Let the first segment and the first burst come."""
+        if self.load.segments_per_s > 0:
+            self._plan_arrival()
+        if self.load.burst_segments:
+            self.world.after(0, self._burst)
+
+    def _plan_arrival(self) -> None:
+        self.world.after(self.random.expovariate(self.load.segments_per_s), self._arrive)
+
+    def _arrive(self, _: object) -> None:
+        if not self.world.is_draining:
+            self._write_segment()
+            self._plan_arrival()
+
+    def _burst(self, _: object) -> None:
+        if self.world.is_draining:
+            return
+        for _ in range(self.load.burst_segments):
+            self._write_segment()
+        if self.load.burst_every_s:
+            self.world.after(self.load.burst_every_s, self._burst)
+
+    def _write_segment(self) -> None:
+        world, draw = self.world, self.random
+        world.tally.segments += 1
+        block = self._segment(world.tally.segments)
+        world.objects.add(block.ulid)
+        if self._rate and draw.random() < self._rate:
+            self._trouble(draw.choice(self._troubles), block)
+        else:
+            self._register(block)
+
+    def _segment(self, number: int) -> NewBlock:
+        world, load, draw = self.world, self.load, self.random
+        ulid = segment_id(world.now_ms, number)
+        if load.tenants_per_segment == 1:
+            tenants = [draw.choices(self._tenants, cum_weights=self._weights)[0]] if load.tenants > 1 else self._tenants
+        else:
+            tenants = sorted(set(draw.choices(self._tenants, cum_weights=self._weights, k=load.tenants_per_segment)))
+        shares = tuple([Share(tenant, 1, item_digest(ulid, tenant)) for tenant in tenants])
+        shard = draw.randrange(load.shards) + 1
+        size = int(load.segment_bytes * (0.5 + draw.random()))
+        return NewBlock(ulid, "", shard, 0, size, world.now_ms, shares)
+
+    def _register(self, block: NewBlock) -> None:
+        if self.world.is_away():
+            self._register_later(RETRY_S, block)
+        else:
+            self.world.add((block,))
+
+    def _register_later(self, seconds: float, block: NewBlock) -> None:
+        self.world.after(seconds, self._register, block)
+        self.world.last_arrival_ms = max(self.world.last_arrival_ms, self.world.now_ms + round(seconds * 1000))
+
+    def _trouble(self, trouble: Trouble, block: NewBlock) -> None:
+        world, draw = self.world, self.random
+        world.tally.troubles[trouble] = world.tally.troubles.get(trouble, 0) + 1
+        delay_s = draw.random() * self.delay_max_s
+        if trouble is Trouble.DELAYED_ADD:
+            self._register_later(delay_s, block)
+            return
+        self._register(block)
+        if trouble is Trouble.POISON:
+            self.poisoned.add(block.ulid)
+        elif trouble is Trouble.DUPLICATE_ADD:
+            self._register_later(draw.choice([0.0, RETRY_S, delay_s]), block)
+        elif trouble is Trouble.DIFFERING_ADD:
+            other = NewBlock(block.ulid, "", block.shard, 0, block.size_bytes + 1, block.created_at_ms, block.shares)
+            self._register_later(delay_s, other)

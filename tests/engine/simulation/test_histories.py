@@ -1,0 +1,86 @@
+"""Many histories: everything goes wrong in all orders, and every invariant holds after every step."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from engine.planning import levels
+from engine.scheduling import prepare as shipped
+from engine.simulation import memory_service, snapshots
+from engine.simulation.histories import HistoryName, run_histories
+from engine.simulation.scenario import Sabotage, Trouble, random_scenario
+from engine.simulation.simulate import simulate
+
+HISTORIES = 160
+SHARDS = 4
+
+
+def test_the_simulation_runs_the_shipped_planner_and_scheduler() -> None:
+    assert memory_service.prepare is shipped.prepare
+    assert shipped.cut_queue is levels.cut_queue  # type: ignore[attr-defined]
+    assert shipped.prepare.__module__ == "engine.scheduling.prepare"
+    assert levels.cut_queue.__module__ == "engine.planning.levels"
+    assert snapshots.choose_queues.__module__ == "engine.scheduling.queue_choice"
+
+
+@pytest.mark.parametrize("part", range(SHARDS))
+def test_every_invariant_holds_in_hundreds_of_histories(part: int) -> None:
+    report = run_histories(HistoryName(seed=seed) for seed in range(part, HISTORIES, SHARDS))
+    assert not report.failures, "\n".join(f"{f.message}: {f.name.command_line()}" for f in report.failures)
+    assert report.histories == HISTORIES // SHARDS
+
+
+def test_the_histories_contain_what_they_are_meant_to_survive() -> None:
+    report = run_histories(HistoryName(seed=seed) for seed in range(40))
+    planned = set(Trouble) - {Trouble.DELETION_FAILURE}  # drawn object by object
+    assert set(report.troubles) == planned
+    assert report.stale > 0, "no change set ever met a changed schedule"
+    assert report.parked > 0
+    assert report.runs > report.histories
+
+
+@pytest.mark.parametrize("sabotage", sorted(set(Sabotage) - {Sabotage.NONE}))
+def test_a_safeguard_taken_away_is_noticed_within_a_thousand_histories(sabotage: Sabotage) -> None:
+    report = run_histories(HistoryName(seed=seed, sabotage=sabotage) for seed in range(1000))
+    assert len(report.failures) == 1
+    failure = report.failures[0]
+    expected = {Sabotage.FENCE: {5, 6, 7}, Sabotage.LEDGER: {1, 2, 5, 18}, Sabotage.DELAY: {20}}
+    assert failure.number in expected[sabotage]
+    repeated = run_histories([failure.name])
+    assert [(again.number, again.message) for again in repeated.failures] == [(failure.number, failure.message)]
+
+
+def test_a_failure_is_made_smaller_and_named_by_the_line_that_replays_it() -> None:
+    [failure] = run_histories([HistoryName(seed=0, sabotage=Sabotage.DELAY)]).failures
+    assert failure.troubles < random_scenario(0).troubles
+    words = shlex.split(failure.name.command_line())
+    assert words[:6] == ["manage.py", "simulate", "--seed", "0", "--profile", "faults"]
+    assert words[6:8] == ["--sabotage", "delay"]
+
+
+def test_the_same_seed_is_the_same_history() -> None:
+    assert simulate(random_scenario(5), 5) == simulate(random_scenario(5), 5)
+    assert simulate(random_scenario(5), 5) != simulate(random_scenario(5), 6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_polling_twice_as_often_ends_with_the_same_data_live(seed: int) -> None:
+    scenario = replace(random_scenario(seed), troubles=frozenset())
+    fast = replace(scenario, fleet=replace(scenario.fleet, poll_s=scenario.fleet.poll_s / 2))
+    slowly, quickly = simulate(scenario, seed), simulate(fast, seed)
+    assert slowly.tally.segments > 0
+    assert quickly.tally.polls > slowly.tally.polls
+    assert slowly.live_items == quickly.live_items
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_worker_of_eight_slots_ends_like_eight_of_one(seed: int) -> None:
+    scenario = replace(random_scenario(seed), troubles=frozenset())
+    one = replace(scenario, fleet=replace(scenario.fleet, workers=1, slots=8))
+    many = replace(scenario, fleet=replace(scenario.fleet, workers=8, slots=1))
+    ends = [simulate(fleet, seed) for fleet in (one, many)]
+    assert ends[0].live_items == ends[1].live_items
+    assert ends[0].parked_jobs == ends[1].parked_jobs == 0

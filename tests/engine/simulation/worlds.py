@@ -1,0 +1,59 @@
+"""Small worlds for tests: a schedule in memory with blocks in it, and a worker that polls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from engine.planning.model import LevelPolicy
+from engine.scheduling.model import ScheduleLimits
+from engine.simulation.command_clock import CommandClock
+from engine.simulation.ids import item_digest, segment_id
+from engine.simulation.memory_schedule import MemorySchedule
+from engine.simulation.memory_service import MemoryService, PollFact
+from engine.simulation.results import merge
+from engine.simulation.rows import MemoryJob, NewBlock, Share
+from engine.simulation.scenario import START_MS
+from engine.simulation.snapshots import PollOrder, Told
+from engine.simulation.worker import Run
+
+POLICY = LevelPolicy(blocks_max=2, age_ms=20_000, spread_ms=3_600_000)
+
+
+def memory_schedule(**limits: int) -> MemorySchedule:
+    """Return an empty schedule whose jobs have two blocks."""
+    return MemorySchedule(
+        limits=ScheduleLimits(**limits),
+        policies=dict.fromkeys(range(3), POLICY),
+        cleanup_delay_ms=30_000,
+        clock=CommandClock(START_MS),
+    )
+
+
+def segments(count: int, *, first: int = 0, shard: int = 1, tenants: Iterable[str] = ("acme",)) -> list[NewBlock]:
+    """Return fresh segments created at the start."""
+    names = list(tenants)
+    ids = [segment_id(START_MS, number) for number in range(first, first + count)]
+    return [
+        NewBlock(ulid, "", shard, 0, 1000, START_MS, tuple(Share(name, 1, item_digest(ulid, name)) for name in names))
+        for ulid in ids
+    ]
+
+
+def service(schedule: MemorySchedule, observe: Callable[[PollFact], None] = lambda fact: None) -> MemoryService:
+    return MemoryService(schedule, observe)
+
+
+def poll(schedule: MemorySchedule, *told: Told, capacity: int = 1, worker: str = "node") -> tuple[MemoryJob, ...]:
+    """Poll once; return what was assigned."""
+    return service(schedule).poll(PollOrder(worker, capacity, told))[1]
+
+
+def success(job: MemoryJob) -> Told:
+    """Return the report of a finished merge."""
+    run = Run.start(job)
+    run.succeed(merge(run.job, run.sources, run.token))
+    return run.told
+
+
+def running(job: MemoryJob) -> Told:
+    return Run.start(job).told

@@ -1,0 +1,131 @@
+"""``manage.py simulate``: histories of a world in which everything goes wrong, or what a load needs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from engine.simulation.histories import HistoryName, Report, run_histories
+from engine.simulation.plot import backlog_plot
+from engine.simulation.scenario import Fleet, Sabotage, Trouble, Workload
+from engine.simulation.sizing import Sizing, size_fleet
+
+PROGRESS_EVERY = 500
+
+
+class Command(BaseCommand):
+    help = (
+        "Profile faults: run histories with crashes, losses and repeats, check every invariant after every step; exit "
+        "code 1 if one is broken. Profile sizing: how many workers a load needs, and how the backlog goes."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--profile", choices=["faults", "sizing"], default="faults")
+        parser.add_argument("--seed", type=int, default=0, help="the history, or the first of several")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        faults = parser.add_argument_group("faults")
+        faults.add_argument("--histories", type=int, default=1, help="how many, from the seed on")
+        faults.add_argument("--sabotage", type=Sabotage, choices=list(Sabotage), default=Sabotage.NONE)
+        faults.add_argument("--without", type=_troubles, default=frozenset(), help="troubles left out, with commas")
+        faults.add_argument("--slots", type=int, help="jobs that a worker runs at once")
+        faults.add_argument("--seconds", type=float, help="virtual time in which things go wrong")
+        faults.add_argument("--workers", type=int, help="number of workers (sizing: instead of as many as it needs)")
+        sizing = parser.add_argument_group("sizing")
+        sizing.add_argument("--rate", type=float, default=10.0, help="segments per second")
+        sizing.add_argument("--segment-bytes", type=int, default=1 << 20, help="mean size of a segment")
+        sizing.add_argument("--tenants", type=int, default=1)
+        sizing.add_argument("--tenants-per-segment", type=int, default=1)
+        sizing.add_argument("--shards", type=int, default=1)
+        sizing.add_argument("--burst", type=int, default=0, help="segments that arrive at once besides")
+        sizing.add_argument("--burst-every", type=float, default=0.0, help="seconds between bursts (0: one burst)")
+        sizing.add_argument("--fixed-ms", type=float, default=500.0, help="what a job costs whatever its size")
+        sizing.add_argument("--ms-per-mib", type=float, default=50.0, help="what a job costs per MiB of its sources")
+        sizing.add_argument("--hours", type=float, default=1.0, help="virtual time")
+        sizing.add_argument("--plot", type=Path, help="write the backlog curve to this SVG file")
+
+    def handle(self, *args: Any, profile: str, **options: Any) -> None:
+        if profile == "sizing":
+            self._size(options)
+        else:
+            self._run_histories(options)
+
+    def _run_histories(self, options: dict[str, Any]) -> None:
+        first, count = options["seed"], options["histories"]
+        names = (
+            HistoryName(
+                seed=seed,
+                sabotage=options["sabotage"],
+                without=options["without"],
+                workers=options["workers"],
+                slots=options["slots"],
+                seconds=options["seconds"],
+            )
+            for seed in range(first, first + count)
+        )
+        report = run_histories(names, progress=self._progress)
+        self.stdout.write(json.dumps(report.to_json()) if options["json"] else _in_words(report))
+        for failure in report.failures:
+            self.stderr.write(f"{failure.message}\nreplay it with: {failure.name.command_line()}")
+        if report.failures:
+            sys.exit(1)
+
+    def _progress(self, report: Report) -> None:
+        if report.histories % PROGRESS_EVERY == 0:
+            self.stderr.write(f"{report.histories} histories, {report.events} events, all invariants held")
+
+    def _size(self, options: dict[str, Any]) -> None:
+        load = Workload(
+            segments_per_s=options["rate"],
+            segment_bytes=options["segment_bytes"],
+            tenants=options["tenants"],
+            tenants_per_segment=options["tenants_per_segment"],
+            shards=options["shards"],
+            burst_segments=options["burst"],
+            burst_every_s=options["burst_every"],
+        )
+        prices = Fleet(
+            workers=options["workers"] or 0,
+            slots=options["slots"] or 1,
+            fixed_ms=options["fixed_ms"],
+            ms_per_mib=options["ms_per_mib"],
+        )
+        sizing = size_fleet(load, prices, hours=options["hours"], seed=options["seed"])
+        if options["plot"] is not None:
+            try:
+                options["plot"].write_text(backlog_plot(sizing.samples))
+            except OSError as error:
+                raise CommandError(f"--plot {options['plot']}: {error.strerror}") from error
+        self.stdout.write(json.dumps(sizing.to_json()) if options["json"] else _sizing_in_words(sizing))
+
+
+def _troubles(text: str) -> frozenset[Trouble]:
+    return frozenset(Trouble(word) for word in text.split(","))
+
+
+def _in_words(report: Report) -> str:
+    verdict = f"{len(report.failures)} broke an invariant" if report.failures else "all invariants held"
+    return (
+        f"{report.histories} histories: {report.segments} segments, {report.events} events, "
+        f"{report.commands} commands, {report.runs} runs, {report.parked} jobs parked, "
+        f"{report.stale} change sets prepared again: {verdict}"
+    )
+
+
+def _sizing_in_words(sizing: Sizing) -> str:
+    rows = [
+        f"demand            {sizing.demand_slots:.1f} slots busy on average",
+        f"workers needed    {sizing.workers_needed}",
+        f"simulated with    {sizing.workers} workers: {sizing.utilisation:.0%} busy, backlog {sizing.trend()}",
+        "",
+        f"{'minute':>8}{'queued blocks':>15}{'jobs':>8}{'busy slots':>12}{'oldest ready for':>18}",
+    ]
+    rows += [
+        f"{s.at_s / 60:8.0f}{s.queued_blocks:15}{s.live_jobs:8}{s.busy_slots:12}{s.wait_s:16.0f} s"
+        for s in sizing.table()
+    ]
+    return "\n".join(rows)
