@@ -154,9 +154,12 @@ def _plan(snapshot: ScheduleSnapshot, schedule: ReferenceSchedule) -> tuple[list
 
 
 def _restore(snapshot: ScheduleSnapshot) -> tuple[ReferenceQueue, dict[int, LevelPolicy]]:
-    """Push the snapshot's blocks again in the order of their arrival, as a restart does."""
+    """Push the snapshot's blocks again in the order of their arrival, as a restart does.
+
+    This policy knows one rule per level: where tenants have their own, that of the first queue by key.
+    """
     queues = [queue for queue in snapshot.queues if not _stands_still(snapshot, queue)]
-    policies = {queue.level: queue.policy for queue in queues}
+    policies = {queue.level: queue.policy for queue in sorted(queues, key=BlockQueue.key, reverse=True)}
     rows = [(block.arrived_at_ms, block.ulid, queue.key(), block) for queue in queues for block in queue.blocks]
     restored = ReferenceQueue(policies)
     for _, _, key, block in sorted(rows, key=lambda row: row[:3]):
