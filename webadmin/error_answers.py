@@ -17,6 +17,10 @@ log = logging.getLogger(__name__)
 
 STATUSES = {
     "invalid_message": 400,
+    "limit_refused": 400,
+    "scope_refused": 400,
+    "duration_refused": 400,
+    "filter_empty": 400,
     "credential_refused": 401,
     "scope_missing": 403,
     "name_taken": 409,

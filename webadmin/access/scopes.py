@@ -13,6 +13,7 @@ from webadmin.access.models import WorkerCredential
 
 SCOPE_ADD_BLOCKS = "blocks:add"
 SCOPE_QUERY_BLOCKS = "blocks:query"
+SCOPE_OPERATE = "operate"
 TENANT_PREFIX = "tenant:"
 ANY_TENANT = "*"
 
@@ -48,3 +49,9 @@ class MayQueryBlocks(_HasScope):
     """The caller may ask the index where its tenants' data is."""
 
     scope = SCOPE_QUERY_BLOCKS
+
+
+class MayOperate(_HasScope):
+    """The caller may steer the schedule as an operator does in the admin."""
+
+    scope = SCOPE_OPERATE

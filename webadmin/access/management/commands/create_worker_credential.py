@@ -9,18 +9,23 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from webadmin.access.errors import NameTaken
-from webadmin.access.services import issue_worker_credential
+from webadmin.access.services import SCOPE_POLL, issue_worker_credential
 
 
 class Command(BaseCommand):
-    help = "Issue a credential with which compactor nodes poll for jobs; the only line of output is the secret."
+    help = "Issue a credential, by default one with which nodes poll for jobs; the only line of output is the secret."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="what the credential is for, e.g. the name of the machine")
+        parser.add_argument(
+            "--scope", action="append", help=f"what it may do, e.g. operate or blocks:add (default {SCOPE_POLL})"
+        )
 
-    def handle(self, *args: Any, name: str, **options: Any) -> None:
+    def handle(self, *args: Any, name: str, scope: list[str] | None, **options: Any) -> None:
         try:
-            issued = issue_worker_credential(name=name, actor=f"command:{getpass.getuser()}")
+            issued = issue_worker_credential(
+                name=name, scopes=scope or [SCOPE_POLL], actor=f"command:{getpass.getuser()}"
+            )
         except NameTaken as error:
             raise CommandError(f"{error}; revoke it or choose another name") from error
         self.stdout.write(issued.wire_form)

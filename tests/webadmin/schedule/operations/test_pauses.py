@@ -1,0 +1,113 @@
+"""Pausing and draining parts of the schedule: nothing starts there, what runs goes on, the rest is not touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.scheduling.errors import ScopeRefused
+from engine.scheduling.limits import EVERYTHING, Scope, ScopeKind
+from engine.scheduling.pauses import PausedScope, PauseMode
+from tests.webadmin.service import Service
+from webadmin.access.models import AuditEntry
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.models import Job
+from webadmin.schedule.operation_models import Pause
+from webadmin.schedule.pauses import paused_scopes
+from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.pause_schedule import pause, resume
+
+SEGMENTS = Scope(ScopeKind.TENANT, "")
+COVERING = [EVERYTHING, SEGMENTS, Scope(ScopeKind.LANE, "profiles"), Scope(ScopeKind.LEVEL, "0")]
+OTHERS = [Scope(ScopeKind.TENANT, "acme"), Scope(ScopeKind.LANE, "tsdb"), Scope(ScopeKind.LEVEL, "1")]
+
+
+@pytest.mark.parametrize("scope", COVERING, ids=str)
+@pytest.mark.parametrize("mode", list(PauseMode))
+def test_nothing_is_planned_in_a_paused_or_draining_scope(
+    service: Service, order: Order, scope: Scope, mode: PauseMode
+) -> None:
+    service.add_segments(20)
+    pause(scope=scope, mode=mode, order=order)
+    worker = service.worker()
+    assert worker.take() == []
+    assert service.states() == {"queued": 20}
+    resume(scope=scope, order=order)
+    assert len(worker.take()) == 1
+
+
+@pytest.mark.parametrize("scope", OTHERS, ids=str)
+def test_what_is_outside_the_scope_goes_on(service: Service, order: Order, scope: Scope) -> None:
+    pause(scope=scope, order=order)
+    service.add_segments(20)
+    assert len(service.worker().take()) == 1
+
+
+@pytest.mark.parametrize("scope", COVERING, ids=str)
+def test_a_pause_leaves_waiting_jobs_and_a_drain_finishes_them(service: Service, order: Order, scope: Scope) -> None:
+    service.add_segments(20)
+    worker = service.worker()
+    [spec] = worker.take()
+    worker.poll(worker.released(spec.job), capacity=0)
+    outcome = pause(scope=scope, order=order)
+    assert (outcome.waiting_jobs, outcome.queued_blocks) == (1, 0)
+    assert worker.take() == []
+    pause(scope=scope, mode=PauseMode.DRAIN, order=order)
+    assert [spec.job for spec in worker.take()] == [Job.objects.get().name]
+
+
+def test_running_jobs_renew_and_complete_during_a_pause(service: Service, order: Order) -> None:
+    service.add_segments(20)
+    worker = service.worker()
+    [spec] = worker.take()
+    pause(scope=EVERYTHING, order=order)
+    assert len(worker.poll(worker.running(spec.job), capacity=0).leases) == 1
+    worker.poll(worker.success(spec.job), capacity=0)
+    assert service.states() == {"replaced": 20, "queued": 1}
+
+
+def test_a_pause_for_some_seconds_ends_by_itself(service: Service, order: Order) -> None:
+    service.add_segments(20)
+    outcome = pause(scope=EVERYTHING, order=order, for_seconds=30)
+    assert paused_scopes(outcome.valid_until_ms - 1) == (PausedScope(ScopeKind.GLOBAL),)
+    assert paused_scopes(outcome.valid_until_ms) == ()
+    worker = service.worker()
+    for _ in range(4):
+        service.clock.advance(10)
+        worker.poll(capacity=1)
+    assert read_time().now_ms >= outcome.valid_until_ms
+    assert Job.objects.count() == 1
+
+
+def test_a_pause_that_has_run_out_can_be_given_again(service: Service, order: Order) -> None:
+    pause(scope=EVERYTHING, order=order, for_seconds=5)
+    service.clock.advance(6)
+    service.add_segments(1)
+    pause(scope=EVERYTHING, order=order)
+    assert Pause.objects.filter(ended_at_ms=None).count() == 1
+    assert Pause.objects.count() == 2
+
+
+def test_pausing_and_resuming_twice_changes_nothing(service: Service, order: Order) -> None:
+    assert pause(scope=EVERYTHING, order=order).command_index is not None
+    before = service.dump()
+    assert pause(scope=EVERYTHING, order=order).command_index is None
+    assert service.dump() == before
+    assert resume(scope=EVERYTHING, order=order).command_index is not None
+    before = service.dump()
+    assert resume(scope=EVERYTHING, order=order).command_index is None
+    assert service.dump() == before
+    assert list(AuditEntry.objects.order_by("id").values_list("action", flat=True)) == ["pause", "resume"]
+
+
+def test_a_dry_run_says_what_stands_there_and_pauses_nothing(service: Service, dry: Order) -> None:
+    service.add_segments(7)
+    assert pause(scope=SEGMENTS, order=dry).queued_blocks == 7
+    assert paused_scopes() == ()
+    assert not Pause.objects.exists()
+
+
+def test_a_single_job_is_not_paused(service: Service, order: Order) -> None:
+    with pytest.raises(ScopeRefused):
+        pause(scope=Scope(ScopeKind.JOB, "j"), order=order)
+    with pytest.raises(ScopeRefused):
+        pause(scope=Scope(ScopeKind.LEVEL, "high"), order=order)

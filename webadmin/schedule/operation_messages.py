@@ -1,0 +1,159 @@
+"""Operators' orders as JSON: every field is checked, every refusal names it; and what is on record, as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Count
+
+from engine.protocol.fields import COUNT_MAX, Fields
+from engine.scheduling.limits import LimitName, Scope, ScopeKind
+from engine.scheduling.model import ParkedKind
+from webadmin.access.models import TENANT_NAME_MAX
+from webadmin.schedule.models import JOB_NAME_MAX, LANE_MAX, Job
+from webadmin.schedule.operation_models import WHY_MAX, LimitChange, Pause, Quarantine
+from webadmin.schedule.register import NAMES_MAX, JobFilter
+from webadmin.schedule.services.operation import Order
+
+ERROR_CLASS_MAX = 100
+ULID_LENGTH = 26
+LEVEL_MAX = 100
+SHARD_MAX = (1 << 32) - 1
+SCOPE_KINDS = [kind.value for kind in ScopeKind]
+
+
+def order_from_json(fields: Fields, actor: str) -> Order:
+    """Read why it is asked, and whether it is only a question; the why is not optional."""
+    return Order(actor=actor, why=fields.text("why", WHY_MAX, empty=False), is_dry_run=flag(fields, "dry_run"))
+
+
+def scope_from_json(fields: Fields) -> Scope:
+    """Read the scope of a limit or pause; without one it is everything."""
+    scope = fields.optional("scope")
+    if scope is None:
+        return Scope(ScopeKind.GLOBAL)
+    return Scope(ScopeKind(scope.choice("kind", SCOPE_KINDS)), scope.text("value", JOB_NAME_MAX, default=""))
+
+
+def filter_from_json(fields: Fields) -> JobFilter:
+    """Read which jobs are meant; what is absent does not narrow them."""
+    wanted = fields.optional("filter") or Fields("$.filter", {})
+    kind = _text(wanted, "kind", ERROR_CLASS_MAX)
+    if kind is not None:
+        kind = ParkedKind(wanted.choice("kind", [kind.value for kind in ParkedKind]))
+    names = wanted.items("jobs", NAMES_MAX, default=())
+    return JobFilter(
+        names=tuple(_item(wanted, "jobs", name, JOB_NAME_MAX) for name in names),
+        everything=flag(wanted, "all"),
+        error_class=_text(wanted, "error_class", ERROR_CLASS_MAX),
+        lane=_text(wanted, "lane", LANE_MAX),
+        tenant=_text(wanted, "tenant", TENANT_NAME_MAX),
+        shard=integer(wanted, "shard", SHARD_MAX),
+        level=integer(wanted, "level", LEVEL_MAX),
+        kind=kind,
+    )
+
+
+def limit_from_json(fields: Fields) -> tuple[LimitName, int | None]:
+    """Read a limit's name and value; null takes back what was set."""
+    name = LimitName(fields.choice("limit", [name.value for name in LimitName]))
+    return name, None if fields.values.get("value") is None else fields.integer("value", 0, COUNT_MAX)
+
+
+def blocks_from_json(fields: Fields) -> tuple[str, ...]:
+    """Read ids of blocks."""
+    return tuple(_item(fields, "blocks", ulid, ULID_LENGTH) for ulid in fields.items("blocks", NAMES_MAX, default=()))
+
+
+def flag(fields: Fields, name: str) -> bool:
+    """Read a yes or no that is no if it is absent."""
+    value = fields.values.get(name, False)
+    if not isinstance(value, bool):
+        raise fields.error(name, "true or false is expected")
+    return value
+
+
+def integer(fields: Fields, name: str, high: int) -> int | None:
+    """Read a whole number from 0 that may be absent or null."""
+    return None if fields.values.get(name) is None else fields.integer(name, 0, high)
+
+
+def _text(fields: Fields, name: str, length_max: int) -> str | None:
+    return None if fields.values.get(name) is None else fields.text(name, length_max)
+
+
+def _item(fields: Fields, name: str, item: object, length_max: int) -> str:
+    return Fields(f"{fields.path}.{name}", {"item": item}).text("item", length_max, empty=False)
+
+
+def limit_to_json(row: LimitChange) -> dict[str, Any]:
+    """Return a limit as somebody set it."""
+    return {
+        "limit": row.name,
+        "scope": {"kind": row.scope_kind, "value": row.scope_value},
+        "value": row.value,
+        "set_at_ms": row.set_at_ms,
+        "valid_until_ms": row.valid_until_ms,
+        "superseded": row.is_superseded,
+        "actor": row.actor,
+        "why": row.why,
+        "command": row.command_index,
+    }
+
+
+def pause_to_json(row: Pause) -> dict[str, Any]:
+    """Return a pause."""
+    return {
+        "scope": {"kind": row.scope_kind, "value": row.scope_value},
+        "mode": row.mode,
+        "since_ms": row.since_ms,
+        "valid_until_ms": row.valid_until_ms,
+        "actor": row.actor,
+        "why": row.why,
+        "command": row.command_index,
+    }
+
+
+def parked_to_json(jobs: Any) -> list[dict[str, Any]]:
+    """Return rows of the register (``parked_jobs``)."""
+    return [
+        {
+            "id": job.id,
+            "job": job.name,
+            "kind": job.why,
+            "reason": job.parked_reason,
+            "error_class": job.last_error_class,
+            "lane": job.lane,
+            "tenant": job.tenant,
+            "shard": job.shard,
+            "level": job.level,
+            "failures": job.failures,
+            "attempts": job.attempt_count,
+            "bytes": job.source_bytes,
+            "blocks": list(job.spec["sources"]),
+        }
+        for job in jobs.annotate(attempt_count=Count("attempts"))
+    ]
+
+
+def quarantine_to_json(row: Quarantine) -> dict[str, Any]:
+    """Return what is known of a quarantined block."""
+    job: Job = row.job
+    return {
+        "id": row.id,
+        "block": row.block.ulid,
+        "job": job.name,
+        "tenant": job.tenant,
+        "shard": job.shard,
+        "level": job.level,
+        "cause": row.cause,
+        "error_class": row.error_class,
+        "message": row.message,
+        "object": row.object,
+        "section": row.section,
+        "offset": row.offset,
+        "build": row.build,
+        "attempts": row.attempts,
+        "at_ms": row.at_ms,
+        "command": row.command_index,
+    }

@@ -1,0 +1,221 @@
+"""Operators' orders and answers as the OpenAPI page shows them; ``operation_messages`` is what checks them."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from engine.scheduling.limits import LimitName, ScopeKind
+from engine.scheduling.model import ParkedKind
+from engine.scheduling.pauses import PauseMode
+
+LIMITS = [name.value for name in LimitName]
+MODES = [mode.value for mode in PauseMode]
+KINDS = ", ".join(kind.value for kind in ParkedKind)
+
+
+class ScopeSerializer(serializers.Serializer):
+    """What a limit or pause holds for."""
+
+    kind = serializers.ChoiceField([kind.value for kind in ScopeKind])
+    value = serializers.CharField(required=False, allow_blank=True, help_text="lane, tenant, level or job")
+
+
+class OrderSerializer(serializers.Serializer):
+    """Part of every order."""
+
+    why = serializers.CharField(help_text="stands in the audit log")
+    dry_run = serializers.BooleanField(required=False, help_text="only say what would be changed")
+
+
+class ChangeLimitSerializer(OrderSerializer):
+    """A limit to set."""
+
+    limit = serializers.ChoiceField(LIMITS)
+    scope = ScopeSerializer(required=False, help_text="default: everything")
+    value = serializers.IntegerField(allow_null=True, help_text="null takes back what was set for the scope")
+    for_seconds = serializers.IntegerField(required=False, allow_null=True, help_text="default: until further notice")
+
+
+class LimitOutcomeSerializer(serializers.Serializer):
+    """What it did: the values in force for the scope."""
+
+    limit = serializers.ChoiceField(LIMITS)
+    scope = ScopeSerializer()
+    before = serializers.IntegerField()
+    after = serializers.IntegerField()
+    valid_until_ms = serializers.IntegerField(allow_null=True, help_text="command time")
+    dry_run = serializers.BooleanField()
+    command = serializers.IntegerField(allow_null=True, help_text="null if nothing was changed")
+    notes = serializers.ListField(child=serializers.CharField())
+
+
+class LimitSetSerializer(serializers.Serializer):
+    """A limit as somebody set it."""
+
+    id = serializers.IntegerField()
+    limit = serializers.ChoiceField(LIMITS)
+    scope = ScopeSerializer()
+    value = serializers.IntegerField(allow_null=True)
+    set_at_ms = serializers.IntegerField()
+    valid_until_ms = serializers.IntegerField(allow_null=True)
+    superseded = serializers.BooleanField()
+    actor = serializers.CharField()
+    why = serializers.CharField()
+    command = serializers.IntegerField()
+
+
+class LimitListSerializer(serializers.Serializer):
+    limits = LimitSetSerializer(many=True)
+
+
+class ResumeSerializer(OrderSerializer):
+    """A scope to let go on."""
+
+    scope = ScopeSerializer(required=False, help_text="default: everything")
+
+
+class PauseSerializer(ResumeSerializer):
+    """A scope to hold still."""
+
+    mode = serializers.ChoiceField(MODES, help_text="drain: nothing new is planned, scheduled jobs are still done")
+    for_seconds = serializers.IntegerField(required=False, allow_null=True)
+
+
+class PauseOutcomeSerializer(serializers.Serializer):
+    """What it did, and what stands in the scope now."""
+
+    scope = ScopeSerializer()
+    mode = serializers.ChoiceField(MODES, allow_null=True)
+    valid_until_ms = serializers.IntegerField(allow_null=True)
+    dry_run = serializers.BooleanField()
+    waiting_jobs = serializers.IntegerField()
+    queued_blocks = serializers.IntegerField()
+    command = serializers.IntegerField(allow_null=True)
+
+
+class PauseRowSerializer(serializers.Serializer):
+    """A pause in force."""
+
+    scope = ScopeSerializer()
+    mode = serializers.ChoiceField(MODES)
+    since_ms = serializers.IntegerField()
+    valid_until_ms = serializers.IntegerField(allow_null=True)
+    actor = serializers.CharField()
+    why = serializers.CharField()
+    command = serializers.IntegerField()
+
+
+class PauseListSerializer(serializers.Serializer):
+    pauses = PauseRowSerializer(many=True)
+
+
+class ParkedQuerySerializer(serializers.Serializer):
+    """Which parked jobs to list."""
+
+    error_class = serializers.CharField(required=False)
+    lane = serializers.CharField(required=False)
+    tenant = serializers.CharField(required=False, allow_blank=True)
+    shard = serializers.IntegerField(required=False)
+    level = serializers.IntegerField(required=False)
+    kind = serializers.CharField(required=False, help_text=KINDS)
+
+
+class JobFilterSerializer(ParkedQuerySerializer):
+    """Which jobs are meant: those for which all that is given holds."""
+
+    jobs = serializers.ListField(child=serializers.CharField(), required=False, help_text="names")
+    all = serializers.BooleanField(required=False, help_text="all jobs are meant, if nothing else is given")
+
+
+class JobOrderSerializer(OrderSerializer):
+    """An order about jobs; the last three belong to requeue, requeue and pin."""
+
+    filter = JobFilterSerializer()
+    newer_build_only = serializers.BooleanField(required=False)
+    keep_failures = serializers.BooleanField(required=False)
+    worker = serializers.CharField(required=False)
+
+
+class LeftSerializer(serializers.Serializer):
+    """What an order left as it was."""
+
+    job = serializers.CharField()
+    reason = serializers.CharField()
+
+
+class OutcomeSerializer(serializers.Serializer):
+    """What an order did, or would do."""
+
+    action = serializers.CharField()
+    dry_run = serializers.BooleanField()
+    changed = serializers.ListField(child=serializers.CharField())
+    left = LeftSerializer(many=True)
+    commands = serializers.ListField(child=serializers.IntegerField())
+
+
+class ParkedJobSerializer(serializers.Serializer):
+    """A row of the register."""
+
+    id = serializers.IntegerField()
+    job = serializers.CharField()
+    kind = serializers.CharField(help_text=KINDS)
+    reason = serializers.CharField()
+    error_class = serializers.CharField(allow_null=True)
+    lane = serializers.CharField()
+    tenant = serializers.CharField(allow_blank=True)
+    shard = serializers.IntegerField()
+    level = serializers.IntegerField()
+    failures = serializers.IntegerField()
+    attempts = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+    blocks = serializers.ListField(child=serializers.CharField())
+
+
+class ParkedListSerializer(serializers.Serializer):
+    jobs = ParkedJobSerializer(many=True)
+
+
+class QuarantineSerializer(serializers.Serializer):
+    """A block kept apart."""
+
+    id = serializers.IntegerField()
+    block = serializers.CharField()
+    job = serializers.CharField()
+    tenant = serializers.CharField(allow_blank=True)
+    shard = serializers.IntegerField()
+    level = serializers.IntegerField()
+    cause = serializers.CharField()
+    error_class = serializers.CharField()
+    message = serializers.CharField(allow_blank=True)
+    object = serializers.CharField(allow_blank=True)
+    section = serializers.CharField(allow_blank=True)
+    offset = serializers.IntegerField()
+    build = serializers.CharField(allow_blank=True)
+    attempts = serializers.IntegerField()
+    at_ms = serializers.IntegerField()
+    command = serializers.IntegerField()
+
+
+class QuarantineListSerializer(serializers.Serializer):
+    quarantine = QuarantineSerializer(many=True)
+
+
+class ReleaseSerializer(OrderSerializer):
+    """Blocks to let out, by id."""
+
+    blocks = serializers.ListField(child=serializers.CharField(), required=False)
+    all = serializers.BooleanField(required=False)
+    newer_build_only = serializers.BooleanField(required=False)
+
+
+class BreakageSerializer(serializers.Serializer):
+    """A build of which too many recent jobs failed with one error class."""
+
+    build = serializers.CharField(allow_blank=True)
+    error_class = serializers.CharField()
+    failed_jobs = serializers.IntegerField()
+    jobs = serializers.IntegerField()
+
+
+class BreakageListSerializer(serializers.Serializer):
+    breakages = BreakageSerializer(many=True)
