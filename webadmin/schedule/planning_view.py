@@ -7,8 +7,9 @@ of awake tenants, neediest first, however many tenants and blocks there are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django.db.models import Count, Q, QuerySet, Sum
 
@@ -46,11 +47,12 @@ class ReadyQueues:
         return {_key(queue) for queue in self.queues}
 
 
-def read_ready(paused: Sequence[PausedScope], *, now_ms: int, job_max: int) -> ReadyQueues:
-    """Return the queues that up to ``job_max`` jobs may come from."""
+def read_ready(paused: Sequence[PausedScope], *, now_ms: int, job_max: int, ending: Sequence[Job] = ()) -> ReadyQueues:
+    """Return the queues that up to ``job_max`` jobs may come from. ``ending`` are the jobs whose end this poll reports:
+    they no longer count against caps."""
     if job_max <= 0 or any(scope.kind is ScopeKind.GLOBAL for scope in paused):
         return ReadyQueues()
-    full = _tenants_at_cap(now_ms)
+    full = _tenants_at_cap(now_ms, ending)
     ready = without_paused(LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms), paused, planning=True)
     fresh = list(_without(ready.filter(is_noticed=False), full).order_by("ready_at_ms", "id")[:job_max])
     awake = _neediest(paused, full, tenant_max=min(job_max, TENANTS_MAX))
@@ -112,7 +114,23 @@ def without_paused(rows: QuerySet, paused: Iterable[PausedScope], *, planning: b
     return rows
 
 
-def _tenants_at_cap(now_ms: int) -> set[TenantKey]:
+def without_ending(tenants: Iterable[TenantView], ending: Sequence[Job]) -> tuple[TenantView, ...]:
+    """Return the tenants as they will be when these jobs have ended."""
+    count = Counter((job.lane, job.tenant) for job in ending)
+    size: Counter[TenantKey] = Counter()
+    for job in ending:
+        size[job.lane, job.tenant] += job.source_bytes
+    return tuple(
+        replace(
+            view,
+            running_count=max(0, view.running_count - count[view.lane, view.tenant]),
+            running_bytes=max(0, view.running_bytes - size[view.lane, view.tenant]),
+        )
+        for view in tenants
+    )
+
+
+def _tenants_at_cap(now_ms: int, ending: Sequence[Job]) -> set[TenantKey]:
     """Return the tenants that run as many jobs as they may, in any lane."""
     capped = LimitChange.objects.filter(
         name=LimitName.RUNNING_MAX, scope_kind=ScopeKind.TENANT, is_superseded=False
@@ -124,7 +142,8 @@ def _tenants_at_cap(now_ms: int) -> set[TenantKey]:
     caps = {tenant: limits.value(LimitName.RUNNING_MAX, 0, tenant=tenant) for tenant in tenants}
     lanes = LaneShare.objects.values_list("lane", flat=True)
     running = _running([(lane, tenant) for lane in lanes for tenant in tenants])
-    return {key for key, (count, _) in running.items() if 0 < caps[key[1]] <= count}
+    ended = Counter((job.lane, job.tenant) for job in ending)
+    return {key for key, (count, _) in running.items() if 0 < caps[key[1]] <= count - ended[key]}
 
 
 def _neediest(paused: Iterable[PausedScope], full: Collection[TenantKey], *, tenant_max: int) -> list[TenantShare]:

@@ -33,7 +33,15 @@ from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import Job, LevelQueue, Limits, LogHead, Worker
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.pins import open_to
-from webadmin.schedule.planning_view import ReadyQueues, TenantKey, read_blocks, read_ready, read_shares, without_paused
+from webadmin.schedule.planning_view import (
+    ReadyQueues,
+    TenantKey,
+    read_blocks,
+    read_ready,
+    read_shares,
+    without_ending,
+    without_paused,
+)
 from webadmin.schedule.queries import effective_limits, level_policies, limits_now, schedule_limits
 
 EXHAUSTED_MAX = 32
@@ -74,7 +82,9 @@ def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView
     reports, replacements = _read_reports(request.updates, jobs, credential)
     is_reference = limits.policy == PolicyName.REFERENCE
     assignable = _all_live(request) if is_reference else _assignable(request, paused, time.now_ms)
-    ready = read_ready(paused, now_ms=time.now_ms, job_max=request.capacity)
+    ends = {update.job for update in request.updates if update.status is not UpdateStatus.IN_PROGRESS}
+    ending = [job for job in jobs.values() if job.name in ends and job.state == JobState.LEASED]
+    ready = read_ready(paused, now_ms=time.now_ms, job_max=request.capacity, ending=ending)
     tenants = ready.tenants() | {(job.lane, job.tenant) for job in assignable}
     own = _own_limits(tenants, [*jobs.values(), *assignable], time.now_ms)
     lanes, shares = read_shares(tenants, own)
@@ -87,7 +97,13 @@ def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView
         reports=reports,
         reported={name: _job_view(job, own) for name, job in jobs.items()},
         assignable=tuple(_job_view(job, own) for job in assignable),
-        queues=read_blocks(ready.queues, policies, (lanes, shares), now_ms=time.now_ms, job_max=request.capacity),
+        queues=read_blocks(
+            ready.queues,
+            policies,
+            (lanes, without_ending(shares, ending)),
+            now_ms=time.now_ms,
+            job_max=request.capacity,
+        ),
         live_job_count=head.live_job_count,
         lanes=lanes,
         tenants=shares,
