@@ -18,6 +18,7 @@ from tasks.settings import DEFAULT_BROKER_URL
 CONTROL_QUEUE = "control"
 DELETE_OBJECTS_TASK = "control.delete_tombstoned_objects"
 COUNT_LOG_TASK = "control.count_log"
+ISOLATE_TASK = "control.isolate_bad_blocks"
 LOOP_SECONDS_MAX = 5
 """How soon beat notices that the operator changed the schedule."""
 
@@ -34,12 +35,15 @@ class PeriodicJob:
 PERIODIC_JOBS = (
     PeriodicJob(name="Delete replaced objects", task=DELETE_OBJECTS_TASK, every_seconds=30),
     PeriodicJob(name="Count progress", task=COUNT_LOG_TASK, every_seconds=15),
+    PeriodicJob(name="Isolate bad blocks", task=ISOLATE_TASK, every_seconds=30),
 )
 
 
 def _make_control_app() -> Celery:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webadmin.settings")
-    control_app = Celery("lithify-control", include=["tasks.control.deletion", "tasks.control.progress"])
+    control_app = Celery(
+        "lithify-control", include=["tasks.control.deletion", "tasks.control.isolation", "tasks.control.progress"]
+    )
     configure(control_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)
     control_app.conf.update(
         task_default_queue=CONTROL_QUEUE,
