@@ -34,13 +34,17 @@ DATASETS_MAX = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockRegistration:
-    """A block to register. ``metadata`` is the protobuf form of ``meta``; ``crc32c`` is None if nobody computed it."""
+    """A block to register. ``metadata`` is the protobuf form of ``meta``; ``crc32c`` is None if nobody computed it.
+
+    ``masks_applied`` is the index of the last delete command that its bytes obey.
+    """
 
     meta: BlockMeta
     metadata: bytes
     object_key: str
     size_bytes: int
     crc32c: int | None = None
+    masks_applied: int = 0
 
     @classmethod
     def of(cls, meta: BlockMeta, *, object_key: str | None = None, crc32c: int | None = None) -> BlockRegistration:

@@ -18,7 +18,8 @@ from webadmin.index.errors import BlockRefused, IndexBusy
 from webadmin.index.models import AcceptedId, Block
 from webadmin.index.registration import LEDGER_MS, BlockRegistration, check_registration
 from webadmin.index.services.count_refusals import count_refusals
-from webadmin.index.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, intern_names, ledger_rows
+from webadmin.index.services.delete_requests import reopen_requests
+from webadmin.index.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, intern_names, remember_ids
 from webadmin.schedule.command_log import CommandTime, read_time, write_command
 from webadmin.schedule.level_queues import QueueChanges, settle_queues
 from webadmin.schedule.models import Command
@@ -159,16 +160,19 @@ def _add(
     kind: Command.Kind,
 ) -> tuple[int | None, dict[BlockName, str]]:
     index = write_command(kind=kind, actor=actor, time=time, change_set={"added": _described(fitting.values())})
-    moment = InsertMoment(command_index=index, command_time_ms=time.now_ms)
+    # Nobody knows when imported data first came: delete requests that ever were are about it.
+    is_import = kind == Command.Kind.IMPORT_BLOCKS
+    moment = InsertMoment(command_index=index, command_time_ms=time.now_ms, masks_applied=0 if is_import else None)
     # In one order, so that two batches with the same ids never wait for each other in a circle.
-    entries = ledger_rows([fitting[name] for name in sorted(fitting)], moment)
-    AcceptedId.objects.bulk_create(entries, ignore_conflicts=True)
+    remember_ids([fitting[name] for name in sorted(fitting)], moment)
     known = _known_before(fitting, index)
     fresh = [registration for name, registration in fitting.items() if name not in known]
     if known and fresh:
         Command.objects.filter(index=index).update(change_set={"added": _described(fresh)})
     changes = QueueChanges()
     insert_blocks(fresh, interned, moment, changes)
+    if is_import:
+        reopen_requests({dataset.tenant for registration in fresh for dataset in registration.meta.datasets})
     settle_queues(changes, level_policies())
     return index, known
 

@@ -15,14 +15,20 @@ from typing import Any
 from engine.planning.model import QueueKey
 from engine.profiles.model import DatasetMeta, Labels
 from webadmin.access.services import intern_tenants
+from webadmin.database.dialect import insert_new_rows, insert_rows, reserve_ids
 from webadmin.index.models import AcceptedId, Block, Dataset, DatasetName, LabelSets
-from webadmin.index.registration import BlockRegistration
+from webadmin.index.registration import PARTITION_MS, BlockRegistration
 from webadmin.index.services.intern_services import intern_services
 from webadmin.index.states import BlockState
 from webadmin.schedule.level_queues import QueueChanges, intern_queues
 
 ROWS_PER_INSERT = 500
 NAMES_PER_QUERY = 500
+DATASET_COLUMNS = (
+    *("block_id", "tenant_id", "name_id", "label_sets_id", "position"),
+    *("format", "min_time_ms", "max_time_ms", "size_bytes", "masks_applied"),
+)
+LEDGER_COLUMNS = ("shard", "ulid", "content_digest", "accepted_at_ms", "command_index")
 LABEL_DIGESTS_KEPT = 10_000
 """Writers repeat their label sets in every segment."""
 
@@ -47,10 +53,14 @@ class InternedNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertMoment:
-    """The command that makes blocks live, and its time."""
+    """The command that makes blocks live, and its time.
+
+    Delete commands up to ``masks_applied`` take nothing from their data: by default those before this command.
+    """
 
     command_index: int
     command_time_ms: int
+    masks_applied: int | None = None
 
 
 def intern_names(registrations: Sequence[BlockRegistration]) -> InternedNames:
@@ -69,20 +79,30 @@ def intern_names(registrations: Sequence[BlockRegistration]) -> InternedNames:
 
 def insert_blocks(
     registrations: Sequence[BlockRegistration], interned: InternedNames, moment: InsertMoment, changes: QueueChanges
-) -> list[Block]:
-    """Insert the blocks with their datasets and note in ``changes`` which queues they joined."""
-    rows = [_block_row(registration, interned, moment) for registration in registrations]
-    blocks = Block.objects.bulk_create(rows, batch_size=ROWS_PER_INSERT)
+) -> list[int]:
+    """Insert the blocks with their datasets and note in ``changes`` which queues they joined; return their row ids."""
+    ids = reserve_ids(Block, len(registrations))
+    blocks = [_block_row(id, r, interned, moment) for id, r in zip(ids, registrations, strict=True)]
+    insert_rows(Block, list(blocks[0]) if blocks else [], [list(block.values()) for block in blocks])
     datasets = [
-        _dataset_row(block, position, dataset, interned)
-        for block, registration in zip(blocks, registrations, strict=True)
+        (id, *interned.dataset_key(dataset), position, *_dataset_values(dataset), registration.masks_applied)
+        for id, registration in zip(ids, registrations, strict=True)
         for position, dataset in enumerate(registration.meta.datasets)
     ]
-    Dataset.objects.bulk_create(datasets, batch_size=ROWS_PER_INSERT)
+    insert_rows(Dataset, DATASET_COLUMNS, datasets)
     for block in blocks:
-        if block.queue_id is not None:
-            changes.add(block.queue_id, 1, block.size_bytes)
-    return blocks
+        if block["queue_id"] is not None:
+            changes.add(block["queue_id"], 1, block["size_bytes"])
+    return ids
+
+
+def remember_ids(registrations: Sequence[BlockRegistration], moment: InsertMoment) -> None:
+    """Note in the ledger those of these ids that it does not know yet; a known one keeps its entry."""
+    rows = [
+        (r.meta.shard, r.meta.id, r.content_digest(), moment.command_time_ms, moment.command_index)
+        for r in registrations
+    ]
+    insert_new_rows(AcceptedId, LEDGER_COLUMNS, rows)
 
 
 def _spans(datasets: Iterable[DatasetMeta], interned: InternedNames) -> dict[tuple[int, int, int], int]:
@@ -94,56 +114,39 @@ def _spans(datasets: Iterable[DatasetMeta], interned: InternedNames) -> dict[tup
     return spans
 
 
-def ledger_rows(registrations: Sequence[BlockRegistration], moment: InsertMoment) -> list[AcceptedId]:
-    """Return the entries with which the ledger will remember these blocks' ids."""
-    return [
-        AcceptedId(
-            shard=registration.meta.shard,
-            ulid=registration.meta.id,
-            content_digest=registration.content_digest(),
-            accepted_at_ms=moment.command_time_ms,
-            command_index=moment.command_index,
-        )
-        for registration in registrations
-    ]
-
-
-def _block_row(registration: BlockRegistration, interned: InternedNames, moment: InsertMoment) -> Block:
+def _block_row(
+    row_id: int, registration: BlockRegistration, interned: InternedNames, moment: InsertMoment
+) -> dict[str, Any]:
+    """Return every column of the block's row, always in the same order."""
     meta = registration.meta
-    return Block(
-        ulid=meta.id,
-        tenant_id=interned.tenants[meta.tenant] if meta.tenant else None,
-        shard=meta.shard,
-        level=meta.compaction_level,
-        partition_start_ms=registration.partition_start_ms,
-        created_at_ms=registration.created_at_ms,
-        min_time_ms=meta.min_time_ms,
-        max_time_ms=meta.max_time_ms,
-        size_bytes=registration.size_bytes,
-        crc32c=registration.crc32c,
-        object_key=registration.object_key,
-        metadata=registration.metadata,
-        dataset_count=len(meta.datasets),
-        state=BlockState.FINAL if registration.is_final else BlockState.QUEUED,
-        queue_id=None if registration.is_final else interned.queues[registration.queue_key()],
-        added_command_index=moment.command_index,
-        arrived_at_ms=moment.command_time_ms,
-    )
+    created_at_ms = registration.created_at_ms
+    return {
+        "id": row_id,
+        "ulid": meta.id,
+        "tenant_id": interned.tenants[meta.tenant] if meta.tenant else None,
+        "shard": meta.shard,
+        "level": meta.compaction_level,
+        "partition_start_ms": created_at_ms - created_at_ms % PARTITION_MS,
+        "created_at_ms": created_at_ms,
+        "min_time_ms": meta.min_time_ms,
+        "max_time_ms": meta.max_time_ms,
+        "size_bytes": registration.size_bytes,
+        "crc32c": registration.crc32c,
+        "object_key": registration.object_key,
+        "metadata": registration.metadata,
+        "dataset_count": len(meta.datasets),
+        "state": (BlockState.FINAL if registration.is_final else BlockState.QUEUED).value,
+        "parked_reason": "",
+        "owner_job_id": None,
+        "queue_id": None if registration.is_final else interned.queues[registration.queue_key()],
+        "added_command_index": moment.command_index,
+        "removed_command_index": None,
+        "arrived_at_ms": moment.command_time_ms,
+    }
 
 
-def _dataset_row(block: Block, position: int, dataset: DatasetMeta, interned: InternedNames) -> Dataset:
-    tenant_id, name_id, label_sets_id = interned.dataset_key(dataset)
-    return Dataset(
-        block_id=block.id,
-        tenant_id=tenant_id,
-        name_id=name_id,
-        label_sets_id=label_sets_id,
-        position=position,
-        format=dataset.format,
-        min_time_ms=dataset.min_time_ms,
-        max_time_ms=dataset.max_time_ms,
-        size_bytes=dataset.size,
-    )
+def _dataset_values(dataset: DatasetMeta) -> tuple[int, int, int, int]:
+    return (dataset.format, dataset.min_time_ms, dataset.max_time_ms, dataset.size)
 
 
 def _intern_dataset_names(names: set[str]) -> dict[str, int]:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from webadmin.index.errors import SourcesChanged
-from webadmin.index.models import AcceptedId, Block, BlockLineage, Tombstone
+from webadmin.index.models import Block, BlockLineage, Tombstone
 from webadmin.index.registration import BlockRegistration
 from webadmin.index.services.insert_blocks import (
     ROWS_PER_INSERT,
     InsertMoment,
     InternedNames,
     insert_blocks,
-    ledger_rows,
+    remember_ids,
 )
 from webadmin.index.states import BlockState
 from webadmin.schedule.level_queues import QueueChanges
@@ -45,7 +45,7 @@ def replace_blocks(
         raise SourcesChanged(
             f"job {replacement.job_id}: {replaced} of {len(replacement.sources)} sources are still its"
         )
-    AcceptedId.objects.bulk_create(ledger_rows(replacement.results, moment), batch_size=ROWS_PER_INSERT)
+    remember_ids(replacement.results, moment)
     results = insert_blocks(replacement.results, interned, moment, changes)
     BlockLineage.objects.bulk_create(_lineage(replacement, results), batch_size=ROWS_PER_INSERT)
     tombstones = [
@@ -61,9 +61,9 @@ def replace_blocks(
     Tombstone.objects.bulk_create(tombstones, batch_size=ROWS_PER_INSERT)
 
 
-def _lineage(replacement: Replacement, results: Sequence[Block]) -> list[BlockLineage]:
+def _lineage(replacement: Replacement, results: Sequence[int]) -> list[BlockLineage]:
     return [
-        BlockLineage(result=result, source_id=source_id, job_id=replacement.job_id)
+        BlockLineage(result_id=result, source_id=source_id, job_id=replacement.job_id)
         for result, registration in zip(results, replacement.results, strict=True)
         for source_id, tenants in replacement.sources.items()
         if registration.meta.tenant in tenants
