@@ -21,3 +21,9 @@ class ScopeRefused(LithifyError):
     """Nothing on the schedule can have this scope."""
 
     code = "scope_refused"
+
+
+class EntryUnknown(LithifyError):
+    """An entry of the command log is of a kind or a format that this build cannot replay."""
+
+    code = "entry_unknown"

@@ -1,0 +1,107 @@
+"""The log alone leads to the state of the tables (invariant 16), with entries of this format and of the one before."""
+
+from __future__ import annotations
+
+import copy
+from random import Random
+
+import pytest
+
+from engine.scheduling.errors import EntryUnknown
+from engine.scheduling.model import FORMAT_VERSION, PolicyName
+from engine.scheduling.replay import ReplayedState
+from tests.webadmin.service import REASON, Service, check_invariants
+from webadmin.index.models import Block
+from webadmin.schedule.fairness_models import TenantShare
+from webadmin.schedule.models import Command, Job, LevelPolicy, Limits
+
+Entry = dict[str, object]
+
+
+def log() -> list[Entry]:
+    rows = Command.objects.order_by("index").values("index", "kind", "format_version", "change_set")
+    return list(rows)
+
+
+def replayed(entries: list[Entry], times: int = 1) -> ReplayedState:
+    state = ReplayedState()
+    for entry in entries:
+        for _ in range(times):
+            state.apply(**copy.deepcopy(entry))
+    return state
+
+
+def live_through(service: Service, seed: int) -> None:
+    """Let three workers merge, fail, forget and come back, so that every kind of change is in the log."""
+    LevelPolicy.objects.update(blocks_max=2, age_seconds=20)
+    Limits.objects.update(failures_max=1, queue_max=6)
+    random, crew = Random(seed), [service.worker() for _ in range(3)]
+    for _ in range(60):
+        if random.random() < 0.3:
+            tenant = random.choice(["acme", "beta"])
+            service.add_segments(random.randint(1, 3), shard=random.randint(1, 2), datasets=[(tenant, "web")])
+        worker = random.choice(crew)
+        updates = []
+        for job in list(worker.held):
+            chance = random.random()
+            if chance < 0.5:
+                updates.append(worker.success(job))
+            elif chance < 0.7:
+                updates.append(worker.released(job, random.choice([None, REASON])))
+            elif chance < 0.8:
+                updates.append(worker.running(job))
+                continue
+            del worker.held[job]
+        worker.poll(*updates, capacity=random.randint(0, 3))
+        service.clock.advance(random.choice([0.1, 5, 14]))
+    check_invariants()
+
+
+def assert_equal_to_tables(state: ReplayedState) -> None:
+    rows = Block.objects.values_list("shard", "ulid", "tenant__name", "level", "state", "owner_job__name")
+    assert {(shard, ulid): (tenant or "", level, found) for shard, ulid, tenant, level, found, _ in rows} == {
+        key: (block.tenant, block.level, block.state) for key, block in state.blocks.items()
+    }
+    owners = {(shard, ulid): owner for shard, ulid, _, _, found, owner in rows if found == "owned"}
+    assert owners == {key: block.owner for key, block in state.blocks.items() if block.state == "owned"}
+    last = {job.name: job for job in Job.objects.order_by("id")}
+    assert {name: (job.state, job.token, job.failures, job.parked_reason) for name, job in last.items()} == {
+        name: (job.state, job.token, job.failures, job.parked_reason[:500]) for name, job in state.jobs.items()
+    }
+    paid = {key: time for key, time in state.tenant_times.items() if time}
+    shares = {(row.lane, row.tenant): row.virtual_time for row in TenantShare.objects.all()}
+    assert all(shares[key] >= time for key, time in paid.items()), "waking up may add, nothing takes away"
+
+
+@pytest.mark.parametrize("policy", PolicyName)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_i16_replaying_the_log_from_nothing_gives_the_tables(service: Service, seed: int, policy: PolicyName) -> None:
+    Limits.objects.update(policy=policy)
+    live_through(service, seed)
+    entries = log()
+    assert {entry["kind"] for entry in entries} >= {"add_blocks", "update_plan"}
+    plans = [entry["change_set"] for entry in entries if entry["kind"] == "update_plan"]
+    assert all(any(plan[part] for plan in plans) for part in ("completed", "returned", "created"))
+    state = replayed(entries)
+    assert_equal_to_tables(state)
+    assert replayed(entries, times=2) == state, "applying an entry twice is applying it once"
+
+
+def test_entries_of_the_previous_format_apply(service: Service) -> None:
+    live_through(service, 4)
+    old = log()
+    for entry in old:
+        entry["format_version"] = 1
+        if entry["kind"] == "update_plan":
+            for created in entry["change_set"]["created"]:
+                del created["is_assigned"]
+            del entry["change_set"]["tenants"], entry["change_set"]["lanes"]
+    assert_equal_to_tables(replayed(old))
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"), [("add_blocks", FORMAT_VERSION + 1), ("add_blocks", 0), ("unheard_of", 1)]
+)
+def test_an_entry_of_another_kind_or_format_is_refused(kind: str, version: int) -> None:
+    with pytest.raises(EntryUnknown, match="entry 7"):
+        ReplayedState().apply(index=7, kind=kind, format_version=version, change_set={"added": []})
