@@ -40,3 +40,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def foreign_data() -> Path:
     """The folder with real files of other programs; tests that use it are marked ``foreign_data``."""
     return FOREIGN_DATA
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name long bytes by their length: the name of a test goes into the environment of the processes it starts."""
+    return f"{len(val)}-bytes" if isinstance(val, bytes) and len(val) > 40 else None
