@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from engine.profiles import ulids
 from engine.profiles.block_ids import result_ids
+from engine.profiles.masks import masks_on
 from engine.profiles.metadata import decode_metadata, encode_metadata
 from engine.profiles.model import DATASET_INDEX, DATASET_PROFILES, BlockMeta, DatasetMeta
 from engine.profiles.object_names import block_key
@@ -80,7 +81,13 @@ def block_meta(
 def merged(spec: ProfileMergeSpec) -> ProfileMergeResult:
     """Return what a correct merge of this job would report."""
     sources = [decode_metadata(source.metadata) for source in spec.sources]
-    datasets = {(d.tenant, d.name) for meta in sources for d in meta.datasets if d.format == DATASET_PROFILES}
+    datasets = {
+        (d.tenant, d.name)
+        for source, meta in zip(spec.sources, sources, strict=True)
+        for d in meta.datasets
+        if d.format == DATASET_PROFILES and d.name
+        if not any(mask.is_total for mask in masks_on(d, source.masks_applied, spec.masks))
+    }
     tenants = sorted({tenant for tenant, _ in datasets})
     ids = result_ids([(meta.id, meta.compaction_level) for meta in sources], len(tenants), spec.fence)
     blocks = [
@@ -88,7 +95,7 @@ def merged(spec: ProfileMergeSpec) -> ProfileMergeResult:
             block_meta(
                 block_id,
                 shard=spec.shard,
-                level=spec.level + 1,
+                level=spec.result_level,
                 tenant=tenant,
                 datasets=[pair for pair in datasets if pair[0] == tenant],
                 with_index=True,
@@ -96,7 +103,12 @@ def merged(spec: ProfileMergeSpec) -> ProfileMergeResult:
         )
         for block_id, tenant in zip(ids, tenants, strict=True)
     ]
-    return ProfileMergeResult(sources=tuple(source.id for source in spec.sources), blocks=tuple(blocks), rows_read=7)
+    return ProfileMergeResult(
+        sources=tuple(source.id for source in spec.sources),
+        blocks=tuple(blocks),
+        rows_read=7,
+        masks=tuple(mask.index for mask in spec.masks),
+    )
 
 
 def result_block(meta: BlockMeta) -> ResultBlock:

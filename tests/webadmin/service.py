@@ -142,7 +142,7 @@ def check_invariants() -> None:
         job = block.owner_job
         tenant = block.tenant.name if block.tenant else ""
         assert (job.tenant, job.shard, job.level) == (tenant, block.shard, block.level)
-    replaced = Block.objects.filter(state=BlockState.REPLACED)
+    replaced = Block.objects.filter(state__in=[BlockState.REPLACED, BlockState.DROPPED])
     assert replaced.count() == Tombstone.objects.filter(deleted_at_ms=None).count()
     assert not replaced.filter(tombstone=None).exists()
     assert not Block.objects.filter(level__gte=3, state=BlockState.QUEUED).exists()

@@ -9,8 +9,8 @@ class BlockRefused(LithifyError):
     """A block cannot be registered: its metadata is impossible, or its id is older than the ledger remembers.
 
     ``code`` says what is wrong: ``bad_id``, ``bad_shard``, ``bad_level``, ``bad_tenant``, ``bad_size``, ``bad_key``,
-    ``bad_name``, ``bad_time``, ``bad_dataset``, ``bad_metadata``, ``id_too_old``, ``id_in_future`` or
-    ``tenant_not_allowed``.
+    ``bad_name``, ``bad_time``, ``bad_dataset``, ``bad_metadata``, ``id_too_old``, ``id_in_future``,
+    ``data_in_future`` or ``tenant_not_allowed``.
     """
 
     code = "block_refused"
@@ -56,3 +56,15 @@ class IndexBusy(LithifyError):
 
     code = "index_busy"
     retryable = True
+
+
+class InvalidRule(LithifyError):
+    """A retention rule, hold or delete request makes no sense: no such tenant name, time or number of days."""
+
+    code = "invalid_rule"
+
+
+class TenantBusy(LithifyError):
+    """The tenant is on hold, or its data is being deleted: one excludes the other."""
+
+    code = "tenant_busy"

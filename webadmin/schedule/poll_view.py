@@ -24,6 +24,7 @@ from engine.scheduling.limits import EffectiveLimits, LimitName
 from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
 from engine.scheduling.pauses import PausedScope
 from webadmin.index.errors import BlockRefused
+from webadmin.index.masks import JobMasks, job_masks
 from webadmin.index.models import AcceptedId, Block, Dataset
 from webadmin.index.registration import BlockRegistration, check_registration
 from webadmin.index.services.replace_blocks import Replacement
@@ -151,6 +152,7 @@ def _read_reports(
         if update.status is UpdateStatus.SUCCESS and update.job in jobs and jobs[update.job].token == token
     ]
     sources = _sources_of(finished)
+    masks = job_masks({job.id: job.token for job in finished})
     reports: list[Report] = []
     replacements: dict[str, Replacement] = {}
     for update, token in zip(updates, tokens, strict=True):
@@ -158,7 +160,7 @@ def _read_reports(
         result, refusal = None, None
         if update.status is UpdateStatus.SUCCESS and job is not None and job.token == token:
             try:
-                result, replacements[job.name] = _accept_result(job, update, sources[job.id])
+                result, replacements[job.name] = _accept_result(job, update, sources[job.id], masks[job.id])
             except (LithifyError, KeyError) as error:
                 refusal = FailureReason(error_class=type(error).__name__, message=str(error))
         reports.append(Report(update=update, token=token, result=result, refusal=refusal))
@@ -188,7 +190,9 @@ def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
     return sources
 
 
-def _accept_result(job: Job, update: JobUpdate, sources: _Sources) -> tuple[ProfileMergeResult, Replacement]:
+def _accept_result(
+    job: Job, update: JobUpdate, sources: _Sources, masks: JobMasks
+) -> tuple[ProfileMergeResult, Replacement]:
     """Check a result against the index. Raises a LithifyError that says why it cannot be accepted."""
     result = read_profile_result(update.result)
     facts = CompletionFacts(
@@ -196,6 +200,9 @@ def _accept_result(job: Job, update: JobUpdate, sources: _Sources) -> tuple[Prof
         level=job.level,
         sources=tuple(ulid for ulid in job.spec["sources"] if ulid in sources.rows),
         datasets=frozenset().union(*sources.datasets.values()),
+        is_rewrite=job.spec.get("is_rewrite", False),
+        masks=masks.indexes,
+        masked=frozenset(masks.masked),
     )
     metas = check_result(facts, result)
     registrations = [

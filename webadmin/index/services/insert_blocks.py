@@ -62,6 +62,11 @@ class InsertMoment:
     command_time_ms: int
     masks_applied: int | None = None
 
+    def obeyed(self, registration: BlockRegistration) -> int:
+        """Return the index of the last delete command that is not about a block that comes at this moment."""
+        own = self.command_index if self.masks_applied is None else self.masks_applied
+        return max(own, registration.masks_applied)
+
 
 def intern_names(registrations: Sequence[BlockRegistration]) -> InternedNames:
     """Make sure that everything these blocks refer to has a row. Call it outside the transaction that inserts."""
@@ -85,7 +90,7 @@ def insert_blocks(
     blocks = [_block_row(id, r, interned, moment) for id, r in zip(ids, registrations, strict=True)]
     insert_rows(Block, list(blocks[0]) if blocks else [], [list(block.values()) for block in blocks])
     datasets = [
-        (id, *interned.dataset_key(dataset), position, *_dataset_values(dataset), registration.masks_applied)
+        (id, *interned.dataset_key(dataset), position, *_dataset_values(dataset), moment.obeyed(registration))
         for id, registration in zip(ids, registrations, strict=True)
         for position, dataset in enumerate(registration.meta.datasets)
     ]

@@ -141,7 +141,8 @@ class _Application:
         replace_blocks(
             self.context.replacements[job.name],
             self.context.interned,
-            InsertMoment(command_index=self.index, command_time_ms=self.time.now_ms),
+            # The merge knows the delete requests of the moment when it was assigned, and no later ones.
+            InsertMoment(command_index=self.index, command_time_ms=self.time.now_ms, masks_applied=job.token),
             eligible_at_ms=self.time.now_ms + self.context.limits.cleanup_delay_seconds * 1000,
             changes=self.queue_changes,
         )

@@ -17,6 +17,7 @@ from engine.scheduling.model import ChangeSet, RenewLease
 from engine.scheduling.prepare import prepare
 from webadmin.access.errors import NameTaken
 from webadmin.access.models import WorkerCredential
+from webadmin.index.masks import job_masks
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import intern_names
 from webadmin.index.states import BlockState
@@ -142,11 +143,18 @@ def _specs(applied: AppliedCommand) -> list[ProfileMergeSpec]:
     """Return what the merges of the jobs just assigned need to know, in the order of their assignment."""
     jobs = Job.objects.in_bulk(applied.assigned)
     sources: dict[int, dict[str, SourceObject]] = {job_id: {} for job_id in jobs}
+    masks = job_masks(dict.fromkeys(jobs, applied.index))
     owned = Block.objects.filter(owner_job__in=jobs, state=BlockState.OWNED)
-    for job_id, ulid, key, size, metadata in owned.values_list(
-        "owner_job_id", "ulid", "object_key", "size_bytes", "metadata"
+    for block_id, job_id, ulid, key, size, metadata in owned.values_list(
+        "id", "owner_job_id", "ulid", "object_key", "size_bytes", "metadata"
     ):
-        sources[job_id][ulid] = SourceObject(id=ulid, key=key, size=size, metadata=bytes(metadata))
+        sources[job_id][ulid] = SourceObject(
+            id=ulid,
+            key=key,
+            size=size,
+            metadata=bytes(metadata),
+            masks_applied=masks[job_id].applied.get(block_id, 0),
+        )
     return [
         ProfileMergeSpec(
             job=job.name,
@@ -156,6 +164,8 @@ def _specs(applied: AppliedCommand) -> list[ProfileMergeSpec]:
             sources=tuple(sources[job.id][ulid] for ulid in job.spec["sources"] if ulid in sources[job.id]),
             fence=applied.index,
             task_memory_bytes=job.spec["task_memory_bytes"],
+            masks=masks[job.id].in_order(),
+            is_rewrite=job.spec.get("is_rewrite", False),
         )
         for job in (jobs[job_id] for job_id in applied.assigned)
     ]
