@@ -114,7 +114,8 @@ class Audit:
                 self.token_max = applied.index
 
     def _note_block(self, block: MemoryBlock) -> None:
-        self.ever.add(block.ulid)
+        if block.ulid not in self.blocks:
+            self.ever.add(block.ulid)
         if block.state is BlockState.DELETED:
             self.replaced_at_ms.pop(block.ulid, None)
         elif block.state is BlockState.REPLACED and self.blocks.get(block.ulid) is not BlockState.REPLACED:
@@ -126,6 +127,9 @@ class Audit:
 
     def _note_job(self, job: MemoryJob) -> None:
         shadow = self.jobs.get(job.id)
+        if shadow is not None and shadow.state is job.state is JobState.LEASED and shadow.token == job.token:
+            shadow.lease_expires_ms = job.lease_expires_ms
+            return
         before = shadow.state if shadow is not None else None
         if before is not job.state:
             self.live_jobs += (job.state in LIVE_STATES) - (before in LIVE_STATES)

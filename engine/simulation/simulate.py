@@ -74,12 +74,12 @@ class Simulation:
     def outcome(self) -> Outcome:
         """Return what happened so far."""
         world, fleet = self.world, self.scenario.fleet
-        passed_ms = world.now_ms - START_MS
+        busy = [sample.busy_slots for sample in self.samples]
         return Outcome(
             tally=world.tally,
             commands=world.schedule.last_index,
             steps=world.audit.steps,
-            utilisation=min(1.0, world.tally.busy_ms / max(1, passed_ms * fleet.workers * fleet.slots)),
+            utilisation=sum(busy) / (max(1, len(busy)) * fleet.workers * fleet.slots),
             parked_jobs=world.schedule.parked_count,
             live_items=dict(world.audit.live),
             samples=tuple(self.samples),

@@ -7,7 +7,7 @@ reports, whatever waits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.errors import LithifyError
 from engine.planning.model import BlockQueue
@@ -34,6 +34,10 @@ class Told:
     update: JobUpdate
     token: int
     result: ProfileMergeResult | None = None
+    plain: Report = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plain", Report(update=self.update, token=self.token))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,8 @@ def _report(
     replacements: dict[str, list[NewBlock]],
     ignores_tokens: bool,
 ) -> Report:
+    if told.result is None and not ignores_tokens:
+        return told.plain
     view = reported.get(told.update.job)
     token = view.token if ignores_tokens and view else told.token
     if told.update.status is not UpdateStatus.SUCCESS or view is None or view.token != token:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import is_not
 
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.protocol.profile_jobs import ProfileMergeResult
@@ -53,11 +54,22 @@ class Worker:
     crashes_after_upload: bool = False
     paused_until_ms: int = 0
     next_poll_ms: int = -1
+    last_order: PollOrder | None = None
     runs: dict[str, Run] = field(default_factory=dict)
 
     def order(self) -> PollOrder:
-        """Return what it would say now. A run that is over still takes no slot."""
-        return PollOrder(self.name, self.slots - self.running, tuple([run.told for run in self.runs.values()]))
+        """Return what it would say now. A run that is over takes no slot any more."""
+        capacity = self.slots - self.running
+        told = [run.told for run in self.runs.values()]
+        last = self.last_order
+        if (
+            last is None
+            or last.capacity != capacity
+            or len(last.told) != len(told)
+            or any(map(is_not, last.told, told))
+        ):
+            last = self.last_order = PollOrder(self.name, capacity, tuple(told))
+        return last
 
     def hear(self, order: PollOrder, kept: set[str], assigned: Iterable[MemoryJob]) -> list[Run]:
         """Take in the answer to an order; return the runs to start."""
