@@ -64,6 +64,20 @@ def parse_block_key(key: str) -> BlockKey:
     return BlockKey(_parse_shard(key, parts[1]), tenant, _checked_id(parts[3]), is_segment)
 
 
+def parse_dead_letter_key(key: str) -> BlockKey:
+    """Take a dead letter's key apart; BadBlockName if it is not exactly what ``dead_letter_key`` writes.
+
+    A letter under ``anonymous`` is a segment's: blocks of a tenant of this name cannot be told from segments, so that
+    their metadata decides.
+    """
+    parts = key.split("/")
+    if len(parts) != 5 or parts[0] != DEAD_LETTERS or parts[4] != METADATA_OBJECT:
+        raise BadBlockName(key, f"not a dead letter's key ({DEAD_LETTERS}/<shard>/<tenant>/<id>/{METADATA_OBJECT})")
+    is_segment = parts[2] == ANONYMOUS
+    tenant = "" if is_segment else check_tenant(parts[2])
+    return BlockKey(_parse_shard(key, parts[1]), tenant, _checked_id(parts[3]), is_segment)
+
+
 def _shard_text(shard: int) -> str:
     if not 0 <= shard <= SHARD_MAX:
         raise BadBlockName(str(shard), "a shard is an unsigned 32-bit number")

@@ -28,6 +28,8 @@ DATA_AHEAD_MS = 24 * 3600 * 1000
 """How far data may be ahead: profiles carry the time of the machine that made them."""
 LABEL_TEXT_MAX = 1 << 20
 """A message can name one long text a million times: what it stands for is bounded, not only its bytes."""
+CLOCK_CODES = {"id_too_old", "id_in_future", "data_in_future"}
+"""Refusals that depend on when it is: a block that was accepted at another time is a repetition all the same."""
 DATASETS_MAX = 100_000
 """More than any writer's tenants times services in half a second; each is a row."""
 
@@ -111,7 +113,7 @@ def _time_problem(registration: BlockRegistration, now_ms: int) -> Problem | Non
         return "id_in_future", "the time in its id has not come; set the writer's clock"
     meta = registration.meta
     if meta.max_time_ms > now_ms + DATA_AHEAD_MS:
-        return "bad_time", "its data is more than a day ahead of the clock"
+        return "data_in_future", "its data is more than a day ahead of the clock"
     if any(d.min_time_ms < meta.min_time_ms or d.max_time_ms > meta.max_time_ms for d in meta.datasets):
         return "bad_time", "a dataset covers time that the block does not"
     return None

@@ -115,18 +115,19 @@ def spoiled(now: int) -> dict[str, block_list_pb2.BlockEntry]:
         for name, changed in {
             "negative": replace(meta, min_time_ms=-1),
             "dataset before its block": replace(meta, datasets=(replace(dataset, min_time_ms=1),)),
-            "data of next week": replace(
-                meta,
-                max_time_ms=now + 7 * 24 * HOUR_MS,
-                datasets=(replace(dataset, max_time_ms=now + 7 * 24 * HOUR_MS),),
-            ),
+            "starts before 1970": replace(meta, min_time_ms=-5, max_time_ms=-1),
         }.items()
     }
 
 
+def data_of_next_week(now: int) -> block_list_pb2.BlockEntry:
+    meta, ahead = block_meta(ulid(now, 5)), now + 7 * 24 * HOUR_MS
+    return entry(replace(meta, max_time_ms=ahead, datasets=(replace(meta.datasets[0], max_time_ms=ahead),)))
+
+
 def test_i17_every_impossible_block_has_its_code_is_counted_and_stops_nobody(service: Service, bearer: str) -> None:
     good = block_meta(ulid(service.clock.now_ms, 1))
-    cases = spoiled(service.clock.now_ms)
+    cases = spoiled(service.clock.now_ms) | {"data_in_future": data_of_next_week(service.clock.now_ms)}
     found = answers(bearer, *cases.values(), entry(good))
     assert [code for _, code in found] == [*(name.partition(" ")[0] for name in cases), None]
     assert Block.objects.get().ulid == good.id
@@ -134,6 +135,14 @@ def test_i17_every_impossible_block_has_its_code_is_counted_and_stops_nobody(ser
     assert counts["bad_time"] == 4
     assert sum(counts.values()) == len(cases)
     check_invariants()
+
+
+def test_a_clock_that_went_back_makes_no_repetition_a_refusal(service: Service, bearer: str) -> None:
+    meta = block_meta(ulid(service.clock.now_ms))
+    assert answers(bearer, entry(meta)) == [("accepted", None)]
+    for hours in (-5, 24 * 30):
+        service.clock.advance(hours * 3600)
+        assert answers(bearer, entry(meta)) == [("duplicate", None)]
 
 
 def test_a_text_named_a_million_times_is_refused_before_it_is_written_out(service: Service, bearer: str) -> None:

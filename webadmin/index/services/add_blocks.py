@@ -16,7 +16,7 @@ from engine.errors import LithifyError
 from webadmin.database.dialect import is_contention
 from webadmin.index.errors import BlockRefused, IndexBusy
 from webadmin.index.models import AcceptedId, Block
-from webadmin.index.registration import LEDGER_MS, BlockRegistration, check_registration
+from webadmin.index.registration import CLOCK_CODES, LEDGER_MS, BlockRegistration, check_registration
 from webadmin.index.services.count_refusals import count_refusals
 from webadmin.index.services.delete_requests import reopen_requests
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, intern_names, remember_ids
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 BATCH_MAX = 500
 """Blocks per command: a queue is locked for the length of its transaction."""
 TRIES_MAX = 3
+NO_COMMAND = 0
 
 BlockName = tuple[int, str]
 """Shard and id."""
@@ -94,7 +95,7 @@ def add_blocks(
     """
     assert len(registrations) <= BATCH_MAX, "split the batch"
     time = read_time()
-    refusals = _refusals(registrations, time, any_age)
+    refusals = _without_repetitions(registrations, _refusals(registrations, time, any_age))
     fitting: dict[BlockName, BlockRegistration] = {}
     for registration, refusal in zip(registrations, refusals, strict=True):
         if refusal is None:
@@ -128,6 +129,22 @@ def _refusals(
         except BlockRefused as error:
             found.append(error)
     return found
+
+
+def _without_repetitions(
+    registrations: Sequence[BlockRegistration], refusals: Sequence[BlockRefused | None]
+) -> list[BlockRefused | None]:
+    """Take back refusals for the sake of the clock of blocks that were accepted before, whatever time it was then."""
+    untimely = {
+        (registration.meta.shard, registration.meta.id): registration
+        for registration, refusal in zip(registrations, refusals, strict=True)
+        if refusal is not None and refusal.code in CLOCK_CODES
+    }
+    known = _known_before(untimely, NO_COMMAND) if untimely else {}
+    return [
+        None if (registration.meta.shard, registration.meta.id) in known else refusal
+        for registration, refusal in zip(registrations, refusals, strict=True)
+    ]
 
 
 def _try_to_add(

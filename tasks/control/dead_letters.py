@@ -1,0 +1,21 @@
+"""Recovering metadata that could not be registered when its object was written."""
+
+from __future__ import annotations
+
+import structlog
+from django.conf import settings
+
+from engine.storage import open_store
+from tasks.beat import RECOVER_LETTERS_TASK, app
+
+log = structlog.get_logger(__name__)
+
+
+@app.task(name=RECOVER_LETTERS_TASK)
+def recover_dead_letters() -> None:
+    """Register what waits under ``dlq/``, the oldest first."""
+    from webadmin.index.services.recover_letters import recover_letters
+
+    outcome = recover_letters(store=open_store(settings.OBJECT_STORE_URL))
+    if outcome.recovered or outcome.kept:
+        log.info("letters_recovered", recovered=outcome.recovered, kept=len(outcome.kept))

@@ -1,0 +1,172 @@
+"""Recovers dead letters: metadata that was written beside its object because the index could not be reached.
+
+The oldest id comes first, whatever its shard. One bad letter never blocks the rest; it stays, with the reason in a row
+that operators see. Only when the database itself is not to be had does a sweep stop, and everything is kept. A letter
+is deleted after its block is in the index, so that a crash between the two makes the next sweep find a duplicate.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from engine.errors import LithifyError
+from engine.profiles.errors import BadBlockName
+from engine.profiles.metadata import METADATA_BYTES_MAX, decode_metadata, encode_metadata
+from engine.profiles.object_names import ANONYMOUS, DEAD_LETTERS, BlockKey, block_key, parse_dead_letter_key
+from engine.storage.model import ObjectInfo, ObjectNotFound, ObjectStore
+from webadmin.database import dialect
+from webadmin.index.letter_models import REASON_MAX
+from webadmin.index.models import DeadLetter, LetterState
+from webadmin.index.registration import BlockRegistration
+from webadmin.index.services.add_blocks import AddStatus, add_blocks
+
+log = logging.getLogger(__name__)
+
+ACTOR = "control:dead_letters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """An object under ``dlq/`` with a name that says which block it is about."""
+
+    info: ObjectInfo
+    named: BlockKey
+
+
+@dataclass(slots=True, kw_only=True)
+class RecoveryOutcome:
+    """How many letters were recovered, were empty and went, and the keys that stay; ``stray`` keys are no letters."""
+
+    recovered: int = 0
+    empty: int = 0
+    kept: list[tuple[str, str]] = field(default_factory=list)
+    stray: list[str] = field(default_factory=list)
+
+
+class _LetterKept(LithifyError):
+    """This letter stays for now; ``code`` says why."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def recover_letters(*, store: ObjectStore, limit: int = 1000) -> RecoveryOutcome:
+    """Try the ``limit`` oldest letters. A DatabaseError ends the sweep, and nothing that was not recovered is lost."""
+    outcome = RecoveryOutcome()
+    letters = _letters(store, outcome)
+    # By id, not by shard: the oldest data was missing for the longest time.
+    for letter in heapq.nsmallest(limit, letters, key=lambda letter: (letter.named.id, letter.info.key)):
+        _recover(store, letter, outcome)
+    log.info(
+        "letters_swept recovered=%d empty=%d kept=%d stray=%d",
+        outcome.recovered,
+        outcome.empty,
+        len(outcome.kept),
+        len(outcome.stray),
+    )
+    return outcome
+
+
+def recover_named(*, store: ObjectStore, keys: Iterable[str]) -> RecoveryOutcome:
+    """Try these letters now, in the order of their ids."""
+    outcome = RecoveryOutcome()
+    letters = []
+    for key in keys:
+        try:
+            letters.append(Letter(info=store.head(key), named=parse_dead_letter_key(key)))
+        except ObjectNotFound:
+            _settle_missing(key)
+        except BadBlockName:
+            outcome.stray.append(key)
+    for letter in sorted(letters, key=lambda letter: (letter.named.id, letter.info.key)):
+        _recover(store, letter, outcome)
+    return outcome
+
+
+def _letters(store: ObjectStore, outcome: RecoveryOutcome) -> Iterable[Letter]:
+    for info in store.list(f"{DEAD_LETTERS}/"):
+        try:
+            yield Letter(info=info, named=parse_dead_letter_key(info.key))
+        except BadBlockName:
+            outcome.stray.append(info.key)
+
+
+def _recover(store: ObjectStore, letter: Letter, outcome: RecoveryOutcome) -> None:
+    key = letter.info.key
+    try:
+        if letter.info.size == 0:  # its writer died before the first byte
+            store.delete(key)
+            outcome.empty += 1
+            _settle_missing(key)
+            return
+        _register(store, letter)
+        store.delete(key)
+    except ObjectNotFound as error:
+        if error.key == key:  # another sweep was quicker
+            _settle_missing(key)
+            return
+        _keep(letter, "object_not_found", f"the block's own object is missing: {error}", outcome)
+    except LithifyError as error:  # the letter is bad, or the store or the index cannot take it for now
+        _keep(letter, error.code, str(error), outcome)
+    else:
+        outcome.recovered += 1
+        DeadLetter.objects.filter(key=key).update(
+            state=LetterState.RECOVERED, code="", reason="", last_attempt_ms=dialect.clock_ms()
+        )
+
+
+def _register(store: ObjectStore, letter: Letter) -> None:
+    if letter.info.size > METADATA_BYTES_MAX:
+        raise _LetterKept("limit_exceeded", f"{letter.info.size} bytes are more than any metadata has")
+    data = store.get(letter.info.key)
+    if len(data) != letter.info.size:
+        raise _LetterKept("read_error", f"{len(data)} of {letter.info.size} bytes could be read")
+    meta = decode_metadata(data)
+    told = (meta.shard, meta.tenant or ANONYMOUS, meta.id)
+    if told != (letter.named.shard, letter.named.tenant or ANONYMOUS, letter.named.id):
+        raise _LetterKept("bad_key", f"the key contradicts the metadata, which says {told}")
+    object_key = block_key(meta.shard, meta.tenant, meta.compaction_level, meta.id)
+    size = store.head(object_key).size
+    if meta.size not in (0, size):
+        raise _LetterKept("bad_size", f"the object has {size} bytes, its metadata says {meta.size}")
+    registration = BlockRegistration(meta=meta, metadata=encode_metadata(meta), object_key=object_key, size_bytes=size)
+    [answer] = add_blocks([registration], actor=ACTOR).answers
+    if answer.error is not None:
+        raise _LetterKept(answer.error.code, str(answer.error))
+    if answer.status is AddStatus.DIFFERING:
+        raise _LetterKept("differing_content", "a block of this id with other content was accepted before")
+
+
+def _keep(letter: Letter, code: str, reason: str, outcome: RecoveryOutcome) -> None:
+    outcome.kept.append((letter.info.key, code))
+    now_ms = dialect.clock_ms()
+    row, _ = DeadLetter.objects.get_or_create(
+        key=letter.info.key,
+        defaults={
+            "shard": letter.named.shard,
+            "tenant": letter.named.tenant,
+            "ulid": letter.named.id,
+            "size_bytes": letter.info.size,
+            "written_at_ms": round(letter.info.modified_at * 1000),
+            "first_attempt_ms": now_ms,
+            "last_attempt_ms": now_ms,
+        },
+    )
+    DeadLetter.objects.filter(id=row.id).update(
+        state=LetterState.WAITING,
+        attempts=row.attempts + 1,
+        last_attempt_ms=now_ms,
+        code=code[:50],
+        reason=reason.replace("\0", "?")[:REASON_MAX],
+    )
+
+
+def _settle_missing(key: str) -> None:
+    """Note that a letter that waited is gone from the bucket: somebody recovered or removed it."""
+    DeadLetter.objects.filter(key=key, state=LetterState.WAITING).update(
+        state=LetterState.RECOVERED, last_attempt_ms=dialect.clock_ms()
+    )
