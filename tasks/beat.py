@@ -19,6 +19,7 @@ CONTROL_QUEUE = "control"
 DELETE_OBJECTS_TASK = "control.delete_tombstoned_objects"
 COUNT_LOG_TASK = "control.count_log"
 ISOLATE_TASK = "control.isolate_bad_blocks"
+RECOVER_LETTERS_TASK = "control.recover_dead_letters"
 LOOP_SECONDS_MAX = 5
 """How soon beat notices that the operator changed the schedule."""
 
@@ -36,13 +37,20 @@ PERIODIC_JOBS = (
     PeriodicJob(name="Delete replaced objects", task=DELETE_OBJECTS_TASK, every_seconds=30),
     PeriodicJob(name="Count progress", task=COUNT_LOG_TASK, every_seconds=15),
     PeriodicJob(name="Isolate bad blocks", task=ISOLATE_TASK, every_seconds=30),
+    PeriodicJob(name="Recover dead letters", task=RECOVER_LETTERS_TASK, every_seconds=15),
 )
 
 
 def _make_control_app() -> Celery:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webadmin.settings")
     control_app = Celery(
-        "lithify-control", include=["tasks.control.deletion", "tasks.control.isolation", "tasks.control.progress"]
+        "lithify-control",
+        include=[
+            "tasks.control.dead_letters",
+            "tasks.control.deletion",
+            "tasks.control.isolation",
+            "tasks.control.progress",
+        ],
     )
     configure(control_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)
     control_app.conf.update(
