@@ -7,10 +7,13 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
+from webadmin.progress.pages import progress_page, standstill_page
 from webadmin.progress.views import healthz, metrics, progressz, readyz
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/progress/", progress_page, name="progress-page"),
+    path("admin/standstill/", standstill_page, name="standstill-page"),
     path("admin/", admin.site.urls),
     path("healthz", healthz),
     path("readyz", readyz),

@@ -32,6 +32,8 @@ NAVIGATION = [
     {
         "items": [
             {"title": "Overview", "icon": "dashboard", "link": reverse_lazy("admin:index")},
+            {"title": "Progress", "icon": "trending_up", "link": reverse_lazy("progress-page")},
+            {"title": "Why is nothing happening?", "icon": "help", "link": reverse_lazy("standstill-page")},
         ]
     },
     {
@@ -39,6 +41,8 @@ NAVIGATION = [
         "items": [
             _list("Jobs", "task_alt", "schedule", "job"),
             _list("Level queues", "stacks", "schedule", "levelqueue"),
+            _list("Evictions register", "inventory_2", "progress", "parkedjob"),
+            _list("Quarantine", "coronavirus", "schedule", "quarantine"),
             _list("Workers", "memory", "schedule", "worker"),
             _list("Command log", "receipt_long", "schedule", "command"),
         ],
@@ -48,6 +52,8 @@ NAVIGATION = [
         "items": [
             _list("Blocks", "deployed_code", "index", "block"),
             _list("Tombstones", "auto_delete", "index", "tombstone"),
+            _list("Dead letters", "mark_email_unread", "index", "deadletter"),
+            _list("Refused blocks", "block", "index", "refusalcount"),
             _list("Tenants", "apartment", "access", "tenant"),
         ],
     },
@@ -55,6 +61,8 @@ NAVIGATION = [
         "title": "Rules",
         "items": [
             _list("Limits", "speed", "schedule", "limits"),
+            _list("Limits set at run time", "tune", "schedule", "limitchange"),
+            _list("Pauses", "pause_circle", "schedule", "pause"),
             _list("Level policies", "rule", "schedule", "levelpolicy"),
             _list("Periodic tasks", "update", "django_celery_beat", "periodictask"),
         ],

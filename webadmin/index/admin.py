@@ -19,6 +19,7 @@ from webadmin.index import operator_queries as queries
 from webadmin.index.models import Block, Tombstone
 from webadmin.index.registration import PARTITION_MS
 from webadmin.index.states import BlockState
+from webadmin.schedule.explain import explain_block_row
 from webadmin.schedule.operator_queries import command_now_ms, with_now
 
 LIVE = "live"
@@ -97,7 +98,8 @@ class BlockAdmin(ReadOnlyAdmin):
         return f"{'Block' if row.level else 'Segment'} {row.ulid}"
 
     def sections(self, row: Block) -> Sequence[Section]:
-        return block_page.block_sections(row, command_now_ms())
+        sentence = Facts(title="In one sentence", rows=[("Why it is so", explain_block_row(row).sentence)])
+        return [sentence, *block_page.block_sections(row, command_now_ms())]
 
     @display(description="Block")
     def id_cell(self, row: Block) -> SafeString:
@@ -192,3 +194,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
     @display(description="By command")
     def command(self, row: Tombstone) -> SafeString:
         return show.command_link(row.command_index)
+
+
+# Django finds admin pages through this module.
+from webadmin.index import admin_letters  # noqa: E402, F401

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job, LevelQueue, LogHead, Worker
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.queries import limits_now
+from webadmin.schedule.suspects import merging_is_broken
 
 SILENT_AFTER_SECONDS = 60
 """A node polls every second; one that was quiet for so long takes no work, whatever the lease is."""
@@ -78,7 +78,7 @@ def read_standstill() -> Standstill:
         offered_capacity=workers["capacity"] or 0,
         paused=tuple(str(scope) for scope in paused),
         paused_blocks=int(ready["blocks"] or 0) - int(free["blocks"] or 0),
-        is_merging_broken=_is_merging_broken(),
+        is_merging_broken=bool(merging_is_broken(now_ms)),
         counted_ms_ago=None if mark is None else max(0, clock_ms - mark.counted_at_ms),
         stalled_ms=None if mark is None or mark.stalled_since_ms is None else max(0, clock_ms - mark.stalled_since_ms),
         completed_ms_ago=None
@@ -117,9 +117,3 @@ def polling_worker_count() -> int:
 def _next_ready_in_ms(now_ms: int) -> int | None:
     later = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__gt=now_ms).aggregate(at=Min("ready_at_ms"))
     return None if later["at"] is None else later["at"] - now_ms
-
-
-def _is_merging_broken() -> bool:
-    if importlib.util.find_spec("webadmin.schedule.suspects") is None:
-        return False
-    return bool(importlib.import_module("webadmin.schedule.suspects").merging_is_broken())

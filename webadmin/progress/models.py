@@ -9,6 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from engine.scheduling.model import JobState
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.database.fields import ByteOrderedField
 from webadmin.schedule.models import LANE_MAX, Job, SingleRow
@@ -73,8 +74,17 @@ class CountingMark(SingleRow):
         return f"counted up to {self.counted_index}"
 
 
+class ParkedJobs(models.Manager):
+    """The jobs that are out of the schedule."""
+
+    def get_queryset(self) -> models.QuerySet:
+        return super().get_queryset().filter(state=JobState.PARKED)
+
+
 class ParkedJob(Job):
     """A job of the evictions register, for its own page in the admin."""
+
+    objects = ParkedJobs()
 
     class Meta:
         proxy = True

@@ -14,12 +14,15 @@ from unfold.decorators import display
 from engine.scheduling.model import JobState
 from webadmin.console import formatting as show
 from webadmin.console.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
+from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Json, Section, Table
 from webadmin.index import block_page
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule import operator_queries as queries
+from webadmin.schedule.explain import explain_job_row
 from webadmin.schedule.models import Command, Job, LevelPolicy, LevelQueue, Limits, Worker
+from webadmin.schedule.operator_orders import JOB_ORDERS
 
 TROUBLE = "trouble"
 RUNS_SHOWN_MAX = 50
@@ -77,8 +80,10 @@ class ReadyFilter(admin.SimpleListFilter):
 
 
 @admin.register(Job)
-class JobAdmin(ReadOnlyAdmin):
+class JobAdmin(OrderedAdmin):
     """Jobs, the last planned first."""
+
+    orders = JOB_ORDERS
 
     list_display = (
         "name_cell",
@@ -109,6 +114,7 @@ class JobAdmin(ReadOnlyAdmin):
     def sections(self, row: Job) -> Sequence[Section]:
         now_ms = row.now_ms
         return [
+            Facts(title="In one sentence", rows=[("Why it is so", explain_job_row(row).sentence)]),
             *job_page.job_sections(row, now_ms),
             *block_page.blocks_of_job_tables(row.pk, row.source_count, now_ms),
             *job_page.job_data(row),
@@ -426,3 +432,7 @@ class LevelPolicyAdmin(ReadOnlyAdmin):
     @display(description="Bytes at most")
     def size(self, row: LevelPolicy) -> str:
         return show.size_text(row.bytes_max) if row.bytes_max else "any"
+
+
+# Django finds admin pages through this module.
+from webadmin.schedule import admin_operations  # noqa: E402, F401

@@ -20,6 +20,7 @@ TONES = {
     JobState.LEASED: ("busy", "held by one worker under one token until its lease ends"),
     JobState.DONE: ("good", "its results have replaced its sources"),
     JobState.PARKED: ("bad", "out of the schedule, keeps its blocks"),
+    JobState.DISSOLVED: ("quiet", "given up: its blocks went back to their queue, or into smaller jobs"),
 }
 OUTCOME_TONES = {
     AttemptOutcome.RUNNING: "busy",
@@ -28,6 +29,7 @@ OUTCOME_TONES = {
     AttemptOutcome.FAILED: "bad",
     AttemptOutcome.REFUSED: "bad",
     AttemptOutcome.EXPIRED: "warn",
+    AttemptOutcome.REVOKED: "quiet",
 }
 
 

@@ -256,3 +256,9 @@ def change_counts(command: Command) -> dict[str, int]:
 def with_now(rows: QuerySet, now_ms: int) -> QuerySet:
     """Let each row carry the command time at which it was read."""
     return rows.annotate(now_ms=Value(now_ms, BigIntegerField()))
+
+
+def still_in_force(rows: QuerySet, now_ms: int) -> QuerySet:
+    """Narrow limits or pauses to those that hold at this command time."""
+    rows = rows.filter(Q(valid_until_ms=None) | Q(valid_until_ms__gt=now_ms))
+    return rows.filter(ended_at_ms=None) if hasattr(rows.model, "ended_at_ms") else rows.filter(is_superseded=False)

@@ -16,10 +16,21 @@ from engine.profiles.model import BlockMeta
 from engine.profiles.object_names import block_key
 from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
 from webadmin.database import dialect
-from webadmin.index.models import Block, BlockLineage, Dataset, DatasetName, LabelSets, Tombstone
+from webadmin.index.models import (
+    Block,
+    BlockLineage,
+    Dataset,
+    DatasetName,
+    DeadLetter,
+    LabelSets,
+    RefusalCount,
+    Tombstone,
+)
 from webadmin.index.registration import PARTITION_MS
+from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, LogHead, Worker
+from webadmin.schedule.operation_models import LimitChange, Pause, Quarantine
 
 HOUR_MS = 3_600_000
 LABELS = [
@@ -185,6 +196,79 @@ def link(result: Block, job: Job, *sources: Block) -> None:
     BlockLineage.objects.bulk_create([BlockLineage(result=result, source=source, job=job) for source in sources])
 
 
+def make_quarantine(block: Block | None = None, **columns: Any) -> Quarantine:
+    """A damaged block in a parked job of its own."""
+    number = Quarantine.objects.count()
+    job = make_job(f"{number:016x}-quarantined", "parked", parked_kind="quarantined", source_count=1)
+    defaults = {
+        "block": block or make_block("owned", owner_job=job),
+        "job": job,
+        "cause": Quarantine.Cause.DAMAGED,
+        "error_class": "ChecksumMismatch",
+        "message": "stored 1, found 2",
+        "section": "symbols",
+        "offset": 4096,
+        "build": "0.1.0",
+        "attempts": 2,
+        "at_ms": now_ms() - 30_000,
+        "command_index": job.created_command_index,
+    }
+    return Quarantine.objects.create(**defaults | columns)
+
+
+def make_operations() -> None:
+    """What operators set, and what was set apart."""
+    at_ms, command = now_ms(), make_command(kind=Command.Kind.OPERATE, change_set={"action": "pause"})
+    order = {"command_index": command.index, "actor": "operator", "why": "a noisy tenant"}
+    LimitChange.objects.create(
+        name="failures_max",
+        scope_kind="tenant",
+        scope_value="acme",
+        value=10,
+        set_at_ms=at_ms,
+        valid_until_ms=at_ms + HOUR_MS,
+        **order,
+    )
+    LimitChange.objects.create(name="queue_max", scope_kind="global", value=None, set_at_ms=at_ms, **order)
+    Pause.objects.create(scope_kind="tenant", scope_value="umbrella", mode="drain", since_ms=at_ms - 5000, **order)
+    over = {"ended_at_ms": at_ms - 1000, "ended_by": "operator"}
+    Pause.objects.create(scope_kind="global", mode="pause", since_ms=at_ms - 9000, **over, **order)
+    make_quarantine()
+    make_quarantine(cause="missing", section="", offset=-1, released_at_ms=at_ms, released_by="operator")
+    DeadLetter.objects.create(
+        key="dlq/1/anonymous/01KAJ5W5T0000000000000000A/meta.pb",
+        shard=1,
+        ulid="01KAJ5W5T0000000000000000A",
+        size_bytes=900,
+        written_at_ms=at_ms - HOUR_MS,
+        attempts=3,
+        first_attempt_ms=at_ms - HOUR_MS + 15_000,
+        last_attempt_ms=at_ms - 15_000,
+        code="bad_level",
+        reason="level 200 is above 100",
+    )
+    RefusalCount.objects.create(
+        actor="writer-1", code="bad_level", count=7, last_at_ms=at_ms - 15_000, last_reason="level 200 is above 100"
+    )
+    CountingMark.objects.update_or_create(
+        id=1, defaults={"counting_since_ms": at_ms - 600_000, "counted_at_ms": at_ms - 4000, "last_completed_ms": at_ms}
+    )
+    for tenant, level, arrived, drained in (("", 0, 600, 580), ("acme", 1, 30, 40)):
+        FlowMinute.objects.create(
+            minute_ms=at_ms - at_ms % 60_000,
+            lane="profiles",
+            tenant=tenant,
+            shard=1,
+            level=level,
+            arrived_blocks=arrived,
+            arrived_bytes=arrived * 35_000,
+            drained_blocks=drained,
+            drained_bytes=drained * 35_000,
+            completed_jobs=drained // 20,
+            run_ms=drained * 150,
+        )
+
+
 @dataclass(frozen=True)
 class Filled:
     """What the pages of a filled database are tried on."""
@@ -249,6 +333,7 @@ def fill() -> Filled:
     make_queue(
         "umbrella", 2, 2, block_count=0, byte_count=0, oldest_arrival_ms=None, newest_arrival_ms=None, ready_at_ms=None
     )
+    make_operations()
     AuditEntry.objects.create(
         actor="admin", action="issue_worker_credential", target="node-a", detail={"scopes": ["jobs:poll"]}
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+import pytest
 from django.test import Client
 from django.urls import reverse
 
 from engine.protocol.messages import Progress
+from engine.scheduling.model import AttemptOutcome, JobState
 from tests.database import ManualClock
 from tests.webadmin.admin import rows
 from tests.webadmin.service import REASON, FakeWorker, Service
@@ -171,3 +173,12 @@ def test_a_change_set_of_another_shape_is_shown_all_the_same(operator: Client) -
         command = rows.make_command(change_set=change_set)
         assert f"Command {command.index}" in plain(operator, "command_change", command.pk)
     assert "added 3" in plain(operator, "command_changelist")
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_every_state_and_outcome_has_words(operator: Client, state: JobState) -> None:
+    job = rows.make_job("j", state.value)
+    for number, outcome in enumerate(AttemptOutcome):
+        rows.make_attempt(job, outcome.value, 900 + number)
+    assert operator.get(reverse("admin:schedule_job_changelist")).status_code == 200
+    assert operator.get(reverse("admin:schedule_job_change", args=[job.pk])).status_code == 200

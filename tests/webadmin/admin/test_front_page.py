@@ -10,6 +10,7 @@ from tests.webadmin.admin import rows
 from tests.webadmin.service import Service
 from webadmin.index.models import Block
 from webadmin.index.operator_queries import index_totals
+from webadmin.schedule.models import Command
 
 
 def words(text: str) -> str:
@@ -24,18 +25,18 @@ def test_an_empty_installation_says_what_to_do(operator: Client) -> None:
 
 
 def test_the_front_page_tells_trouble_levels_queues_jobs_workers_and_commands(operator: Client) -> None:
-    filled = rows.fill()
+    rows.fill()
     text = words(operator.get("/admin/").content.decode())
-    assert "1 job parked; keeps 20 blocks until someone decides." in text
+    assert "3 jobs parked; keep 22 blocks until someone decides." in text
     assert "1 block parked: not compacted, still read by queries." in text
     assert "The lease of 1 job is over" in text
-    assert "0, segments 8 " in text
-    assert "6 owned, 1 parked, 1 queued" in text
+    assert "0, segments 10 " in text
+    assert "8 owned, 1 parked, 1 queued" in text
     assert "2 replaced objects awaiting deletion." in text
     assert "10 of 10 blocks: full" in text
     assert re.search(r"node-a polling \d+ s ago 2", text)
     assert "node-silent silent" in text
-    assert f"#{filled.done.finished_command_index}" in text
+    assert f"#{Command.objects.latest('index').index}" in text
 
 
 def test_sums_agree_with_the_tables_through_a_whole_compaction(operator: Client, service: Service) -> None:

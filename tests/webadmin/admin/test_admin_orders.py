@@ -1,0 +1,205 @@
+"""Operators' orders: asked, previewed, given, audited; never by those who may only look."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db.models import Model
+from django.test import Client
+from django.urls import reverse
+
+from engine.scheduling.limits import LimitName, Scope, ScopeKind
+from tests.webadmin.admin import rows
+from tests.webadmin.admin.test_front_page import words
+from tests.webadmin.service import REASON, Service
+from webadmin.access.models import AuditEntry
+from webadmin.progress.models import ParkedJob
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.models import Command, Job
+from webadmin.schedule.operation_models import LimitChange, Pause, Quarantine
+from webadmin.schedule.services.change_limit import limit_in_force
+
+EVERYTHING = Scope(ScopeKind.GLOBAL)
+LIMIT = {
+    "name": "failures_max",
+    "scope_kind": "global",
+    "scope_value": "",
+    "value": "9",
+    "for_seconds": "3600",
+    "why": "a bad hour",
+}
+
+
+def order(model: type[Model], name: str) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_order", args=[name])
+
+
+def give(operator: Client, model: type[Model], name: str, /, *ids: int, step: str = "apply", **values: str) -> str:
+    answer = operator.post(
+        order(model, name), {"ids": ",".join(map(str, ids)), "step": step, "why": "because"} | values, follow=True
+    )
+    assert answer.status_code == 200
+    return words(answer.content.decode())
+
+
+def parked_by_failures(service: Service) -> Job:
+    service.add_segments(20)
+    worker = service.worker()
+    for _ in range(4):
+        for spec in worker.take():
+            worker.poll(worker.released(spec.job, REASON), capacity=0)
+    job = Job.objects.get()
+    assert job.state == "parked"
+    return job
+
+
+def test_a_limit_for_an_hour_is_previewed_and_then_holds(operator: Client, service: Service) -> None:
+    text = give(operator, LimitChange, "set-limit", step="preview", **LIMIT)
+    assert "What it would do" in text
+    assert "Before 3" in text
+    assert "After 9" in text
+    assert not LimitChange.objects.exists()
+    assert not Command.objects.exists()
+    assert "Set a limit: done" in give(operator, LimitChange, "set-limit", **LIMIT)
+    now_ms = read_time().now_ms
+    assert limit_in_force(LimitName.FAILURES_MAX, EVERYTHING, now_ms) == 9
+    assert limit_in_force(LimitName.FAILURES_MAX, EVERYTHING, now_ms + 3_600_001) == 3
+    entry = AuditEntry.objects.get()
+    assert (entry.actor, entry.detail["why"]) == ("operator", "a bad hour")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"value": "-1"}, "greater than or equal to 0"),
+        ({"value": "2000"}, "outside 0 to 1000"),
+        ({"name": "lease_seconds", "scope_kind": "tenant", "scope_value": "acme"}, "cannot be set for a tenant"),
+        ({"scope_value": "acme"}, "a global cannot be"),
+        ({"why": ""}, "required"),
+        ({"for_seconds": "0"}, "greater than or equal to 1"),
+        ({"name": "nothing"}, "valid choice"),
+    ],
+)
+def test_what_the_service_refuses_is_said_at_the_form(
+    operator: Client, service: Service, change: dict[str, str], complaint: str
+) -> None:
+    for step in ("preview", "apply"):
+        assert complaint in give(operator, LimitChange, "set-limit", step=step, **LIMIT | change)
+    assert not LimitChange.objects.exists()
+
+
+def test_a_tenant_is_drained_and_resumed(operator: Client, service: Service) -> None:
+    values = {"scope_kind": "tenant", "scope_value": "acme", "mode": "drain", "for_seconds": ""}
+    assert "What it would do" in give(operator, Pause, "pause", step="preview", **values)
+    assert not Pause.objects.exists()
+    give(operator, Pause, "pause", **values)
+    pause = Pause.objects.get()
+    assert (pause.mode, pause.scope_value, pause.actor) == ("drain", "acme", "operator")
+    assert "tenant acme" in give(operator, Pause, "resume", pause.pk, step="preview")
+    assert "1 changed" in give(operator, Pause, "resume", pause.pk)
+    pause.refresh_from_db()
+    assert pause.ended_by == "operator"
+
+
+def test_a_parked_job_is_requeued_from_its_page(operator: Client, service: Service) -> None:
+    job = parked_by_failures(service)
+    page = operator.get(reverse("admin:progress_parkedjob_change", args=[job.pk]))
+    assert f"{order(ParkedJob, 'requeue')}?ids={job.pk}" in page.content.decode()
+    assert "Last error ChecksumMismatch" in words(page.content.decode())
+    preview = give(operator, ParkedJob, "requeue", job.pk, step="preview")
+    assert "Changed (1)" in preview
+    assert job.name in preview
+    job.refresh_from_db()
+    assert job.state == "parked"
+    assert "Requeue: 1 changed" in give(operator, ParkedJob, "requeue", job.pk)
+    job.refresh_from_db()
+    assert (job.state, job.failures) == ("waiting", 0)
+    again = give(operator, ParkedJob, "requeue", job.pk)
+    assert "Choose rows first." in again, "it is not parked any more"
+
+
+def test_jobs_are_requeued_by_error_class(operator: Client, service: Service) -> None:
+    job = parked_by_failures(service)
+    other = give(operator, ParkedJob, "requeue-many", error_class="Other", tenant="", level="")
+    assert "0 changed" in other
+    empty = give(operator, ParkedJob, "requeue-many", error_class="", tenant="", level="")
+    assert "name jobs, give a filter, or say that all are meant" in empty
+    given = give(operator, ParkedJob, "requeue-many", error_class="ChecksumMismatch", tenant="", level="0")
+    assert "1 changed" in given
+    job.refresh_from_db()
+    assert job.state == "waiting"
+
+
+def test_blocks_go_back_and_a_job_is_set_aside(operator: Client, service: Service) -> None:
+    job = parked_by_failures(service)
+    assert "1 changed" in give(operator, ParkedJob, "give-blocks-back", job.pk)
+    assert service.states() == {"queued": 20}
+    [spec] = service.worker().take()
+    running = Job.objects.get(name=spec.job, state="leased")
+    assert "1 changed" in give(operator, Job, "cancel", running.pk)
+    running.refresh_from_db()
+    assert (running.state, running.parked_kind) == ("parked", "deferred")
+    assert "because" in running.parked_reason
+
+
+def test_a_ticked_row_leads_to_the_order(operator: Client) -> None:
+    job = rows.make_job("one", "parked")
+    listing = reverse("admin:progress_parkedjob_changelist")
+    answer = operator.post(listing, {"action": "requeue", "_selected_action": [job.pk]})
+    assert answer["Location"] == f"{order(ParkedJob, 'requeue')}?ids={job.pk}"
+
+
+def test_a_quarantined_block_is_released(operator: Client, service: Service) -> None:
+    job = parked_by_failures(service)
+    block = job.source_blocks.first()
+    Job.objects.filter(pk=job.pk).update(parked_kind="quarantined", parked_reason="quarantined")
+    row = rows.make_quarantine(block, job=job)
+    assert "Changed (1)" in give(operator, Quarantine, "release", row.pk, step="preview")
+    row.refresh_from_db()
+    assert row.released_at_ms is None
+    give(operator, Quarantine, "release", row.pk)
+    row.refresh_from_db()
+    assert (row.released_by, row.release_why) == ("operator", "because")
+
+
+def test_who_may_only_look_gives_no_order(db: None) -> None:
+    looker = User.objects.create(username="looker", is_staff=True)
+    looker.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
+    client = Client()
+    client.force_login(looker)
+    job = rows.make_job("one", "parked")
+    page = client.get(reverse("admin:progress_parkedjob_change", args=[job.pk]))
+    assert page.status_code == 200
+    assert "/order/" not in page.content.decode()
+    assert client.get(order(ParkedJob, "requeue"), {"ids": job.pk}).status_code == 403
+    assert client.post(order(ParkedJob, "requeue"), {"ids": job.pk, "step": "apply", "why": "x"}).status_code == 403
+    job.refresh_from_db()
+    assert job.state == "parked"
+
+
+@pytest.mark.parametrize("ids", ["", "x", "999999", "1_2", "1,,", "9" * 40])
+def test_an_order_without_known_rows_asks_for_some(operator: Client, ids: str) -> None:
+    answer = operator.get(order(Job, "cancel"), {"ids": ids}, follow=True)
+    assert "Choose rows first." in words(answer.content.decode())
+
+
+def test_an_unknown_order_is_not_found(operator: Client) -> None:
+    assert operator.get(order(Job, "explode")).status_code == 404
+
+
+def test_every_order_has_a_page(operator: Client) -> None:
+    from django.contrib import admin
+
+    from webadmin.console.orders import OrderedAdmin
+
+    rows.fill()
+    seen = 0
+    for model, page in admin.site._registry.items():
+        if isinstance(page, OrderedAdmin):
+            row = model._default_manager.first()
+            for one in page.orders:
+                answer = operator.get(order(model, one.name), {"ids": row.pk})
+                assert answer.status_code == 200
+                assert "Preview" in answer.content.decode()
+                seen += 1
+    assert seen >= 13

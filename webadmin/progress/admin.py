@@ -1,0 +1,117 @@
+"""The evictions register in the admin: every job that is out of the schedule, why, and what to do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from engine.scheduling.model import ParkedKind
+from webadmin.console import formatting as show
+from webadmin.console.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
+from webadmin.console.orders import OrderedAdmin
+from webadmin.console.sections import Facts, Section
+from webadmin.index import block_page
+from webadmin.progress.models import ParkedJob
+from webadmin.schedule import job_page
+from webadmin.schedule import operator_queries as queries
+from webadmin.schedule.explain import explain_job_row
+from webadmin.schedule.operator_orders import PARKED_ORDERS
+from webadmin.schedule.register import is_kind, with_last_error
+
+KIND_TONES = {ParkedKind.EVICTED: "bad", ParkedKind.DEFERRED: "quiet", ParkedKind.QUARANTINED: "warn"}
+
+
+class KindFilter(admin.SimpleListFilter):
+    """Jobs parked for one cause."""
+
+    title = "cause"
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [(kind.value, kind.value) for kind in ParkedKind]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        return queryset.filter(is_kind(ParkedKind(self.value()))) if self.value() in set(ParkedKind) else queryset
+
+
+class LastErrorFilter(ExactFilter):
+    """Jobs whose last attempt ended with one error class."""
+
+    title = "error class"
+    parameter_name = "error_class"
+    column = "last_error_class"
+
+
+@admin.register(ParkedJob)
+class ParkedJobAdmin(OrderedAdmin):
+    """Parked jobs, the last planned first."""
+
+    list_display = ("name_cell", "kind_cell", "error", "place", "failure_count", "sources", "age")
+    list_filter = (KindFilter, LastErrorFilter, LevelFilter, TenantNameFilter, ShardFilter)
+    shortcuts = tuple((kind.value.capitalize(), f"kind={kind.value}") for kind in ParkedKind)
+    about = (
+        "Jobs that are out of the schedule, each with its blocks and the reason. Nothing here is lost or forgotten: "
+        "requeue a job, or give its blocks back to be planned anew."
+    )
+    empty_list = "No job is parked."
+    orders = PARKED_ORDERS
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ParkedJob]:
+        parked = ParkedJob.objects.select_related("worker").defer("result")
+        return with_last_error(queries.with_now(parked, queries.command_now_ms()))
+
+    def order_rows(self, ids: Sequence[str]) -> QuerySet[ParkedJob]:
+        return ParkedJob.objects.filter(pk__in=ids)
+
+    def heading(self, row: ParkedJob) -> str:
+        return f"Parked job {row.name}"
+
+    def sections(self, row: ParkedJob) -> Sequence[Section]:
+        return [
+            Facts(
+                title="Why it is parked",
+                rows=[
+                    ("In one sentence", explain_job_row(row).sentence),
+                    ("Cause", self.kind_cell(row)),
+                    ("Last error", self.error(row)),
+                ],
+            ),
+            *job_page.job_sections(row, row.now_ms),
+            *block_page.blocks_of_job_tables(row.pk, row.source_count, row.now_ms),
+        ]
+
+    @display(description="Job")
+    def name_cell(self, row: ParkedJob) -> SafeString:
+        return show.note(show.short_code(row.name), row.lane)
+
+    @display(description="Cause")
+    def kind_cell(self, row: ParkedJob) -> SafeString:
+        kind = ParkedKind(row.parked_kind or ParkedKind.EVICTED)
+        return show.badge(kind.value, KIND_TONES[kind], row.parked_reason)
+
+    @display(description="Last error")
+    def error(self, row: ParkedJob) -> SafeString | str:
+        if not row.last_error_class:
+            return row.parked_reason[:120]
+        return show.note(row.last_error_class, (row.last_error_message or "")[:120])
+
+    @display(description="Tenant")
+    def place(self, row: ParkedJob) -> SafeString:
+        return show.note(job_page.tenant_text(row.tenant), show.place_text(row.shard, row.level))
+
+    @display(description="Failures")
+    def failure_count(self, row: ParkedJob) -> SafeString | str:
+        return job_page.failures(row)
+
+    @display(description="Keeps")
+    def sources(self, row: ParkedJob) -> SafeString:
+        return show.note(show.counted(row.source_count, "block"), show.size_text(row.source_bytes))
+
+    @display(description="Planned ago")
+    def age(self, row: ParkedJob) -> SafeString | str:
+        return show.waited(row.added_at_ms, row.now_ms)

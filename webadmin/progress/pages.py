@@ -1,0 +1,166 @@
+"""Two pages of the admin: how fast the schedule moves, and why nothing is happening."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from engine.scheduling.progress import Outlook, seconds_text
+from webadmin.console import formatting as show
+from webadmin.console.sections import Facts, Section, Table
+from webadmin.console.verdict import Notice
+from webadmin.progress.facts import Standstill, read_standstill
+from webadmin.progress.health import judge
+from webadmin.progress.report import ProgressReport, ProgressRow, progress_report
+from webadmin.schedule.errors import NotFound
+from webadmin.schedule.explain import explain_name
+from webadmin.schedule.job_page import tenant_text
+
+TONES = {Outlook.CLEAR: "good", Outlook.SHRINKS: "busy", Outlook.NEVER: "bad", Outlook.UNKNOWN: "quiet"}
+ROWS_SHOWN_MAX = 200
+
+
+@admin.site.admin_view
+def progress_page(request: HttpRequest) -> HttpResponse:
+    """Show backlog, rates and outlook per tenant and level, and per shard."""
+    report = progress_report()
+    sections: list[Section] = [
+        _everything(report),
+        _table("By tenant and level", ("Tenant", "Level"), report.tenants),
+        _table("By shard", ("Shard",), report.shards),
+    ]
+    notices = [] if report.counted_ms_ago is not None else [_not_counted()]
+    return _page(request, "Progress", sections, notices)
+
+
+@admin.site.admin_view
+def standstill_page(request: HttpRequest) -> HttpResponse:
+    """Say why nothing is happening, and explain a block or job by its name."""
+    facts = read_standstill()
+    health = judge(facts, stalled_after_seconds=settings.STALLED_AFTER_SECONDS)
+    tone = "good" if health.is_healthy and not health.blockers else "warn" if health.is_healthy else "bad"
+    sections: list[Section] = [
+        Table(
+            title="What stands in the way",
+            headers=("Blocker", "What would end it"),
+            rows=[(blocker.text, blocker.remedy) for blocker in health.blockers],
+            empty="Nothing stands in the way.",
+        ),
+        _facts(facts),
+    ]
+    notices = [Notice(tone=tone, text=f"{health.summary[:1].upper()}{health.summary[1:]}.")]
+    name = request.GET.get("name", "").strip()
+    answers = _answers(name) if name else []
+    return _page(
+        request, "Why is nothing happening?", sections, notices, {"asks": True, "name": name, "answers": answers}
+    )
+
+
+def _answers(name: str) -> list[Notice]:
+    try:
+        return [Notice(tone="busy", text=found.sentence) for found in explain_name(name)]
+    except NotFound as error:
+        return [Notice(tone="warn", text=f"{str(error)[:1].upper()}{str(error)[1:]}.")]
+
+
+def _page(
+    request: HttpRequest,
+    title: str,
+    sections: Iterable[Section],
+    notices: Iterable[Notice],
+    more: dict[str, Any] | None = None,
+) -> HttpResponse:
+    context = {**admin.site.each_context(request), "title": title, "sections": sections, "notices": notices}
+    return TemplateResponse(request, "progress/page.html", context | (more or {}))
+
+
+def _everything(report: ProgressReport) -> Facts:
+    row = report.everything
+    return Facts(
+        title="Everything",
+        rows=[
+            ("Waits", f"{show.counted(row.backlog.blocks, 'block')}, {show.size_text(row.backlog.bytes)}"),
+            ("Due of it", show.counted(row.backlog.due_blocks, "block")),
+            ("In jobs", show.counted(row.backlog.jobs, "job")),
+            ("Parked", show.counted(row.backlog.parked_jobs, "job")),
+            ("Arrives", rates(row.flow.arrived_blocks, row.flow.arrived_bytes, row)),
+            ("Is merged", rates(row.flow.drained_blocks, row.flow.drained_bytes, row)),
+            ("Clear", clear_badge(row)),
+            ("Work", f"{seconds_text(report.work_seconds)} of one job slot"),
+            ("Rates over", seconds_text(report.window_seconds) if report.window_seconds else "nothing counted yet"),
+            ("Counted", _counted(report.counted_ms_ago)),
+        ],
+    )
+
+
+def _counted(ms_ago: int | None) -> str:
+    return "never" if ms_ago is None else f"{show.duration_text(ms_ago)} ago"
+
+
+def _not_counted() -> Notice:
+    return Notice(tone="warn", text="Nothing was counted yet: rates appear once beat and a control worker run.")
+
+
+def _table(title: str, place: tuple[str, ...], rows: Iterable[ProgressRow]) -> Table:
+    rows = list(rows)
+    shown = rows[:ROWS_SHOWN_MAX]
+    missing = len(rows) - len(shown)
+    return Table(
+        title=title,
+        headers=(*place, "Waits", "Due", "Jobs", "Parked", "Arrives", "Is merged", "Clear"),
+        rows=[
+            (
+                *_place(row),
+                show.note(show.count_text(row.backlog.blocks), show.size_text(row.backlog.bytes)),
+                show.count_text(row.backlog.due_blocks),
+                row.backlog.jobs,
+                row.backlog.parked_jobs,
+                rates(row.flow.arrived_blocks, row.flow.arrived_bytes, row),
+                rates(row.flow.drained_blocks, row.flow.drained_bytes, row),
+                clear_badge(row),
+            )
+            for row in shown
+        ],
+        empty="Nothing waits, and nothing was counted lately.",
+        more=f"{show.counted(missing, 'more row')} not shown." if missing else "",
+    )
+
+
+def _place(row: ProgressRow) -> tuple[object, ...]:
+    return (row.shard,) if row.shard is not None else (tenant_text(row.tenant or ""), row.level)
+
+
+def rates(blocks: int, size: int, row: ProgressRow) -> str:
+    """Return a flow per second in blocks and bytes."""
+    text = f"{row.flow.per_second(blocks):.2f}{show.GAP}blocks/s"
+    return show.note(text, f"{show.size_text(int(row.flow.per_second(size)))}/s") if blocks else show.NOTHING
+
+
+def clear_badge(row: ProgressRow) -> str:
+    """Return when a backlog is gone."""
+    clear = row.clearing
+    return show.badge(clear.words(), TONES[clear.outlook])
+
+
+def _facts(facts: Standstill) -> Facts:
+    return Facts(
+        title="What this rests on",
+        rows=[
+            ("Queues ready", show.counted(facts.due_queues, "queue")),
+            ("Jobs waiting", show.counted(facts.waiting_jobs, "job")),
+            ("Jobs running", f"{facts.leased_jobs}, of them {facts.expired_jobs} with a lease that is over"),
+            ("Jobs parked", show.counted(facts.parked_jobs, "job")),
+            ("Room", f"{facts.live_jobs} of {facts.queue_max or 'any number of'} jobs"),
+            ("Workers polling", f"{facts.polling_workers} of {facts.known_workers} known"),
+            ("Free slots offered", facts.offered_capacity),
+            ("Held still by operators", ", ".join(facts.paused) or "nothing"),
+            ("Last job completed", _counted(facts.completed_ms_ago)),
+            ("Due without a completion for", show.duration_text(facts.stalled_ms) if facts.stalled_ms else "no time"),
+            ("Progress counted", _counted(facts.counted_ms_ago)),
+        ],
+    )

@@ -1,0 +1,271 @@
+"""What operators set and what was set aside: limits with their history, pauses, quarantine. Orders go to services."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from engine.scheduling.limits import LimitName, Scope, ScopeKind
+from webadmin.console import formatting as show
+from webadmin.console.filters import ExactFilter
+from webadmin.console.orders import OrderedAdmin
+from webadmin.console.sections import Facts, Section
+from webadmin.schedule import operator_orders as orders
+from webadmin.schedule import operator_queries as queries
+from webadmin.schedule.operation_models import LimitChange, Pause, Quarantine
+
+BYTES_LIMITS = (LimitName.RUNNING_BYTES_MAX, LimitName.TASK_MEMORY_BYTES)
+SECONDS_LIMITS = (LimitName.LEASE_SECONDS, LimitName.CLEANUP_DELAY_SECONDS)
+
+
+class InForceFilter(admin.SimpleListFilter):
+    """What holds now, or what is over."""
+
+    title = parameter_name = "now"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("in_force", "in force"), ("over", "over")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        in_force = queries.still_in_force(queryset, queries.command_now_ms())
+        if self.value() == "in_force":
+            return in_force
+        return queryset.exclude(pk__in=in_force.values("pk")) if self.value() == "over" else queryset
+
+
+class ErrorClassFilter(ExactFilter):
+    """Blocks with one kind of damage."""
+
+    title = "error class"
+    parameter_name = column = "error_class"
+
+
+def scope_text(kind: str, value: str) -> str:
+    """Return what a limit or pause holds for."""
+    return str(Scope(ScopeKind(kind), value))
+
+
+def until_cell(valid_until_ms: int | None, ended_at_ms: int | None, now_ms: int) -> SafeString | str:
+    """Return how long something still holds, or since when it is over."""
+    if ended_at_ms is not None:
+        return show.badge("ended", "quiet", f"{show.moment_text(ended_at_ms)} command time")
+    if valid_until_ms is None:
+        return show.badge("until further notice", "busy")
+    left_ms = valid_until_ms - now_ms
+    if left_ms <= 0:
+        return show.badge("ran out", "quiet", f"{show.moment_text(valid_until_ms)} command time")
+    return show.badge(f"{show.duration_text(left_ms)} left", "busy", f"until {show.moment_text(valid_until_ms)}")
+
+
+def limit_value(name: str, value: int | None) -> str:
+    """Return a limit's value in its unit."""
+    if value is None:
+        return "taken back"
+    if value == 0:
+        return "without limit" if name != LimitName.CLEANUP_DELAY_SECONDS else "none"
+    if name in BYTES_LIMITS:
+        return show.size_text(value)
+    return show.duration_text(value * 1000) if name in SECONDS_LIMITS else show.count_text(value)
+
+
+@admin.register(LimitChange)
+class LimitChangeAdmin(OrderedAdmin):
+    """Limits as they were set, the last first."""
+
+    list_display = ("name_cell", "scope", "value_cell", "until", "who", "why_cell")
+    list_filter = (InForceFilter,)
+    shortcuts = (("In force", "now=in_force"), ("Over", "now=over"))
+    about = (
+        "Every limit that was set at run time, for whom, by whom and why. The narrowest scope wins; what runs out "
+        "uncovers what held before. Where nothing is set the Limits page says what holds."
+    )
+    empty_list = "No limit was ever changed: those of the Limits page hold."
+    orders = (orders.SET_LIMIT,)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[LimitChange]:
+        return queries.with_now(LimitChange.objects.all(), queries.command_now_ms())
+
+    def heading(self, row: LimitChange) -> str:
+        return str(row)
+
+    def sections(self, row: LimitChange) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The limit",
+                rows=[
+                    ("Limit", row.name),
+                    ("For", self.scope(row)),
+                    ("Value", self.value_cell(row)),
+                    ("Holds", self.until(row)),
+                    ("Set by", self.who(row)),
+                    ("Why", row.why or show.NOTHING),
+                    ("Set at", f"{show.moment_text(row.set_at_ms)} command time"),
+                    ("Command", show.command_link(row.command_index)),
+                ],
+            )
+        ]
+
+    @display(description="Limit")
+    def name_cell(self, row: LimitChange) -> str:
+        return row.name.replace("_", " ")
+
+    @display(description="For")
+    def scope(self, row: LimitChange) -> str:
+        return scope_text(row.scope_kind, row.scope_value)
+
+    @display(description="Value")
+    def value_cell(self, row: LimitChange) -> str:
+        return limit_value(row.name, row.value)
+
+    @display(description="Holds")
+    def until(self, row: LimitChange) -> SafeString | str:
+        if row.is_superseded:
+            return show.badge("replaced", "quiet", "a later value for the same scope holds instead")
+        return until_cell(row.valid_until_ms, None, row.now_ms)
+
+    @display(description="Set by")
+    def who(self, row: LimitChange) -> SafeString:
+        return show.note(row.actor, f"{show.duration_text(max(0, row.now_ms - row.set_at_ms))} ago")
+
+    @display(description="Why")
+    def why_cell(self, row: LimitChange) -> str:
+        return row.why
+
+
+@admin.register(Pause)
+class PauseAdmin(OrderedAdmin):
+    """What is, or was, held still."""
+
+    list_display = ("scope", "mode_cell", "until", "who", "why_cell")
+    list_filter = (InForceFilter,)
+    shortcuts = (("In force", "now=in_force"), ("Over", "now=over"))
+    about = "Parts of the schedule that operators hold still. Running jobs are never touched; data goes on to arrive."
+    empty_list = "Nothing was ever paused."
+    orders = (orders.PAUSE, orders.RESUME)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Pause]:
+        return queries.with_now(Pause.objects.all(), queries.command_now_ms())
+
+    def heading(self, row: Pause) -> str:
+        return str(row).capitalize()
+
+    def sections(self, row: Pause) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The pause",
+                rows=[
+                    ("What", str(row)),
+                    ("How", self.mode_cell(row)),
+                    ("Holds", self.until(row)),
+                    ("Since", show.age(row.since_ms, row.now_ms)),
+                    ("Set by", row.actor),
+                    ("Why", row.why or show.NOTHING),
+                    ("Ended by", row.ended_by or show.NOTHING),
+                    ("Command", show.command_link(row.command_index)),
+                ],
+            )
+        ]
+
+    @display(description="What")
+    def scope(self, row: Pause) -> str:
+        return scope_text(row.scope_kind, row.scope_value)
+
+    @display(description="How")
+    def mode_cell(self, row: Pause) -> SafeString:
+        meaning = "nothing planned or assigned" if row.mode == "pause" else "nothing planned, scheduled jobs are done"
+        return show.badge(row.mode, "warn", meaning)
+
+    @display(description="Holds")
+    def until(self, row: Pause) -> SafeString | str:
+        return until_cell(row.valid_until_ms, row.ended_at_ms, row.now_ms)
+
+    @display(description="Set by")
+    def who(self, row: Pause) -> SafeString:
+        return show.note(row.actor, f"{show.duration_text(max(0, row.now_ms - row.since_ms))} ago")
+
+    @display(description="Why")
+    def why_cell(self, row: Pause) -> str:
+        return row.why
+
+
+@admin.register(Quarantine)
+class QuarantineAdmin(OrderedAdmin):
+    """Blocks that cannot be merged, the last found first."""
+
+    list_display = ("block_cell", "state_cell", "damage", "tries", "found", "job_cell")
+    list_filter = (ErrorClassFilter,)
+    shortcuts = (("Held", "released_at_ms__isnull=1"), ("Released", "released_at_ms__isnull=0"))
+    about = (
+        "Blocks that failed alone while others of their kind were merged by the same build, or whose object is gone. "
+        "They are still read by queries; nothing else waits for them."
+    )
+    empty_list = "Quarantine is empty: no block was found to be damaged or missing."
+    orders = (orders.RELEASE,)
+    list_select_related = ("block", "job")
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        return lookup == "released_at_ms__isnull" or super().lookup_allowed(lookup, value, request)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Quarantine]:
+        rows = Quarantine.objects.select_related("block", "job").defer("block__metadata", "job__spec", "job__result")
+        return queries.with_now(rows, queries.command_now_ms())
+
+    def order_rows(self, ids: Sequence[str]) -> QuerySet[Quarantine]:
+        return Quarantine.objects.filter(pk__in=ids).select_related("block")
+
+    def heading(self, row: Quarantine) -> str:
+        return f"Quarantine of {row.block.ulid}"
+
+    def sections(self, row: Quarantine) -> Sequence[Section]:
+        return [
+            Facts(
+                title="What is known",
+                rows=[
+                    ("About", str(row)),
+                    ("State", self.state_cell(row)),
+                    ("Block", show.row_link(row.block, show.code(row.block.ulid))),
+                    ("Its job", self.job_cell(row)),
+                    ("Error class", row.error_class),
+                    ("Message", row.message or show.NOTHING),
+                    ("Object", show.code(row.object) if row.object else show.NOTHING),
+                    ("Section, offset", f"{row.section} at {row.offset}" if row.section else show.NOTHING),
+                    ("Build that failed", row.build or show.NOTHING),
+                    ("Attempts alone", row.attempts),
+                    ("Found", show.age(row.at_ms, row.now_ms)),
+                    ("Command", show.command_link(row.command_index)),
+                    ("Released by", row.released_by or show.NOTHING),
+                    ("Why released", row.release_why or show.NOTHING),
+                ],
+            )
+        ]
+
+    @display(description="Block")
+    def block_cell(self, row: Quarantine) -> SafeString:
+        return show.note(show.code(row.block.ulid), show.place_text(row.block.shard, row.block.level))
+
+    @display(description="State")
+    def state_cell(self, row: Quarantine) -> SafeString:
+        if row.released_at_ms is not None:
+            return show.badge("released", "quiet", f"by {row.released_by}")
+        return show.badge(row.cause, "bad")
+
+    @display(description="Damage")
+    def damage(self, row: Quarantine) -> SafeString:
+        return show.note(row.error_class, f"{row.section} at {row.offset}" if row.section else row.message[:80])
+
+    @display(description="Attempts")
+    def tries(self, row: Quarantine) -> SafeString:
+        return show.note(str(row.attempts), row.build)
+
+    @display(description="Found")
+    def found(self, row: Quarantine) -> SafeString | str:
+        return show.age(row.at_ms, row.now_ms)
+
+    @display(description="Job")
+    def job_cell(self, row: Quarantine) -> SafeString | str:
+        return show.row_link(row.job, show.short_code(row.job.name))
