@@ -113,14 +113,19 @@ class QueueBook:
 
 def place_ms(queue: MemoryQueue) -> int | None:
     """Return from when the queue is worth a look, or since when it was not served; None if it is empty."""
+    ready = ready_ms(queue)
+    return None if ready is None else max(ready, queue.served_at_ms)
+
+
+def ready_ms(queue: MemoryQueue) -> int | None:
+    """Return since or from when a job can be made of the queue's first blocks; None if it is empty."""
     entries, policy = queue.entries, queue.policy
     if not entries:
         return None
-    ready = ready_at_ms(
+    return ready_at_ms(
         policy,
         oldest_ms=entries[0][0],
         filling_ms=entries[policy.blocks_max - 1][0] if len(entries) >= policy.blocks_max else None,
         is_heavy=0 < policy.bytes_max < queue.byte_count,
         newest_ms=entries[-1][0],
     )
-    return max(ready, queue.served_at_ms)

@@ -1,4 +1,4 @@
-"""The backlog curve as an SVG picture: queued blocks, and how long the oldest ready queue has waited."""
+"""The backlog curve as an SVG picture: queued blocks, and how long the first job to be made has waited."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def backlog_plot(samples: Sequence[Sample]) -> str:
         'font-size="12" fill="#333">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         f'<text x="{LEFT}" y="20" fill="{BLOCKS_COLOUR}">queued blocks</text>',
-        f'<text x="{WIDTH - RIGHT}" y="20" text-anchor="end" fill="{WAIT_COLOUR}">oldest ready for (s)</text>',
+        f'<text x="{WIDTH - RIGHT}" y="20" text-anchor="end" fill="{WAIT_COLOUR}">first job waits (s)</text>',
         f'<text x="{WIDTH / 2}" y="{HEIGHT - 6}" text-anchor="middle">hours</text>',
         *_grid(_top(blocks), _top(waits), max(hours, default=0.0)),
         _line(hours, blocks, BLOCKS_COLOUR),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.simulation.fleet import WorkerFleet
+from engine.simulation.memory_queues import ready_ms
 from engine.simulation.operations import Operations
 from engine.simulation.quiescence import check_rest, check_sums
 from engine.simulation.scenario import START_MS, Scenario
@@ -17,7 +18,7 @@ DRAIN_S = 4 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The backlog at one moment. ``wait_s`` is how long the oldest ready queue has been ready."""
+    """The backlog at one moment. ``wait_s`` is how long the first job that could be made has waited for it."""
 
     at_s: float
     queued_blocks: int
@@ -104,14 +105,14 @@ class Simulation:
     def _take_sample(self, _: object) -> None:
         world = self.world
         now_ms = world.schedule.time().now_ms
-        places = [row.queues[0][0] for row in world.schedule.queues.tenants.values() if row.queues]
+        ready = [moment for queue in world.schedule.queues.by_id.values() if (moment := ready_ms(queue)) is not None]
         self.samples.append(
             Sample(
                 at_s=(world.now_ms - START_MS) / 1000,
                 queued_blocks=world.schedule.queues.block_count,
                 live_jobs=world.schedule.live_job_count,
                 busy_slots=sum(worker.running for worker in self.fleet.workers),
-                wait_s=max(0, now_ms - min(places, default=now_ms)) / 1000,
+                wait_s=max(0, now_ms - min(ready, default=now_ms)) / 1000,
             )
         )
         world.after(self.scenario.sample_s, self._take_sample)

@@ -122,7 +122,7 @@ def _sizing_in_words(sizing: Sizing) -> str:
         f"workers needed    {sizing.workers_needed}",
         f"simulated with    {sizing.workers} workers: {sizing.utilisation:.0%} busy, backlog {sizing.trend()}",
         "",
-        f"{'minute':>8}{'queued blocks':>15}{'jobs':>8}{'busy slots':>12}{'oldest ready for':>18}",
+        f"{'minute':>8}{'queued blocks':>15}{'jobs':>8}{'busy slots':>12}{'first job waits':>18}",
     ]
     rows += [
         f"{s.at_s / 60:8.0f}{s.queued_blocks:15}{s.live_jobs:8}{s.busy_slots:12}{s.wait_s:16.0f} s"

@@ -1,0 +1,41 @@
+"""``manage.py simulate``: histories, the line that replays a failure, and sizing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+
+def test_histories_that_hold_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("simulate", "--histories", "3", "--json")
+    document = json.loads(capsys.readouterr().out)
+    assert document["histories"] == 3
+    assert document["events"] > document["runs"] > 0
+    assert document["failures"] == []
+
+
+def test_a_failure_ends_with_1_and_prints_the_line_that_replays_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        call_command("simulate", "--sabotage", "delay", "--histories", "50")
+    assert ended.value.code == 1
+    first = capsys.readouterr().err
+    line = first.split("replay it with: ")[1].strip()
+    with pytest.raises(SystemExit):
+        call_command(*shlex.split(line)[1:])
+    assert first.splitlines()[0] in capsys.readouterr().err
+
+
+def test_a_load_is_sized_with_a_table_and_a_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plot = tmp_path / "backlog.svg"
+    call_command("simulate", "--profile", "sizing", "--rate", "2", "--hours", "0.2", "--plot", str(plot))
+    assert "workers needed" in capsys.readouterr().out
+    assert plot.read_text().startswith("<svg")
+
+
+def test_a_plot_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="--plot"):
+        call_command("simulate", "--profile", "sizing", "--hours", "0.05", "--plot", str(tmp_path / "no" / "x.svg"))
