@@ -20,6 +20,8 @@ DELETE_OBJECTS_TASK = "control.delete_tombstoned_objects"
 COUNT_LOG_TASK = "control.count_log"
 ISOLATE_TASK = "control.isolate_bad_blocks"
 RECOVER_LETTERS_TASK = "control.recover_dead_letters"
+RETENTION_TASK = "control.apply_retention"
+REWRITE_TASK = "control.rewrite_masked"
 LOOP_SECONDS_MAX = 5
 """How soon beat notices that the operator changed the schedule."""
 
@@ -36,6 +38,8 @@ class PeriodicJob:
 PERIODIC_JOBS = (
     PeriodicJob(name="Delete replaced objects", task=DELETE_OBJECTS_TASK, every_seconds=30),
     PeriodicJob(name="Count progress", task=COUNT_LOG_TASK, every_seconds=15),
+    PeriodicJob(name="Apply retention", task=RETENTION_TASK, every_seconds=15 * 60),
+    PeriodicJob(name="Rewrite deleted data", task=REWRITE_TASK, every_seconds=60),
     PeriodicJob(name="Isolate bad blocks", task=ISOLATE_TASK, every_seconds=30),
     PeriodicJob(name="Recover dead letters", task=RECOVER_LETTERS_TASK, every_seconds=15),
 )
@@ -50,6 +54,7 @@ def _make_control_app() -> Celery:
             "tasks.control.deletion",
             "tasks.control.isolation",
             "tasks.control.progress",
+            "tasks.control.retention",
         ],
     )
     configure(control_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)

@@ -1,0 +1,30 @@
+"""Letting go of data: by age, and on request."""
+
+from __future__ import annotations
+
+import structlog
+
+from tasks.beat import RETENTION_TASK, REWRITE_TASK, app
+
+log = structlog.get_logger(__name__)
+
+
+@app.task(name=RETENTION_TASK)
+def apply_retention() -> None:
+    """Drop what is older than its tenant keeps it."""
+    from webadmin.index.services.retain import apply_retention as apply
+    from webadmin.schedule.services.operation import Order
+
+    report = apply(order=Order(actor="control:retention", why="older than its tenant keeps it"))
+    if report.expired:
+        log.info("retention_applied", blocks=report.dropped_blocks, segments=report.trimmed_segments)
+
+
+@app.task(name=REWRITE_TASK)
+def rewrite_masked() -> None:
+    """Bring delete requests to their end."""
+    from webadmin.index.services.rewrite_masked import rewrite_masked as rewrite
+    from webadmin.schedule.services.operation import Order
+
+    report = rewrite(order=Order(actor="control:rewrite", why="deleted on request"))
+    log.info("masked_rewritten", **{name: len(found) for name, found in report.to_json().items()})
