@@ -113,8 +113,10 @@ class RecentRun:
 
 def judge(suspect: Suspect, breakages: Iterable[Breakage] = ()) -> Verdict:
     """Return what to do with a job that was parked for its failures."""
+    if not suspect.keys:
+        return Wait("it has no blocks left: give its blocks back to end it")
     if not suspect.runs:
-        return Wait("no attempt of it is known to have failed")
+        return Wait("no attempt of it is known to have failed since it was last let go")
     last = suspect.runs[-1]
     for breakage in breakages:
         if breakage.build == last.build:

@@ -16,6 +16,7 @@ from typing import Any
 from engine.profiles.object_names import parse_block_key
 from engine.scheduling.errors import EntryUnknown
 from engine.scheduling.model import FORMAT_VERSION, JobState
+from engine.scheduling.replay_orders import apply_order
 
 FORMATS = range(1, FORMAT_VERSION + 1)
 FINAL_LEVEL = 3
@@ -69,6 +70,8 @@ class ReplayedState:
             self._add_blocks(change_set["added"])
         elif kind == "update_plan":
             self._update_plan(index, change_set)
+        elif kind == "operate":
+            apply_order(self, change_set)
         elif kind != "advance_clock":
             raise EntryUnknown(f"entry {index} is of the kind {kind!r}, which is not replayed")
         self.last_index = max(self.last_index, index)

@@ -19,6 +19,10 @@ RECENT_RUNS_MAX = 500
 RECENT_MS = 3_600_000
 """How many attempts, and how far back, are looked at to call a build broken."""
 
+LARGE_JOBS_MAX = 100
+LONE_BLOCKS_MAX = 200
+"""How many jobs one round of isolation looks at: the next one, seconds later, looks at others."""
+
 
 def merging_is_broken(now_ms: int | None = None) -> tuple[Breakage, ...]:
     """Return the builds that fail too many recent jobs with one error class: isolation rests for them."""
@@ -38,9 +42,12 @@ def merging_is_broken(now_ms: int | None = None) -> tuple[Breakage, ...]:
 
 
 def evicted_jobs() -> list[Job]:
-    """Return the jobs parked for their failures, the oldest first, with what they were split from."""
-    evicted = Job.objects.filter(is_kind(ParkedKind.EVICTED), state=JobState.PARKED)
-    return list(evicted.select_related("split_from").order_by("added_at_ms", "id"))
+    """Return jobs parked for their failures with what they were split from: first those that can be split, the oldest
+    first, then those of one block, the one that failed last first: it is the likeliest to have a control by now."""
+    evicted = Job.objects.filter(is_kind(ParkedKind.EVICTED), state=JobState.PARKED).select_related("split_from")
+    large = evicted.filter(source_count__gt=1).order_by("added_at_ms", "id")[:LARGE_JOBS_MAX]
+    alone = evicted.filter(source_count__lte=1).order_by("-assigned_at_ms", "-id")[:LONE_BLOCKS_MAX]
+    return [*large, *alone]
 
 
 def sources_of(job: Job) -> list[Block]:

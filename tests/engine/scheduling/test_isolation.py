@@ -133,6 +133,11 @@ def test_two_runs_count_only_with_one_build_and_one_error(runs: tuple[FailedRun,
     assert isinstance(judge(Suspect(keys=("a",), runs=runs, control_builds=frozenset({"b0", "b1"}))), Wait)
 
 
+def test_a_job_without_blocks_or_failures_is_left_alone() -> None:
+    assert isinstance(judge(Suspect(keys=(), runs=RUNS, control_builds=frozenset({"b1"}))), Wait)
+    assert isinstance(judge(Suspect(keys=("a", "b"), runs=())), Wait)
+
+
 def test_the_named_block_is_tried_alone_first() -> None:
     runs = (FailedRun(error_class="Truncated", build="b1", object="b"),)
     assert judge(Suspect(keys=("a", "b", "c"), runs=runs)) == Split(((1,), (0, 2)))

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from engine.scheduling.isolation import (
     Breakage,
+    FailedRun,
     QuarantineBlock,
     SetMissingAside,
     Split,
@@ -24,11 +26,12 @@ from engine.scheduling.isolation import (
 from engine.scheduling.model import JobState, ParkedKind
 from engine.storage.model import ObjectNotFound, ObjectStore, StorageError
 from webadmin.index.models import Block
+from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.register import is_kind
 from webadmin.schedule.services.operation import Operation, Order, operation
-from webadmin.schedule.services.quarantine_blocks import quarantine
+from webadmin.schedule.services.quarantine_blocks import quarantine, quarantine_reason
 from webadmin.schedule.services.split_jobs import split_job
 from webadmin.schedule.suspects import evicted_jobs, merging_is_broken, read_suspect, sources_of
 
@@ -58,7 +61,10 @@ def isolate(*, store: ObjectStore, order: Order | None = None) -> IsolationOutco
             suspect = replace(suspect, missing=_missing(store, suspect))
         verdict = judge(suspect, outcome.breakages)
         if not isinstance(verdict, Wait) and not order.is_dry_run:
-            verdict = _apply(job, sources, suspect, verdict, order) or verdict
+            try:
+                verdict = _apply(job, sources, suspect, verdict, order) or verdict
+            except StaleSnapshot as error:
+                verdict = Wait(str(error))
         _note(outcome, job, sources, verdict)
     for name in outcome.split:
         log.info("job_split job=%s", name)
@@ -89,12 +95,16 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
         if run.room() < len(parts):
             return Wait("the queue is full")
         if isinstance(verdict, QuarantineBlock):
-            detail = {"block": sources[0].ulid, "error_class": verdict.run.error_class, "build": verdict.run.build}
-            run.write("quarantine", order, target=sources[0].ulid, detail={"job": job.name} | detail)
+            detail = {"jobs": [job.name], "block": sources[0].ulid, "build": verdict.run.build}
+            reason = quarantine_reason(Quarantine.Cause.DAMAGED, verdict.run)
+            run.write("quarantine", order, target=sources[0].ulid, detail=detail | {"parked_reason": reason})
             quarantine(run, job, sources[0], Quarantine.Cause.DAMAGED, verdict.run, verdict.attempts)
         else:
-            split = {"job": job.name, "parts": [[block.ulid for block in part] for part in parts]}
+            split: dict[str, Any] = {"jobs": [job.name], "parts": [[block.ulid for block in part] for part in parts]}
             action = "set_missing_aside" if isinstance(verdict, SetMissingAside) else "split"
+            if isinstance(verdict, SetMissingAside):
+                reason = quarantine_reason(Quarantine.Cause.MISSING, _missing_run(verdict))
+                split["parked_reasons"] = [reason] * len(verdict.positions)
             run.write(action, order, target=job.name, detail=split)
             children = split_job(run, job, parts, order) if len(sources) > 1 else [job]
             if isinstance(verdict, SetMissingAside):
@@ -117,8 +127,12 @@ def _keep_missing(
 ) -> None:
     for job, part in zip(jobs[-len(verdict.positions) :], parts[-len(verdict.positions) :], strict=True):
         [block] = part
-        bad = replace(verdict.run, object=block.object_key, message="the store has no such object")
+        bad = replace(_missing_run(verdict), object=block.object_key)
         quarantine(run, job, block, Quarantine.Cause.MISSING, bad, len(suspect.runs))
+
+
+def _missing_run(verdict: SetMissingAside) -> FailedRun:
+    return replace(verdict.run, message="the store has no such object")
 
 
 def _note(outcome: IsolationOutcome, job: Job, sources: Sequence[Block], verdict: Verdict) -> None:

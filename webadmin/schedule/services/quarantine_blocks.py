@@ -18,9 +18,8 @@ from webadmin.schedule.services.requeue_jobs import put_back
 def quarantine(run: Operation, job: Job, block: Block, cause: Quarantine.Cause, bad: FailedRun, attempts: int) -> None:
     """Keep a job's only block apart, inside an operation that has written its entry. The job is parked, or waits."""
     run.live_jobs -= Job.objects.filter(id=job.id, state=JobState.WAITING).count()
-    reason = f"quarantined as {cause.value}: {bad.error_class}: {bad.message}"
     Job.objects.filter(id=job.id, state__in=[JobState.WAITING, JobState.PARKED]).update(
-        state=JobState.PARKED, parked_kind=ParkedKind.QUARANTINED, parked_reason=reason[:500]
+        state=JobState.PARKED, parked_kind=ParkedKind.QUARANTINED, parked_reason=quarantine_reason(cause, bad)
     )
     Quarantine.objects.create(
         block=block,
@@ -36,6 +35,11 @@ def quarantine(run: Operation, job: Job, block: Block, cause: Quarantine.Cause, 
         at_ms=run.time.now_ms,
         command_index=run.index,
     )
+
+
+def quarantine_reason(cause: Quarantine.Cause, bad: FailedRun) -> str:
+    """Return why the job of a quarantined block is parked, in words."""
+    return f"quarantined as {cause.value}: {bad.error_class}: {bad.message}"[:500]
 
 
 def release(
@@ -61,7 +65,7 @@ def release(
         rows = list(held[: min(run.room(), JOBS_PER_COMMAND)])
         names = [row.block.ulid for row in rows]
         if rows:
-            detail = {"blocks": names, "newer_build_only": newer_build_only}
+            detail = {"blocks": names, "jobs": [row.job.name for row in rows], "newer_build_only": newer_build_only}
             target = names[0] if len(names) == 1 else f"{len(names)} blocks"
             run.write("release", order, target=target, detail=detail)
             Quarantine.objects.filter(id__in=[row.id for row in rows]).update(

@@ -20,28 +20,29 @@ from webadmin.schedule.services.operation import (
 
 def cancel(wanted: JobFilter, *, order: Order) -> OperationOutcome:
     """Park scheduled jobs as deferred, whoever holds them. Raises FilterEmpty."""
+    reason = (f"set aside by {order.actor}" + (f": {order.why}" if order.why else ""))[:500]
     return change_jobs(
         JobOrder(
             action="cancel",
             among=Job.objects.filter(state__in=LIVE_STATES),
             their_state="scheduled",
             choose=all_of_them,
-            change=partial(_park, order=order),
+            change=partial(_park, reason=reason),
+            detail={"parked_reason": reason},
         ),
         wanted,
         order,
     )
 
 
-def _park(run: Operation, jobs: list[Job], *, order: Order) -> None:
+def _park(run: Operation, jobs: list[Job], *, reason: str) -> None:
     ids = [job.id for job in jobs]
     running = Attempt.objects.filter(job__in=ids, outcome=AttemptOutcome.RUNNING)
     running.update(outcome=AttemptOutcome.REVOKED, ended_at_ms=run.time.now_ms)
-    reason = f"set aside by {order.actor}" + (f": {order.why}" if order.why else "")
     run.live_jobs -= Job.objects.filter(id__in=ids, state__in=LIVE_STATES).update(
         state=JobState.PARKED,
         parked_kind=ParkedKind.DEFERRED,
-        parked_reason=reason[:500],
+        parked_reason=reason,
         lease_expires_ms=None,
         progress=None,
     )

@@ -34,7 +34,10 @@ def split_job(run: Operation, job: Job, parts: Sequence[Sequence[Block]], order:
         )
         for child, part in zip(children, parts, strict=True)
     )
-    if moved != sum(len(part) for part in parts) or Block.objects.filter(owner_job=job).exists():
+    if (
+        moved != sum(len(part) for part in parts)
+        or Block.objects.filter(owner_job=job, state=BlockState.OWNED).exists()
+    ):
         raise StaleSnapshot(f"the blocks of job {job.name} have changed")
     JobSplit.objects.bulk_create(
         JobSplit(child=child, parent=job, root_id=root_id, command_index=run.index, at_ms=run.time.now_ms)

@@ -23,7 +23,7 @@ from webadmin.schedule.services.isolate_jobs import isolate
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.quarantine_blocks import release
 from webadmin.schedule.services.requeue_jobs import requeue
-from webadmin.schedule.suspects import RECENT_MS, merging_is_broken
+from webadmin.schedule.suspects import RECENT_MS, merging_is_broken, sources_of
 
 ROUNDS_MAX = 60
 
@@ -288,3 +288,25 @@ def test_a_bad_block_of_a_higher_level_is_found_too(service: Service, store: Obj
     row = Quarantine.objects.get()
     assert (row.block.ulid, row.job.level, row.job.tenant) == (bad, 1, "acme")
     assert Block.objects.filter(level=1, state="replaced").count() == 9
+
+
+def test_what_left_a_parked_job_meanwhile_stops_no_other(service: Service, store: ObjectStore, evicted) -> None:
+    emptied, other = evicted(shard=1), evicted(shard=2)
+    Block.objects.filter(owner_job=emptied).update(state="final", owner_job=None)
+    outcome = isolate(store=store)
+    assert outcome.split == [other.name]
+    assert outcome.waiting == [(emptied.name, "it has no blocks left: give its blocks back to end it")]
+    give_blocks_back(JobFilter(names=(emptied.name,)), order=Order(actor="operator"))
+    emptied.refresh_from_db()
+    assert emptied.state == JobState.DISSOLVED
+
+
+def test_a_job_that_changes_while_it_is_judged_is_left_for_the_next_round(
+    service: Service, store: ObjectStore, evicted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evicted()
+    monkeypatch.setattr("webadmin.schedule.services.isolate_jobs.sources_of", lambda job: sources_of(job)[1:])
+    before = service.dump()
+    [(_, why)] = isolate(store=store).waiting
+    assert "have changed" in why
+    assert service.dump() == before

@@ -1,0 +1,78 @@
+"""Replays operators' orders, and those of the isolation of bad blocks, which stand in the log like an operator's.
+
+Orders about limits, pauses and pins change neither blocks nor jobs; they decide what later entries do, which say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from engine.planning.job_names import job_name
+from engine.scheduling.errors import EntryUnknown
+from engine.scheduling.model import JobState
+
+if TYPE_CHECKING:
+    from engine.scheduling.replay import ReplayedState
+
+WITHOUT_EFFECT = frozenset({"change_limit", "pause", "resume", "pin", "unpin"})
+
+
+def apply_order(state: ReplayedState, order: Mapping[str, Any]) -> None:
+    """Apply one order. Raises EntryUnknown for an action that this build does not know."""
+    action = order["action"]
+    if action in ("requeue", "release"):
+        _requeue(state, order)
+    elif action in ("cancel", "quarantine"):
+        for name in order["jobs"]:
+            _park(state, name, order["parked_reason"])
+    elif action == "give_blocks_back":
+        _give_back(state, order)
+    elif action == "reset_failures":
+        for name in order["jobs"]:
+            state.jobs[name].failures = 0
+    elif action in ("split", "set_missing_aside"):
+        _split(state, order)
+    elif action not in WITHOUT_EFFECT:
+        raise EntryUnknown(f"the order {action!r} is not replayed")
+
+
+def _requeue(state: ReplayedState, order: Mapping[str, Any]) -> None:
+    for name in order["jobs"]:
+        job = state.jobs[name]
+        job.state, job.parked_reason = JobState.WAITING, ""
+        if not order.get("keep_failures", False):
+            job.failures = 0
+
+
+def _park(state: ReplayedState, name: str, reason: str) -> None:
+    state.jobs[name].state, state.jobs[name].parked_reason = JobState.PARKED, reason
+
+
+def _give_back(state: ReplayedState, order: Mapping[str, Any]) -> None:
+    for name in order["jobs"]:
+        job = state.jobs[name]
+        job.state, job.parked_reason = JobState.DISSOLVED, ""
+        for source in job.sources:
+            block = state.blocks[job.shard, source]
+            if (block.state, block.owner) == ("owned", name):
+                block.state, block.owner = "queued", ""
+
+
+def _split(state: ReplayedState, order: Mapping[str, Any]) -> None:
+    parent = state.jobs[order["jobs"][0]]
+    names = list(order["jobs"])
+    if len(order["parts"]) > 1 or tuple(order["parts"][0]) != parent.sources:
+        parent.state, parent.parked_reason = JobState.DISSOLVED, ""
+        names = [
+            job_name(part, tenant=parent.tenant, shard=parent.shard, level=parent.level) for part in order["parts"]
+        ]
+        for name, part in zip(names, order["parts"], strict=True):
+            fresh = replace(parent, sources=tuple(part), state=JobState.WAITING, token=0, failures=0)
+            state.jobs[name] = fresh
+            for source in part:
+                state.blocks[parent.shard, source].owner = name
+    reasons = order.get("parked_reasons", [])
+    for name, reason in zip(names[len(names) - len(reasons) :], reasons, strict=True):
+        _park(state, name, reason)

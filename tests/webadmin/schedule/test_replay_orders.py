@@ -1,0 +1,81 @@
+"""Orders in the log: replaying them leads to the state of the tables (invariant 16), applied once or twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.scheduling.errors import EntryUnknown
+from engine.scheduling.limits import EVERYTHING, LimitName
+from engine.scheduling.replay import ReplayedState
+from engine.storage import open_store
+from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
+from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
+from webadmin.schedule.models import Job
+from webadmin.schedule.operation_models import Quarantine
+from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
+from webadmin.schedule.services.change_limit import change_limit
+from webadmin.schedule.services.give_blocks_back import give_blocks_back
+from webadmin.schedule.services.isolate_jobs import isolate
+from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.pause_schedule import pause, resume
+from webadmin.schedule.services.quarantine_blocks import release
+from webadmin.schedule.services.requeue_jobs import requeue
+from webadmin.schedule.services.set_aside_jobs import cancel
+
+ALL = JobFilter(everything=True)
+ORDER = Order(actor="operator", why="to see it replayed")
+
+
+def fail_all(worker: FakeWorker, bad: str) -> None:
+    while taken := worker.take(4):
+        for spec in taken:
+            is_bad = bad in {source.id for source in spec.sources}
+            worker.poll(worker.released(spec.job, REASON) if is_bad else worker.success(spec.job), capacity=0)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_inv_16_every_order_replays_to_the_state_of_the_tables(service: Service, tmp_path: Path, times: int) -> None:
+    store, worker = open_store(f"file://{tmp_path}"), service.worker("one")
+    bad = service.add_segments(20)[5]
+    change_limit(name=LimitName.FAILURES_MAX, scope=EVERYTHING, value=2, order=ORDER)
+    pause(scope=EVERYTHING, order=ORDER)
+    resume(scope=EVERYTHING, order=ORDER)
+    worker.take()
+    cancel(ALL, order=ORDER)
+    give_blocks_back(ALL, order=ORDER)
+    worker.take()
+    cancel(ALL, order=ORDER)
+    pin(ALL, worker="one", order=ORDER)
+    requeue(ALL, order=ORDER, keep_failures=True)
+    unpin(ALL, order=ORDER)
+    while not Quarantine.objects.exists():
+        fail_all(worker, bad)
+        isolate(store=store)
+        assert_equal_to_tables(replayed(log(), times))
+    release(everything=True, order=ORDER)
+    [spec] = worker.take()
+    worker.poll(worker.released(spec.job, REASON), capacity=0)
+    assert reset_failures(ALL, order=ORDER).changed
+    assert_equal_to_tables(replayed(log(), times))
+    check_invariants()
+
+
+def test_inv_16_a_missing_object_set_aside_replays_too(service: Service, tmp_path: Path) -> None:
+    worker = service.worker()
+    service.add_segments(20)
+    missing = REASON.__class__(error_class="ObjectNotFound", message="gone")
+    for _ in range(4):
+        [spec] = worker.take()
+        worker.poll(worker.released(spec.job, missing), capacity=0)
+    isolate(store=open_store(f"file://{tmp_path}"))
+    assert Quarantine.objects.count() == 20
+    assert Job.objects.count() == 21
+    assert_equal_to_tables(replayed(log()))
+
+
+def test_an_order_of_another_build_is_refused() -> None:
+    with pytest.raises(EntryUnknown):
+        ReplayedState().apply(index=1, kind="operate", format_version=1, change_set={"action": "unheard_of"})
