@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Value
 from django.db.models.functions import Greatest
 
 from engine.scheduling.fairness import LaneCharge, TenantCharge
+from webadmin.database.dialect import locked
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
 from webadmin.schedule.models import LevelQueue
@@ -18,18 +19,14 @@ TenantKey = tuple[str, str]
 """Lane and tenant."""
 
 
-def notice_queues(noticed: Mapping[int, TenantKey]) -> None:
-    """Mark queues (by id) that are found ready, and make sure that their lanes and tenants have rows."""
-    if not noticed:
-        return
-    keys = sorted(set(noticed.values()))
-    LaneShare.objects.bulk_create(
-        [LaneShare(lane=lane) for lane in sorted({lane for lane, _ in keys})], ignore_conflicts=True
-    )
-    TenantShare.objects.bulk_create(
-        [TenantShare(lane=lane, tenant=tenant) for lane, tenant in keys], ignore_conflicts=True
-    )
-    LevelQueue.objects.filter(id__in=sorted(noticed)).update(is_noticed=True)
+def intern_shares(tenants: Iterable[TenantKey]) -> None:
+    """Make sure that these tenants and their lanes have rows."""
+    keys = sorted(set(tenants))
+    if keys:
+        lanes = sorted({lane for lane, _ in keys})
+        LaneShare.objects.bulk_create([LaneShare(lane=lane) for lane in lanes], ignore_conflicts=True)
+        shares = [TenantShare(lane=lane, tenant=tenant) for lane, tenant in keys]
+        TenantShare.objects.bulk_create(shares, ignore_conflicts=True)
 
 
 def settle_awake(tenants: Collection[TenantKey]) -> None:
@@ -68,14 +65,11 @@ def rest_tenants(tenants: Iterable[TenantKey]) -> None:
     """
     with transaction.atomic(durable=True):
         take_head()
-        forget_notice(tenants)
-
-
-def forget_notice(tenants: Iterable[TenantKey]) -> None:
-    """Mark all queues of these tenants as not noticed."""
-    for lane, names in _by_lane(tenants).items():
-        LevelQueue.objects.filter(lane=lane, tenant__in=names, is_noticed=True).update(is_noticed=False)
-        TenantShare.objects.filter(lane=lane, tenant__in=names).update(is_awake=False)
+        for lane, names in _by_lane(tenants).items():
+            queues = LevelQueue.objects.filter(lane=lane, tenant__in=names, is_noticed=True)
+            ids = list(locked(queues.order_by("id")).values_list("id", flat=True))
+            LevelQueue.objects.filter(id__in=ids).update(is_noticed=False)
+            TenantShare.objects.filter(lane=lane, tenant__in=names).update(is_awake=False)
 
 
 def _by_lane(tenants: Iterable[TenantKey]) -> dict[str, list[str]]:

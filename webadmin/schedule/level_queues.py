@@ -7,7 +7,7 @@ and in one order, which is why two of them never wait for each other in a circle
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from django.db import models
@@ -52,15 +52,25 @@ def intern_queues(keys: Iterable[QueueKey]) -> dict[QueueKey, int]:
     return known
 
 
-def settle_queues(changes: QueueChanges, policies: LevelPolicies, *, served_at_ms: int | None = None) -> None:
+def settle_queues(
+    changes: QueueChanges,
+    policies: LevelPolicies,
+    *,
+    served_at_ms: int | None = None,
+    noticed: Collection[int] = (),
+) -> None:
     """Bring the sums of the changed queues up to date. Call it after the blocks were moved, in the same transaction.
 
-    ``served_at_ms`` is for polls, which hold the head: jobs were made of the queues that lost blocks, and queues that
-    are no longer ready are no longer noticed either.
+    ``served_at_ms`` and ``noticed`` are for polls, which hold the head: jobs were made of the queues that lost blocks,
+    the noticed ones (by id) were found ready, and queues that are no longer ready are no longer noticed either.
     """
-    queues = list(locked(LevelQueue.objects.filter(id__in=changes.blocks).order_by("id")))
+    queues = list(locked(LevelQueue.objects.filter(id__in={*changes.blocks, *noticed}).order_by("id")))
     policies.load(queue.tenant for queue in queues)
+    LevelQueue.objects.filter(id__in=[id for id in noticed if id not in changes.blocks]).update(is_noticed=True)
     for queue in queues:
+        if queue.id not in changes.blocks:
+            continue
+        queue.is_noticed |= queue.id in noticed
         queue.block_count += changes.blocks[queue.id]
         queue.byte_count += changes.bytes[queue.id]
         if served_at_ms is not None and changes.blocks[queue.id] < 0:

@@ -32,7 +32,7 @@ from webadmin.index.services.replace_blocks import Replacement, replace_blocks
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import CommandTime, move_head, take_head, write_command
 from webadmin.schedule.errors import StaleSnapshot
-from webadmin.schedule.fair_shares import charge_shares, forget_notice, notice_queues, settle_awake
+from webadmin.schedule.fair_shares import charge_shares, intern_shares, settle_awake
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.level_queues import QueueChanges, settle_queues
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
@@ -102,9 +102,10 @@ class _Application:
         assigned = (*(a.job.id for a in changes.assigned), *(job.id for job in created if job.state == JobState.LEASED))
         self._open_attempts(assigned)
         ready = self.context.ready
-        forget_notice(ready.asleep)
-        notice_queues(ready.noticed)
-        settle_queues(self.queue_changes, self.context.policies, served_at_ms=self.time.now_ms)
+        intern_shares(ready.noticed.values())
+        settle_queues(
+            self.queue_changes, self.context.policies, served_at_ms=self.time.now_ms, noticed=ready.noticed.keys()
+        )
         charge_shares(changes.tenants, changes.lanes)
         settle_awake({*ready.noticed.values(), *((c.plan.lane, c.plan.tenant) for c in changes.created)})
         ended = len(changes.completed) + sum(bool(returned.parked_reason) for returned in changes.returned)

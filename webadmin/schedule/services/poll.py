@@ -53,6 +53,8 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
         except StaleSnapshot as error:
             log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
             continue
+        if view.ready.asleep:
+            rest_tenants(view.ready.asleep)
         return _answer(view, renewed, applied, credential.key_id)
     raise ScheduleBusy(f"others changed the schedule {ATTEMPTS_MAX} times while this poll was prepared; poll again")
 
@@ -76,8 +78,6 @@ def _note_worker(request: PollRequest, credential: WorkerCredential, at: datetim
 
 def _apply(change_set: ChangeSet, view: PollView, worker: Worker) -> AppliedCommand | None:
     if not change_set.changes_plan():
-        if view.ready.asleep:
-            rest_tenants(view.ready.asleep)
         if view.waits_for_time:
             advance_clock(actor=f"worker:{worker.name}")
         return None
