@@ -17,6 +17,7 @@ from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Section
 from webadmin.database import dialect
 from webadmin.index.models import DeadLetter, LetterState, RefusalCount
+from webadmin.index.operator_orders import LETTER_ORDERS
 from webadmin.schedule.operator_queries import with_now
 
 STATE_TONES = {LetterState.WAITING: "warn", LetterState.RECOVERED: "good", LetterState.DISCARDED: "quiet"}
@@ -51,6 +52,7 @@ class DeadLetterAdmin(OrderedAdmin):
         "Metadata that could not be registered when its object was written, and waits beside it. A control task "
         "registers it in order; one bad letter never holds up the rest."
     )
+    orders = LETTER_ORDERS
     empty_list = "No dead letters: everything that was written could be registered."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:

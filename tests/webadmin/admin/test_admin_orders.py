@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.db.models import Model
@@ -9,10 +12,12 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.scheduling.limits import LimitName, Scope, ScopeKind
+from engine.storage import open_store
 from tests.webadmin.admin import rows
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import REASON, Service
 from webadmin.access.models import AuditEntry
+from webadmin.index.models import DeadLetter, LetterState
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Command, Job
@@ -203,3 +208,20 @@ def test_every_order_has_a_page(operator: Client) -> None:
                 assert "Preview" in answer.content.decode()
                 seen += 1
     assert seen >= 13
+
+
+def test_a_dead_letter_is_given_up_with_a_reason(
+    operator: Client, service: Service, settings: Any, tmp_path: Path
+) -> None:
+    settings.OBJECT_STORE_URL = f"file://{tmp_path}"
+    rows.make_operations()
+    letter = DeadLetter.objects.get()
+    open_store(settings.OBJECT_STORE_URL).put(letter.key, b"not a letter")
+    assert letter.key in give(operator, DeadLetter, "discard", letter.pk, step="preview")
+    assert "0 changed, 1 left" in give(operator, DeadLetter, "retry", letter.pk)
+    letter.refresh_from_db()
+    assert letter.state == LetterState.WAITING
+    assert "1 changed" in give(operator, DeadLetter, "discard", letter.pk)
+    letter.refresh_from_db()
+    assert (letter.state, letter.reason) == (LetterState.DISCARDED, "discarded by operator: because")
+    assert "0 changed" in give(operator, DeadLetter, "discard", letter.pk)

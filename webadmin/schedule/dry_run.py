@@ -1,0 +1,17 @@
+"""What a poll with some free capacity would do now: the same reading and the same decisions, and nothing applied."""
+
+from __future__ import annotations
+
+from engine.protocol.messages import PollRequest
+from engine.scheduling.model import ChangeSet
+from engine.scheduling.prepare import prepare
+from webadmin.schedule.models import Worker
+from webadmin.schedule.poll_view import read_poll
+
+WORKER = "(dry run)"
+
+
+def dry_poll(*, capacity: int, worker: str = WORKER, build: str = "") -> ChangeSet:
+    """Return the change set of a poll that reports nothing and could take ``capacity`` jobs."""
+    request = PollRequest(worker=worker, build=build, capacity=capacity)
+    return prepare(read_poll(request, Worker(name=worker, build=build), credential="").snapshot)
