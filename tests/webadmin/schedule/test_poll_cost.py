@@ -104,7 +104,6 @@ def test_a_backlog_does_not_change_the_cost_of_a_poll(service: Service) -> None:
             "tenant_share_neediest",
         ),
         (Job.objects.filter(state=JobState.WAITING).order_by("priority_ms", "name"), "job_waiting_in_order"),
-        (Job.objects.filter(state=JobState.LEASED, lane="profiles", tenant="acme"), "job_leased_of_tenant"),
         (
             Job.objects.filter(state=JobState.LEASED, lease_expires_ms__lt=9).order_by("lease_expires_ms"),
             "job_leased_by_expiry",
