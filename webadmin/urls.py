@@ -12,7 +12,7 @@ from webadmin.progress.views import healthz, metrics, progressz, readyz
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
-    path("admin/progress/", progress_page, name="progress-page"),
+    path("admin/backlog/", progress_page, name="progress-page"),
     path("admin/standstill/", standstill_page, name="standstill-page"),
     path("admin/", admin.site.urls),
     path("healthz", healthz),

@@ -16,6 +16,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from tests.database import django_db_modify_db_settings  # noqa: F401  (fixture)
 from tests.webadmin.admin import rows
+from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
 
 CHROMIUM = "/usr/bin/chromium"
@@ -46,15 +47,23 @@ def pages(transactional_db: None) -> list[str]:
     importlib.import_module("webadmin.schedule.migrations.0002_first_rows").add_first_rows(apps, None)
     cache.clear()
     rows.fill()
-    addresses = ["/admin/", "/api/docs/"]
+    addresses = ["/admin/", "/api/docs/", "/admin/backlog/", "/admin/standstill/", "/admin/standstill/?name=01"]
     for model, page in admin.site._registry.items():
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
         addresses.append(reverse(f"{name}_changelist"))
         if isinstance(page, ReadOnlyAdmin):
             addresses += [reverse(f"{name}_change", args=[row.pk]) for row in _different(model)]
+            addresses += _orders_of(page, name, model)
         else:
             addresses.append(reverse(f"{name}_add"))
     return addresses
+
+
+def _orders_of(page: ReadOnlyAdmin, name: str, model: type) -> list[str]:
+    """The page of each order, about a row where it needs one."""
+    row = model._default_manager.order_by("pk").first()
+    orders = page.orders if isinstance(page, OrderedAdmin) else ()
+    return [reverse(f"{name}_order", args=[order.name], query={"ids": row.pk}) for order in orders]
 
 
 def _different(model: type) -> list:
@@ -103,7 +112,7 @@ def _failed(request: Request) -> bool:
     return "ERR_ABORTED" not in (request.failure or "")  # what was under way when the next page was asked for
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_every_page_is_whole_in_a_browser(
     browser: Browser, live_server: LiveServer, cookie: str, pages: list[str]
 ) -> None:
@@ -120,7 +129,7 @@ def test_every_page_is_whole_in_a_browser(
         if complaints or any(too_wide.values()):
             wrong[address] = (too_wide, list(complaints))
         complaints.clear()
-    assert len(pages) > 40
+    assert len(pages) > 60
     assert not wrong
 
 
@@ -153,4 +162,35 @@ def test_filters_and_shortcuts_work_with_the_mouse(browser: Browser, live_server
     page.fill("#searchbar", "nothing of the kind")
     page.press("#searchbar", "Enter")
     page.get_by_text("Nothing fits the search and the filters.").wait_for()
+    assert not complaints
+
+
+def test_a_limit_is_set_for_an_hour_with_the_mouse(browser: Browser, live_server: LiveServer, cookie: str) -> None:
+    page = signed_in(browser, live_server, cookie).new_page()
+    complaints = complaints_of(page)
+    page.goto(live_server.url + reverse("admin:schedule_limitchange_changelist"))
+    page.get_by_role("link", name="Set a limit").click()
+    page.select_option("select[name=name]", "failures_max")
+    page.fill("input[name=value]", "8")
+    page.fill("input[name=why]", "a bad hour")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("heading", name="What it would do").wait_for()
+    assert page.input_value("input[name=for_seconds]") == "3600"
+    page.get_by_role("button", name="Set a limit").click()
+    page.get_by_text("Set a limit: done").wait_for()
+    assert page.get_by_text("a bad hour").count() >= 1
+    assert not complaints
+
+
+def test_a_parked_job_is_requeued_with_the_mouse(browser: Browser, live_server: LiveServer, cookie: str) -> None:
+    page = signed_in(browser, live_server, cookie).new_page()
+    complaints = complaints_of(page)
+    page.goto(live_server.url + reverse("admin:progress_parkedjob_changelist") + "?kind=evicted")
+    page.locator("#result_list tbody a").first.click()
+    page.get_by_role("link", name="Give blocks back").click()
+    page.fill("input[name=why]", "plan them anew")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("heading", name="Changed (1)").wait_for()
+    page.get_by_role("button", name="Give blocks back").click()
+    page.get_by_text("Give blocks back: 1 changed").wait_for()
     assert not complaints

@@ -185,7 +185,7 @@ def summary(outcome: Mapping[str, Any]) -> str:
 
 def outcome_sections(outcome: Mapping[str, Any]) -> list[Section]:
     """Return what an order would do, as facts and tables."""
-    facts = [(_words(name), _value(value)) for name, value in outcome.items() if _is_fact(name, value)]
+    facts = [(_words(name), _fact(name, value)) for name, value in outcome.items() if _is_fact(name, value)]
     sections: list[Section] = [Facts(title="What it would do", rows=facts)] if facts else []
     for name, value in outcome.items():
         if isinstance(value, list) and not (name == "commands" and not value):
@@ -205,6 +205,12 @@ def _table(name: str, values: Sequence[Any]) -> Table:
         headers = tuple(_words(key) for key in values[0])
         return Table(title=title, headers=headers, rows=[tuple(map(_value, value.values())) for value in values[:200]])
     return Table(title=title, headers=("Name",), rows=[(show.code(value),) for value in values[:200]])
+
+
+def _fact(name: str, value: Any) -> object:
+    if name == "valid_until_ms":
+        return "further notice" if value is None else f"{show.moment_text(value)} command time"
+    return _value(value)
 
 
 def _value(value: Any) -> object:

@@ -15,6 +15,7 @@ from unfold.views import ChangeList
 
 from webadmin.console.paginator import BoundedPaginator
 from webadmin.console.sections import Section
+from webadmin.console.verdict import Notice
 
 ROWS_PER_PAGE = 50
 
@@ -49,6 +50,10 @@ class ReadOnlyAdmin(ModelAdmin):
     def sections(self, row: Any) -> Sequence[Section]:
         """Return what the page of this row shows."""
         raise NotImplementedError
+
+    def notices(self, row: Any) -> Sequence[Notice]:
+        """Return what stands above the sections: sentences that answer the first question about the row."""
+        return ()
 
     def heading(self, row: Any) -> str:
         """Return the title of the row's page."""
@@ -90,6 +95,7 @@ class ReadOnlyAdmin(ModelAdmin):
             "opts": self.opts,
             "original": row,
             "title": self.heading(row),
+            "notices": self.notices(row),
             "sections": self.sections(row),
             **(extra_context or {}),
         }

@@ -14,6 +14,7 @@ from webadmin.console import formatting as show
 from webadmin.console.filters import TIME_SPANS, ExactFilter, LevelFilter, ShardFilter
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Section
+from webadmin.console.verdict import Notice
 from webadmin.index import block_page
 from webadmin.index import operator_queries as queries
 from webadmin.index.models import Block, Tombstone
@@ -98,8 +99,10 @@ class BlockAdmin(ReadOnlyAdmin):
         return f"{'Block' if row.level else 'Segment'} {row.ulid}"
 
     def sections(self, row: Block) -> Sequence[Section]:
-        sentence = Facts(title="In one sentence", rows=[("Why it is so", explain_block_row(row).sentence)])
-        return [sentence, *block_page.block_sections(row, command_now_ms())]
+        return block_page.block_sections(row, command_now_ms())
+
+    def notices(self, row: Block) -> Sequence[Notice]:
+        return [Notice(tone="quiet", text=explain_block_row(row).sentence)]
 
     @display(description="Block")
     def id_cell(self, row: Block) -> SafeString:

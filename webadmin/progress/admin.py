@@ -15,6 +15,7 @@ from webadmin.console import formatting as show
 from webadmin.console.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.sections import Facts, Section
+from webadmin.console.verdict import Notice
 from webadmin.index import block_page
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule import job_page
@@ -71,16 +72,12 @@ class ParkedJobAdmin(OrderedAdmin):
     def heading(self, row: ParkedJob) -> str:
         return f"Parked job {row.name}"
 
+    def notices(self, row: ParkedJob) -> Sequence[Notice]:
+        return [Notice(tone="quiet", text=explain_job_row(row).sentence)]
+
     def sections(self, row: ParkedJob) -> Sequence[Section]:
         return [
-            Facts(
-                title="Why it is parked",
-                rows=[
-                    ("In one sentence", explain_job_row(row).sentence),
-                    ("Cause", self.kind_cell(row)),
-                    ("Last error", self.error(row)),
-                ],
-            ),
+            Facts(title="Why it is parked", rows=[("Cause", self.kind_cell(row)), ("Last error", self.error(row))]),
             *job_page.job_sections(row, row.now_ms),
             *block_page.blocks_of_job_tables(row.pk, row.source_count, row.now_ms),
         ]

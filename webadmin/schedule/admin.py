@@ -17,6 +17,7 @@ from webadmin.console.filters import ExactFilter, LevelFilter, ShardFilter, Tena
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Json, Section, Table
+from webadmin.console.verdict import Notice
 from webadmin.index import block_page
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule import operator_queries as queries
@@ -105,6 +106,9 @@ class JobAdmin(OrderedAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
         return queries.jobs_for_list(queries.command_now_ms())
 
+    def notices(self, row: Job) -> Sequence[Notice]:
+        return [Notice(tone="quiet", text=explain_job_row(row).sentence)]
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
     ) -> tuple[QuerySet[Job], bool]:
@@ -114,7 +118,6 @@ class JobAdmin(OrderedAdmin):
     def sections(self, row: Job) -> Sequence[Section]:
         now_ms = row.now_ms
         return [
-            Facts(title="In one sentence", rows=[("Why it is so", explain_job_row(row).sentence)]),
             *job_page.job_sections(row, now_ms),
             *block_page.blocks_of_job_tables(row.pk, row.source_count, now_ms),
             *job_page.job_data(row),
