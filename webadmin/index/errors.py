@@ -68,3 +68,9 @@ class TenantBusy(LithifyError):
     """The tenant is on hold, or its data is being deleted: one excludes the other."""
 
     code = "tenant_busy"
+
+
+class SweepRefused(LithifyError):
+    """So many objects are unknown to the index that deleting them would be the greater damage."""
+
+    code = "sweep_refused"

@@ -16,6 +16,7 @@ from django.db.models import F
 
 from engine.storage.model import ObjectStore, StorageError
 from webadmin.index.models import Block, Dataset, Tombstone
+from webadmin.index.services.record_lineage import record_lineage
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import advance_clock, read_time
 
@@ -39,6 +40,8 @@ def delete_tombstoned_objects(*, store: ObjectStore, limit: int = 1000) -> Delet
     """Delete up to ``limit`` objects whose tombstones are due, the oldest first."""
     now_ms = _passing_time_ms()
     due = list(Tombstone.objects.due(now_ms).values_list("id", "block__object_key")[:limit])
+    if due:  # what is gone cannot be told from the bucket any more: say first into what it was merged
+        record_lineage(store=store)
     deleted: int = 0
     failed: list[str] = []
     for start in range(0, len(due), DELETIONS_PER_COMMIT):

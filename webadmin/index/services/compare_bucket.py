@@ -1,0 +1,167 @@
+"""Compares bucket and index both ways, and sweeps what nobody names. The comparison walks both in the order of keys."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from engine.errors import LithifyError
+from engine.profiles import ulids
+from engine.profiles.checksums import crc32c
+from engine.profiles.errors import BadBlockName
+from engine.profiles.object_names import BLOCKS, SEGMENTS, dead_letter_key, parse_block_key
+from engine.storage.model import ObjectInfo, ObjectNotFound, ObjectStore
+from webadmin.access.services import record_audit
+from webadmin.database import dialect
+from webadmin.index.errors import SweepRefused
+from webadmin.index.models import Block
+from webadmin.index.states import LIVE_STATES, BlockState
+
+GRACE_HOURS = 24
+ORPHANS_PER_SWEEP = 10_000
+ORPHANS_SURELY_FINE = 100
+ORPHANS_SHARE_MAX = 0.5
+"""More of the bucket than this is not what crashes leave behind: the index is the one that lacks something."""
+
+
+class Finding(enum.StrEnum):
+    """How bucket and index differ."""
+
+    MISSING = "missing"  # queries and merges will fail: a live block has no object
+    SIZE = "size"  # the object is not as long as the index says
+    CHECKSUM = "checksum"  # its bytes are not those that were written
+    UNREADABLE = "unreadable"  # the store does not give it
+    UNKNOWN = "unknown"  # the index has no block for it: an orphan, or one to import
+
+    @property
+    def is_damage(self) -> bool:
+        return self is not Finding.UNKNOWN
+
+
+class Difference(NamedTuple):
+    """One finding."""
+
+    finding: Finding
+    key: str
+    detail: str
+
+
+class _Row(NamedTuple):
+    key: str
+    size: int
+    checksum: int | None
+    is_live: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOutcome:
+    """The keys that were deleted (or would be), and those that are kept although nobody names them, with the reason."""
+
+    swept: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]
+
+
+def compare_bucket(store: ObjectStore, *, is_deep: bool = False) -> Iterator[Difference]:
+    """Yield every difference in the order of keys; ``is_deep`` reads every live object and checks its checksum."""
+    rows, objects = _rows(), (info for info in store.list() if _is_block(info.key))
+    row, info = next(rows, None), next(objects, None)
+    while row or info:
+        if row and (info is None or row.key.encode() < info.key.encode()):
+            if row.is_live:
+                yield Difference(Finding.MISSING, row.key, "the index has a live block here")
+            row = next(rows, None)
+        elif info and (row is None or info.key.encode() < row.key.encode()):
+            yield Difference(Finding.UNKNOWN, info.key, f"{info.size} bytes that the index does not name")
+            info = next(objects, None)
+        elif row and info:
+            if row.is_live:
+                yield from _differences(store, row, info, is_deep)
+            row, info = next(rows, None), next(objects, None)
+
+
+def sweep_orphans(
+    *,
+    store: ObjectStore,
+    actor: str,
+    grace_hours: float = GRACE_HOURS,
+    is_dry_run: bool = False,
+    is_forced: bool = False,
+) -> SweepOutcome:
+    """Delete objects of our own layout that nobody names and that are older than the grace, by id and by the store.
+
+    Raises SweepRefused if so much of the bucket is unknown that the index must be what is incomplete.
+    """
+    now_ms = dialect.clock_ms()
+    before_ms = now_ms - round(max(1.0, grace_hours) * 3_600_000)
+    differences = [d for d in compare_bucket(store) if d.finding is Finding.UNKNOWN]
+    count = Block.objects.exclude(state=BlockState.DELETED).count()
+    share = len(differences) / max(1, len(differences) + count)
+    if len(differences) > ORPHANS_SURELY_FINE and share > ORPHANS_SHARE_MAX and not is_forced:
+        raise SweepRefused(f"{len(differences)} objects are unknown and {count} blocks known: run rebuild_index first")
+    swept: list[str] = []
+    kept: list[tuple[str, str]] = []
+    for difference in differences[:ORPHANS_PER_SWEEP]:
+        if reason := _why_kept(store, difference.key, before_ms):
+            kept.append((difference.key, reason))
+            continue
+        if not is_dry_run:
+            store.delete(difference.key)
+        swept.append(difference.key)
+    if swept and not is_dry_run:
+        record_audit(actor=actor, action="sweep_orphans", target=f"{len(swept)} objects", detail={"keys": swept[:1000]})
+    return SweepOutcome(swept=tuple(swept), kept=tuple(kept))
+
+
+def _rows() -> Iterator[_Row]:
+    rows = Block.objects.exclude(state=BlockState.DELETED).order_by("object_key")
+    live = {state.value for state in LIVE_STATES}
+    for key, size, checksum, state in rows.values_list("object_key", "size_bytes", "crc32c", "state").iterator():
+        yield _Row(key, size, checksum, state in live)
+
+
+def _is_block(key: str) -> bool:
+    try:
+        parse_block_key(key)
+    except BadBlockName:
+        parts = key.split("/")
+        return len(parts) >= 2 and parts[-1] == "block.bin" and parts[0] not in (SEGMENTS, BLOCKS)
+    return True
+
+
+def _differences(store: ObjectStore, row: _Row, info: ObjectInfo, is_deep: bool) -> Iterator[Difference]:
+    if info.size != row.size:
+        yield Difference(Finding.SIZE, row.key, f"{info.size} bytes, the index says {row.size}")
+    elif is_deep and row.checksum is not None:
+        try:
+            found = crc32c(store.get(row.key))
+        except LithifyError as error:
+            yield Difference(Finding.UNREADABLE, row.key, str(error))
+            return
+        if found != row.checksum:
+            yield Difference(Finding.CHECKSUM, row.key, f"CRC32C {found:08x}, the index says {row.checksum:08x}")
+
+
+def _why_kept(store: ObjectStore, key: str, before_ms: int) -> str:
+    """Say why an unknown object must stay, "" if it need not. The index is asked again: it may have come to know it."""
+    try:
+        named = parse_block_key(key)
+    except BadBlockName:
+        return "not of our layout: somebody else's"
+    created_ms = ulids.time_ms(named.id)
+    if created_ms >= before_ms:
+        return "its id is younger than the grace"
+    try:
+        if store.head(key).modified_at * 1000 >= before_ms:
+            return "it was written within the grace"
+    except ObjectNotFound:
+        return "it is gone"
+    known = Block.objects.filter(shard=named.shard, ulid=named.id).exclude(state=BlockState.DELETED)
+    if known.exists():
+        return "the index knows its id"
+    # A result's id has the time of its job's first source.
+    if Block.objects.filter(shard=named.shard, state=BlockState.OWNED, created_at_ms=created_ms).exists():
+        return "a scheduled job could still name it"
+    letter = dead_letter_key(named.shard, named.tenant, named.id)
+    return "a dead letter names it" if any(True for _ in store.list(letter)) else ""
