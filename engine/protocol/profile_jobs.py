@@ -29,6 +29,11 @@ class DeleteMask:
         """Whether nothing of a service that it names is left."""
         return not self.selector and self.from_ms is None and self.until_ms is None
 
+    def takes_all(self, min_time_ms: int, max_time_ms: int) -> bool:
+        """Whether nothing is left of a dataset that it is about, whose data has these times."""
+        starts = self.from_ms is None or self.from_ms <= min_time_ms
+        return not self.selector and starts and (self.until_ms is None or max_time_ms < self.until_ms)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "index": self.index,

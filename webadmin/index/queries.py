@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 from django.db.models import Max, Min, OuterRef, Subquery
 
-from engine.profiles.model import Labels
+from engine.profiles.model import DATASET_INDEX, Labels
 from engine.profiles.query.selectors import Matcher, project, select_label_sets
 from engine.profiles.sections import read_tables_of_contents
+from engine.protocol.profile_jobs import DeleteMask
 from webadmin.index.errors import InvalidIndexQuery
+from webadmin.index.masks import read_masks, reading_masks
 from webadmin.index.models import Block, Dataset, LabelSets, TenantService
 from webadmin.index.states import LIVE_STATES
 
@@ -50,7 +52,8 @@ class IndexQuery:
 class DatasetFound:
     """A matching dataset; ``position`` is its place in the block, ``labels`` what of its matching sets was asked for.
 
-    ``masks_applied`` is the index of the last delete command that its bytes obey.
+    ``masks`` are the delete requests whose rows a reader must leave out (``engine.profiles.masks``): its bytes obey
+    only those up to ``masks_applied``.
     """
 
     position: int
@@ -63,6 +66,7 @@ class DatasetFound:
     masks_applied: int
     table_of_contents: tuple[int, ...]
     labels: tuple[Labels, ...]
+    masks: tuple[DeleteMask, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +113,8 @@ def find_blocks(query: IndexQuery) -> list[BlockFound]:
     """Return the blocks with matching datasets, by tenant ("" first), shard and id. Raises InvalidIndexQuery."""
     query.check()
     services = {service.key: service for service in _matching_services(query)}
-    rows = [row for row in _dataset_rows(list(services.values()), query) if row[:3] in services]
+    masks = read_masks(query.tenants)  # before the rows: what is done in between was rewritten
+    rows = [row for row in _visible_rows(list(services.values()), query, masks) if row[:3] in services]
     tables = _tables_of_contents(rows)
     blocks: dict[int, list[DatasetFound]] = {}
     facts: dict[int, tuple] = {}
@@ -117,7 +122,8 @@ def find_blocks(query: IndexQuery) -> list[BlockFound]:
         (block_id, position), dataset, block = row[3:5], row[5:12], row[12:]
         facts[block_id] = block
         labels = tuple(project(services[row[:3]].matching, query.labels)) if query.labels else ()
-        blocks.setdefault(block_id, []).append(_dataset(position, dataset, tables[block_id, position], labels))
+        table, own = tables[block_id, position], _masks_of(dataset, masks)
+        blocks.setdefault(block_id, []).append(_dataset(position, dataset, table, labels, own))
     found = [_block(block_id, facts[block_id], datasets) for block_id, datasets in blocks.items()]
     return sorted(found, key=lambda block: (block.tenant, block.shard, block.id))
 
@@ -128,7 +134,8 @@ def find_labels(query: IndexQuery) -> list[Labels]:
     if not query.labels:
         return []
     services = {service.key: service for service in _matching_services(query)}
-    live = {row[:3] for row in _dataset_rows(list(services.values()), query)} & services.keys()
+    masks = read_masks(query.tenants)
+    live = {row[:3] for row in _visible_rows(list(services.values()), query, masks)} & services.keys()
     return sorted({labels for key in live for labels in project(services[key].matching, query.labels)})
 
 
@@ -210,6 +217,30 @@ def _dataset_rows(services: Sequence[_Service], query: IndexQuery) -> list[tuple
     return rows
 
 
+def _visible_rows(services: Sequence[_Service], query: IndexQuery, masks: Sequence[DeleteMask]) -> list[tuple]:
+    """Return the rows that delete requests do not hide whole."""
+    rows = _dataset_rows(services, query)
+    if not masks:
+        return rows
+    return [
+        row
+        for row in rows
+        if not any(
+            mask.takes_all(row[8], row[9]) and mask.service in ("", row[6]) for mask in _masks_of(row[5:12], masks)
+        )
+    ]
+
+
+def _masks_of(dataset: tuple, masks: Sequence[DeleteMask]) -> tuple[DeleteMask, ...]:
+    """Return the masks of a dataset; to a tenant's dataset index those of every service apply."""
+    tenant, name, format_number, min_time_ms, max_time_ms, _, applied = dataset
+    if format_number == DATASET_INDEX:
+        return tuple(mask for mask in masks if mask.tenant == tenant and mask.index > applied)
+    return reading_masks(
+        masks, tenant=tenant, name=name, masks_applied=applied, min_time_ms=min_time_ms, max_time_ms=max_time_ms
+    )
+
+
 def _tables_of_contents(rows: Iterable[tuple]) -> dict[tuple[int, int], tuple[int, ...]]:
     """Return where the sections of these datasets are, from their blocks' metadata."""
     positions: dict[int, list[int]] = {}
@@ -223,7 +254,9 @@ def _tables_of_contents(rows: Iterable[tuple]) -> dict[tuple[int, int], tuple[in
     return tables
 
 
-def _dataset(position: int, row: tuple, table: tuple[int, ...], labels: tuple[Labels, ...]) -> DatasetFound:
+def _dataset(
+    position: int, row: tuple, table: tuple[int, ...], labels: tuple[Labels, ...], masks: tuple[DeleteMask, ...]
+) -> DatasetFound:
     tenant, name, format_number, min_time_ms, max_time_ms, size, masks_applied = row
     return DatasetFound(
         position=position,
@@ -236,6 +269,7 @@ def _dataset(position: int, row: tuple, table: tuple[int, ...], labels: tuple[La
         masks_applied=masks_applied,
         table_of_contents=table,
         labels=labels,
+        masks=masks,
     )
 
 

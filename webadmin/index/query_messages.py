@@ -86,5 +86,6 @@ def _dataset_to_json(dataset: DatasetFound) -> dict[str, Any]:
         "size": dataset.size,
         "table_of_contents": list(dataset.table_of_contents),
         "masks_applied": dataset.masks_applied,
+        "masks": [mask.to_json() for mask in dataset.masks],
         "labels": [dict(labels) for labels in dataset.labels],
     }

@@ -45,6 +45,9 @@ class DatasetAnswerSerializer(serializers.Serializer):
     size = serializers.IntegerField()
     table_of_contents = serializers.ListField(child=serializers.IntegerField())
     masks_applied = serializers.IntegerField(help_text="index of the last delete command that its bytes obey")
+    masks = serializers.ListField(
+        child=serializers.DictField(), help_text="delete requests whose rows a reader must leave out"
+    )
     labels = serializers.ListField(child=serializers.DictField(child=serializers.CharField()))
 
 

@@ -17,6 +17,7 @@ from webadmin.access.models import AuditEntry
 from webadmin.index.errors import InvalidRule, TenantBusy
 from webadmin.index.masks import mask_of, read_masks, reading_masks
 from webadmin.index.models import Block, Dataset, DeleteRequest, DeletionCertificate, Tombstone
+from webadmin.index.queries import IndexQuery, find_blocks, find_labels
 from webadmin.index.services.delete_objects import confirm_deleted
 from webadmin.index.services.delete_requests import DeleteOrder, request_deletion
 from webadmin.index.services.retention_rules import place_hold
@@ -313,6 +314,25 @@ def test_inv27_a_request_touches_rows_of_its_tenant_only(service: Service) -> No
     delete()
     rewrite_masked(order=ORDER)
     assert (list(others.values()), list(Dataset.objects.filter(tenant__name="beta").values())) == before
+
+
+def test_queries_do_not_find_what_is_deleted(service: Service) -> None:
+    service.add_segments(2, datasets=[("acme", "web"), ("acme", "api"), ("beta", "web")])
+    query = IndexQuery(tenants=("acme", "beta"), start_ms=0, end_ms=1 << 60, labels=("service_name",))
+    delete(service="api")
+    found = [(each.tenant, each.name) for block in find_blocks(query) for each in block.datasets]
+    assert sorted(found) == [("acme", "web"), ("acme", "web"), ("beta", "web"), ("beta", "web")]
+    assert find_labels(replace(query, tenants=("acme",))) == [(("service_name", "web"),)]
+    delete("beta", from_ms=0, until_ms=1 << 61)
+    delete("acme", selector='{region="eu"}')
+    part = delete("acme", until_ms=service.clock.now_ms + 1)
+    found_masks = {
+        (each.tenant, each.name, tuple(mask.selector for mask in each.masks))
+        for block in find_blocks(query)
+        for each in block.datasets
+    }
+    assert found_masks == {("acme", "web", ('{region="eu"}',)), ("acme", "web", ('{region="eu"}', ""))}
+    assert part.state == "hidden"
 
 
 def test_the_specification_keeps_its_masks_over_the_wire() -> None:
