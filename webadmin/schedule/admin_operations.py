@@ -73,6 +73,11 @@ def limit_value(name: str, value: int | None) -> str:
     return show.duration_text(value * 1000) if name in SECONDS_LIMITS else show.count_text(value)
 
 
+def damage_place(row: Quarantine) -> str:
+    """Return the section, and the offset where it is known."""
+    return f"{row.section} at {row.offset}" if row.section and row.offset >= 0 else row.section
+
+
 @admin.register(LimitChange)
 class LimitChangeAdmin(OrderedAdmin):
     """Limits as they were set, the last first."""
@@ -233,7 +238,7 @@ class QuarantineAdmin(OrderedAdmin):
                     ("Error class", row.error_class),
                     ("Message", row.message or show.NOTHING),
                     ("Object", show.code(row.object) if row.object else show.NOTHING),
-                    ("Section, offset", f"{row.section} at {row.offset}" if row.section else show.NOTHING),
+                    ("Where", damage_place(row) or show.NOTHING),
                     ("Build that failed", row.build or show.NOTHING),
                     ("Attempts alone", row.attempts),
                     ("Found", show.age(row.at_ms, row.now_ms)),
@@ -256,7 +261,7 @@ class QuarantineAdmin(OrderedAdmin):
 
     @display(description="Damage")
     def damage(self, row: Quarantine) -> SafeString:
-        return show.note(row.error_class, f"{row.section} at {row.offset}" if row.section else row.message[:80])
+        return show.note(row.error_class, damage_place(row) or row.message[:80])
 
     @display(description="Attempts")
     def tries(self, row: Quarantine) -> SafeString:

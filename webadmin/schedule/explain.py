@@ -74,7 +74,8 @@ def explain_block_row(block: Block) -> Explanation:
 
 
 def _quarantined(subject: str, held: Quarantine) -> Explanation:
-    where = f" in {held.section} at {held.offset}" if held.section else ""
+    where = f" in {held.section}" if held.section else ""
+    where += f" at {held.offset}" if held.offset >= 0 else ""
     return explain_quarantined(
         subject,
         cause=held.cause,

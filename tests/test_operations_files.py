@@ -1,0 +1,91 @@
+"""Metrics page, alert rules and dashboard use the names that the code shows, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from engine.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, SERVICE_METRICS
+
+DOCS = Path(__file__).parents[1] / "docs"
+ALERTS = DOCS / "operations/alerts.yml"
+DASHBOARD = DOCS / "operations/dashboard.json"
+METRICS = (*SERVICE_METRICS, *NODE_METRICS, *CONTROL_METRICS, *BEAT_METRICS)
+SHOWN = {metric.name for metric in METRICS} | {
+    f"{metric.name}_{part}" for metric in METRICS if metric.kind == "histogram" for part in ("bucket", "sum", "count")
+}
+
+
+def used(expression: str) -> set[str]:
+    return set(re.findall(r"lithify_\w+", expression))
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+
+
+def expressions() -> list[str]:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+def test_the_page_of_metrics_says_what_the_code_says() -> None:
+    rows = re.findall(
+        r"^\| `(lithify_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", (DOCS / "reference/metrics.md").read_text(), re.M
+    )
+    told = {name: (kind, tuple(re.findall(r"`(\w+)`", labels)), meaning) for name, kind, labels, meaning in rows}
+    assert told == {metric.name: (metric.kind, metric.labels, metric.meaning) for metric in METRICS}
+
+
+def test_alerts_and_dashboard_use_metrics_that_are_shown() -> None:
+    unknown = {
+        name
+        for text in [*(rule["expr"] for rule in rules()), *expressions()]
+        for name in used(text)
+        if name not in SHOWN
+    }
+    assert not unknown
+    labels = {metric.name: set(metric.labels) for metric in METRICS}
+    for text in [*(rule["expr"] for rule in rules()), *expressions()]:
+        for name, matchers in re.findall(r"(lithify_\w+)\{([^}]*)\}", text):
+            assert set(re.findall(r"(\w+)\s*[=!]", matchers)) <= labels[name]
+
+
+def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:
+    names = [rule["alert"] for rule in rules()]
+    assert len(set(names)) == len(names) > 8
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert rule["annotations"]["summary"]
+        for page in re.findall(r"docs/(\S+\.md)", rule["annotations"]["description"]):
+            assert (DOCS / page).exists(), page
+
+
+def test_the_issue_s_alarms_are_there() -> None:
+    text = " ".join(rule["expr"] for rule in rules())
+    wanted = {"lithify_jobs", "lithify_jobs_limit", "lithify_queue_oldest_age_seconds", "lithify_healthy"}
+    assert wanted | {"lithify_tombstone_oldest_due_seconds", "lithify_dead_letter_oldest_seconds"} <= used(text)
+
+
+def test_panels_do_not_overlap_and_every_level_has_its_curve() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        place = panel["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    assert any("by (level)" in text for text in expressions())
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool: apt-get install prometheus")
+def test_promtool_takes_the_rules() -> None:
+    checked = subprocess.run(["promtool", "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
