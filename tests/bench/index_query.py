@@ -29,7 +29,7 @@ QUERIES = 50
 # The rows that add_blocks would have left, a template of each combination of tenants and services repeated over time.
 COPY_BLOCKS = """
 INSERT INTO index_block ({columns})
-SELECT {values} FROM generate_series(1, %(copies)s) AS n CROSS JOIN index_block b WHERE b.id <= %(templates)s
+SELECT {values} FROM generate_series(1::bigint, %(copies)s) AS n CROSS JOIN index_block b WHERE b.id <= %(templates)s
 """
 COPY_DATASETS = """
 INSERT INTO index_dataset (block_id, tenant_id, name_id, label_sets_id, position, format, min_time_ms, max_time_ms,

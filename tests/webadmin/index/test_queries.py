@@ -158,7 +158,7 @@ def test_pruning_never_loses_nor_invents_a_dataset(service: Service, spans, star
 
 def test_a_query_costs_a_fixed_number_of_statements(service: Service, django_assert_max_num_queries) -> None:
     service.add(*(block_meta(block_id) for block_id in segment_ids(service.clock.now_ms, 50)))
-    with django_assert_num_queries(5):
+    with django_assert_max_num_queries(5):  # one of them may ask whether the connection still lives
         assert len(find_blocks(query("acme", selector='{service_name="web"}'))) == 50
 
 
