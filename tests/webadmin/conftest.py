@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from django.apps import apps
 
-from tests.database import clock, django_db_modify_db_settings  # noqa: F401  (fixtures)
+from tests.database import clock  # noqa: F401  (a fixture)
 from tests.webadmin.service import Service
 
 

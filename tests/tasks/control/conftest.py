@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.webadmin.conftest import clock, django_db_modify_db_settings, real_service  # noqa: F401
+from tests.webadmin.conftest import clock, real_service  # noqa: F401
