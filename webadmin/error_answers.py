@@ -29,6 +29,8 @@ STATUSES = {
     "invalid_batch": 400,
     "invalid_query": 400,
     "tenant_not_allowed": 403,
+    "invalid_rule": 400,
+    "tenant_busy": 409,
     "index_busy": 503,
 }
 """Status by error code; a LithifyError that is not listed is our fault (500)."""
