@@ -67,6 +67,10 @@ def count_commands(commands: Iterable[Command]) -> LogCounts:
                 counts.arrive(minute_ms, block, int(block["size"]))
         elif command.kind == Command.Kind.UPDATE_PLAN:
             _count_plan(command, counts, jobs, minute_ms, wall_ms)
+        elif command.kind == Command.Kind.OPERATE:
+            name, part_count = _split(command)
+            if part_count and (name, 0) in jobs:
+                counts.happened(JobPlace(jobs[name, 0].lane, jobs[name, 0].level), "jobs_added", part_count)
     return counts
 
 
@@ -107,6 +111,15 @@ def _count_completion(job: Job, counts: LogCounts, minute_ms: int) -> None:
         counts.arrive(minute_ms, {"tenant": key.tenant, "shard": key.shard, "level": job.level + 1}, int(block["size"]))
 
 
+def _split(command: Command) -> tuple[str, int]:
+    """Return the job that an order split, and into how many; "" and 0 for any other order."""
+    changes = command.change_set if isinstance(command.change_set, dict) else {}
+    names, parts = changes.get("jobs"), changes.get("parts")
+    if not isinstance(names, list) or not isinstance(parts, list) or not names:
+        return "", 0
+    return str(names[0]), len(parts)
+
+
 def _entries(command: Command, part: str, needed: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Yield the entries of one part of a change set that have what is needed: old formats may lack it."""
     changes = command.change_set if isinstance(command.change_set, dict) else {}
@@ -124,6 +137,7 @@ def _jobs_of(commands: Iterable[Command]) -> dict[tuple[str, int], Job]:
         for part in ("completed", "assigned", "returned")
         for entry in _entries(command, part, ("job",))
     }
+    names |= {_split(command)[0] for command in commands if command.kind == Command.Kind.OPERATE} - {""}
     jobs: dict[tuple[str, int], Job] = {}
     listed = sorted(names)
     for start in range(0, len(listed), 500):

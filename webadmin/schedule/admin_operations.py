@@ -32,10 +32,12 @@ class InForceFilter(admin.SimpleListFilter):
         return [("in_force", "in force"), ("over", "over")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() not in ("in_force", "over"):
+            return queryset
         in_force = queries.still_in_force(queryset, queries.command_now_ms())
         if self.value() == "in_force":
             return in_force
-        return queryset.exclude(pk__in=in_force.values("pk")) if self.value() == "over" else queryset
+        return queryset.exclude(pk__in=in_force.values("pk"))
 
 
 class ErrorClassFilter(ExactFilter):

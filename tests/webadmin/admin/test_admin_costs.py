@@ -14,9 +14,10 @@ from engine.profiles import ulids
 from tests.webadmin.admin import rows
 from webadmin.access.models import AuditEntry
 from webadmin.console.paginator import BoundedPaginator
-from webadmin.index.models import Block, Tombstone
+from webadmin.index.models import Block, DeadLetter, Tombstone
 from webadmin.index.operator_queries import blocks_between, find_blocks
 from webadmin.schedule.models import Command, Job
+from webadmin.schedule.operation_models import LimitChange, Pause
 from webadmin.schedule.operator_queries import jobs_for_list
 
 QUERIES_OF_A_LIST_MAX = 9
@@ -71,7 +72,63 @@ def many_entries(count: int) -> None:
     AuditEntry.objects.bulk_create([AuditEntry(actor="a", action="b") for _ in range(count)])
 
 
+def many_parked(count: int) -> None:
+    for number in range(count):
+        job = rows.make_job(f"parked {number} of {count}", "parked")
+        rows.make_attempt(job, "failed", 1000 + number, reason={"error_class": "BadObject", "message": "m"})
+
+
+def many_quarantined(count: int) -> None:
+    for _ in range(count):
+        rows.make_quarantine()
+
+
+def many_pauses(count: int) -> None:
+    rows.now_ms()
+    for number in range(count):
+        Pause.objects.create(
+            scope_kind="tenant",
+            scope_value=f"t{number} of {count}",
+            mode="pause",
+            since_ms=1,
+            command_index=1,
+            actor="a",
+        )
+
+
+def many_limits(count: int) -> None:
+    rows.now_ms()
+    for number in range(count):
+        LimitChange.objects.create(
+            name="weight",
+            scope_kind="tenant",
+            scope_value=f"t{number}",
+            value=2,
+            set_at_ms=1,
+            command_index=1,
+            actor="a",
+        )
+
+
+def many_letters(count: int) -> None:
+    for number in range(count):
+        DeadLetter.objects.create(
+            key=f"dlq/{number}/{count}",
+            shard=1,
+            ulid="01KAJ5W5T0000000000000000A",
+            size_bytes=1,
+            written_at_ms=1,
+            first_attempt_ms=1,
+            last_attempt_ms=1,
+        )
+
+
 LISTS: dict[str, Callable[[int], None]] = {
+    "progress_parkedjob": many_parked,
+    "schedule_quarantine": many_quarantined,
+    "schedule_pause": many_pauses,
+    "schedule_limitchange": many_limits,
+    "index_deadletter": many_letters,
     "index_block": many_blocks,
     "index_tombstone": many_tombstones,
     "schedule_job": many_jobs,

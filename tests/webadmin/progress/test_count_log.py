@@ -11,6 +11,7 @@ from webadmin.progress.models import CountingMark, FlowMinute, FlowTotal
 from webadmin.progress.services import count_log
 from webadmin.progress.services.count_log import FLOWS_KEPT_MS, GAP_KEPT_MS
 from webadmin.schedule.models import Command
+from webadmin.schedule.services.operation import Order, operation
 
 
 def flows() -> Counter[tuple[str, int, str]]:
@@ -133,3 +134,15 @@ def test_an_entry_of_an_unknown_form_is_passed_over(service: Service, change_set
     service.add_segments(1)
     count_log()
     assert flows() == {("", 0, "arrived_blocks"): 1}
+
+
+def test_the_parts_of_a_split_job_are_jobs_added(service: Service) -> None:
+    service.add_segments(20)
+    [spec] = service.worker().take()
+    ids = [source.id for source in spec.sources]
+    with operation() as run:
+        run.write("split", Order(actor="control"), detail={"jobs": [spec.job], "parts": [ids[:10], ids[10:]]})
+    with operation() as run:
+        run.write("pause", Order(actor="op"), detail={"jobs": [], "parts": None})
+    count_log()
+    assert totals()["jobs_added"] == 3
