@@ -48,6 +48,8 @@ def prepare(snapshot: ScheduleSnapshot) -> ChangeSet:
     if snapshot.limits.policy is PolicyName.REFERENCE:
         return prepare_reference(snapshot)
     renewed, completed, returned = settle_reports(snapshot)
+    if not snapshot.assignable and not snapshot.queues:  # most polls: a busy worker that renews its leases
+        return ChangeSet(renewed=tuple(renewed), completed=tuple(completed), returned=tuple(returned))
     faulty = _faulty(snapshot)
     parked = [job for job in faulty if snapshot.now_ms > job.lease_expires_ms + snapshot.limits.lease_ms]
     ended = [*(c.job for c in completed), *(r.job for r in returned)]
