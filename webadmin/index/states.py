@@ -22,7 +22,9 @@ LIVE_STATES = (BlockState.QUEUED, BlockState.OWNED, BlockState.PARKED, BlockStat
 
 ALLOWED_MOVES: dict[BlockState, frozenset[BlockState]] = {
     BlockState.QUEUED: frozenset({BlockState.OWNED, BlockState.PARKED, BlockState.DROPPED}),
-    BlockState.OWNED: frozenset({BlockState.REPLACED, BlockState.QUEUED, BlockState.PARKED, BlockState.DROPPED}),
+    BlockState.OWNED: frozenset(
+        {BlockState.REPLACED, BlockState.QUEUED, BlockState.FINAL, BlockState.PARKED, BlockState.DROPPED}
+    ),
     BlockState.PARKED: frozenset({BlockState.QUEUED, BlockState.DROPPED}),
     BlockState.FINAL: frozenset({BlockState.OWNED, BlockState.DROPPED}),
     BlockState.REPLACED: frozenset({BlockState.DELETED}),

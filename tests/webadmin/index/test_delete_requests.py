@@ -24,7 +24,9 @@ from webadmin.index.services.retention_rules import place_hold
 from webadmin.index.services.rewrite_masked import rewrite_masked
 from webadmin.index.states import LIVE_STATES
 from webadmin.schedule.command_log import advance_clock
-from webadmin.schedule.models import Attempt, Command, Job
+from webadmin.schedule.models import Attempt, Command, Job, LogHead
+from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.operation import Order
 
 ORDER = Order(actor="test", why="the customer asked")
@@ -219,6 +221,19 @@ def test_a_queued_block_waits_for_its_merge_and_is_rewritten_when_none_comes(ser
     [name] = rewrite_masked(order=ORDER).jobs
     assert Job.objects.get(name=name).spec["is_rewrite"]
     check_invariants()
+
+
+def test_inv25_a_final_block_that_a_rewrite_gives_back_is_not_queued(service: Service) -> None:
+    block = final_block(service, services=("api", "web"))
+    delete(service="api")
+    [name] = rewrite_masked(order=ORDER).jobs
+    Job.objects.update(state="parked", parked_reason="it failed too often")
+    LogHead.objects.update(live_job_count=0)
+    assert give_blocks_back(JobFilter(names=(name,)), order=ORDER).changed == (name,)
+    assert Block.objects.get().state == "final"
+    check_invariants()
+    rewrite_masked(order=ORDER)
+    assert Block.objects.get(ulid=block).owner_job.state == "waiting", "it is tried again"
 
 
 def test_a_request_past_its_deadline_is_reported(service: Service) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.profiles.model import COMPACTION_LEVEL_MAX
 from engine.scheduling.limits import ScopeKind
 from engine.scheduling.model import JobState, ParkedKind
 from webadmin.index.models import Block
@@ -42,8 +43,12 @@ def _choose(jobs: list[Job], room: int) -> Chosen:
 
 def return_blocks(run: Operation, jobs: list[Job]) -> None:
     """Queue the blocks of these parked jobs and end the jobs, inside an operation that has written its entry."""
-    queues = intern_queues((job.lane, job.tenant, job.shard, job.level) for job in jobs)
-    for job in jobs:
+    # A final block is in a job only to be rewritten without deleted data; it has no queue.
+    rewrites = [job for job in jobs if job.level >= COMPACTION_LEVEL_MAX]
+    Block.objects.filter(owner_job__in=rewrites, state=BlockState.OWNED).update(state=BlockState.FINAL, owner_job=None)
+    merges = [job for job in jobs if job not in rewrites]
+    queues = intern_queues((job.lane, job.tenant, job.shard, job.level) for job in merges)
+    for job in merges:
         queue_id = queues[job.lane, job.tenant, job.shard, job.level]
         owned = Block.objects.filter(owner_job=job, state=BlockState.OWNED)
         sizes = list(owned.values_list("size_bytes", flat=True))
