@@ -14,7 +14,6 @@ from django.urls import reverse
 from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from tests.database import django_db_modify_db_settings  # noqa: F401  (fixture)
 from tests.webadmin.admin import rows
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin

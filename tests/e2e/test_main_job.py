@@ -108,9 +108,12 @@ def test_the_control_worker_deletes_replaced_objects_and_no_others(stack: Stack)
 
     def is_clean() -> bool:
         stack.send_control_task(DELETE_OBJECTS_TASK)
-        return {info.key for info in stack.store.list() if f"/{shard}/" in info.key} == expected
+        return {
+            info.key for kind in ("segments", "blocks") for info in stack.store.list(f"{kind}/{shard}/")
+        } == expected
 
     wait_until(is_clean, "only live objects are left")
+    assert list(stack.store.list(f"lineage/{shard}/")), "what became of the deleted objects is written down"
     assert control.terminate() == 0
 
 

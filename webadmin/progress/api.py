@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from webadmin.access.models import WorkerCredential
 from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX, progress_report
-from webadmin.progress.serializers import ExplanationsSerializer, ProgressSerializer
+from webadmin.progress.serializers import BacklogSerializer, ExplanationsSerializer
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.serializers import ErrorSerializer
 
@@ -57,7 +57,7 @@ class ProgressView(APIView):
     @extend_schema(
         operation_id="progress",
         parameters=[OpenApiParameter("window_seconds", OpenApiTypes.INT, description="over which rates are taken")],
-        responses={200: ProgressSerializer, **ERRORS},
+        responses={200: BacklogSerializer, **ERRORS},
     )
     def get(self, request: Request) -> Response:
         """Return backlog, rates and outlook per tenant and level, per shard and in all."""

@@ -43,7 +43,7 @@ class ProgressRowSerializer(serializers.Serializer):
     clear_words = serializers.CharField()
 
 
-class ProgressSerializer(serializers.Serializer):
+class BacklogSerializer(serializers.Serializer):
     """The whole report."""
 
     window_seconds = serializers.FloatField()
