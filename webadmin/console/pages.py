@@ -245,7 +245,7 @@ def _first_queues(overview: ScheduleOverview) -> Table:
 
 
 def _commands(overview: ScheduleOverview) -> Table:
-    commands = job_page.command_table("Last commands", overview.commands, now_ms=overview.now_ms)
+    commands = job_page.command_table("Last commands", overview.commands)
     everything = show.link(show.list_address(Command), "The whole log")
     return Table(
         title=commands.title,

@@ -343,10 +343,11 @@ class CommandAdmin(ReadOnlyAdmin):
     def number(self, row: Command) -> SafeString:
         return show.code(f"#{row.index}")
 
-    @display(description="Command time (UTC)")
+    @display(description="When (UTC)")
     def time(self, row: Command) -> SafeString:
-        age = show.duration_text(max(row.now_ms - row.command_time_ms, 0))
-        return show.note(show.moment_text(row.command_time_ms), f"{age} ago")
+        wall_ms = show.epoch_ms(row.wall_time)
+        age = show.duration_text(max(show.epoch_ms(timezone.now()) - wall_ms, 0))
+        return show.note(show.moment_text(wall_ms), f"{age} ago")
 
     @display(description="Kind")
     def kind_cell(self, row: Command) -> SafeString:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from engine.scheduling.model import AttemptOutcome, JobState
@@ -96,18 +97,18 @@ def job_sections(job: Job, now_ms: int) -> list[Section]:
     return [
         _job_facts(job, now_ms),
         _attempts(attempts, now_ms),
-        _commands(job, queries.commands_of_job(job, attempts), now_ms),
+        _commands(job, queries.commands_of_job(job, attempts)),
     ]
 
 
-def _commands(job: Job, commands: Sequence[Command], now_ms: int) -> Table:
+def _commands(job: Job, commands: Sequence[Command]) -> Table:
     return Table(
         title="Commands that touched it",
         headers=("Index", "When", "Who", "What became of it"),
         rows=[
             (
                 show.command_link(command.index),
-                show.age(command.command_time_ms, now_ms),
+                show.moment_age(command.wall_time, timezone.now()),
                 command.actor,
                 ", ".join(queries.parts_with_job(command, job.name)) or show.NOTHING,
             )
@@ -190,15 +191,16 @@ def reason_text(reason: object) -> str:
     return f"{text} ({', '.join(where)})" if where else text
 
 
-def command_table(title: str, commands: Sequence[Command], *, now_ms: int) -> Table:
-    """Return commands as a table for a detail page."""
+def command_table(title: str, commands: Sequence[Command]) -> Table:
+    """Return commands as a table. People ask when by their own clock: command time may have stood still since."""
+    now = timezone.now()
     return Table(
         title=title,
         headers=("Index", "When", "Kind", "Who", "Change"),
         rows=[
             (
                 show.command_link(command.index),
-                show.age(command.command_time_ms, now_ms),
+                show.moment_age(command.wall_time, now),
                 command.get_kind_display(),
                 command.actor,
                 change_text(command),
