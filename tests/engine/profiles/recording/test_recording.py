@@ -50,7 +50,10 @@ while True:
     keep()
 """
 
-ENDS_AT_ONCE = "import sys\n\n\ndef once():\n    return sum(range(200_000))\n\n\nonce()\nsys.exit(0)\n"
+ENDS_EARLY = (
+    "import sys, time\n\n\ndef once():\n    end = time.monotonic() + 0.4\n"
+    "    while time.monotonic() < end:\n        sum(range(1000))\n\n\nonce()\nsys.exit(0)\n"
+)
 
 
 def run_recorder(tmp_path: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -95,9 +98,9 @@ def test_an_endless_program_is_recorded_in_three_kinds_and_stopped(tmp_path: Pat
 
 
 def test_a_program_that_ends_early_is_recorded_until_it_ends_or_again(tmp_path: Path) -> None:
-    once = run_recorder(tmp_path, ENDS_AT_ONCE, "--seconds", "30", "--without-memory")
+    once = run_recorder(tmp_path, ENDS_EARLY, "--seconds", "30", "--without-memory")
     assert "profiles in" in once.stderr
-    again = run_recorder(tmp_path, ENDS_AT_ONCE, "--seconds", "1", "--repeat", "--without-memory")
+    again = run_recorder(tmp_path, ENDS_EARLY, "--seconds", "1", "--repeat", "--without-memory")
     assert again.returncode == 0, again.stderr
     assert "program.once" in function_names(profiles_of(tmp_path / "out")["wall"])
 
