@@ -1,4 +1,4 @@
-"""Leaves out of a merge the rows that delete requests name, before the merge sees them.
+"""Leaves out the rows that delete requests name: of a merge before the merge sees them, of an answer while reading.
 
 A mask without a time bound takes whole series away: the merge gets a selection of the others. One with a time bound
 takes rows: the source's profile table is read once, and the rows that stay are given to the merge in its place. Which
@@ -46,6 +46,34 @@ class MaskedSource:
     kept: frozenset[int] | None
 
 
+@dataclass(frozen=True, slots=True)
+class HiddenRows:
+    """The rows of a source that masks take: those of whole series, and those of some series in stretches of time."""
+
+    series: frozenset[int]
+    stretches: tuple[_Stretch, ...]
+
+    @classmethod
+    def of(cls, series: Sequence[IndexedSeries], masks: Sequence[DeleteMask]) -> HiddenRows:
+        """Return what masks take of a source with these series."""
+        matched = {mask: matched_series(series, mask) for mask in masks}
+        timeless = {mask for mask in masks if mask.from_ms is None and mask.until_ms is None}
+        gone = frozenset[int]().union(*(matched[mask] for mask in timeless))
+        stretches = (_Stretch.of(mask, matched[mask] - gone) for mask in masks if mask not in timeless)
+        return cls(gone, tuple(stretch for stretch in stretches if stretch.series.size))
+
+    def without_stretches(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch that lie in none of the stretches; whole series are left for the caller."""
+        if not self.stretches:
+            return batch
+        series = batch.column("SeriesIndex").to_numpy()
+        times = batch.column("TimeNanos").cast(pa.int64()).to_numpy()
+        gone = np.zeros(batch.num_rows, np.bool_)
+        for stretch in self.stretches:
+            gone |= stretch.covers(series, times)
+        return batch.take(pa.array(np.flatnonzero(~gone))) if gone.any() else batch
+
+
 def masks_on(dataset: DatasetMeta, masks_applied: int, masks: Iterable[DeleteMask]) -> tuple[DeleteMask, ...]:
     """Return the masks that are about a dataset whose bytes obey delete commands up to ``masks_applied``."""
     return tuple(
@@ -80,6 +108,13 @@ def matched_series(series: Sequence[IndexedSeries], mask: DeleteMask) -> frozens
     return frozenset(entry.position for entry, is_match in zip(series, verdicts, strict=True) if is_match)
 
 
+def covers_series(mask: DeleteMask, entry: IndexedSeries) -> bool:
+    """Say whether a mask takes all of a series whose rows have the times that its index entry says."""
+    first, last = entry.min_time_ns // NANOS_PER_MS, entry.max_time_ns // NANOS_PER_MS
+    in_time = (mask.from_ms is None or mask.from_ms <= first) and (mask.until_ms is None or last < mask.until_ms)
+    return in_time and bool(match_all([_text(entry.labels)], parse_selector(mask.selector))[0])
+
+
 def all_series(source: DatasetSource) -> frozenset[int]:
     """Return the numbers of all series of a source."""
     return frozenset(entry.position for entry in decode_series_index(source.read_section(SERIES_INDEX)))
@@ -91,17 +126,12 @@ def _masked(
     if not masks:
         return MaskedSource(source, None)
     series = decode_series_index(source.read_section(SERIES_INDEX))
-    matched = {mask.index: matched_series(series, mask) for mask in masks}
-    timeless = [mask for mask in masks if mask.from_ms is None and mask.until_ms is None]
-    gone = frozenset[int]().union(*(matched[mask.index] for mask in timeless))
-    kept = frozenset(entry.position for entry in series) - gone
-    stretches = [
-        _Stretch.of(mask, numbers) for mask in masks if mask not in timeless and (numbers := matched[mask.index] & kept)
-    ]
-    if stretches:
-        rows = held.enter_context(_remaining_rows(source, stretches, scratch, cancelled))
+    hidden = HiddenRows.of(series, masks)
+    if hidden.stretches:
+        rows = held.enter_context(_remaining_rows(source, hidden, scratch, cancelled))
         source = _with_profiles(source, rows) if rows is not None else source
-    return MaskedSource(source, kept if gone else None)
+    kept = frozenset(entry.position for entry in series) - hidden.series
+    return MaskedSource(source, kept if hidden.series else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +159,7 @@ class _Stretch:
 
 @contextmanager
 def _remaining_rows(
-    source: DatasetSource, stretches: Sequence[_Stretch], scratch: Scratch, cancelled: Cancelled
+    source: DatasetSource, hidden: HiddenRows, scratch: Scratch, cancelled: Cancelled
 ) -> Iterator[SectionData | None]:
     """Yield the profile table without the rows in the stretches; None if there are none of them."""
     sink = scratch.sink()
@@ -140,7 +170,7 @@ def _remaining_rows(
             if cancelled():
                 raise MergeCancelled("the merge was told to stop")
             rows_read += batch.num_rows
-            writer.write(_without(batch, stretches))
+            writer.write(hidden.without_stretches(batch))
         writer.close()
     except BaseException:
         writer.close()
@@ -161,15 +191,6 @@ def _batches(source: DatasetSource) -> Iterator[pa.RecordBatch]:
     offset, size = source.section_bounds(PROFILES)
     check_table_footer(lambda at, count: source.read(offset + at, count), size)
     return ProfileTableReader(SectionFile(source.read, offset, size)).batches()
-
-
-def _without(batch: pa.RecordBatch, stretches: Sequence[_Stretch]) -> pa.RecordBatch:
-    series = batch.column("SeriesIndex").to_numpy()
-    times = batch.column("TimeNanos").cast(pa.int64()).to_numpy()
-    gone = np.zeros(batch.num_rows, np.bool_)
-    for stretch in stretches:
-        gone |= stretch.covers(series, times)
-    return batch.take(pa.array(np.flatnonzero(~gone))) if gone.any() else batch
 
 
 def _with_profiles(source: DatasetSource, profiles: SectionData) -> DatasetSource:

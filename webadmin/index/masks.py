@@ -19,6 +19,7 @@ from webadmin.index.models import Dataset, DeleteRequest, DeleteState
 from webadmin.index.states import BlockState
 
 DatasetKey = tuple[str, str]
+BLOCKS_PER_QUERY = 500
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +68,27 @@ def reading_masks(
         and (mask.from_ms is None or max_time_ms == 0 or max_time_ms >= mask.from_ms)
         and (mask.until_ms is None or min_time_ms < mask.until_ms)
     )
+
+
+def visible_datasets(blocks: Collection[int]) -> dict[int, dict[int, tuple[DeleteMask, ...]]]:
+    """Return what readers may read of blocks (row ids): the positions of their datasets, each with its masks.
+
+    A dataset that retention has let go, or that a mask takes whole, is not among them.
+    """
+    masks = read_masks()  # before the rows: what is done in between was rewritten
+    found: dict[int, dict[int, tuple[DeleteMask, ...]]] = {block_id: {} for block_id in blocks}
+    ids = sorted(blocks)
+    for part in (ids[start : start + BLOCKS_PER_QUERY] for start in range(0, len(ids), BLOCKS_PER_QUERY)):
+        rows = Dataset.objects.filter(block__in=part).values_list(
+            *("block_id", "position", "tenant__name", "name__name", "masks_applied", "min_time_ms", "max_time_ms")
+        )
+        for block_id, position, tenant, name, applied, min_time_ms, max_time_ms in rows:
+            own = reading_masks(
+                masks, tenant=tenant, name=name, masks_applied=applied, min_time_ms=min_time_ms, max_time_ms=max_time_ms
+            )
+            if not any(mask.takes_all(min_time_ms, max_time_ms) for mask in own):
+                found[block_id][position] = own
+    return found
 
 
 def mask_of(request: DeleteRequest) -> DeleteMask:

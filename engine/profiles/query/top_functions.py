@@ -1,13 +1,13 @@
 """Where does the time go: the functions of one service with the largest own values, over any set of blocks.
 
 A row that several blocks hold (equal fingerprint, time and ID) counts once, so the answer is the same before and after
-blocks are merged.
+blocks are merged. Rows that delete requests name do not count, whether their objects were rewritten yet or not.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,15 +16,21 @@ import pyarrow as pa
 
 from engine.profiles.container import ObjectReader
 from engine.profiles.errors import BadObject, BadReference
+from engine.profiles.masks import HiddenRows
 from engine.profiles.merge_model import PROFILES, SERIES_INDEX, SYMBOLS, DatasetSource
 from engine.profiles.model import DATASET_PROFILES, BlockMeta, DatasetMeta, IndexedSeries
 from engine.profiles.profile_table import SAMPLES, ProfileTableReader
 from engine.profiles.query.stacks import StackResolver
 from engine.profiles.series_index import decode_series_index
 from engine.profiles.symbols import decode_symbols
+from engine.protocol.profile_jobs import DeleteMask
 from engine.storage.model import ObjectStore
 
 PROFILE_TYPE = "__profile_type__"
+
+Visible = Mapping[str, Mapping[int, Sequence[DeleteMask]]]
+"""What an index shows: by object key the positions of the datasets that may be read, each with the delete masks that
+its bytes do not obey yet."""
 
 
 class FunctionValue(NamedTuple):
@@ -64,10 +70,13 @@ def top_functions(
     service: str,
     profile_type: str,
     limit: int,
+    *,
+    visible: Visible | None = None,
 ) -> TopFunctions:
     """Return the ``limit`` functions of a service with the largest own values of a profile type.
 
-    ``blocks`` are (object key, metadata with ``size``). Raises a BadObject naming an object that cannot be read.
+    ``blocks`` are (object key, metadata with ``size``). ``visible`` is what the index shows of them; None, everything:
+    there is no index to ask. Raises a BadObject naming an object that cannot be read.
     """
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()
@@ -75,13 +84,19 @@ def top_functions(
     rows = _Rows()
     readers: list[ObjectReader] = []
     for key, meta in blocks:
-        wanted = [dataset for dataset in meta.datasets if _is_wanted(dataset, tenant, service, profile_type)]
+        shown = dict.fromkeys(range(len(meta.datasets)), ()) if visible is None else visible.get(key, {})
+        wanted = [
+            (meta.datasets[position], masks)
+            for position, masks in sorted(shown.items())
+            if _is_wanted(meta.datasets[position], tenant, service, profile_type)
+            if not any(mask.is_total for mask in masks)
+        ]
         if not wanted:
             continue
         reader = ObjectReader(store, key, meta.size)
         readers.append(reader)
-        for dataset in wanted:
-            for names, value in _read_dataset(reader.dataset_source(dataset), profile_type, rows):
+        for dataset, masks in wanted:
+            for names, value in _read_dataset(reader.dataset_source(dataset), profile_type, masks, rows):
                 everything += value
                 own.update({names[0]: value} if names else {})
                 total.update(dict.fromkeys(names, value))
@@ -120,15 +135,19 @@ class _Rows:
         return len(self._seen) > before
 
 
-def _read_dataset(source: DatasetSource, profile_type: str, rows: _Rows) -> Iterator[tuple[list[str], int]]:
-    """Yield (function names leaf first, value) of every stack the profile type's rows have."""
+def _read_dataset(
+    source: DatasetSource, profile_type: str, masks: Sequence[DeleteMask], rows: _Rows
+) -> Iterator[tuple[list[str], int]]:
+    """Yield (function names leaf first, value) of every stack that the profile type's rows have and no mask takes."""
     try:
-        series = _typed_series(decode_series_index(source.read_section(SERIES_INDEX)), profile_type)
+        indexed = decode_series_index(source.read_section(SERIES_INDEX))
+        hidden = HiddenRows.of(indexed, masks)
+        series = _typed_series((entry for entry in indexed if entry.position not in hidden.series), profile_type)
         if not series:
             return
         values: Counter[_Stack] = Counter()
         for batch in ProfileTableReader(source.read_section(PROFILES)).batches():
-            _add_batch(values, batch, series, rows)
+            _add_batch(values, hidden.without_stretches(batch), series, rows)
         partitions = {entry.id: StackResolver(entry) for entry in decode_symbols(source.read_section(SYMBOLS))}
         for stack, value in values.items():
             if stack.partition not in partitions:

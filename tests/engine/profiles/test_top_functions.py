@@ -1,20 +1,36 @@
-"""The smallest query: right sums, each row once, only the objects that matter opened, damage named."""
+"""The smallest query: right sums, each row once, nothing hidden shown, only needed objects opened, damage named."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from engine.profiles.container import BlockReader
 from engine.profiles.errors import BadObject
 from engine.profiles.model import BlockMeta
 from engine.profiles.profile_table import ProfileTableReader
 from engine.profiles.query import FunctionValue, TopFunctions, top_functions
+from engine.profiles.query.dataset_index import visible_series
 from engine.profiles.series_index import decode_series_index
+from engine.protocol.profile_jobs import DeleteMask
 from engine.storage import ObjectStore
 from tests.engine.profiles.conftest import ForeignBlocks
-from tests.engine.profiles.factories import CPU, HEAP, Dataset, row, series_labels, write_block
+from tests.engine.profiles.factories import (
+    CPU,
+    HEAP,
+    TIME_MS,
+    Dataset,
+    ProfileRow,
+    make_sections,
+    row,
+    series_labels,
+    write_block,
+)
+from tests.engine.profiles.test_masks import is_hidden, mask, masks, rows
 
 IDS = [f"01JKT3DJRETWN25NKEFZNEP1V{number}" for number in range(4)]
 Blocks = list[tuple[str, BlockMeta]]
@@ -91,6 +107,74 @@ def test_a_damaged_object_is_named(store: ObjectStore, blocks: Blocks) -> None:
     with pytest.raises(BadObject) as caught:
         ask(store, blocks)
     assert (caught.value.object_name, caught.value.section) == (key, "symbols")
+
+
+def wrote(store: ObjectStore, *datasets: Dataset, id: str = IDS[0]) -> tuple[str, BlockMeta]:
+    source = write_block(store, datasets, id=id)
+    return source.key, BlockReader.open(store, source.key).meta
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
+@given(
+    sources=st.lists(st.lists(rows(), min_size=1, max_size=8), min_size=1, max_size=3),
+    wanted=st.lists(masks(), max_size=3, unique_by=lambda each: each.index),
+    kind=st.sampled_from([CPU, HEAP]),
+)
+def test_a_masked_answer_is_that_of_the_rows_that_no_mask_names(
+    sources: list[list[ProfileRow]], wanted: list[DeleteMask], kind: str, store: ObjectStore
+) -> None:
+    blocks = [wrote(store, Dataset("acme", "api", tuple(own)), id=IDS[n]) for n, own in enumerate(sources)]
+    visible = {key: {0: wanted} for key, _ in blocks}
+    masked = top_functions(store, blocks, "acme", "api", kind, 100, visible=visible)
+    naive: dict[tuple[object, ...], ProfileRow] = {}
+    for own in sources:
+        for entry in own:
+            if not is_hidden(entry, wanted) and (b"__profile_type__", kind.encode()) in entry.labels:
+                naive.setdefault((entry.labels, entry.time_ns, entry.id), entry)
+    samples = [sample for entry in naive.values() for sample in entry.samples]
+    assert masked.total_value == sum(sample.value for sample in samples)
+    names = {name for sample in samples for name in sample.stack}
+    expected = {
+        FunctionValue(
+            name,
+            sum(sample.value for sample in samples if sample.stack[0] == name),
+            sum(sample.value for sample in samples if name in sample.stack),
+        )
+        for name in names
+    }
+    assert set(masked.functions) == expected
+
+
+def test_what_the_index_does_not_show_is_not_read(store: ObjectStore) -> None:
+    key, meta = wrote(store, Dataset("acme", "api", (row(),)), Dataset("acme", "web", (row(),)))
+    store.delete(key)
+    for visible in ({}, {key: {}}, {key: {1: ()}}, {key: {0: (mask(),)}}):
+        answer = top_functions(store, [(key, meta)], "acme", "api", CPU, 10, visible=visible)
+        assert (answer.functions, answer.statistics.objects_opened) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "left"),
+    [
+        ((), ["eu", "us"]),
+        ((mask(selector='{region="eu"}'),), ["us"]),
+        ((mask(selector='{region="eu"}'), mask(6, selector='{region="us"}')), []),
+        ((mask(until_ms=TIME_MS + 1),), ["us"]),
+        ((mask(from_ms=TIME_MS + 1),), ["eu", "us"]),
+    ],
+)
+def test_a_dataset_index_does_not_tell_of_series_that_are_hidden_whole(
+    wanted: Sequence[DeleteMask], left: list[str]
+) -> None:
+    times = {"eu": [0], "us": [0, 5]}
+    entries = [
+        row(labels=series_labels(region=region), time_ns=(TIME_MS + ms) * 1_000_000, id=ms)
+        for region, own in times.items()
+        for ms in own
+    ]
+    index = [entry._replace(position=3) for entry in make_sections(entries).series]
+    assert [dict(entry.labels)[b"region"].decode() for entry in visible_series(index, {3: wanted})] == left
+    assert visible_series(index, {2: ()}) == []
 
 
 @pytest.mark.foreign_data

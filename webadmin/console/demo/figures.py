@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from engine.protocol.profile_jobs import DeleteMask
 
 NAME_LENGTH_MAX = 44  # leaves room for five columns of numbers on a usual terminal
 UNITS = ("B", "KB", "MB", "GB", "TB")
@@ -11,12 +13,16 @@ UNITS = ("B", "KB", "MB", "GB", "TB")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBlock:
-    """A block that queries read: where its object is and what the index knows of it."""
+    """A block that queries read: where its object is and what the index knows of it.
+
+    ``visible`` are the positions of the datasets that the index shows, each with the delete masks to obey.
+    """
 
     key: str
     level: int
     size: int
     metadata: bytes
+    visible: Mapping[int, Sequence[DeleteMask]]
 
 
 @dataclass(frozen=True, slots=True)

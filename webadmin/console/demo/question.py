@@ -59,7 +59,10 @@ def ask(question: Question, blocks: Sequence[LiveBlock], store: ObjectStore) -> 
     """Answer from these blocks. Raises BadObject naming an object that cannot be read."""
     started = time.monotonic()
     described = [(block.key, _metadata(block)) for block in blocks]
-    found = top_functions(store, described, question.tenant, question.service, question.profile_type, TOP_COUNT)
+    visible = {block.key: block.visible for block in blocks}
+    found = top_functions(
+        store, described, question.tenant, question.service, question.profile_type, TOP_COUNT, visible=visible
+    )
     return Answer(
         functions=found.functions,
         total_value=found.total_value,
@@ -86,10 +89,9 @@ def choose_dataset(blocks: Iterable[LiveBlock]) -> tuple[str, str]:
     objects: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     for block in blocks:
-        for dataset in decode_metadata(block.metadata).datasets:
-            if dataset.format == DATASET_PROFILES:
-                objects[dataset.tenant, dataset.name] += 1
-                sizes[dataset.tenant, dataset.name] += dataset.size
+        for dataset in _visible(block):
+            objects[dataset.tenant, dataset.name] += 1
+            sizes[dataset.tenant, dataset.name] += dataset.size
     if not objects:
         raise NothingToCompact("no object holds profiles of a service")
     return max(objects, key=lambda key: (objects[key], sizes[key], key))
@@ -105,9 +107,14 @@ def choose_profile_type(types: Sequence[str]) -> str:
 
 
 def _datasets(block: LiveBlock, tenant: str, service: str) -> Iterator[DatasetMeta]:
-    for dataset in decode_metadata(block.metadata).datasets:
-        if (dataset.tenant, dataset.name, dataset.format) == (tenant, service, DATASET_PROFILES):
+    for dataset in _visible(block):
+        if (dataset.tenant, dataset.name) == (tenant, service):
             yield dataset
+
+
+def _visible(block: LiveBlock) -> Iterator[DatasetMeta]:
+    datasets = decode_metadata(block.metadata).datasets
+    return (datasets[n] for n in sorted(block.visible) if datasets[n].format == DATASET_PROFILES)
 
 
 def _profile_types(block: LiveBlock, tenant: str, service: str, store: ObjectStore) -> Iterator[str]:

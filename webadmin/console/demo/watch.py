@@ -12,6 +12,7 @@ from django.db.models import Count, Q
 from engine.errors import LithifyError
 from engine.scheduling.model import LIVE_STATES, JobState
 from webadmin.console.demo.figures import LiveBlock
+from webadmin.index.masks import visible_datasets
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
 from webadmin.schedule.models import Job
@@ -86,5 +87,9 @@ def wait_for_the_fix_point(
 
 def live_blocks() -> list[LiveBlock]:
     """Return every block that queries read, in the order of its registration."""
-    rows = Block.objects.live().order_by("id").values_list("object_key", "level", "size_bytes", "metadata")
-    return [LiveBlock(key=key, level=level, size=size, metadata=bytes(data)) for key, level, size, data in rows]
+    rows = list(Block.objects.live().order_by("id").values_list("id", "object_key", "level", "size_bytes", "metadata"))
+    visible = visible_datasets([row[0] for row in rows])
+    return [
+        LiveBlock(key=key, level=level, size=size, metadata=bytes(data), visible=visible[row_id])
+        for row_id, key, level, size, data in rows
+    ]

@@ -18,7 +18,7 @@ from webadmin.console.demo.figures import (
 
 
 def block(level: int, size: int) -> LiveBlock:
-    return LiveBlock(key=f"{level}/{size}", level=level, size=size, metadata=b"")
+    return LiveBlock(key=f"{level}/{size}", level=level, size=size, metadata=b"", visible={})
 
 
 def test_objects_and_bytes_are_counted_by_level_lowest_first() -> None:

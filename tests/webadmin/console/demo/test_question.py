@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from engine.profiles.metadata import encode_metadata, read_footer
 from engine.profiles.model import BlockMeta
 from engine.profiles.pprof import parse_profile
 from engine.profiles.segment import SegmentBuilder
+from engine.protocol.profile_jobs import DeleteMask
 from engine.storage import open_store
 from webadmin.console.demo.figures import LiveBlock
 from webadmin.console.demo.foreign import NothingToCompact
@@ -26,7 +28,12 @@ def block(recordings: list[Recording], *datasets: tuple[str, int]) -> LiveBlock:
         labels = {"__name__": recording.name, "service_name": recording.service}
         builder.add(tenant, labels, parse_profile(recording.windows[0].read_bytes()))
     meta: BlockMeta = builder.build("01JKT3DJRETWN25NKEFZNEP1V0")[1]
-    return LiveBlock(key="k", level=0, size=meta.size, metadata=encode_metadata(meta))
+    return LiveBlock(key="k", level=0, size=meta.size, metadata=encode_metadata(meta), visible=all_of(meta))
+
+
+def all_of(meta: BlockMeta) -> dict[int, tuple[DeleteMask, ...]]:
+    """What an index shows that hides nothing."""
+    return dict.fromkeys(range(len(meta.datasets)), ())
 
 
 def test_the_service_in_most_objects_is_asked_about(recordings: list[Recording], tmp_path: Path) -> None:
@@ -47,7 +54,8 @@ def test_profile_types_are_read_from_the_objects_of_the_chosen_service(
     blocks = []
     for info in store.list():
         meta = read_footer(lambda offset, length, key=info.key: store.get_range(key, offset, length), info.size)
-        blocks.append(LiveBlock(key=info.key, level=0, size=info.size, metadata=encode_metadata(meta)))
+        data = encode_metadata(meta)
+        blocks.append(LiveBlock(key=info.key, level=0, size=info.size, metadata=data, visible=all_of(meta)))
     question = choose_question(blocks, store)
     assert question.profile_type == "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
     answer = ask(question, blocks, store)
@@ -55,6 +63,11 @@ def test_profile_types_are_read_from_the_objects_of_the_chosen_service(
     # Each window has stacks of 1, 2 and 3 frames that take 10, 20 and 30 ms.
     assert answer.total_value == 3 * 60_000_000
     assert sum(row.self_value for row in answer.functions) == answer.total_value
+    mask = DeleteMask(index=1, tenant=question.tenant, selector='{service_name=~".+"}')
+    masked = [replace(one, visible=dict.fromkeys(one.visible, (mask,))) for one in blocks]
+    assert ask(question, masked, store).total_value == 0, "hidden by a delete request, not rewritten yet"
+    with pytest.raises(NothingToCompact):
+        choose_question([replace(one, visible={}) for one in blocks], store)
 
 
 def test_time_on_the_processor_is_asked_for_before_memory() -> None:
