@@ -1,0 +1,73 @@
+"""Every row of the scenario tables of the reference sheet is a test that names it, or is listed as replaced.
+
+``tests/scenarios/rows.txt`` holds the rows: number and marks (U and C: what the system that inspired the lane does, R:
+what ours does instead). A row is named by the beginning of a test's name (``test_s18_…``, ``test_c11_and_c12_…``) or by
+the heading of a scenario. A row that can run under neither policy is in the table of ``docs/decisions/README.md`` with
+the test that stands in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.scenarios.test_scenario_files import ROWS as PLAYED
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+ROWS = dict(line.split() for line in (TESTS / "scenarios/rows.txt").read_text().splitlines())
+KINDS = "SQPRICDW"
+
+OPEN = {"C14", "C15", "R2", "R12", "R14", "R15", "R16", "S4", "S22", "S23", "S24"}
+OPEN |= {f"I{number}" for number in range(2, 9)} | {f"W{number}" for number in range(1, 15)}
+"""Rows whose test is still to be written. Empty when this is done."""
+
+
+def _named_in_tests() -> dict[str, list[str]]:
+    """Return the tests, as ``path::name``, by the rows their names begin with."""
+    named: dict[str, list[str]] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for name in re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE):
+            for row in _rows_of(name):
+                named.setdefault(row, []).append(f"{path.relative_to(ROOT)}::{name}")
+    return named
+
+
+def _rows_of(test_name: str) -> list[str]:
+    leading = re.match(rf"test_((?:[{KINDS.lower()}]\d+_(?:and_)?)+)", test_name)
+    return [word.upper() for word in leading[1].split("_") if word not in ("", "and")] if leading else []
+
+
+def _replaced() -> dict[str, str]:
+    """Return the tests that stand in place of rows that can run under neither policy."""
+    table = (ROOT / "docs/decisions/README.md").read_text()
+    return dict(re.findall(rf"^\| ([{KINDS}]\d+) \|.*\| `([^`]+)` \|$", table, re.MULTILINE))
+
+
+def test_every_row_is_a_test_or_is_replaced_by_one() -> None:
+    covered = {*_named_in_tests(), *(row for _, row in PLAYED), *_replaced()}
+    assert set(ROWS) - covered - OPEN == set()
+
+
+def test_no_row_is_open_that_has_its_test() -> None:
+    assert OPEN & {*_named_in_tests(), *(row for _, row in PLAYED), *_replaced()} == set()
+
+
+def test_what_replaces_a_row_exists() -> None:
+    lost = []
+    for row, test in _replaced().items():
+        path, _, name = test.partition("::")
+        if row not in ROWS or not re.search(rf"\bdef {name}\(", (ROOT / path).read_text()):
+            lost.append((row, test))
+    assert not lost
+
+
+def test_rows_that_ours_does_otherwise_are_not_only_scenarios_of_the_reference() -> None:
+    ours = {row for path, row in PLAYED if path.stem != "reference"} | {*_named_in_tests(), *_replaced()}
+    assert {row for row, marks in ROWS.items() if "R" in marks} - ours - OPEN == set()
+
+
+def test_a_row_counts_only_at_the_beginning_of_a_name() -> None:
+    assert _rows_of("test_c11_and_c12_keep_what_has_no_end") == ["C11", "C12"]
+    assert _rows_of("test_a_store_like_s3_is_asked_once") == []
+    assert _rows_of("test_inv4_nothing_vanishes") == []
