@@ -1,0 +1,5 @@
+"""Jump consistent hash for compiled callers."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+cdef int64_t jump(uint64_t key, int64_t buckets) noexcept nogil
