@@ -48,6 +48,7 @@ class NodeStep(bootsteps.StartStopStep):
             settings, name=self._identity.name, service=self._service, courier=app.courier, merger=self._merger
         )
         app.courier.on_heard = self._node.wake
+        self._service.on_lost = self._node.answer_lost
         self._node.on_merger_died = _end_process
         signals.worker_shutting_down.connect(self._on_signal, weak=False)
         node_metrics.read("lithify_node_running_jobs", self._node.running_jobs)

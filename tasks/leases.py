@@ -100,6 +100,11 @@ class LeaseTable:
                 held.update() for held in self._held.values() if held.is_ours and held.state is not LeaseState.STOPPING
             )
 
+    def is_any_stopping(self) -> bool:
+        """Whether a job that is still ours is left out of the reports, as its run has not ended yet."""
+        with self._lock:
+            return any(held.is_ours and held.state is LeaseState.STOPPING for held in self._held.values())
+
     def busy(self) -> tuple[dict[str, Any], ...]:
         """Specifications of all jobs that take up a slot: assigned, running, or not yet stopped."""
         with self._lock:

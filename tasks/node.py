@@ -36,6 +36,8 @@ STOP_SECONDS_MAX = 1.0
 """How long a clean shutdown waits for runs to notice; then their jobs are given back anyway, the token guards."""
 RESTART_SECONDS = 10.0
 """Pause before a merger that did not get ready is tried again."""
+UNSURE_SECONDS = 60.0
+"""How long after a lost answer the polls say what was heard: longer than a service could take to act on a poll."""
 TASK_MEMORY_BYTES = 512 << 20
 """What a job is expected to need when its specification does not say."""
 
@@ -90,6 +92,8 @@ class Node:
         self._stopping = threading.Event()
         self._merger_is_ready = threading.Event()
         self._failures = 0
+        self._heard = 0
+        self._unsure_until = 0.0
         self.on_merger_died: Callable[[], object] = lambda: None
         self._threads: list[threading.Thread] = []
 
@@ -150,10 +154,21 @@ class Node:
         """Whether the merger has proved itself."""
         return self._merger_is_ready.is_set()
 
+    def answer_lost(self) -> None:
+        """Note that a poll got no answer: the service may have given out jobs that we know nothing of."""
+        self._unsure_until = self._clock() + UNSURE_SECONDS
+
     def poll_once(self) -> bool:
         """Poll; True if the service answered."""
         self._look_after_held()
-        request = PollRequest(worker=self._name, build=VERSION, capacity=self.capacity(), updates=self._table.updates())
+        heard = self._heard_for_sure()  # before the updates: a run that ends in between is then among them
+        request = PollRequest(
+            worker=self._name,
+            build=VERSION,
+            capacity=self.capacity(),
+            updates=self._table.updates(),
+            heard=heard,
+        )
         sent_at = self._clock()
         try:
             response = self._service.poll(request)
@@ -171,9 +186,16 @@ class Node:
             self._table.forget_finished(request.updates)
             log.error("poll_refused", reason=str(error))
         else:
+            self.answer_lost()
             log.warning("poll_failed", error=error.code, reason=str(error))
 
+    def _heard_for_sure(self) -> int:
+        """What to say that we heard: nothing while all is well, or while there is a job that the reports leave out."""
+        is_unsure = self._clock() < self._unsure_until
+        return self._heard if is_unsure and not self._table.is_any_stopping() else 0
+
     def _take_in(self, request: PollRequest, response: PollResponse, sent_at: float) -> None:
+        self._heard = max(self._heard, response.serial)
         outcome = self._table.take_in(request.updates, response, sent_at)
         for job, _ in outcome.lost:
             _note_lost(job, "not granted")

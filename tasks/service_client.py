@@ -42,6 +42,8 @@ class ServiceClient:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._pause = pause or threading.Event().wait
+        self.on_lost: Callable[[], object] = lambda: None
+        """Called when an attempt got no answer, although the service may have acted on it."""
         self._http = httpx.Client(
             base_url=url.rstrip("/"),
             headers={"Authorization": f"Bearer {credential}"},
@@ -60,6 +62,7 @@ class ServiceClient:
             try:
                 return self._ask(body)
             except ServiceUnavailable:
+                self.on_lost()
                 delay = random.uniform(0, FIRST_DELAY_SECONDS * 4 ** (attempt - 1))
                 if attempt == ATTEMPTS_MAX or time.monotonic() + delay + CONNECT_SECONDS_MAX > give_up_at:
                     raise

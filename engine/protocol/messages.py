@@ -54,12 +54,17 @@ class JobUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollRequest:
-    """Everything a worker says in one request. ``capacity`` is how many more jobs it can start now."""
+    """Everything a worker says in one request. ``capacity`` is how many more jobs it can start now.
+
+    ``heard`` is the ``serial`` of the last answer that the worker got before it sent this, 0 if no answer was lost
+    lately. It says: what an earlier answer assigned, and these updates do not name, I do not have.
+    """
 
     worker: str
     build: str
     capacity: int
     updates: tuple[JobUpdate, ...] = ()
+    heard: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +88,11 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollResponse:
-    """A job that was reported and is not in ``leases`` is not the worker's any more (done, or lost): stop it."""
+    """A job that was reported and is not in ``leases`` is not the worker's any more (done, or lost): stop it.
+
+    ``serial`` is the last command that the service knew of; it grows with the tokens it gives out.
+    """
 
     leases: tuple[LeaseGrant, ...] = ()
     assignments: tuple[Assignment, ...] = ()
+    serial: int = 0

@@ -44,6 +44,7 @@ def request_to_wire(request: PollRequest) -> dict[str, Any]:
         "build": request.build,
         "capacity": request.capacity,
         "updates": [_update_to_wire(update) for update in request.updates],
+        **({"heard": request.heard} if request.heard else {}),
     }
 
 
@@ -59,6 +60,7 @@ def request_from_wire(data: object) -> PollRequest:
         build=fields.text("build", NAME_MAX),
         capacity=fields.integer("capacity", 0, CAPACITY_MAX),
         updates=updates,
+        heard=fields.integer("heard", 0, COUNT_MAX, default=0),
     )
 
 
@@ -72,6 +74,7 @@ def response_to_wire(response: PollResponse) -> dict[str, Any]:
             {"job": given.job, "token": given.token, "spec": given.spec, "expires_in": given.expires_in}
             for given in response.assignments
         ],
+        "serial": response.serial,
     }
 
 
@@ -96,6 +99,7 @@ def response_from_wire(data: object) -> PollResponse:
             )
             for given in fields.objects("assignments", ASSIGNMENTS_MAX)
         ),
+        serial=fields.integer("serial", 0, COUNT_MAX, default=0),
     )
 
 

@@ -134,6 +134,7 @@ class ScheduleSnapshot:
 
     ``reported`` are the jobs that the reports name, ``assignable`` the first jobs that wait or whose lease is over,
     ``queues`` the ready queues with their oldest blocks, ``live_job_count`` the jobs against the queue limit.
+    ``heard`` is what the request says it heard last, ``held`` the worker's leased jobs with tokens up to that.
     ``lanes`` and ``tenants`` say who may have how much; who is not in them has the weight of everybody and has paid
     nothing yet. What ``paused`` covers stays where it is.
     """
@@ -144,6 +145,8 @@ class ScheduleSnapshot:
     limits: ScheduleLimits
     reports: tuple[Report, ...] = ()
     reported: dict[str, JobView] = field(default_factory=dict)
+    heard: int = 0
+    held: tuple[JobView, ...] = ()
     assignable: tuple[JobView, ...] = ()
     queues: tuple[BlockQueue, ...] = ()
     live_job_count: int = 0

@@ -115,8 +115,9 @@ class ReferenceSchedule:
 def prepare_reference(snapshot: ScheduleSnapshot) -> ChangeSet:
     """Return what this poll changes under the ``reference`` policy: assignments first, then evictions and new jobs."""
     renewed, completed, returned = settle_reports(snapshot)
+    ended = {done.job.name for done in completed} | {back.job.name for back in returned}
     schedule = ReferenceSchedule(
-        (job for job in snapshot.assignable if not _stands_still(snapshot, job)),
+        (job for job in snapshot.assignable if job.name not in ended and not _stands_still(snapshot, job)),
         limits=snapshot.limits,
         now_ms=snapshot.now_ms,
         touched=[report.update.job for report in snapshot.reports],

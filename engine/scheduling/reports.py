@@ -1,8 +1,14 @@
-"""Settles the reports of a poll, the same under every policy: which count, and what each asks for."""
+"""Settles the reports of a poll, the same under every policy: which count, and what each asks for.
+
+A job whose assignment the worker never got is returned at once and counts against nobody. That is known for sure only
+when the worker has since heard a later answer and still does not name the job under its token: polls of a worker follow
+one another, so the answer that it has stopped waiting for will not come. Repeated and belated requests heard less, and
+a worker that began anew heard nothing; their jobs, and those whose lease is over, take the way of a silent worker.
+"""
 
 from __future__ import annotations
 
-from engine.protocol.messages import UpdateStatus
+from engine.protocol.messages import FailureReason, UpdateStatus
 from engine.scheduling.model import (
     AttemptOutcome,
     CompleteJob,
@@ -16,6 +22,7 @@ from engine.scheduling.model import (
 )
 
 PARKED_FOR_FAILURES = "failed too often"
+UNHEARD = FailureReason(error_class="AnswerLost", message="the answer that assigned the job did not reach the worker")
 
 
 def settle_reports(snapshot: ScheduleSnapshot) -> tuple[list[RenewLease], list[CompleteJob], list[ReturnJob]]:
@@ -35,7 +42,17 @@ def settle_reports(snapshot: ScheduleSnapshot) -> tuple[list[RenewLease], list[C
             completed.append(CompleteJob(job=job, result=report.result))
         else:
             returned.append(_returned(job, report, snapshot.limits))
+    returned += [_unheard(job) for job in snapshot.held if job.name not in settled and _is_unheard(job, snapshot)]
     return renewed, completed, returned
+
+
+def _is_unheard(job: JobView, snapshot: ScheduleSnapshot) -> bool:
+    is_here = job.state is JobState.LEASED and job.worker == snapshot.worker
+    return is_here and job.token <= snapshot.heard and not job.has_expired(snapshot.now_ms)
+
+
+def _unheard(job: JobView) -> ReturnJob:
+    return ReturnJob(job=job, outcome=AttemptOutcome.RELEASED, failures=job.failures, reason=UNHEARD)
 
 
 def _holds(job: JobView, report: Report, worker: str) -> bool:

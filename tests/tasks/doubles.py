@@ -33,6 +33,7 @@ class ScheduleDouble:
         self.released: list[JobUpdate] = []
         self.requests: list[PollRequest] = []
         self.trouble: LithifyError | None = None
+        self.serial = 0
         self._changed = threading.Condition()
 
     def poll(self, request: PollRequest) -> PollResponse:
@@ -45,7 +46,8 @@ class ScheduleDouble:
             leases = [self._lease(update) for update in request.updates if self._settle(update)]
             new = [self.waiting.pop(0) for _ in range(min(request.capacity, len(self.waiting)))]
             self.leased.update(new)
-            return PollResponse(leases=tuple(leases), assignments=tuple(self._assign(pair) for pair in new))
+            assigned = tuple(self._assign(pair) for pair in new)
+            return PollResponse(leases=tuple(leases), assignments=assigned, serial=self.serial)
 
     def offer(self, *pairs: Pair) -> None:
         """Put jobs on the schedule."""
@@ -139,6 +141,7 @@ class MergerDouble:
         self.merged: list[str] = []
         self.interrupted: list[str] = []
         self.start_trouble: list[Exception] = []
+        self.ignores_stops = False
         self.stopped = False
 
     def start(self) -> None:
@@ -161,7 +164,7 @@ class MergerDouble:
             progress(job, Progress(done=1, total=2, phase="merge"))
         self.entered.release()
         while not self.gate.wait(0.01):
-            if batch in self.interrupted:
+            if batch in self.interrupted and not self.ignores_stops:
                 raise InterruptedError("interrupted")
         if self.crash is not None:
             raise self.crash

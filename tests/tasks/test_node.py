@@ -332,3 +332,34 @@ def test_a_wake_up_polls_now() -> None:
     bench.node.wake()
     bench.schedule.wait_for(lambda: bench.schedule.results)
     bench.close()
+
+
+def test_after_a_lost_answer_polls_say_what_was_heard(bench: Bench) -> None:
+    node, schedule = bench.node, bench.schedule
+    schedule.serial = 41
+    node.poll_once()
+    schedule.trouble = ServiceUnavailable("gone")
+    node.poll_once()
+    schedule.trouble = None
+    schedule.serial = 43
+    node.poll_once()
+    node.poll_once()
+    assert [request.heard for request in schedule.requests] == [0, 0, 41, 43]
+
+
+def test_while_a_run_is_stopping_nothing_is_said_of_what_was_heard(bench: Bench) -> None:
+    bench.schedule.serial = 41
+    bench.schedule.lease_seconds = 0.3
+    bench.merger.gate.clear()
+    bench.merger.ignores_stops = True
+    bench.schedule.offer(A)
+    bench.start()
+    bench.merger.wait_entered()
+    bench.schedule.wait_for(lambda: bench.schedule.requests[-1].updates)
+    bench.schedule.trouble = ServiceUnavailable("gone")
+    bench.schedule.wait_for(lambda: not bench.schedule.requests[-1].updates)
+    bench.schedule.trouble = None
+    bench.schedule.wait_for_polls(2)
+    assert bench.schedule.requests[-1].heard == 0
+    bench.merger.gate.set()
+    bench.schedule.wait_for(lambda: bench.schedule.requests[-1].heard == 41)

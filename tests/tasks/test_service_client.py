@@ -92,6 +92,15 @@ def test_passing_trouble_is_tried_again(service: ScriptedService, client: Servic
     assert len(service.asked) == 3
 
 
+def test_every_attempt_without_an_answer_is_noted(service: ScriptedService, client: ServiceClient) -> None:
+    lost: list[int] = []
+    client.on_lost = lambda: lost.append(1)
+    service.answers = [(503, b"busy"), (0, b""), GOOD]
+    client.poll(REQUEST)
+    client.poll(REQUEST)
+    assert len(lost) == 2
+
+
 def test_lasting_trouble_ends_after_a_few_attempts(service: ScriptedService, client: ServiceClient) -> None:
     service.answers = [(503, b"busy")]
     with pytest.raises(ServiceUnavailable, match="503 busy"):

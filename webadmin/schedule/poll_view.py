@@ -45,6 +45,8 @@ from webadmin.schedule.planning_view import (
 )
 from webadmin.schedule.queries import effective_limits, level_policies, limits_now, schedule_limits
 
+HELD_MAX = 1000
+"""Jobs of one worker that one poll compares with what the worker names."""
 EXHAUSTED_MAX = 32
 """Jobs without a run left that one poll may park, beside those it may assign."""
 
@@ -60,6 +62,7 @@ class PollView:
     replacements: dict[str, Replacement]
     ready: ReadyQueues
     waits_for_time: bool
+    last_index: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +87,9 @@ def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView
     is_reference = limits.policy == PolicyName.REFERENCE
     assignable = _all_live(request) if is_reference else _assignable(request, paused, time.now_ms)
     ends = {update.job for update in request.updates if update.status is not UpdateStatus.IN_PROGRESS}
+    held = _held_jobs(worker, request.heard)
     ending = [job for job in jobs.values() if job.name in ends and job.state == JobState.LEASED]
+    ending += [job for job in held if job.name not in jobs]
     ready = read_ready(paused, now_ms=time.now_ms, job_max=request.capacity, ending=ending)
     tenants = ready.tenants() | {(job.lane, job.tenant) for job in assignable}
     own = _own_limits(tenants, [*jobs.values(), *assignable], time.now_ms)
@@ -97,6 +102,8 @@ def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView
         limits=schedule_limits(limits),
         reports=reports,
         reported={name: _job_view(job, own) for name, job in jobs.items()},
+        heard=request.heard,
+        held=tuple(_job_view(job, own) for job in held),
         assignable=tuple(_job_view(job, own) for job in assignable),
         queues=read_blocks(
             ready.queues,
@@ -117,6 +124,7 @@ def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView
         policies=policies,
         replacements=replacements,
         ready=ready,
+        last_index=head.last_index,
         waits_for_time=time.is_held_back and (head.live_job_count > 0 or _any_block_waits()),
     )
 
@@ -138,6 +146,14 @@ def _reported_jobs(updates: Sequence[JobUpdate]) -> list[Job]:
     if not names:
         return []
     return list(Job.objects.filter(name__in=names, state__in=HOLDING_STATES).select_related("worker"))
+
+
+def _held_jobs(worker: Worker, heard: int) -> list[Job]:
+    """Return what the worker should know that it has. It only asks after an answer was lost."""
+    if not heard:
+        return []
+    held = Job.objects.filter(state=JobState.LEASED, worker=worker, token__lte=heard).select_related("worker")
+    return list(held.order_by("id")[:HELD_MAX])
 
 
 def _read_reports(

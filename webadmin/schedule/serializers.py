@@ -46,6 +46,12 @@ class PollRequestSerializer(serializers.Serializer):
     build = serializers.CharField(max_length=wire.NAME_MAX, allow_blank=True)
     capacity = serializers.IntegerField(min_value=0, max_value=wire.CAPACITY_MAX)
     updates = JobUpdateSerializer(many=True, required=False, max_length=wire.UPDATES_MAX)
+    heard = serializers.IntegerField(
+        min_value=0,
+        max_value=COUNT_MAX,
+        required=False,
+        help_text="After an answer was lost: the serial of the last one that came; jobs it should name are given back",
+    )
 
 
 class LeaseSerializer(serializers.Serializer):
@@ -70,6 +76,7 @@ class PollResponseSerializer(serializers.Serializer):
 
     leases = LeaseSerializer(many=True)
     assignments = AssignmentSerializer(many=True)
+    serial = serializers.IntegerField(min_value=0, max_value=COUNT_MAX)
 
 
 class ErrorSerializer(serializers.Serializer):

@@ -60,6 +60,7 @@ requests = st.builds(
     build=text(wire.NAME_MAX),
     capacity=st.integers(0, wire.CAPACITY_MAX),
     updates=st.lists(updates, max_size=4, unique_by=lambda update: (update.job, update.token)).map(tuple),
+    heard=st.integers(0, COUNT_MAX),
 )
 names, tokens = text(wire.JOB_NAME_MAX, 1), text(wire.TOKEN_MAX, 1)
 responses = st.builds(
@@ -68,6 +69,7 @@ responses = st.builds(
     assignments=st.lists(
         st.builds(Assignment, job=names, token=tokens, spec=json_objects, expires_in=seconds), max_size=3
     ).map(tuple),
+    serial=st.integers(0, COUNT_MAX),
 )
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),

@@ -126,6 +126,7 @@ def _answer(
     )
     specs = _specs(applied) if applied and applied.assigned else []
     return PollResponse(
+        serial=applied.index if applied else view.last_index,
         leases=leases,
         assignments=tuple(
             Assignment(
