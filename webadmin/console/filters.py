@@ -54,3 +54,10 @@ class TenantNameFilter(ExactFilter):
     """Rows of one tenant where the table holds its name; segments have none."""
 
     title = parameter_name = column = "tenant"
+
+
+class TenantRowFilter(ExactFilter):
+    """Rows of one tenant by name where the table refers to it; segments belong to none."""
+
+    title = parameter_name = "tenant"
+    column = "tenant__name"

@@ -6,6 +6,7 @@ decide nothing; whoever may change rows of the model may give its orders.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -126,6 +127,10 @@ class OrderedAdmin(ReadOnlyAdmin):
         form = order.form(request.POST or None, initial=dict(request.GET.items()))
         outcome, step = None, request.POST.get("step", "")
         if step in (PREVIEW, APPLY) and form.is_valid():
+            seen = request.POST.get("previewed", "")
+            if step == APPLY and seen and seen != _digest(form):
+                step = PREVIEW
+                form.add_error(None, "This is not what was previewed: look at the new preview first.")
             outcome = self._give(order, rows, form, request, is_dry_run=step == PREVIEW)
             if outcome is not None and step == APPLY:
                 messages.success(request, f"{order.label}: {summary(outcome)}")
@@ -140,6 +145,7 @@ class OrderedAdmin(ReadOnlyAdmin):
             "ids": ",".join(str(row.pk) for row in rows),
             "form": form,
             "preview": outcome_sections(outcome) if outcome is not None else [],
+            "previewed": _digest(form) if outcome is not None else "",
             "back": self._list_address(),
         }
         return TemplateResponse(request, "console/order.html", context)
@@ -174,13 +180,20 @@ def _choose(name: str) -> Callable[[OrderedAdmin, HttpRequest, QuerySet], HttpRe
     return choose
 
 
+def _digest(form: OrderForm) -> str:
+    """Return what tells one filled form from another."""
+    return hashlib.sha256(repr(sorted(form.cleaned_data.items())).encode()).hexdigest()
+
+
 def summary(outcome: Mapping[str, Any]) -> str:
     """Return in words what an order did."""
     if isinstance(outcome.get("changed"), list):
         left = outcome.get("left") or []
-        text = f"{len(outcome['changed'])} changed"
+        text = f"{show.count_text(len(outcome['changed']))} changed"
         return f"{text}, {len(left)} left: {left[0].get('reason', '')}" if left else text
-    return "done" if outcome.get("command") is not None or "command" not in outcome else "it was so already"
+    if outcome.get("changed") is False or ("command" in outcome and outcome["command"] is None):
+        return "it was so already"
+    return "done"
 
 
 def outcome_sections(outcome: Mapping[str, Any]) -> list[Section]:
@@ -203,17 +216,26 @@ def _table(name: str, values: Sequence[Any]) -> Table:
         return Table(title="Notes", headers=("What follows",), rows=[(value,) for value in values])
     if values and isinstance(values[0], dict):
         headers = tuple(_words(key) for key in values[0])
-        return Table(title=title, headers=headers, rows=[tuple(map(_value, value.values())) for value in values[:200]])
+        return Table(title=title, headers=headers, rows=[_row(value) for value in values[:200]])
     return Table(title=title, headers=("Name",), rows=[(show.code(value),) for value in values[:200]])
+
+
+def _row(values: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(_value(name, value) for name, value in values.items())
 
 
 def _fact(name: str, value: Any) -> object:
     if name == "valid_until_ms":
         return "further notice" if value is None else f"{show.moment_text(value)} command time"
-    return _value(value)
+    return _value(name, value)
 
 
-def _value(value: Any) -> object:
+def _value(name: str, value: Any) -> object:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if is_number and name.endswith("_ms"):
+        return show.moment_text(value)
+    if is_number and (name == "bytes" or name.endswith("_bytes")):
+        return show.size_text(value)
     if isinstance(value, dict):
         return " ".join(str(part) for part in value.values() if part not in ("", None))
     if value is None:

@@ -126,7 +126,7 @@ def counted_queues(queues: Iterable[Any]) -> str:
 def _levels(totals: IndexTotals) -> Table:
     age_seconds = time.time() - totals.counted_at
     is_old = age_seconds > OLD_TOTALS_SECONDS
-    more = [f"{show.counted(totals.awaiting_deletion, 'replaced object')} awaiting deletion."]
+    more = [f"{show.counted(totals.awaiting_deletion, 'removed object')} awaiting deletion."]
     if is_old:
         more.append(f"Counted {show.duration_text(int(age_seconds * 1000))} ago.")
     return Table(

@@ -52,6 +52,7 @@ NAVIGATION = [
         "items": [
             _list("Blocks", "deployed_code", "index", "block"),
             _list("Tombstones", "auto_delete", "index", "tombstone"),
+            _list("Delete requests", "person_remove", "index", "deleterequest"),
             _list("Dead letters", "mark_email_unread", "index", "deadletter"),
             _list("Refused blocks", "block", "index", "refusalcount"),
             _list("Tenants", "apartment", "access", "tenant"),
@@ -64,6 +65,8 @@ NAVIGATION = [
             _list("Limits set at run time", "tune", "schedule", "limitchange"),
             _list("Pauses", "pause_circle", "schedule", "pause"),
             _list("Level policies", "rule", "schedule", "levelpolicy"),
+            _list("Retention", "event_busy", "index", "retentionrule"),
+            _list("Legal holds", "gavel", "index", "legalhold"),
             _list("Periodic tasks", "update", "django_celery_beat", "periodictask"),
         ],
     },

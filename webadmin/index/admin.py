@@ -1,4 +1,4 @@
-"""The index in the admin: blocks with their lineage, and what waits for deletion. Nothing here changes anything."""
+"""The index in the admin: blocks with their lineage. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from webadmin.console import formatting as show
-from webadmin.console.filters import TIME_SPANS, ExactFilter, LevelFilter, ShardFilter
+from webadmin.console.filters import TIME_SPANS, LevelFilter, ShardFilter, TenantRowFilter
 from webadmin.console.read_only import ReadOnlyAdmin
-from webadmin.console.sections import Facts, Section
+from webadmin.console.sections import Section
 from webadmin.console.verdict import Notice
 from webadmin.index import block_page
 from webadmin.index import operator_queries as queries
-from webadmin.index.models import Block, Tombstone
+from webadmin.index.models import Block
 from webadmin.index.registration import PARTITION_MS
 from webadmin.index.states import BlockState
 from webadmin.schedule.explain import explain_block_row
-from webadmin.schedule.operator_queries import command_now_ms, with_now
+from webadmin.schedule.operator_queries import command_now_ms
 
 LIVE = "live"
 
@@ -57,19 +57,12 @@ class CreatedFilter(admin.SimpleListFilter):
         return queryset.filter(partition_start_ms__gt=from_ms - PARTITION_MS, created_at_ms__gte=from_ms)
 
 
-class BlockTenantFilter(ExactFilter):
-    """Blocks of one tenant by name; segments belong to none."""
-
-    title = parameter_name = "tenant"
-    column = "tenant__name"
-
-
 @admin.register(Block)
 class BlockAdmin(ReadOnlyAdmin):
     """Blocks, the last that arrived first."""
 
     list_display = ("id_cell", "state_cell", "place", "size", "data_time", "arrived", "job")
-    list_filter = (BlockStateFilter, LevelFilter, CreatedFilter, BlockTenantFilter, ShardFilter)
+    list_filter = (BlockStateFilter, LevelFilter, CreatedFilter, TenantRowFilter, ShardFilter)
     search_fields = ("ulid",)
     search_help_text = "A block's id, its first 6 characters, or its object key"
     shortcuts = (
@@ -133,71 +126,5 @@ class BlockAdmin(ReadOnlyAdmin):
         return show.row_link(row.owner_job, show.short_code(row.owner_job.name) if row.owner_job else "")
 
 
-@admin.register(Tombstone)
-class TombstoneAdmin(ReadOnlyAdmin):
-    """Replaced blocks whose objects go, or went."""
-
-    list_display = ("id_cell", "deletion", "size", "replaced", "job_cell", "command")
-    about = (
-        "Replaced blocks. Their objects stay for a while, for readers that began before the swap, and are then deleted."
-    )
-    empty_list = "No tombstones: nothing was replaced yet."
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Tombstone]:
-        rows = Tombstone.objects.select_related("block", "job")
-        return with_now(rows.defer("block__metadata", "job__spec", "job__result"), command_now_ms())
-
-    def heading(self, row: Tombstone) -> str:
-        return f"Tombstone of {row.block.ulid}"
-
-    def sections(self, row: Tombstone) -> Sequence[Section]:
-        return [
-            Facts(
-                title="Tombstone",
-                rows=[
-                    ("Block", self.block_cell(row)),
-                    ("Object key", self.object_key(row)),
-                    ("Deletion", self.deletion(row)),
-                    ("Replaced", self.replaced(row)),
-                    ("By job", self.job_cell(row)),
-                    ("By command", self.command(row)),
-                ],
-            )
-        ]
-
-    @display(description="Block")
-    def id_cell(self, row: Tombstone) -> SafeString:
-        return show.code(row.block.ulid)
-
-    @display(description="Size")
-    def size(self, row: Tombstone) -> str:
-        return show.size_text(row.block.size_bytes)
-
-    def block_cell(self, row: Tombstone) -> SafeString | str:
-        return show.row_link(row.block, show.code(row.block.ulid))
-
-    def object_key(self, row: Tombstone) -> SafeString:
-        return show.code(row.block.object_key)
-
-    @display(description="Deletion")
-    def deletion(self, row: Tombstone) -> SafeString:
-        if row.deleted_at_ms is not None:
-            return show.badge("deleted", "quiet", f"{show.moment_text(row.deleted_at_ms)} UTC")
-        wait_ms = row.eligible_at_ms - row.now_ms
-        return show.badge(f"in {show.duration_text(wait_ms)}", "busy") if wait_ms > 0 else show.badge("due", "warn")
-
-    @display(description="Replaced")
-    def replaced(self, row: Tombstone) -> SafeString | str:
-        return show.age(row.created_at_ms, row.now_ms)
-
-    @display(description="By job")
-    def job_cell(self, row: Tombstone) -> SafeString | str:
-        return show.row_link(row.job, show.short_code(row.job.name) if row.job else "")
-
-    @display(description="By command")
-    def command(self, row: Tombstone) -> SafeString:
-        return show.command_link(row.command_index)
-
-
 # Django finds admin pages through this module.
-from webadmin.index import admin_letters  # noqa: E402, F401
+from webadmin.index import admin_deletion, admin_letters, admin_tombstones  # noqa: E402, F401

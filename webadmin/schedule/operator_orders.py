@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django import forms
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget, UnfoldBooleanSwitchWidget
-
 from engine.scheduling.limits import LIMIT_RULES, LimitName, Scope, ScopeKind
 from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState, ParkedKind
 from engine.scheduling.pauses import PauseMode
+from webadmin.console.order_fields import choice_field, number_field, switch_field, text_field
 from webadmin.console.orders import OperatorOrder, OrderForm, Outcome
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import Pause, Quarantine
@@ -36,61 +34,37 @@ def _named(jobs: Sequence[Job]) -> JobFilter:
     return JobFilter(names=tuple(job.name for job in jobs))
 
 
-def _switch(label: str, about: str) -> forms.BooleanField:
-    return forms.BooleanField(label=label, help_text=about, required=False, widget=UnfoldBooleanSwitchWidget)
-
-
-def _text(label: str, about: str, length: int = 250, *, required: bool = False) -> forms.CharField:
-    return forms.CharField(
-        label=label, help_text=about, max_length=length, required=required, widget=UnfoldAdminTextInputWidget
-    )
-
-
-def _number(label: str, about: str, *, low: int, high: int, initial: int | None = None) -> forms.IntegerField:
-    return forms.IntegerField(
-        label=label,
-        help_text=about,
-        min_value=low,
-        max_value=high,
-        required=False,
-        initial=initial,
-        widget=UnfoldAdminTextInputWidget(attrs={"inputmode": "numeric"}),
-    )
-
-
-def _choice(label: str, choices: Sequence[tuple[str, str]], *, required: bool = True) -> forms.ChoiceField:
-    return forms.ChoiceField(label=label, choices=choices, required=required, widget=UnfoldAdminSelectWidget)
-
-
 class RequeueForm(OrderForm):
     """How parked jobs go back."""
 
-    newer_build_only = _switch("On another build only", "Keep them from every build on which they have failed.")
-    keep_failures = _switch("Keep the failures", "Otherwise they are forgotten, and the job has all its runs again.")
+    newer_build_only = switch_field("On another build only", "Keep them from every build on which they have failed.")
+    keep_failures = switch_field(
+        "Keep the failures", "Otherwise they are forgotten, and the job has all its runs again."
+    )
     field_order = ("newer_build_only", "keep_failures", "why")
 
 
 class RequeueManyForm(RequeueForm):
     """Which parked jobs go back; all that is given must hold."""
 
-    error_class = _text("Error class", "Of the last attempt that ended badly, for example ChecksumMismatch.", 100)
-    tenant = _text("Tenant", "A tenant's name.", 150)
-    level = _number("Level", "0 is segments.", low=0, high=100)
-    everything = _switch("All of them", "Says that no filter is meant so.")
+    error_class = text_field("Error class", "Of the last attempt that ended badly, for example ChecksumMismatch.", 100)
+    tenant = text_field("Tenant", "A tenant's name.", 150)
+    level = number_field("Level", "0 is segments.", low=0, high=100)
+    everything = switch_field("All of them", "Says that no filter is meant so.")
     field_order = ("error_class", "tenant", "level", "everything", "newer_build_only", "keep_failures", "why")
 
 
 class ReleaseForm(OrderForm):
     """How blocks leave quarantine."""
 
-    newer_build_only = _switch("On another build only", "Keep them from every build that failed on them.")
+    newer_build_only = switch_field("On another build only", "Keep them from every build that failed on them.")
     field_order = ("newer_build_only", "why")
 
 
 class PinForm(OrderForm):
     """Who gets the jobs."""
 
-    worker = _text("Worker", "The only worker that gets these jobs from now on.", 100, required=True)
+    worker = text_field("Worker", "The only worker that gets these jobs from now on.", 100, required=True)
     field_order = ("worker", "why")
 
 
@@ -106,16 +80,16 @@ SCOPES = {
 class LimitForm(OrderForm):
     """A limit, where, how much, for how long."""
 
-    name = _choice("Limit", [(name.value, name.value.replace("_", " ")) for name in LimitName])
-    scope_kind = _choice("For", [(kind.value, SCOPES[kind]) for kind in ScopeKind if kind is not ScopeKind.LEVEL])
-    scope_value = _text("Which", "The lane, tenant (empty: segments) or job; nothing for everything.")
-    value = _number(
+    name = choice_field("Limit", [(name.value, name.value.replace("_", " ")) for name in LimitName])
+    scope_kind = choice_field("For", [(kind.value, SCOPES[kind]) for kind in ScopeKind if kind is not ScopeKind.LEVEL])
+    scope_value = text_field("Which", "The lane, tenant (empty: segments) or job; nothing for everything.")
+    value = number_field(
         "Value",
         "Empty takes back what was set there, so that the wider scope's value holds. 0 is no limit, where allowed.",
         low=0,
         high=max(rule.high for rule in LIMIT_RULES.values()),
     )
-    for_seconds = _number(
+    for_seconds = number_field(
         "For seconds",
         "After that what held before holds again by itself. Empty: until further notice.",
         low=1,
@@ -128,16 +102,16 @@ class LimitForm(OrderForm):
 class PauseForm(OrderForm):
     """What is held still, how, for how long."""
 
-    scope_kind = _choice("What", [(kind.value, SCOPES[kind]) for kind in ScopeKind if kind is not ScopeKind.JOB])
-    scope_value = _text("Which", "The lane, tenant (empty: segments) or level; nothing for everything.")
-    mode = _choice(
+    scope_kind = choice_field("What", [(kind.value, SCOPES[kind]) for kind in ScopeKind if kind is not ScopeKind.JOB])
+    scope_value = text_field("Which", "The lane, tenant (empty: segments) or level; nothing for everything.")
+    mode = choice_field(
         "How",
         [
             (PauseMode.PAUSE.value, "pause: plan nothing, assign nothing; running jobs go on"),
             (PauseMode.DRAIN.value, "drain: plan nothing; what is scheduled is still done"),
         ],
     )
-    for_seconds = _number("For seconds", "Empty: until somebody resumes it.", low=1, high=DURATION_SECONDS_MAX)
+    for_seconds = number_field("For seconds", "Empty: until somebody resumes it.", low=1, high=DURATION_SECONDS_MAX)
     field_order = ("scope_kind", "scope_value", "mode", "for_seconds", "why")
 
 

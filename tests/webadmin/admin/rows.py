@@ -22,8 +22,12 @@ from webadmin.index.models import (
     Dataset,
     DatasetName,
     DeadLetter,
+    DeleteRequest,
+    DeletionCertificate,
     LabelSets,
+    LegalHold,
     RefusalCount,
+    RetentionRule,
     Tombstone,
 )
 from webadmin.index.registration import PARTITION_MS
@@ -170,7 +174,7 @@ def make_block(state: str = "queued", *, tenant: str = "", shard: int = 1, level
         defaults["queue"] = make_queue(tenant, shard, level)
     if state == "parked":
         defaults["parked_reason"] = "damaged: symbols at offset 4096"
-    if state in ("replaced", "deleted"):
+    if state in ("replaced", "dropped", "deleted"):
         defaults["removed_command_index"] = 2
     return Block.objects.create(ulid=ulid, state=state, shard=shard, level=level, **defaults | columns)
 
@@ -214,6 +218,58 @@ def make_quarantine(block: Block | None = None, **columns: Any) -> Quarantine:
         "command_index": job.created_command_index,
     }
     return Quarantine.objects.create(**defaults | columns)
+
+
+def make_request(tenant: str = "acme", **columns: Any) -> DeleteRequest:
+    """A delete request that is under way."""
+    at_ms, command = now_ms(), make_command(kind=Command.Kind.OPERATE, change_set={"action": "request_deletion"})
+    defaults = {
+        "tenant": make_tenant(tenant),
+        "service": "checkout",
+        "command_index": command.index,
+        "requested_at_ms": at_ms - HOUR_MS,
+        "deadline_at_ms": at_ms + 23 * HOUR_MS,
+        "hidden_blocks": 3,
+        "hidden_datasets": 5,
+        "actor": "operator",
+        "why": "a customer asked",
+    }
+    return DeleteRequest.objects.create(**defaults | columns)
+
+
+def make_deletion() -> None:
+    """Rules of retention, holds, requests in every state, an object that the store would not delete."""
+    who = {"actor": "operator", "why": "as the contract says"}
+    RetentionRule.objects.create(tenant="acme", keep_days=7, **who)
+    RetentionRule.objects.create(tenant="umbrella", keep_days=0, **who)
+    AuditEntry.objects.create(
+        actor="operator",
+        action="set_retention",
+        target="acme",
+        detail={"before": None, "after": 7, "why": "as the contract says"},
+    )
+    LegalHold.objects.create(tenant="initech", **who)
+    LegalHold.objects.create(tenant="acme", ended_at=timezone.now(), ended_by="counsel", **who)
+    make_request()
+    make_request(service="", selector='{pod="a-1"}', until_ms=now_ms(), deadline_at_ms=now_ms() - 2 * HOUR_MS)
+    done = make_request(state="done", service="billing")
+    DeletionCertificate.objects.create(
+        request=done,
+        command_index=make_command(kind=Command.Kind.OPERATE, change_set={"action": "certify_deletion"}).index,
+        issued_at_ms=now_ms(),
+        detail={"request": done.command_index, "hidden_blocks": 3, "hidden_datasets": 5, "is_late": False},
+    )
+    Tombstone.objects.create(
+        block=make_block("dropped", tenant="acme", level=2),
+        cause="retention",
+        command_index=1,
+        created_at_ms=now_ms() - HOUR_MS,
+        eligible_at_ms=now_ms() - HOUR_MS // 2,
+        dispatched_at_ms=now_ms() - 60_000,
+        retry_at_ms=now_ms() + 60_000,
+        attempts=4,
+        last_error="503 Slow Down",
+    )
 
 
 def make_operations() -> None:
@@ -334,6 +390,7 @@ def fill() -> Filled:
         "umbrella", 2, 2, block_count=0, byte_count=0, oldest_arrival_ms=None, newest_arrival_ms=None, ready_at_ms=None
     )
     make_operations()
+    make_deletion()
     AuditEntry.objects.create(
         actor="admin", action="issue_worker_credential", target="node-a", detail={"scopes": ["jobs:poll"]}
     )

@@ -129,4 +129,4 @@ def test_a_tombstone_says_when_its_object_goes(operator: Client) -> None:
     text = operator.get(reverse("admin:index_tombstone_changelist")).content.decode()
     assert re.search(r">deleted<.*", text)
     assert ">due<" in text
-    assert ">in 9\N{NO-BREAK SPACE}min" in text or ">in 10\N{NO-BREAK SPACE}min" in text
+    assert ">goes in 9\N{NO-BREAK SPACE}min" in text or ">goes in 10\N{NO-BREAK SPACE}min" in text

@@ -101,12 +101,15 @@ def retention_policy() -> RetentionPolicy:
     return RetentionPolicy(default_ms=default_ms, tenants=keep_ms, held=frozenset(held))
 
 
-def apply_retention(*, order: Order, count_max: int = SLICES_PER_RUN, at_ms: int | None = None) -> RetentionReport:
+def apply_retention(
+    *, order: Order, count_max: int = SLICES_PER_RUN, at_ms: int | None = None, policy: RetentionPolicy | None = None
+) -> RetentionReport:
     """Drop what is older than its tenant keeps it, the oldest first, at most ``count_max`` parts of the index.
 
-    Time is the database's wall clock (``at_ms`` instead for a preview), because that is the time data carries.
+    Time is the database's wall clock, because that is the time data carries. A dry run may ask what would go at another
+    time (``at_ms``) or under other rules (``policy``).
     """
-    policy = retention_policy()
+    policy = policy if policy is not None and order.is_dry_run else retention_policy()
     now_ms = at_ms if at_ms is not None and order.is_dry_run else read_time().wall_ms
     sizes = _old_slices(policy, now_ms)
     plan: RetentionPlan = plan_retention(sizes, policy, now_ms=now_ms, count_max=count_max)

@@ -1,0 +1,69 @@
+"""What operators ask about data that goes: how far a delete request is, and what of it needs someone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Prefetch, QuerySet
+
+from engine.protocol.profile_jobs import KIND
+from webadmin.index.deletion_models import DeleteRequest, DeletionCertificate
+from webadmin.index.masks import concerned, mask_of
+from webadmin.index.models import Block, DeleteState, Tombstone
+from webadmin.index.states import LIVE_STATES
+from webadmin.schedule.models import Job
+
+COUNTED_MAX = 10_000
+"""Blocks of one request that are counted on its page."""
+JOBS_SHOWN_MAX = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestProgress:
+    """How far a request is, in blocks: what is still to be rewritten by where it stands, and objects that wait to go.
+
+    No number goes beyond COUNTED_MAX.
+    """
+
+    in_segments: int
+    in_blocks: int
+    removed: int
+    jobs: tuple[Job, ...]
+
+    @property
+    def left(self) -> int:
+        """Objects that still hold data of the request."""
+        return self.in_segments + self.in_blocks + self.removed
+
+
+def request_progress(request: DeleteRequest) -> RequestProgress:
+    """Read it: four bounded queries, three for a request that is done."""
+    held = concerned(mask_of(request)).order_by().values("block_id").distinct()
+    live = held.filter(block__state__in=LIVE_STATES)
+    jobs: tuple[Job, ...] = ()
+    if request.state == DeleteState.HIDDEN:
+        owned = Block.objects.filter(id__in=live, owner_job__isnull=False).values("owner_job")
+        busy = Job.objects.filter(id__in=owned, lane=KIND).select_related("worker").defer("spec", "result")
+        jobs = tuple(busy.order_by("id")[:JOBS_SHOWN_MAX])
+    return RequestProgress(
+        in_segments=live.filter(block__level=0)[:COUNTED_MAX].count(),
+        in_blocks=live.filter(block__level__gt=0)[:COUNTED_MAX].count(),
+        removed=held.exclude(block__state__in=LIVE_STATES)[:COUNTED_MAX].count(),
+        jobs=jobs,
+    )
+
+
+def requests_for_list() -> QuerySet[DeleteRequest]:
+    """Requests with their tenant and certificates."""
+    certificates = Prefetch("certificates", queryset=DeletionCertificate.objects.order_by("-id"))
+    return DeleteRequest.objects.select_related("tenant").prefetch_related(certificates)
+
+
+def tombstones_that_fail(rows: QuerySet[Tombstone]) -> QuerySet[Tombstone]:
+    """Narrow to objects that the store was asked to delete and did not."""
+    return rows.filter(deleted_at_ms=None).exclude(last_error="")
+
+
+def late_requests(rows: QuerySet[DeleteRequest], now_ms: int) -> QuerySet[DeleteRequest]:
+    """Narrow to requests that are past their deadline and not done."""
+    return rows.filter(state=DeleteState.HIDDEN, deadline_at_ms__lt=now_ms)
