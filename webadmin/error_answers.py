@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 STATUSES = {
     "invalid_message": 400,
     "limit_refused": 400,
+    "policy_refused": 400,
     "scope_refused": 400,
     "duration_refused": 400,
     "filter_empty": 400,

@@ -11,12 +11,19 @@ QueueKey = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelPolicy:
-    """When the queued blocks of a level make a job. ``bytes_max`` 0 means without limit."""
+    """When the queued blocks of a level make a job, and how large its results are. Bytes 0 mean without limit.
+
+    ``remnant_bytes`` switches consolidation on (``engine.planning.consolidation``): less than that in a shard, when its
+    age makes it a job, is merged with what other shards have of the tenant and is older than ``remnant_age_ms``.
+    """
 
     blocks_max: int
     age_ms: int
     spread_ms: int
     bytes_max: int = 0
+    result_bytes_max: int = 0
+    remnant_bytes: int = 0
+    remnant_age_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Replays operators' orders, and those of the isolation of bad blocks, which stand in the log like an operator's.
 
-Orders about limits, pauses and pins change neither blocks nor jobs; they decide what later entries do, which say so.
+Orders about limits, policies, pauses and pins change neither blocks nor jobs; they decide what later entries do, which
+say so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from engine.scheduling.model import JobState
 if TYPE_CHECKING:
     from engine.scheduling.replay import ReplayedState
 
-WITHOUT_EFFECT = frozenset({"change_limit", "pause", "resume", "pin", "unpin"})
+WITHOUT_EFFECT = frozenset({"change_limit", "change_level_policy", "pause", "resume", "pin", "unpin"})
 
 
 def apply_order(state: ReplayedState, order: Mapping[str, Any]) -> None:

@@ -45,4 +45,7 @@ def _policy(row: models.LevelPolicy) -> LevelPolicy:
         age_ms=row.age_seconds * 1000,
         spread_ms=row.spread_seconds * 1000,
         bytes_max=row.bytes_max,
+        result_bytes_max=row.result_bytes_max,
+        remnant_bytes=row.remnant_bytes,
+        remnant_age_ms=row.remnant_age_seconds * 1000,
     )

@@ -274,7 +274,8 @@ class Limits(SingleRow):
 class LevelPolicy(models.Model):
     """When the blocks of a level make a job: count, age of the oldest, spread of their creation, bytes (0: any).
 
-    ``tenant`` "" is everybody who has no row of their own, and segments.
+    ``tenant`` "" is everybody who has no row of their own, and segments. ``result_bytes_max`` caps each result block.
+    ``remnant_bytes`` above 0 lets small remnants of several shards go into one job (``engine.planning.consolidation``).
     """
 
     lane = ByteOrderedField(max_length=LANE_MAX)
@@ -284,6 +285,9 @@ class LevelPolicy(models.Model):
     age_seconds = models.PositiveIntegerField()
     spread_seconds = models.PositiveIntegerField()
     bytes_max = models.PositiveBigIntegerField(default=0)
+    result_bytes_max = models.PositiveBigIntegerField(default=0)
+    remnant_bytes = models.PositiveBigIntegerField(default=0)
+    remnant_age_seconds = models.PositiveIntegerField(default=0)
 
     class Meta:
         verbose_name_plural = "level policies"

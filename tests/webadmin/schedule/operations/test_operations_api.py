@@ -16,6 +16,7 @@ from webadmin.schedule.models import Job, Worker
 
 ORDERS = [
     "limits",
+    "level-policies",
     "pauses",
     "resume",
     "requeue",
@@ -26,7 +27,7 @@ ORDERS = [
     "unpin",
     "release",
 ]
-LISTS = ["limits", "pauses", "parked", "quarantine", "breakages"]
+LISTS = ["limits", "level-policies", "pauses", "parked", "quarantine", "breakages"]
 WHY = {"why": "it was the disk"}
 ALL = WHY | {"filter": {"all": True}}
 

@@ -1,0 +1,11 @@
+"""Errors of the planner."""
+
+from __future__ import annotations
+
+from engine.errors import LithifyError
+
+
+class PolicyRefused(LithifyError):
+    """A level cannot have such a policy."""
+
+    code = "policy_refused"
