@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.profiles import masks as delete_masks  # the module: it imports selectors, and so this package, itself
 from engine.profiles.container import ObjectReader
 from engine.profiles.errors import BadObject, BadReference
-from engine.profiles.masks import HiddenRows
 from engine.profiles.merge_model import PROFILES, SERIES_INDEX, SYMBOLS, DatasetSource
 from engine.profiles.model import DATASET_PROFILES, BlockMeta, DatasetMeta, IndexedSeries
 from engine.profiles.profile_table import SAMPLES, ProfileTableReader
@@ -141,7 +141,7 @@ def _read_dataset(
     """Yield (function names leaf first, value) of every stack that the profile type's rows have and no mask takes."""
     try:
         indexed = decode_series_index(source.read_section(SERIES_INDEX))
-        hidden = HiddenRows.of(indexed, masks)
+        hidden = delete_masks.HiddenRows.of(indexed, masks)
         series = _typed_series((entry for entry in indexed if entry.position not in hidden.series), profile_type)
         if not series:
             return
