@@ -1,0 +1,98 @@
+"""``push.v1.PusherService/Push``: a request's bytes to checked profiles, each series judged by itself.
+
+Source: profile API format sheet, section 2. Good series of a request are kept although others are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+
+from engine.profiles.errors import BadObject, LimitExceeded
+from engine.profiles.ingest.labels import CheckedLabels, check_labels
+from engine.profiles.ingest.model import PushedProfile, PushLimits, Refused
+from engine.profiles.ingest.profile_checks import MALFORMED, check_profile
+from engine.profiles.pprof import parse_profile, uncompressed
+from engine.profiles.pprof_encode import encode_profile
+from engine.profiles.proto import push_pb2
+
+SERIES_MAX = 10_000
+"""Series of one request; profilers send a few."""
+PROFILE_SIZE = "profile_size_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedPush:
+    """The profiles of a push that are taken, and why others are not."""
+
+    profiles: tuple[PushedProfile, ...]
+    refused: tuple[Refused, ...]
+
+
+def decode_push(body: bytes, *, is_json: bool, limits: PushLimits, now_ns: int) -> DecodedPush:
+    """Decode and check a PushRequest (protobuf, or protobuf's JSON). Refused if the request as a whole is none.
+
+    ``now_ns`` is unix nanoseconds; profiles without a time get it when they are written.
+    """
+    request = _request(body, is_json=is_json)
+    if len(request.series) > SERIES_MAX:
+        raise Refused(MALFORMED, f"{len(request.series)} series in one request, the limit is {SERIES_MAX}")
+    raw = [sample.raw_profile for series in request.series for sample in series.samples]
+    if not raw:
+        raise Refused("no_profiles", "no profiles received")
+    taken: list[PushedProfile] = []
+    refused: list[Refused] = []
+    left = limits.body_bytes_max
+    for series in request.series:
+        try:
+            found = _series(series, limits, left, now_ns)
+        except Refused as error:
+            refused.append(error)
+            continue
+        left -= sum(len(profile.pprof) for profile in found)
+        taken.extend(found)
+    return DecodedPush(tuple(taken), tuple(refused))
+
+
+def _request(body: bytes, *, is_json: bool) -> push_pb2.PushRequest:
+    request = push_pb2.PushRequest()
+    try:
+        if is_json:
+            json_format.Parse(body, request, ignore_unknown_fields=True, max_recursion_depth=32)
+        else:
+            request.ParseFromString(body)
+    except (DecodeError, json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused("malformed_request", f"the body is not a push.v1.PushRequest: {error}") from error
+    return request
+
+
+def _series(series: push_pb2.RawProfileSeries, limits: PushLimits, bytes_left: int, now_ns: int) -> list[PushedProfile]:
+    if not series.samples:
+        raise Refused("no_profiles", "a series has no profiles")
+    labels = check_labels(((label.name, label.value) for label in series.labels), limits)
+    found = []
+    for sample in series.samples:
+        profile = checked_pprof(sample.raw_profile, labels, limits, now_ns=now_ns)
+        bytes_left -= len(profile.pprof)
+        if bytes_left < 0:
+            message = f"uncompressed batched profile payload size exceeds limit of {limits.body_bytes_max} bytes"
+            raise Refused(PROFILE_SIZE, message)
+        found.append(profile)
+    return found
+
+
+def checked_pprof(data: bytes, labels: CheckedLabels, limits: PushLimits, *, now_ns: int) -> PushedProfile:
+    """Unzip, parse and check one pprof profile; Refused with what to change in the sender."""
+    try:
+        message = uncompressed(data, size_max=limits.profile_bytes_max)
+        profile = parse_profile(message, size_max=limits.profile_bytes_max)
+    except LimitExceeded as error:
+        message_text = f"uncompressed profile payload size exceeds limit of {limits.profile_bytes_max} bytes: {error}"
+        raise Refused(PROFILE_SIZE, message_text) from error
+    except BadObject as error:
+        raise Refused(MALFORMED, str(error)) from error
+    checked, notes = check_profile(profile, limits, now_ns=now_ns)
+    pprof = message if checked is profile else encode_profile(checked, compress=False)
+    return PushedProfile(labels=labels.labels, profile=checked, pprof=pprof, notes=(*labels.notes, *notes))
