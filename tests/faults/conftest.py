@@ -1,5 +1,50 @@
-"""The S3 server that crash tests write to."""
+"""The S3 server that crash tests write to, and one stack of real processes for all tests that break it."""
 
-from tests.object_stores import s3_credentials, s3_server, s3_store
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.faults.database_proxy import database_proxy
+from tests.faults.http_proxy import http_proxy
+from tests.faults.postgresql import running_postgresql
+from tests.faults.stack import FaultStack, Surroundings
+from tests.object_stores import S3Server, s3_credentials, s3_server, s3_store
 
 __all__ = ["s3_credentials", "s3_server", "s3_store"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``pytest tests/faults --rounds N`` kills at random for N rounds instead of one."""
+    parser.addoption("--rounds", type=int, default=1, help="rounds of random kills, each of another seed")
+
+
+@pytest.hookimpl(tryfirst=True)  # Before xdist reads the groups.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that share the stack in one process."""
+    for item in items:
+        if "fault_stack" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.stack)
+            item.add_marker(pytest.mark.xdist_group("fault_stack"))
+
+
+@pytest.fixture(scope="session")
+def fault_stack(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
+    """The whole stack on PostgreSQL and S3; a test that is done with it leaves it settled."""
+    with ExitStack() as parts:
+        postgresql = parts.enter_context(running_postgresql())
+        store = parts.enter_context(http_proxy(s3_server.endpoint))
+        bucket = s3_server.new_bucket()
+        around = Surroundings(
+            postgresql=postgresql,
+            database=parts.enter_context(database_proxy(postgresql.socket_file)),
+            store=store,
+            store_url=s3_server.store_url(bucket),
+            proxied_store_url=S3Server(store.url).store_url(bucket),
+        )
+        stack = FaultStack(tmp_path_factory.mktemp("faults"), around)
+        parts.callback(stack.stop)
+        stack.start()
+        yield stack

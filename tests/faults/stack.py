@@ -1,0 +1,325 @@
+"""The stack that ``up`` starts, under its supervisor, with two of what may be there twice, and proxies on every way.
+
+Web processes reach PostgreSQL, and nodes and control the object store, through proxies with traps; nodes reach the web
+processes through another. Whatever is killed is started again by the supervisor. Each test works on a shard of its own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from engine.profiles.checksums import crc32c
+from engine.profiles.metadata import decode_metadata, encode_metadata
+from engine.profiles.model import BlockMeta
+from engine.profiles.object_names import parse_block_key
+from engine.profiles.proto import block_list_pb2
+from engine.storage import ObjectStore, open_store
+from tests.faults.database_proxy import DatabaseProxy
+from tests.faults.http_proxy import HttpProxy
+from tests.faults.postgresql import PostgresqlServer
+from tests.faults.samples import Sample, samples_in
+from tests.faults.traps import Trap
+from tests.processes import ROOT, answers_http, free_port, wait_until
+from tests.segments import make_segment, put_segment
+from webadmin.console import stack as shipped
+from webadmin.console.process_log import ProcessLog
+from webadmin.console.program import Program
+from webadmin.console.supervisor import Supervisor
+
+LEASE_SECONDS = 2
+RESTART_SECONDS = 0.1
+SETTLE_SECONDS = 90.0
+"""A machine with other work to do needs a multiple of what a quiet one does."""
+LIVE = "('queued', 'owned', 'parked', 'final')"
+WEBS = ("web", "web-2")
+NODES = ("compactor", "compactor-2")
+
+PREPARE = """
+import django, json, sys
+django.setup()
+from django.core.management import call_command
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+from tasks.beat import DELETE_OBJECTS_TASK, PERIODIC_JOBS, RECOVER_LETTERS_TASK
+from webadmin.access.services import issue_worker_credential
+from webadmin.schedule.models import LevelPolicy, Limits
+call_command("migrate", verbosity=0)
+for job in PERIODIC_JOBS:
+    seconds = 1 if job.task in (DELETE_OBJECTS_TASK, RECOVER_LETTERS_TASK) else 5
+    interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period=IntervalSchedule.SECONDS)
+    PeriodicTask.objects.create(name=job.name, task=job.task, interval=interval)
+Limits.objects.update(lease_seconds=int(sys.argv[1]), cleanup_delay_seconds=0, failures_max=0)
+LevelPolicy.objects.update(blocks_max=4, age_seconds=0)
+scopes = {"node": ["jobs:poll"], "writer": ["blocks:add"]}
+print(json.dumps({name: issue_worker_credential(name=name, scopes=may, actor="test").wire_form
+                  for name, may in scopes.items()}))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the stack runs on: ``store_url`` leads straight to the bucket, ``proxied_store_url`` through its proxy."""
+
+    postgresql: PostgresqlServer
+    database: DatabaseProxy
+    store: HttpProxy
+    store_url: str
+    proxied_store_url: str
+
+
+class FaultStack:
+    """One installation. ``service`` is the proxy before the web processes."""
+
+    def __init__(self, home: Path, around: Surroundings) -> None:
+        self.around = around
+        self.store: ObjectStore = open_store(around.store_url)
+        self.ports = (free_port(), free_port())
+        self.service = HttpProxy(*(f"http://127.0.0.1:{port}" for port in self.ports))
+        self.log = io.StringIO()
+        self._background = ThreadPoolExecutor(1)
+        self._shards = 0
+        self._home = home
+        self._environment = {
+            "DATABASE_URL": f"postgresql://postgres@127.0.0.1:{around.database.port}/postgres?sslmode=disable",
+            "LITHIFY_HOME": str(home),
+            "OBJECT_STORE_URL": around.proxied_store_url,
+            "DJANGO_SETTINGS_MODULE": "webadmin.settings",
+            "PYTHONPATH": str(ROOT),
+        }
+        self.credentials: dict[str, str] = json.loads(self.python("-c", PREPARE, str(LEASE_SECONDS)))
+        programs = self._programs()
+        self.broker_url = programs[-1].environment["BROKER_URL"]
+        log = ProcessLog(self.log, [program.name for program in programs], coloured=False)
+        self._supervisor = Supervisor(programs, log, delay=lambda deaths: RESTART_SECONDS)
+        self._threads = [
+            threading.Thread(target=self.service.serve_forever, args=(0.05,)),
+            threading.Thread(target=self._supervisor.watch),
+        ]
+
+    def start(self) -> None:
+        """Start everything and wait until it is ready."""
+        self._threads[0].start()
+        assert self._supervisor.start(), self.story()
+        self._threads[1].start()
+
+    def stop(self) -> None:
+        """End everything at once."""
+        for _ in range(2):  # asked twice, it no longer waits
+            self._supervisor.request_stop()
+        self.service.shutdown()
+        for thread in self._threads:
+            if thread.ident:
+                thread.join()
+        self._supervisor.stop()
+        self.service.server_close()
+        self._background.shutdown()
+        self.store.close()
+
+    def python(self, *arguments: str) -> str:
+        """Run a program to its end with the settings of this installation; return what it printed."""
+        ended = subprocess.run(
+            [sys.executable, *arguments],
+            env={**os.environ, **self._environment},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=SETTLE_SECONDS,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    def story(self) -> str:
+        """The last lines of every program, for a failing test's message."""
+        return "\n".join(self.log.getvalue().splitlines()[-150:])
+
+    # What a test does to it.
+
+    def pid(self, name: str) -> int:
+        """Return the process id of a program, once it runs."""
+        wait_until(lambda: name in self._supervisor.pids(), f"{name} runs")
+        return self._supervisor.pids()[name]
+
+    def kill(self, name: str) -> None:
+        """End a program with everything it started, as ``kill -9`` does, and return when it is gone."""
+        pid = self.pid(name)
+        os.killpg(pid, signal.SIGKILL)
+        wait_until(lambda: self._supervisor.pids().get(name) != pid, f"{name} is gone")
+
+    def kill_client(self, trap: Trap[Any], *names: str) -> str:
+        """Kill the program whose request is in the trap; return its name, which must be one of ``names``."""
+        trap.wait()
+        for name in names:
+            if trap.client_port in _ports_of(self.pid(name)):
+                self.kill(name)
+                return name
+        raise AssertionError(f"none of {names} holds the connection from port {trap.client_port}")
+
+    def in_background(self, work: Callable[[], None]) -> Future[None]:
+        """Do something while the test watches what becomes of it; ``result`` of what is returned waits for its end."""
+        return self._background.submit(work)
+
+    # Work, and how it must end.
+
+    def new_shard(self) -> int:
+        """Return a shard that nobody uses."""
+        self._shards += 1
+        return self._shards
+
+    def write_segments(self, shard: int, count: int = 8) -> Counter[Sample]:
+        """Write segments into the bucket, register them as a writer does, and return all their samples."""
+        metas = self.put_segments(shard, count)
+        self.register(metas)
+        return self.samples([(source_key, meta) for source_key, meta in metas])
+
+    def put_segments(self, shard: int, count: int) -> list[tuple[str, BlockMeta]]:
+        """Write segments of the last minute into the bucket only."""
+        start_ms = round(time.time() * 1000) - 60_000
+        found = []
+        for number in range(count):
+            data, meta = make_segment(start_ms + number * 500, shard=shard, seed=number)
+            found.append((put_segment(self.store, data, meta).key, replace(meta, size=len(data))))
+        return found
+
+    def register(self, segments: Sequence[tuple[str, BlockMeta]]) -> None:
+        """Add segments to the index; what is not answered is sent again, as a writer must."""
+        entries = [block_list_pb2.BlockEntry(metadata=encode_metadata(meta), size=meta.size) for _, meta in segments]
+        body = block_list_pb2.BlockMetaList(blocks=entries).SerializeToString()
+        headers = {"Authorization": f"Bearer {self.credentials['writer']}", "Content-Type": "application/x-protobuf"}
+
+        def is_added() -> bool:
+            try:
+                answer = httpx.post(f"{self.service.url}/api/v1/blocks", content=body, headers=headers, timeout=30)
+            except httpx.HTTPError:
+                return False
+            assert answer.status_code == 200 or answer.status_code >= 500, answer.text
+            return answer.is_success
+
+        wait_until(is_added, "the segments are registered", SETTLE_SECONDS)
+
+    def samples(self, blocks: Sequence[tuple[str, BlockMeta]]) -> Counter[Sample]:
+        """Count the samples of blocks, read past the proxy."""
+        return samples_in(self.store, blocks)
+
+    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Read the database, past the proxy."""
+        return self.around.postgresql.rows(query, *parameters)
+
+    def wait_until_settled(self, shard: int) -> None:
+        """Wait until every live block of the shard is final, every job done, every replaced object deleted."""
+        blocks = "SELECT DISTINCT state FROM index_block WHERE shard = %s"
+        jobs = "SELECT DISTINCT state FROM schedule_job WHERE shard = %s"
+
+        def is_settled() -> bool:
+            states = {state for (state,) in self.rows(blocks, shard)}
+            return states == {"final", "deleted"} and self.rows(jobs, shard) == [("done",)]
+
+        try:
+            wait_until(is_settled, f"shard {shard} is settled", SETTLE_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.situation(shard)}\n{self.story()}") from None
+
+    def situation(self, shard: int) -> str:
+        """Say where blocks and jobs of a shard are."""
+        blocks = "SELECT state, level, count(*) FROM index_block WHERE shard = %s GROUP BY 1, 2"
+        jobs = "SELECT name, state, failures, parked_reason FROM schedule_job WHERE shard = %s AND state <> 'done'"
+        return f"blocks {self.rows(blocks, shard)}, jobs {self.rows(jobs, shard)}"
+
+    def check(self, shard: int, expected: Counter[Sample]) -> list[str]:
+        """Wait for the end; assert that no sample is lost or doubled and that bucket and index agree.
+
+        Returns the keys of the orphans: what losers wrote and nobody committed.
+        """
+        self.wait_until_settled(shard)
+        query = f"SELECT object_key, size_bytes, crc32c, metadata FROM index_block WHERE shard = %s AND state IN {LIVE}"
+        live = {key: (size, checksum, metadata) for key, size, checksum, metadata in self.rows(query, shard)}
+        blocks = [(key, replace(decode_metadata(bytes(row[2])), size=row[0])) for key, row in live.items()]
+        assert self.samples(blocks) == expected
+        found = [info.key for kind in ("segments", "blocks") for info in self.store.list(f"{kind}/{shard}/")]
+        assert set(live) <= set(found), "every live block has its object"
+        for key, (size, checksum, _) in live.items():
+            data = self.store.get(key)
+            assert (len(data), crc32c(data)) == (size, checksum), key
+        return self._orphans(found, live)
+
+    def _orphans(self, found: Sequence[str], live: dict[str, Any]) -> list[str]:
+        orphans = [key for key in found if key not in live]
+        for key in orphans:
+            named = parse_block_key(key)
+            known = self.rows("SELECT state FROM index_block WHERE shard = %s AND ulid = %s", named.shard, named.id)
+            assert not known, f"{key} was {known} and is still there"
+        return orphans
+
+    def attempts(self, shard: int) -> Counter[str]:
+        """Count how the runs of the shard's jobs ended."""
+        query = (
+            "SELECT outcome, count(*) FROM schedule_attempt a JOIN schedule_job j ON a.job_id = j.id"
+            " WHERE shard = %s GROUP BY 1"
+        )
+        return Counter(dict(self.rows(query, shard)))
+
+    def fsck(self) -> dict[str, int]:
+        """Let the operator's command compare bucket and index, bytes included; return its counts."""
+        found = json.loads(self.python("manage.py", "fsck", "--deep", "--json"))
+        return dict(found["counts"])
+
+    def _programs(self) -> list[Program]:
+        settings = shipped.StackSettings(
+            home=self._home,
+            web_port=self.ports[0],
+            object_store_url=self.around.proxied_store_url,
+            worker_credential=self.credentials["node"],
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shipped, "WEB_PROCESSES", 1)
+            patch.setattr(shipped, "WEB_THREADS", 4)
+            redis, web, beat, control, node = shipped.describe_stack(settings)
+        web, beat, control = (self._with_database(program) for program in (web, beat, control))
+        first, second = (self._node(node, name) for name in NODES)
+        return [redis, web, self._second_web(web), beat, control, first, second]
+
+    def _with_database(self, program: Program) -> Program:
+        return replace(program, environment={**program.environment, **self._environment})
+
+    def _second_web(self, web: Program) -> Program:
+        here, there = (f"127.0.0.1:{port}" for port in self.ports)
+        command = tuple(there if word == here else word for word in web.command)
+        assert command != web.command
+        return replace(web, name=WEBS[1], command=command, probe=lambda: answers_http(f"http://{there}/healthz"))
+
+    def _node(self, node: Program, name: str) -> Program:
+        own = {
+            "SERVICE_URL": self.service.url,
+            "NODE_NAME": name,
+            "NODE_CAPACITY": "2",
+            "POLL_SECONDS": "0.1",
+            "MERGE_ON": "engine",
+        }
+        return replace(node, name=name, environment={**node.environment, **own})
+
+
+def _ports_of(pid: int) -> set[int]:
+    """Return the ports from which a process and its children have connected."""
+    processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    return {
+        connection.laddr.port
+        for process in processes
+        for connection in process.net_connections("tcp")
+        if connection.raddr
+    }
