@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from engine.planning.model import LevelPolicy
 from engine.scheduling.model import JobState, ParkedKind
-from engine.scheduling.progress import seconds_text
+from engine.scheduling.progress import count_words, seconds_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def explain_owned(subject: str, job: JobFacts) -> Explanation:
     return Explanation(
         subject=subject,
         state="parked" if job.state is JobState.PARKED else "owned",
-        why=f"it is one of {job.source_count} sources of job {job.name}, which is {about.state} ({about.why})",
+        why=f"it is {_one_of(job.source_count)} of job {job.name}, which is {about.state} ({about.why})",
         next=about.next,
     )
 
@@ -112,7 +112,7 @@ def explain_quarantined(subject: str, *, cause: str, reason: str, attempts: int,
     return Explanation(
         subject=subject,
         state="in quarantine",
-        why=f"it was found {cause} {_span(since_ms)} ago after {attempts} attempts alone ({reason})",
+        why=f"it was found {cause} {_span(since_ms)} ago after {count_words(attempts, 'attempt')} alone ({reason})",
         next="queries still read it, and releasing it lets it be tried again",
     )
 
@@ -212,6 +212,10 @@ def _failed(job: JobFacts) -> str:
 
 def _paused(scopes: Sequence[str]) -> str:
     return f"an operator paused {' and '.join(scopes)}"
+
+
+def _one_of(source_count: int) -> str:
+    return "the only source" if source_count == 1 else f"one of {source_count} sources"
 
 
 def _listed(ids: Sequence[str]) -> str:

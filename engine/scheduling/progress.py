@@ -25,13 +25,15 @@ class Outlook(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """What arrived and what was drained during ``seconds``. ``run_ms`` is the time of the runs that drained it."""
+    """What arrived and what was drained during ``seconds``: merged in ``run_ms`` of runs, or dropped unmerged."""
 
     seconds: float
     arrived_blocks: int = 0
     arrived_bytes: int = 0
     drained_blocks: int = 0
     drained_bytes: int = 0
+    dropped_blocks: int = 0
+    dropped_bytes: int = 0
     completed_jobs: int = 0
     run_ms: int = 0
 
@@ -41,8 +43,9 @@ class Flow:
 
     def seconds_per_byte(self) -> float:
         """Return what one byte of sources costs one job slot: measured, or assumed before the first merge."""
-        if self.drained_bytes > 0 and self.run_ms > 0:
-            return self.run_ms / 1000 / self.drained_bytes
+        merged_bytes = self.drained_bytes - self.dropped_bytes
+        if merged_bytes > 0 and self.run_ms > 0:
+            return self.run_ms / 1000 / merged_bytes
         return ASSUMED_SECONDS_PER_MIB / MIB
 
 
@@ -91,3 +94,8 @@ def seconds_text(seconds: float) -> str:
         elif parts:
             break
     return " ".join(parts[:2]) or "0 s"
+
+
+def count_words(count: int, noun: str) -> str:
+    """Return a number of things: ``1 block``, ``2 blocks``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from engine.scheduling.model import JobState
+from engine.scheduling.pauses import PausedScope
 from webadmin.console import formatting as show
 from webadmin.console.sections import Table
 from webadmin.console.verdict import Notice, Standing, verdict
-from webadmin.index.models import Block
+from webadmin.index.deletion_queries import late_requests
+from webadmin.index.models import Block, DeadLetter, DeleteRequest, Tombstone
 from webadmin.index.operator_queries import IndexTotals, LevelTotal, index_totals
 from webadmin.index.states import BlockState
+from webadmin.progress.models import ParkedJob
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule.models import Command, Job, LevelQueue, Worker
+from webadmin.schedule.operation_models import Pause, Quarantine
 from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, ScheduleOverview, schedule_overview
+from webadmin.schedule.pauses import paused_scopes
+from webadmin.schedule.suspects import merging_is_broken
 
 REFRESH_SECONDS = 5
 OLD_TOTALS_SECONDS = 15
 TROUBLE_FILTER = "trouble"
+PAUSES_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +81,33 @@ def _standing(overview: ScheduleOverview, totals: IndexTotals) -> Standing:
         queue_max=overview.limits.queue_max,
         polling_workers=overview.polling_worker_count,
         known_workers=overview.known_worker_count,
+        broken_builds=[str(breakage) for breakage in merging_is_broken(overview.now_ms)],
+        paused=_paused(paused_scopes(overview.now_ms)),
+        quarantined_blocks=Quarantine.objects.filter(released_at_ms=None).count(),
+        waiting_letters=totals.waiting_letters,
+        late_requests=late_requests(DeleteRequest.objects.all(), overview.now_ms).count(),
+        failing_deletions=totals.failing_deletions,
     )
+
+
+def _paused(scopes: Sequence[PausedScope]) -> list[str]:
+    """Name the first pauses, and count the rest in one more line."""
+    named = [f"{scope} ({scope.mode.value})" for scope in scopes[:PAUSES_NAMED]]
+    more = len(scopes) - len(named)
+    return [*named, f"{show.count_text(more)} more"] if more else named
 
 
 def _place(notice: Notice) -> str:
     places = {
         "workers": lambda: show.list_address(Worker),
         "jobs": lambda: show.list_address(Job),
-        "parked_jobs": lambda: show.list_address(Job, state=JobState.PARKED.value),
+        "parked_jobs": lambda: show.list_address(ParkedJob),
+        "standstill": lambda: reverse("standstill-page"),
+        "pauses": lambda: show.list_address(Pause, now="in_force"),
+        "late_requests": lambda: show.list_address(DeleteRequest, state="late"),
+        "quarantine": lambda: show.list_address(Quarantine, released_at_ms__isnull=1),
+        "letters": lambda: show.list_address(DeadLetter, state="waiting"),
+        "failing_deletions": lambda: show.list_address(Tombstone, state="failing"),
         "trouble": lambda: show.list_address(Job, state=TROUBLE_FILTER),
         "parked_blocks": lambda: show.list_address(Block, state=BlockState.PARKED.value),
     }
@@ -208,7 +235,7 @@ def _workers(overview: ScheduleOverview) -> Table:
     missing = overview.known_worker_count - len(overview.workers)
     return Table(
         title="Workers",
-        headers=("Worker", "State", "Last poll", "Running", "Offers"),
+        headers=("Worker", "State", "Last poll", "Running", "Offers", "Build"),
         rows=[
             (
                 show.row_link(worker),
@@ -216,6 +243,7 @@ def _workers(overview: ScheduleOverview) -> Table:
                 show.moment_age(worker.last_poll_at, now),
                 worker.running,
                 show.counted(worker.capacity, "more job"),
+                worker.build or show.NOTHING,
             )
             for worker in overview.workers
         ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from webadmin.console.formatting import counted, duration_text
@@ -26,6 +26,12 @@ class Standing:
     queue_max: int
     polling_workers: int
     known_workers: int
+    broken_builds: Sequence[str] = ()
+    paused: Sequence[str] = ()
+    quarantined_blocks: int = 0
+    waiting_letters: int = 0
+    late_requests: int = 0
+    failing_deletions: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +45,22 @@ class Notice:
 
 def verdict(standing: Standing) -> list[Notice]:
     """Return what needs someone first, then what goes on by itself; never nothing."""
-    troubles = list(_troubles(standing))
-    return [*troubles, _course(standing)]
+    return [*_troubles(standing), *_set_aside(standing), _course(standing)]
 
 
 def _troubles(standing: Standing) -> Iterator[Notice]:
+    for broken in standing.broken_builds:
+        yield Notice(tone="bad", text=f"{broken[:1].upper()}{broken[1:]}.", place="standstill")
     if _has_work(standing) and not standing.polling_workers:
         known = (
             f"{counted(standing.known_workers, 'worker')} silent" if standing.known_workers else "none was ever seen"
         )
         yield Notice(tone="bad", text=f"There is work and no worker polls: {known}.", place="workers")
+    for paused in standing.paused:
+        yield Notice(tone="warn", text=f"Held still by an operator: {paused}.", place="pauses")
+    if standing.late_requests:
+        text = f"{counted(standing.late_requests, 'delete request')} late: objects still hold the data."
+        yield Notice(tone="bad", text=text, place="late_requests")
     if standing.parked_jobs:
         held = counted(standing.parked_sources, "block")
         keeps = "keeps" if standing.parked_jobs == 1 else "keep"
@@ -64,6 +76,19 @@ def _troubles(standing: Standing) -> Iterator[Notice]:
         leases, are = ("lease", "is") if standing.expired_jobs == 1 else ("leases", "are")
         text = f"The {leases} of {counted(standing.expired_jobs, 'job')} {are} over; the next poll takes over."
         yield Notice(tone="warn", text=text, place="trouble")
+
+
+def _set_aside(standing: Standing) -> Iterator[Notice]:
+    if standing.quarantined_blocks:
+        text = f"{counted(standing.quarantined_blocks, 'block')} in quarantine: damaged or missing, with the reason."
+        yield Notice(tone="warn", text=text, place="quarantine")
+    if standing.waiting_letters:
+        waits = "waits" if standing.waiting_letters == 1 else "wait"
+        text = f"{counted(standing.waiting_letters, 'dead letter')} {waits}: written, and not in the index yet."
+        yield Notice(tone="warn", text=text, place="letters")
+    if standing.failing_deletions:
+        text = f"{counted(standing.failing_deletions, 'object')} not deleted when the store was asked; tried again."
+        yield Notice(tone="warn", text=text, place="failing_deletions")
 
 
 def _course(standing: Standing) -> Notice:

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.core.cache import cache
-from django.db.models import BigIntegerField, Count, F, QuerySet, Sum, Value, Window
+from django.db.models import BigIntegerField, Count, F, Q, QuerySet, Sum, Value, Window
 from django.db.models.functions import RowNumber
 
 from engine.profiles import ulids
-from webadmin.index.models import Block, BlockLineage, Dataset, Tombstone
+from webadmin.index.models import Block, BlockLineage, Dataset, DeadLetter, LetterState, Tombstone
 from webadmin.index.registration import PARTITION_MS
 from webadmin.index.states import LIVE_STATES
 
@@ -29,7 +29,7 @@ LINEAGE_SHOWN_MAX = 12
 TOTALS_COST_SHARE = 0.02
 """Share of the time the database may spend on the sums of the front page: a slow answer is kept longer."""
 TOTALS_KEPT_SECONDS_MIN = 3
-TOTALS_KEY = "index.live_totals"
+TOTALS_KEY = "index.totals"
 
 _ULID_PART = re.compile(rf"[0-7][{ulids.ALPHABET}]{{5,25}}")
 
@@ -46,10 +46,12 @@ class LevelTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTotals:
-    """Live blocks by level and state, and the replaced ones whose objects still lie there."""
+    """Live blocks by level and state, removed ones whose objects still lie there, and what of that needs someone."""
 
     live: Sequence[LevelTotal]
     awaiting_deletion: int
+    failing_deletions: int
+    waiting_letters: int
     counted_at: float
 
 
@@ -72,6 +74,8 @@ def _count_totals() -> IndexTotals:
         .annotate(blocks=Count("id"), bytes=Sum("size_bytes"))
         .order_by("level", "state")
     )
+    pending = Tombstone.objects.filter(deleted_at_ms=None).order_by()
+    tombstones = pending.aggregate(all=Count("id"), failing=Count("id", filter=~Q(last_error="")))
     return IndexTotals(
         live=[
             LevelTotal(
@@ -79,7 +83,9 @@ def _count_totals() -> IndexTotals:
             )
             for row in live
         ],
-        awaiting_deletion=Tombstone.objects.filter(deleted_at_ms=None).count(),
+        awaiting_deletion=tombstones["all"],
+        failing_deletions=tombstones["failing"],
+        waiting_letters=DeadLetter.objects.filter(state=LetterState.WAITING).count(),
         counted_at=time.time(),
     )
 

@@ -24,7 +24,7 @@ def advice_now(*, window_seconds: int, clear_seconds: int, slots_per_node: int) 
     load = Load(
         arrived_bytes_per_second=flow.per_second(flow.arrived_bytes),
         seconds_per_byte=flow.seconds_per_byte(),
-        is_measured=flow.run_ms > 0 and flow.drained_bytes > 0,
+        is_measured=flow.run_ms > 0 and flow.drained_bytes > flow.dropped_bytes,
         backlog_bytes=report.everything.backlog.bytes,
         job_bytes_max=_largest_job(),
         task_memory_bytes=limits.task_memory_bytes,

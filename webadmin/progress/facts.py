@@ -39,11 +39,16 @@ class Standstill:
     offered_capacity: int
     paused: Sequence[str]
     paused_blocks: int
-    is_merging_broken: bool
+    broken_builds: Sequence[str]
     counted_ms_ago: int | None
     stalled_ms: int | None
     completed_ms_ago: int | None
     next_ready_in_ms: int | None
+
+    @property
+    def is_merging_broken(self) -> bool:
+        """Whether a build fails too many recent jobs with one error class; ``broken_builds`` say which and how."""
+        return bool(self.broken_builds)
 
     @property
     def is_work_due(self) -> bool:
@@ -78,7 +83,7 @@ def read_standstill() -> Standstill:
         offered_capacity=workers["capacity"] or 0,
         paused=tuple(str(scope) for scope in paused),
         paused_blocks=int(ready["blocks"] or 0) - int(free["blocks"] or 0),
-        is_merging_broken=bool(merging_is_broken(now_ms)),
+        broken_builds=tuple(str(breakage) for breakage in merging_is_broken(now_ms)),
         counted_ms_ago=None if mark is None else max(0, clock_ms - mark.counted_at_ms),
         stalled_ms=None if mark is None or mark.stalled_since_ms is None else max(0, clock_ms - mark.stalled_since_ms),
         completed_ms_ago=None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.scheduling.progress import seconds_text
+from engine.scheduling.progress import count_words, seconds_text
 from webadmin.progress.facts import Standstill
 
 COUNTING_LATE_MS = 3 * 60_000
@@ -58,11 +58,12 @@ def judge(facts: Standstill, *, stalled_after_seconds: int) -> Health:
 
 
 def _blockers(facts: Standstill) -> Iterator[Blocker]:
-    if facts.is_merging_broken:
+    for broken in facts.broken_builds:
         yield Blocker(
             code="merging_broken",
-            text="merging is broken in this build: more than a fifth of recent jobs fail in one and the same way",
-            remedy="look at the error class in the evictions register, then roll the nodes back or forward",
+            text=broken,
+            remedy="look at its jobs in the evictions register, then move the nodes to another build; bad blocks are "
+            "not looked for meanwhile",
         )
     if facts.is_work_due and not facts.polling_workers:
         known = f"{facts.known_workers} known and silent" if facts.known_workers else "none has ever polled"
@@ -78,7 +79,7 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
     if facts.is_work_due and facts.polling_workers and not facts.offered_capacity and not facts.leased_jobs:
         yield Blocker(
             code="no_capacity",
-            text=f"{_counted(facts.polling_workers, 'worker')} polling, and none offers a free slot",
+            text=f"{count_words(facts.polling_workers, 'worker')} polling, and none offers a free slot",
             remedy="look at the nodes' logs: a node that is not ready, rests after failures or cannot hear its broker "
             "offers nothing",
         )
@@ -90,7 +91,7 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
     if facts.paused and facts.paused_blocks:
         yield Blocker(
             code="paused",
-            text=f"an operator holds {' and '.join(facts.paused)}, with {_counted(facts.paused_blocks, 'block')} due",
+            text=f"an operator holds {' and '.join(facts.paused)}, with {count_words(facts.paused_blocks, 'block')} due",
             remedy="resume it",
         )
     if facts.counted_ms_ago is None or facts.counted_ms_ago > COUNTING_LATE_MS:
@@ -103,14 +104,14 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
 def _slow(facts: Standstill) -> Blocker:
     return Blocker(
         code="nothing_completes",
-        text=f"{_counted(facts.leased_jobs, 'job')} running, and none was completed",
+        text=f"{count_words(facts.leased_jobs, 'job')} running, and none was completed",
         remedy="look at the attempts of the running jobs and at the nodes' logs",
     )
 
 
 def _summary(facts: Standstill, blockers: Sequence[Blocker]) -> str:
     if facts.is_work_due:
-        work = f"{_counted(facts.due_queues, 'queue')} ready, {_counted(facts.due_jobs, 'job')} not done"
+        work = f"{count_words(facts.due_queues, 'queue')} ready, {count_words(facts.due_jobs, 'job')} not done"
         if facts.stalled_ms is not None and facts.stalled_ms > COUNTING_LATE_MS:
             work += f", nothing completed for {seconds_text(facts.stalled_ms / 1000)}"
         return f"{work}: {blockers[0].text}" if blockers else work
@@ -119,7 +120,3 @@ def _summary(facts: Standstill, blockers: Sequence[Blocker]) -> str:
     if facts.next_ready_in_ms is not None:
         return f"nothing is due; the next queue is ready in {seconds_text(facts.next_ready_in_ms / 1000)}"
     return "nothing is due"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -11,14 +11,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.profiles import ulids
 from engine.profiles.errors import BadBlockName
 from engine.profiles.model import COMPACTION_LEVEL_MAX
 from engine.profiles.object_names import parse_block_key
 from engine.protocol.profile_jobs import KIND as LANE
+from engine.scheduling.model import JobState
+from webadmin.index.models import Block
+from webadmin.index.registration import PARTITION_MS
 from webadmin.schedule.models import Command, Job
 
 MINUTE_MS = 60_000
 ADDING = (Command.Kind.ADD_BLOCKS, Command.Kind.IMPORT_BLOCKS)
+DROPPING = ("retention", "drop_deleted")
+"""Orders that take blocks out of the index unmerged."""
+LET_GO = "let go"
+"""Stands for the lane in the flows of dropped blocks: they left a backlog, and no run did it."""
 
 FlowKey = tuple[int, str, str, int, int]
 """Minute, lane, tenant, shard, level."""
@@ -40,6 +48,16 @@ class LogCounts:
         if level < COMPACTION_LEVEL_MAX:
             self.flows[minute_ms, LANE, tenant, shard, level].update(arrived_blocks=1, arrived_bytes=size)
         self.totals[LANE, level, "blocks_added"] += 1
+
+    def drop(self, minute_ms: int, block: Block) -> None:
+        """Count a block that left the index unmerged, if it was part of a backlog."""
+        self.totals[LANE, block.level, "blocks_dropped"] += 1
+        is_parked = block.owner_job is not None and block.owner_job.state == JobState.PARKED
+        if block.level < COMPACTION_LEVEL_MAX and not is_parked:
+            tenant = block.tenant.name if block.tenant else ""
+            self.flows[minute_ms, LET_GO, tenant, block.shard, block.level].update(
+                drained_blocks=1, drained_bytes=block.size_bytes
+            )
 
     def happened(self, job: JobPlace | None, what: str, count: int = 1) -> None:
         """Count something about a job, if it is known which level it is of."""
@@ -71,6 +89,8 @@ def count_commands(commands: Iterable[Command]) -> LogCounts:
             name, part_count = _split(command)
             if part_count and (name, 0) in jobs:
                 counts.happened(JobPlace(jobs[name, 0].lane, jobs[name, 0].level), "jobs_added", part_count)
+            for block in _dropped_by(command):
+                counts.drop(minute_ms, block)
     return counts
 
 
@@ -109,6 +129,18 @@ def _count_completion(job: Job, counts: LogCounts, minute_ms: int) -> None:
         except BadBlockName:
             continue
         counts.arrive(minute_ms, {"tenant": key.tenant, "shard": key.shard, "level": job.level + 1}, int(block["size"]))
+
+
+def _dropped_by(command: Command) -> Iterable[Block]:
+    """Return the blocks that an order took out of the index; it names those it looked at."""
+    changes = command.change_set if isinstance(command.change_set, dict) else {}
+    names = changes.get("blocks")
+    if changes.get("action") not in DROPPING or not isinstance(names, list):
+        return ()
+    times = [ulids.time_ms(name) for name in names]
+    partitions = {time_ms - time_ms % PARTITION_MS for time_ms in times}
+    rows = Block.objects.filter(partition_start_ms__in=partitions, ulid__in=names, removed_command_index=command.index)
+    return rows.select_related("tenant", "owner_job").defer("metadata", "owner_job__spec", "owner_job__result")
 
 
 def _split(command: Command) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from engine.scheduling.model import HOLDING_STATES
 from engine.version import VERSION
 from webadmin.database import dialect
 from webadmin.index.models import DeadLetter, LetterState, RefusalCount, Tombstone
+from webadmin.index.services.count_refusals import REQUEST_PREFIX
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.health import judge
 from webadmin.progress.models import FlowTotal
@@ -157,7 +158,11 @@ def _index() -> Iterator[tuple[str, list[Sample]]]:
     yield "lithify_dead_letters", [((), waiting["count"])]
     yield "lithify_dead_letter_oldest_seconds", [((), _age(waiting["oldest"], clock_ms))]
     codes = RefusalCount.objects.order_by().values("code").annotate(sum=Sum("count")).order_by("code")
-    yield "lithify_blocks_refused_total", [((row["code"],), int(row["sum"])) for row in codes]
+    refused = [(row["code"], int(row["sum"])) for row in codes]
+    blocks = [((code,), count) for code, count in refused if not code.startswith(REQUEST_PREFIX)]
+    yield "lithify_blocks_refused_total", blocks
+    requests = [((code.removeprefix(REQUEST_PREFIX),), count) for code, count in refused if (code,) not in dict(blocks)]
+    yield "lithify_requests_refused_total", requests
 
 
 def _age(since_ms: int | None, now_ms: int) -> float:

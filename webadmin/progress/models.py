@@ -16,7 +16,10 @@ from webadmin.schedule.models import LANE_MAX, Job, SingleRow
 
 
 class FlowMinute(models.Model):
-    """What arrived in one queue's place and what was merged out of it, in one minute. ``tenant`` "" is for segments."""
+    """What arrived in one queue's place and what left it, in one minute. ``tenant`` "" is for segments.
+
+    Merges stand under their lane; blocks that were dropped unmerged under ``log_counts.LET_GO``, without runs.
+    """
 
     minute_ms = models.BigIntegerField()
     lane = ByteOrderedField(max_length=LANE_MAX)

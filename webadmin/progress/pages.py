@@ -89,7 +89,7 @@ def _everything(report: ProgressReport) -> Facts:
             ("In jobs", show.counted(row.backlog.jobs, "job")),
             ("Parked", show.counted(row.backlog.parked_jobs, "job")),
             ("Arrives", rates(row.flow.arrived_blocks, row.flow.arrived_bytes, row)),
-            ("Is merged", rates(row.flow.drained_blocks, row.flow.drained_bytes, row)),
+            ("Drains", drained(row)),
             ("Clear", clear_badge(row)),
             ("Work", f"{seconds_text(report.work_seconds)} of one job slot"),
             ("Rates over", seconds_text(report.window_seconds) if report.window_seconds else "nothing counted yet"),
@@ -112,7 +112,7 @@ def _table(title: str, place: tuple[str, ...], rows: Iterable[ProgressRow]) -> T
     missing = len(rows) - len(shown)
     return Table(
         title=title,
-        headers=(*place, "Waits", "Due", "Jobs", "Parked", "Arrives", "Is merged", "Clear"),
+        headers=(*place, "Waits", "Due", "Jobs", "Parked", "Arrives", "Drains", "Clear"),
         rows=[
             (
                 *_place(row),
@@ -121,7 +121,7 @@ def _table(title: str, place: tuple[str, ...], rows: Iterable[ProgressRow]) -> T
                 row.backlog.jobs,
                 row.backlog.parked_jobs,
                 rates(row.flow.arrived_blocks, row.flow.arrived_bytes, row),
-                rates(row.flow.drained_blocks, row.flow.drained_bytes, row),
+                drained(row),
                 clear_badge(row),
             )
             for row in shown
@@ -139,6 +139,13 @@ def rates(blocks: int, size: int, row: ProgressRow) -> str:
     """Return a flow per second in blocks and bytes."""
     text = f"{row.flow.per_second(blocks):.2f}{show.GAP}blocks/s"
     return show.note(text, f"{show.size_text(int(row.flow.per_second(size)))}/s") if blocks else show.NOTHING
+
+
+def drained(row: ProgressRow) -> str:
+    """Return what leaves a backlog, and how much of it was dropped unmerged."""
+    text = rates(row.flow.drained_blocks, row.flow.drained_bytes, row)
+    dropped = row.flow.per_second(row.flow.dropped_blocks)
+    return show.note(text, f"{dropped:.2f}{show.GAP}blocks/s of it dropped unmerged") if dropped else text
 
 
 def clear_badge(row: ProgressRow) -> str:

@@ -7,7 +7,7 @@ to the admin, the API, the command and the metrics.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from django.db.models import Count, Q, Sum
 from engine.scheduling.model import HOLDING_STATES, JobState
 from engine.scheduling.progress import Clearing, Flow, clearing, work_seconds
 from webadmin.database import dialect
+from webadmin.progress.log_counts import LET_GO
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job, LevelQueue
@@ -25,7 +26,13 @@ WINDOW_SECONDS = 15 * 60
 WINDOW_SECONDS_MAX = 24 * 3600
 MINUTE_MS = 60_000
 ROWS_MAX = 500
-FLOW_SUMS = ("arrived_blocks", "arrived_bytes", "drained_blocks", "drained_bytes", "completed_jobs", "run_ms")
+FLOW_SUMS = {
+    name: Sum(name)
+    for name in ("arrived_blocks", "arrived_bytes", "drained_blocks", "drained_bytes", "completed_jobs", "run_ms")
+} | {
+    "dropped_blocks": Sum("drained_blocks", filter=Q(lane=LET_GO)),
+    "dropped_bytes": Sum("drained_bytes", filter=Q(lane=LET_GO)),
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,6 +90,7 @@ class ProgressRow:
             "arrival_bytes_per_second": round(flow.per_second(flow.arrived_bytes), 1),
             "drained_per_second": round(flow.per_second(flow.drained_blocks), 4),
             "drained_bytes_per_second": round(flow.per_second(flow.drained_bytes), 1),
+            "dropped_per_second": round(flow.per_second(flow.dropped_blocks), 4),
             "jobs_per_second": round(flow.per_second(flow.completed_jobs), 4),
             "clear": clear.outlook.value,
             "clear_seconds": None if clear.seconds is None else round(clear.seconds, 1),
@@ -186,9 +194,9 @@ def _add_jobs(backlog: Backlog, row: dict[str, Any]) -> None:
     backlog.due_blocks, backlog.due_bytes = backlog.due_blocks + sources, backlog.due_bytes + size
 
 
-def _summed(rows: Any, by: tuple[str, ...], names: Iterable[str]) -> dict[tuple[Any, ...], dict[str, int]]:
-    found = _grouped(rows, by, {f"sum_{name}": Sum(name) for name in names})
-    return {tuple(row[name] for name in by): {name: int(row[f"sum_{name}"] or 0) for name in names} for row in found}
+def _summed(rows: Any, by: tuple[str, ...], sums: Mapping[str, Sum]) -> dict[tuple[Any, ...], dict[str, int]]:
+    found = _grouped(rows, by, {f"sum_{name}": total for name, total in sums.items()})
+    return {tuple(row[name] for name in by): {name: int(row[f"sum_{name}"] or 0) for name in sums} for row in found}
 
 
 def _grouped(rows: Any, by: tuple[str, ...], sums: dict[str, Any]) -> list[dict[str, Any]]:

@@ -37,6 +37,9 @@ class ProgressRowSerializer(serializers.Serializer):
     arrival_bytes_per_second = serializers.FloatField()
     drained_per_second = serializers.FloatField()
     drained_bytes_per_second = serializers.FloatField()
+    dropped_per_second = serializers.FloatField(
+        help_text="of the drained: dropped unmerged, by retention or on request"
+    )
     jobs_per_second = serializers.FloatField()
     clear = serializers.ChoiceField(choices=["clear", "shrinks", "never", "unknown"])
     clear_seconds = serializers.FloatField(allow_null=True)

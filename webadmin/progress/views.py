@@ -36,7 +36,8 @@ def readyz(request: HttpRequest) -> HttpResponse:
     except DatabaseError as error:
         return _not_ready(f"the database does not answer: {type(error).__name__}; check DATABASE_URL")
     if missing:
-        return _not_ready(f"{len(missing)} migrations are missing: run manage.py migrate")
+        migrations_are = "migration is" if len(missing) == 1 else "migrations are"
+        return _not_ready(f"{len(missing)} {migrations_are} missing: run manage.py migrate")
     return HttpResponse("ok\n", content_type="text/plain")
 
 

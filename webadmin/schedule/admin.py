@@ -51,6 +51,28 @@ class WorkerNameFilter(ExactFilter):
     column = "worker__name"
 
 
+class WorkerStateFilter(admin.SimpleListFilter):
+    """Workers that poll, and those that fell silent."""
+
+    title = parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("polling", "polling"), ("silent", "silent or revoked")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == "polling":
+            return queries.polling_workers(queryset, timezone.now())
+        if self.value() == "silent":
+            return queryset.exclude(pk__in=queries.polling_workers(Worker.objects.all(), timezone.now()).values("pk"))
+        return queryset
+
+
+class BuildFilter(ExactFilter):
+    """Workers of one build."""
+
+    title = parameter_name = column = "build"
+
+
 class KindFilter(admin.SimpleListFilter):
     """Commands of one kind."""
 
@@ -218,7 +240,9 @@ class LevelQueueAdmin(ReadOnlyAdmin):
 class WorkerAdmin(ReadOnlyAdmin):
     """Compactor nodes as the service sees them."""
 
-    list_display = ("name", "state_cell", "last_poll", "running", "capacity", "build", "credential_cell")
+    list_display = ("name", "state_cell", "last_poll", "running", "offers", "build_cell", "credential_cell")
+    list_filter = (WorkerStateFilter, BuildFilter)
+    shortcuts = (("Polling", "state=polling"), ("Silent", "state=silent"))
     search_fields = ("name",)
     search_help_text = "Part of a worker's name"
     about = "Nodes that poll for jobs. A silent one loses its jobs when their leases end; nothing else has to be done."
@@ -237,13 +261,31 @@ class WorkerAdmin(ReadOnlyAdmin):
                     ("Last poll", self.last_poll(row)),
                     ("First poll", show.moment_age(row.first_poll_at, timezone.now())),
                     ("Jobs it holds", self.running(row)),
-                    ("Capacity at its last poll", row.capacity),
-                    ("Build", row.build or show.NOTHING),
+                    ("Free slots at its last poll", row.capacity),
+                    ("Build", self.build_cell(row)),
                     ("Credential", self.credential_cell(row)),
                 ],
             ),
+            self._held(row, now_ms),
             self._attempts(row, now_ms),
         ]
+
+    def _held(self, row: Worker, now_ms: int) -> Table:
+        return Table(
+            title="Jobs it holds",
+            headers=("Job", "Tenant", "Lease", "Progress", "Sources"),
+            rows=[
+                (
+                    show.row_link(job, show.code(job.name)),
+                    show.note(job_page.tenant_text(job.tenant), show.place_text(job.shard, job.level)),
+                    job_page.lease_left(job, now_ms),
+                    job_page.progress(job),
+                    show.note(show.counted(job.source_count, "block"), show.size_text(job.source_bytes)),
+                )
+                for job in queries.jobs_of_worker(row, now_ms, RUNS_SHOWN_MAX)
+            ],
+            empty="None at the moment.",
+        )
 
     def _attempts(self, row: Worker, now_ms: int) -> Table:
         attempts = queries.attempts_of_worker(row, RUNS_SHOWN_MAX)
@@ -274,6 +316,14 @@ class WorkerAdmin(ReadOnlyAdmin):
     def running(self, row: Worker) -> SafeString | str:
         filters = {"state": JobState.LEASED.value, "worker": row.name}
         return show.link(show.list_address(Job, **filters), show.counted(row.running, "job")) if row.running else "0"
+
+    @display(description="Free slots")
+    def offers(self, row: Worker) -> int:
+        return row.capacity
+
+    @display(description="Build")
+    def build_cell(self, row: Worker) -> str:
+        return row.build or show.NOTHING
 
     @display(description="Credential")
     def credential_cell(self, row: Worker) -> SafeString | str:

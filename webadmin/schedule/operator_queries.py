@@ -83,8 +83,7 @@ class ScheduleOverview:
 def schedule_overview(at: datetime) -> ScheduleOverview:
     """Read the front page's part of the schedule; ``at`` is the wall time to which workers' last polls are compared."""
     now_ms, limits = command_now_ms(), Limits.objects.get()
-    heard_since = at - timedelta(seconds=limits.lease_seconds * SILENT_AFTER_LEASES)
-    polling = Q(last_poll_at__gte=heard_since, credential__revoked_at=None)
+    polling = _is_polling(at, limits.lease_seconds)
     workers = Worker.objects.aggregate(known=Count("id"), polling=Count("id", filter=polling))
     return ScheduleOverview(
         now_ms=now_ms,
@@ -178,6 +177,17 @@ def jobs_for_list(now_ms: int) -> QuerySet[Job]:
     )
 
 
+def polling_workers(workers: QuerySet[Worker], at: datetime) -> QuerySet[Worker]:
+    """Narrow to the workers that were heard of lately and may still poll."""
+    lease_seconds = Limits.objects.values_list("lease_seconds", flat=True).get()
+    return workers.filter(_is_polling(at, lease_seconds))
+
+
+def _is_polling(at: datetime, lease_seconds: int) -> Q:
+    heard_since = at - timedelta(seconds=lease_seconds * SILENT_AFTER_LEASES)
+    return Q(last_poll_at__gte=heard_since, credential__revoked_at=None)
+
+
 def workers_for_list() -> QuerySet[Worker]:
     """Workers with the number of jobs they hold and the length of a lease."""
     held = Job.objects.filter(worker=OuterRef("pk"), state=JobState.LEASED.value).order_by().values("worker")
@@ -185,6 +195,12 @@ def workers_for_list() -> QuerySet[Worker]:
         running=Coalesce(Subquery(held.annotate(jobs=Count("id")).values("jobs")), Value(0)),
         lease_seconds=Subquery(Limits.objects.values("lease_seconds")[:1]),
     )
+
+
+def jobs_of_worker(worker: Worker, now_ms: int, count: int) -> list[Job]:
+    """The jobs that a worker holds, the one whose lease ends first on top."""
+    held = jobs_for_list(now_ms).filter(worker=worker, state=JobState.LEASED.value)
+    return list(held.order_by("lease_expires_ms", "id")[:count])
 
 
 def jobs_in_trouble(jobs: QuerySet[Job], now_ms: int) -> QuerySet[Job]:

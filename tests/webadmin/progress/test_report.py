@@ -11,9 +11,15 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from engine.planning.retention import DAY_MS
+from engine.scheduling.progress import ASSUMED_SECONDS_PER_MIB, MIB
 from tests.webadmin.service import Service
+from webadmin.index.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.index.services.retain import apply_retention
+from webadmin.index.services.rewrite_masked import rewrite_masked
 from webadmin.progress.report import ProgressReport, progress_report
 from webadmin.progress.services import count_log
+from webadmin.schedule.services.operation import Order
 
 
 def merge_all(service: Service, seconds: float = 2.0) -> None:
@@ -129,3 +135,36 @@ def test_only_those_who_may_read_are_answered(service: Service) -> None:
         assert Client().get(address).status_code == 401
         refused = Client().get(address, headers={"Authorization": f"Bearer {poller}"})
         assert (refused.status_code, refused.json()["code"]) == (403, "scope_missing")
+
+
+def test_what_retention_drops_counts_as_drained(service: Service) -> None:
+    service.add_segments(40)
+    service.clock.advance(40 * DAY_MS // 1000)
+    count_log()
+    service.clock.advance(60)
+    assert row(progress_report(), "", 0)["clear_words"] == "never at this rate"
+    service.add_segments(5)
+    apply_retention(order=Order(actor="control"))
+    count_log()
+    report = progress_report()
+    segments = row(report, "", 0)
+    assert report.everything.flow.drained_blocks == report.everything.flow.dropped_blocks == 40
+    assert segments["drained_per_second"] == segments["dropped_per_second"] > segments["arrivals_per_second"] > 0
+    [shard] = [one for one in report.shards if one.shard == 1]
+    assert shard.flow.dropped_blocks == 40
+    assert shard.flow.seconds_per_byte() == ASSUMED_SECONDS_PER_MIB / MIB, "no run drained them"
+
+
+def test_what_is_dropped_on_request_counts_only_where_it_was_waited_for(service: Service) -> None:
+    order = Order(actor="operator", why="asked")
+    service.add_segments(20)
+    merge_all(service)
+    count_log()
+    before = progress_report().everything.flow
+    request_deletion(DeleteOrder(tenant="acme"), order=order)
+    rewrite_masked(order=order)
+    count_log()
+    flow = progress_report().everything.flow
+    assert service.states() == {"replaced": 20, "dropped": 1}
+    assert (flow.drained_blocks - before.drained_blocks, flow.dropped_blocks) == (1, 1)
+    assert flow.seconds_per_byte() == before.seconds_per_byte()

@@ -75,8 +75,10 @@ def _next_commands(mark: CountingMark, now_ms: int) -> list[Command]:
         present = {command.index for command in fresh}
         # The first run begins where the log does: what was dropped before is not missing.
         first = mark.counted_index + 1 if mark.counted_index else fresh[0].index
-        missing = [index for index in range(first, fresh[-1].index) if index not in present][-GAPS_MAX:]
-        gaps |= {str(index): now_ms for index in missing}
+        steps = zip([first - 1, *sorted(present)], sorted(present), strict=False)
+        # A log that was moved behind that of a lost index left no gap that anybody fills.
+        missing = [index for low, high in steps if high - low <= GAPS_MAX for index in range(low + 1, high)]
+        gaps |= {str(index): now_ms for index in missing[-GAPS_MAX:]}
         mark.counted_index = fresh[-1].index
     for command in late:
         gaps.pop(str(command.index), None)

@@ -181,12 +181,15 @@ def _notes(name: LimitName, scope: Scope, after: int) -> list[str]:
         jobs = _jobs_in(scope)
         again = jobs.filter(is_kind(ParkedKind.EVICTED), state=JobState.PARKED)
         if after and (count := jobs.filter(state__in=LIVE_STATES, failures__gte=after).count()):
-            notes.append(f"{count} scheduled jobs have failed as often: their present run is their last")
+            jobs_have, their = ("job has", "its") if count == 1 else ("jobs have", "their")
+            notes.append(f"{count} scheduled {jobs_have} failed as often: {their} present run is {their} last")
         if count := (again.filter(failures__lt=after) if after else again).count():
-            notes.append(f"{count} evicted jobs failed less often than that: requeue them to give them another run")
+            evicted, them = ("evicted job", "it") if count == 1 else ("evicted jobs", "them")
+            notes.append(f"{count} {evicted} failed less often than that: requeue {them} to give {them} another run")
     live = LogHead.objects.values_list("live_job_count", flat=True).get()
     if name is LimitName.QUEUE_MAX and scope.kind is ScopeKind.GLOBAL and 0 < after < live:
-        notes.append(f"{live} jobs are scheduled: none is added until fewer than {after} are left")
+        jobs_are = "job is" if live == 1 else "jobs are"
+        notes.append(f"{live} {jobs_are} scheduled: none is added until fewer than {after} are left")
     return notes
 
 

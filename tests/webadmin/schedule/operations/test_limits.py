@@ -164,14 +164,14 @@ def test_a_dry_run_shows_the_values_and_what_follows(service: Service, evicted, 
     outcome = change_limit(name=FAILURES, scope=EVERYTHING, value=10, order=dry, for_seconds=HOUR)
     assert service.dump() == before
     assert (outcome.before, outcome.after, outcome.command_index, LimitChange.objects.count()) == (3, 10, None, 0)
-    assert outcome.notes == ("1 evicted jobs failed less often than that: requeue them to give them another run",)
+    assert outcome.notes == ("1 evicted job failed less often than that: requeue it to give it another run",)
     real = set_limit(10, for_seconds=HOUR)
     assert (real.before, real.after, real.notes) == (outcome.before, outcome.after, outcome.notes)
 
 
 def test_lowering_says_whose_last_run_this_is(service: Service, set_limit) -> None:
     fail(service, 2)
-    assert set_limit(2).notes == ("1 scheduled jobs have failed as often: their present run is their last",)
+    assert set_limit(2).notes == ("1 scheduled job has failed as often: its present run is its last",)
 
 
 def test_a_queue_limit_below_what_is_scheduled_is_explained(service: Service, set_limit) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.errors import LithifyError
+from engine.scheduling.progress import count_words
 from webadmin.index.services.delete_requests import DEADLINE_HOURS, DeleteOrder, request_deletion
 from webadmin.schedule.services.operation import Order
 
@@ -48,7 +49,8 @@ class Command(BaseCommand):
         if options["as_json"]:
             self.stdout.write(json.dumps(outcome.to_json()))
             return
-        size = f"{outcome.datasets} datasets in {outcome.blocks} blocks ({outcome.bytes} bytes)"
+        where = f"{count_words(outcome.datasets, 'dataset')} in {count_words(outcome.blocks, 'block')}"
+        size = f"{where} ({count_words(outcome.bytes, 'byte')})"
         if outcome.is_dry_run:
             self.stdout.write(f"{size} would be hidden in whole or in part")
         else:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engine.errors import LithifyError
+from engine.scheduling.progress import count_words
 from webadmin.index.services.retain import RetentionReport, apply_retention
 from webadmin.index.services.retention_rules import lift_hold, place_hold, set_retention
 from webadmin.schedule.services.operation import Order
@@ -57,18 +58,19 @@ class Command(BaseCommand):
                 _time(part.partition_start_ms),
                 _time(part.max_time_ms),
                 _time(each.marker_ms),
-                f"{each.blocks} segments" if part.in_segments else str(each.blocks),
+                count_words(each.blocks, "segment") if part.in_segments else str(each.blocks),
                 str(each.bytes),
             )
         if report.expired:
             Console(file=self.stdout, width=160, soft_wrap=True).print(table)
         verb = "would go" if report.is_dry_run else "went"
-        done = (
-            "" if report.is_dry_run else f": {report.dropped_blocks} blocks, {report.trimmed_segments} segments trimmed"
+        dropped, trimmed = (
+            count_words(report.dropped_blocks, "block"),
+            count_words(report.trimmed_segments, "segment"),
         )
-        self.stdout.write(
-            f"{len(report.expired)} parts of the index {verb}{done}; {report.left_for_later} left for later"
-        )
+        done = "" if report.is_dry_run else f": {dropped}, {trimmed} trimmed"
+        parts = count_words(len(report.expired), "part")
+        self.stdout.write(f"{parts} of the index {verb}{done}; {report.left_for_later} left for later")
 
 
 def _change(order: Order, options: dict[str, Any]) -> dict[str, Any] | None:
