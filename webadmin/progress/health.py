@@ -89,9 +89,10 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
             code="leases_over", text=f"{leases} over", remedy="the next poll takes over; if that repeats, nodes die"
         )
     if facts.paused and facts.paused_blocks:
+        due = count_words(facts.paused_blocks, "block")
         yield Blocker(
             code="paused",
-            text=f"an operator holds {' and '.join(facts.paused)}, with {count_words(facts.paused_blocks, 'block')} due",
+            text=f"an operator holds {' and '.join(facts.paused)}, with {due} due",
             remedy="resume it",
         )
     if facts.counted_ms_ago is None or facts.counted_ms_ago > COUNTING_LATE_MS:
