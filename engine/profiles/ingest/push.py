@@ -16,6 +16,7 @@ from engine.profiles.ingest.model import PushedProfile, PushLimits, Refused
 from engine.profiles.ingest.profile_checks import MALFORMED, check_profile
 from engine.profiles.pprof import parse_profile, uncompressed
 from engine.profiles.pprof_encode import encode_profile
+from engine.profiles.pprof_model import Profile
 from engine.profiles.proto import push_pb2
 
 SERIES_MAX = 10_000
@@ -85,14 +86,26 @@ def _series(series: push_pb2.RawProfileSeries, limits: PushLimits, bytes_left: i
 
 def checked_pprof(data: bytes, labels: CheckedLabels, limits: PushLimits, *, now_ns: int) -> PushedProfile:
     """Unzip, parse and check one pprof profile; Refused with what to change in the sender."""
+    profile, message = parsed_pprof(data, limits)
+    return checked_profile(profile, message, labels, limits, now_ns=now_ns)
+
+
+def parsed_pprof(data: bytes, limits: PushLimits) -> tuple[Profile, bytes]:
+    """Unzip and parse; return the profile and its uncompressed message. Refused if it is too large or no pprof."""
     try:
         message = uncompressed(data, size_max=limits.profile_bytes_max)
-        profile = parse_profile(message, size_max=limits.profile_bytes_max)
+        return parse_profile(message, size_max=limits.profile_bytes_max), message
     except LimitExceeded as error:
-        message_text = f"uncompressed profile payload size exceeds limit of {limits.profile_bytes_max} bytes: {error}"
-        raise Refused(PROFILE_SIZE, message_text) from error
+        text = f"uncompressed profile payload size exceeds limit of {limits.profile_bytes_max} bytes: {error}"
+        raise Refused(PROFILE_SIZE, text) from error
     except BadObject as error:
         raise Refused(MALFORMED, str(error)) from error
+
+
+def checked_profile(
+    profile: Profile, message: bytes | None, labels: CheckedLabels, limits: PushLimits, *, now_ns: int
+) -> PushedProfile:
+    """Check a parsed profile; ``message`` is what it was parsed from, None if it was changed or made here."""
     checked, notes = check_profile(profile, limits, now_ns=now_ns)
-    pprof = message if checked is profile else encode_profile(checked, compress=False)
+    pprof = message if message is not None and checked is profile else encode_profile(checked, compress=False)
     return PushedProfile(labels=labels.labels, profile=checked, pprof=pprof, notes=(*labels.notes, *notes))
