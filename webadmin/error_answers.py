@@ -1,4 +1,7 @@
-"""Turns every error into one form of answer: ``{"code": …, "message": …}`` and the fitting status."""
+"""Turns every error into one form of answer: ``{"code": …, "message": …}`` and the fitting status.
+
+What a known sender was refused is counted where operators see it. Nobody else can make us write: that is only logged.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import logging
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError
 from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from engine.errors import LithifyError
+from webadmin.access.models import WorkerCredential
+from webadmin.index.services.count_refusals import count_refused_requests
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +42,29 @@ STATUSES = {
 }
 """Status by error code; a LithifyError that is not listed is our fault (500)."""
 
+REFUSED = {400, 401, 403, 409, 413, 415}
+"""Statuses of what a sender should not have sent; a name that is not there is an answer, not a refusal."""
+
 
 def answer_error(error: Exception, context: dict[str, Any]) -> Response | None:
     """Django REST framework's exception handler."""
+    response = _answer_to(error, context)
+    if response is not None and response.status_code in REFUSED:
+        _count(getattr(context.get("request"), "user", None), response)
+    return response
+
+
+def _count(sender: object, response: Response) -> None:
+    if not isinstance(sender, WorkerCredential):
+        return
+    refused = (response.data["code"], response.data["message"])
+    try:
+        count_refused_requests([refused], actor=f"credential:{sender.name}")
+    except DatabaseError as problem:
+        log.warning("refusal_not_counted code=%s error=%s", refused[0], problem)
+
+
+def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, LithifyError):
         return _answer(STATUSES.get(error.code, 500), error.code, str(error), retry=error.retryable)
     if isinstance(error, Http404):

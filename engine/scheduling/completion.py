@@ -4,7 +4,9 @@
 2. Its blocks are of the job's shard, one level up (a rewrite: on the same), each of one tenant, under the key that
    follows from that.
 3. The (tenant, dataset) pairs of its blocks are those of its sources: none is missing, none is new.
-4. It left out the rows of exactly those delete requests that it was told of. A dataset that they are about may be
+4. Its ids have the time of the job's first source, and its data lies in the sources' time: what would never grow old,
+   or is older than what it came from, is nobody's merge.
+5. It left out the rows of exactly those delete requests that it was told of. A dataset that they are about may be
    missing, and when they are about all of them, there may be no block at all.
 """
 
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.errors import LithifyError
+from engine.profiles import ulids
 from engine.profiles.metadata import decode_metadata
 from engine.profiles.model import DATASET_PROFILES, BlockMeta
 from engine.profiles.object_names import block_key
@@ -30,13 +33,16 @@ CRC32C_MAX = (1 << 32) - 1
 class CompletionFacts:
     """What the index knows of a job: its sources that are live and owned by it, in merge order, and their datasets.
 
-    ``masks`` are the delete commands in its specification, ``masked`` the datasets that they are about.
+    ``masks`` are the delete commands in its specification, ``masked`` the datasets that they are about. The data of the
+    sources lies between ``min_time_ms`` and ``max_time_ms``.
     """
 
     shard: int
     level: int
     sources: tuple[str, ...]
     datasets: frozenset[DatasetKey]
+    min_time_ms: int
+    max_time_ms: int
     is_rewrite: bool = False
     masks: frozenset[int] = frozenset()
     masked: frozenset[DatasetKey] = frozenset()
@@ -48,6 +54,8 @@ class CompletionFacts:
 
 def check_result(facts: CompletionFacts, result: ProfileMergeResult) -> tuple[BlockMeta, ...]:
     """Return the metadata of the result's blocks, in their order. Raises ResultRefused."""
+    if not facts.sources:
+        raise ResultRefused("none of its sources is the job's any more")
     if result.sources != facts.sources:
         raise ResultRefused(
             f"it merged {len(result.sources)} blocks that are not the job's {len(facts.sources)} sources"
@@ -74,15 +82,27 @@ def _check_block(facts: CompletionFacts, block: ResultBlock) -> BlockMeta:
         "shard": (meta.shard, facts.shard),
         "level": (meta.compaction_level, facts.result_level),
         "key": (block.key, key),
+        "the time in its id": (ulids.time_ms(meta.id), ulids.time_ms(facts.sources[0])),
     }
     for what, (found, expected) in promised.items():
         if found != expected:
             raise ResultRefused(f"block {block.id!r}: {what} is {found!r}, expected {expected!r}")
-    if meta.min_time_ms > meta.max_time_ms:
-        raise ResultRefused(f"block {block.id!r}: its time ends before it starts")
+    _check_times(facts, meta)
     if not (meta.metadata_offset < block.size and 0 <= block.crc32c <= CRC32C_MAX):
         raise ResultRefused(f"block {block.id!r}: size {block.size} or checksum {block.crc32c} is impossible")
     return meta
+
+
+def _check_times(facts: CompletionFacts, meta: BlockMeta) -> None:
+    for what, low, high in [
+        ("its time", meta.min_time_ms, meta.max_time_ms),
+        *((f"the time of dataset {d.name!r}", d.min_time_ms, d.max_time_ms) for d in meta.datasets),
+    ]:
+        if low > high:
+            raise ResultRefused(f"block {meta.id!r}: {what} ends before it starts")
+        # 0 is what writers say who do not know.
+        if (low and low < facts.min_time_ms) or high > facts.max_time_ms:
+            raise ResultRefused(f"block {meta.id!r}: {what} is not the sources'")
 
 
 def _check_datasets(facts: CompletionFacts, metas: Sequence[BlockMeta]) -> None:

@@ -114,7 +114,7 @@ class RefusalCountAdmin(ReadOnlyAdmin):
 
     list_display = ("code_cell", "actor", "count_cell", "last", "reason")
     list_filter = (CodeFilter,)
-    about = "Blocks that were refused, by sender and reason: nothing of them was stored."
+    about = "Blocks and requests that were refused, by sender and reason: nothing of them was stored."
     empty_list = "Nothing was ever refused."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RefusalCount]:

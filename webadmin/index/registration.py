@@ -18,7 +18,8 @@ from webadmin.index.errors import BlockRefused
 from webadmin.index.models import DATASET_NAME_MAX, OBJECT_KEY_MAX
 
 LEVEL_MAX = 100
-SIZE_MAX = (1 << 63) - 1
+SIZE_MAX = 1 << 40
+"""No merge reads a terabyte; and queues and statistics add sizes up, in numbers that end at 2^63."""
 PARTITION_MS = 6 * 3600 * 1000
 LEDGER_MS = 7 * 24 * 3600 * 1000
 """How long an accepted id is remembered; ids that are older by their own time are refused."""

@@ -8,8 +8,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from engine.protocol.errors import InvalidToken
+from engine.protocol.messages import PollRequest
 from engine.protocol.wire import request_from_wire, response_to_wire
 from webadmin.access.authentication import MayPoll
+from webadmin.index.services.count_refusals import count_refused_requests
+from webadmin.schedule.poll_view import token_codec
 from webadmin.schedule.serializers import ErrorSerializer, PollRequestSerializer, PollResponseSerializer
 from webadmin.schedule.services import poll
 
@@ -28,4 +32,20 @@ class PollView(APIView):
         """Settle reports, renew leases, assign up to `capacity` jobs."""
         message = request_from_wire(request.data)
         response = poll(request=message, credential=request.user, at=timezone.now())
+        if forged := _forged_reports(message, request.user.key_id):
+            count_refused_requests(forged, actor=f"credential:{request.user.name}")
         return Response(response_to_wire(response))
+
+
+def _forged_reports(message: PollRequest, credential: str) -> list[tuple[str, str]]:
+    """Return the reports under tokens that nobody gave to this credential; they changed nothing, but people must know.
+
+    Tokens that were given and are stale are in the course of things.
+    """
+    codec, found = token_codec(), []
+    for update in message.updates:
+        try:
+            codec.decode(update.token, job=update.job, credential=credential)
+        except InvalidToken as error:
+            found.append((error.code, f"worker {message.worker}, job {update.job}: {error}"))
+    return found

@@ -67,10 +67,11 @@ class PollView:
 
 @dataclass(slots=True, kw_only=True)
 class _Sources:
-    """The sources of a reported job as the index has them: row ids by id, and the datasets in each row."""
+    """The sources of a reported job as the index has them: row ids by id, the datasets in each row, their times."""
 
     rows: dict[str, int] = field(default_factory=dict)
     datasets: defaultdict[int, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
+    times: list[int] = field(default_factory=list)
 
 
 def token_codec() -> TokenCodec:
@@ -197,12 +198,16 @@ def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
         return sources
     owned = Block.objects.filter(owner_job__in=sources, state=BlockState.OWNED)
     job_of = {}
-    for block_id, job_id, ulid in owned.values_list("id", "owner_job_id", "ulid"):
+    for block_id, job_id, ulid, *times in owned.values_list("id", "owner_job_id", "ulid", "min_time_ms", "max_time_ms"):
         sources[job_id].rows[ulid] = block_id
+        sources[job_id].times += times
         job_of[block_id] = job_id
     datasets = Dataset.objects.filter(block__in=list(job_of), format=DATASET_PROFILES)
-    for block_id, tenant, name in datasets.values_list("block_id", "tenant__name", "name__name"):
+    for block_id, tenant, name, *times in datasets.values_list(
+        "block_id", "tenant__name", "name__name", "min_time_ms", "max_time_ms"
+    ):
         sources[job_of[block_id]].datasets[block_id].add((tenant, name))
+        sources[job_of[block_id]].times += times  # old writers' datasets may leave their block's time
     return sources
 
 
@@ -216,6 +221,8 @@ def _accept_result(
         level=job.level,
         sources=tuple(ulid for ulid in job.spec["sources"] if ulid in sources.rows),
         datasets=frozenset().union(*sources.datasets.values()),
+        min_time_ms=min(sources.times, default=0),
+        max_time_ms=max(sources.times, default=0),
         is_rewrite=job.spec.get("is_rewrite", False),
         masks=masks.indexes,
         masked=frozenset(masks.masked),

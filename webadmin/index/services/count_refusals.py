@@ -9,14 +9,27 @@ from django.db import transaction
 from django.db.models import F
 
 from engine.errors import LithifyError
+from webadmin.database import dialect
 from webadmin.index.letter_models import REASON_MAX
 from webadmin.index.models import RefusalCount
 
+REQUEST_PREFIX = "request."
+"""Before the codes of whole requests, and of reports in them; codes without it are those of single blocks."""
+
 
 def count_refusals(errors: Sequence[LithifyError], *, actor: str, at_ms: int) -> None:
-    """Add these refusals to the counts of their sender."""
-    last = {error.code: str(error)[:REASON_MAX].replace("\0", "?") for error in errors}
-    counts = Counter(error.code for error in errors)
+    """Add these refusals of blocks to the counts of their sender."""
+    _count([(error.code, str(error)) for error in errors], actor=actor, at_ms=at_ms)
+
+
+def count_refused_requests(refused: Sequence[tuple[str, str]], *, actor: str) -> None:
+    """Add refused requests, or reports in them, to the counts of their sender: error codes with the words for each."""
+    _count([(REQUEST_PREFIX + code, words) for code, words in refused], actor=actor, at_ms=dialect.clock_ms())
+
+
+def _count(refused: Sequence[tuple[str, str]], *, actor: str, at_ms: int) -> None:
+    last = {code: words[:REASON_MAX].replace("\0", "?") for code, words in refused}
+    counts = Counter(code for code, _ in refused)
     with transaction.atomic():
         for code in sorted(counts):
             RefusalCount.objects.bulk_create(
