@@ -134,6 +134,41 @@ def reached_by(profile: Profile, samples: Samples) -> Profile:
     )
 
 
+def with_used_strings(profile: Profile) -> Profile:
+    """Drop the strings nothing names; string 0 stays. Every reference must be inside the table."""
+    mappings, functions, samples = profile.mappings, profile.functions, profile.samples
+    own = [profile.drop_frames, profile.keep_frames, profile.default_sample_type, *profile.comments]
+    types = np.array([*profile.sample_types, profile.period_type], np.int64).reshape(-1)
+    columns = [
+        np.array([0, *own], np.int64),
+        types,
+        mappings.filenames,
+        mappings.build_ids,
+        functions.names,
+        functions.system_names,
+        functions.filenames,
+        samples.label_keys,
+        samples.label_strings,
+        samples.label_units,
+    ]
+    used = np.unique(np.concatenate(columns))
+    own_refs, *refs = (np.searchsorted(used, column).astype(np.int64) for column in columns)
+    pairs = refs[0].tolist()
+    return replace(
+        profile,
+        strings=[profile.strings[ref] for ref in used.tolist()],
+        sample_types=list(zip(pairs[:-2:2], pairs[1:-2:2], strict=True)),
+        period_type=(pairs[-2], pairs[-1]),
+        drop_frames=int(own_refs[1]),
+        keep_frames=int(own_refs[2]),
+        default_sample_type=int(own_refs[3]),
+        comments=own_refs[4:].tolist(),
+        mappings=replace(mappings, filenames=refs[1], build_ids=refs[2]),
+        functions=replace(functions, names=refs[3], system_names=refs[4], filenames=refs[5]),
+        samples=replace(samples, label_keys=refs[6], label_strings=refs[7], label_units=refs[8]),
+    )
+
+
 def _reached(profile: Profile, order: Callable[[Ids], Ids]) -> Profile:
     location_positions, location_ids = _renumber(profile.samples.location_ids, order)
     locations = take_locations(profile.locations, location_positions)
