@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.profiles.ingest.labels import check_labels
-from engine.profiles.ingest.model import NANOSECONDS_PER_SECOND, PushLimits, Refused
+from engine.profiles.ingest.model import NANOSECONDS_PER_SECOND, PushedProfile, PushLimits, Refused
 from engine.profiles.ingest.otlp_request import REASON, parse_request
 from engine.profiles.ingest.push import DecodedPush, checked_profile
 from engine.profiles.ingest.text_stacks import INT64_MAX
@@ -43,7 +43,8 @@ def decode_otlp(body: bytes, *, is_json: bool, limits: PushLimits, now_ns: int) 
     """
     request = parse_request(body, is_json=is_json)
     tables = _Tables(request.dictionary)
-    taken, refused = [], []
+    taken: list[PushedProfile] = []
+    refused: list[Refused] = []
     for resource in request.resource_profiles:
         for scope in resource.scope_profiles:
             for profile in scope.profiles:
