@@ -9,7 +9,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget, 
 
 
 def text_field(
-    label: str, about: str, length: int = 250, *, required: bool = False, strip: bool = True
+    label: str, about: str, length: int = 250, *, required: bool = False, initial: str = ""
 ) -> forms.CharField:
     """Return a field for one line of text."""
     return forms.CharField(
@@ -17,7 +17,7 @@ def text_field(
         help_text=about,
         max_length=length,
         required=required,
-        strip=strip,
+        initial=initial,
         widget=UnfoldAdminTextInputWidget,
     )
 

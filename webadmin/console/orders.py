@@ -53,7 +53,7 @@ class OrderForm(forms.Form):
 class OperatorOrder:
     """``give`` is called with the chosen rows, the form's values, the operator's name and whether it is a dry run.
 
-    ``of_rows`` says that it is about chosen rows; other orders stand above the list.
+    ``of_rows`` says that it is about chosen rows; other orders stand above the list. ``initial`` fills the form.
     """
 
     name: str
@@ -63,6 +63,7 @@ class OperatorOrder:
     form: type[OrderForm] = OrderForm
     of_rows: bool = True
     fits: Callable[[Any], bool] = lambda row: True
+    initial: Callable[[Sequence[Any]], Mapping[str, Any]] = lambda rows: {}
 
 
 class OrderedAdmin(ReadOnlyAdmin):
@@ -124,7 +125,7 @@ class OrderedAdmin(ReadOnlyAdmin):
         if order.of_rows and not rows:
             messages.warning(request, "Choose rows first.")
             return HttpResponseRedirect(self._list_address())
-        form = order.form(request.POST or None, initial=dict(request.GET.items()))
+        form = order.form(request.POST or None, initial={**order.initial(rows), **dict(request.GET.items())})
         outcome, step = None, request.POST.get("step", "")
         if step in (PREVIEW, APPLY) and form.is_valid():
             seen = request.POST.get("previewed", "")

@@ -1,4 +1,4 @@
-"""The schedule in the admin: jobs, queues, workers, the command log, limits. Nothing here changes anything."""
+"""The schedule in the admin: jobs, queues, workers, the command log. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from webadmin.index import block_page
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.explain import explain_job_row
-from webadmin.schedule.models import Command, Job, LevelPolicy, LevelQueue, Limits, Worker
+from webadmin.schedule.models import Command, Job, LevelQueue, Worker
 from webadmin.schedule.operator_orders import JOB_ORDERS
 
 TROUBLE = "trouble"
@@ -408,85 +408,5 @@ class CommandAdmin(ReadOnlyAdmin):
         return job_page.change_text(row)
 
 
-@admin.register(Limits)
-class LimitsAdmin(ReadOnlyAdmin):
-    """The one row of limits."""
-
-    list_display = ("__str__", "policy", "lease", "failures_max", "queue", "memory", "delay")
-    about = "Bounds of the whole schedule. 0 means without limit."
-
-    def heading(self, row: Limits) -> str:
-        return "Limits"
-
-    def sections(self, row: Limits) -> Sequence[Section]:
-        return [
-            Facts(
-                title="Limits",
-                rows=[
-                    ("Policy", row.policy),
-                    ("Lease", self.lease(row)),
-                    ("Failures until a job is parked", row.failures_max or "without limit"),
-                    ("Jobs not done at most", self.queue(row)),
-                    ("Memory of one Spark task", self.memory(row)),
-                    ("From replacement to deletion of an object", self.delay(row)),
-                ],
-            )
-        ]
-
-    @display(description="Lease")
-    def lease(self, row: Limits) -> str:
-        return show.duration_text(row.lease_seconds * 1000)
-
-    @display(description="Jobs at most")
-    def queue(self, row: Limits) -> str:
-        return show.count_text(row.queue_max) if row.queue_max else "without limit"
-
-    @display(description="Task memory")
-    def memory(self, row: Limits) -> str:
-        return show.size_text(row.task_memory_bytes)
-
-    @display(description="Deletion delay")
-    def delay(self, row: Limits) -> str:
-        return show.duration_text(row.cleanup_delay_seconds * 1000)
-
-
-@admin.register(LevelPolicy)
-class LevelPolicyAdmin(ReadOnlyAdmin):
-    """When the blocks of a level are merged."""
-
-    list_display = ("__str__", "blocks_max", "age", "spread", "size")
-    about = "When the queued blocks of a level make a job: enough of them, an old one, or enough bytes."
-    empty_list = "No level policy: no job will be planned."
-
-    def heading(self, row: LevelPolicy) -> str:
-        return f"Policy of {row}"
-
-    def sections(self, row: LevelPolicy) -> Sequence[Section]:
-        return [
-            Facts(
-                title="Policy",
-                rows=[
-                    ("Lane, level", f"{row.lane}, level {row.level}"),
-                    ("Blocks of a job at most", row.blocks_max),
-                    ("Age at which fewer go too", self.age(row)),
-                    ("Creation times of a job's blocks lie within", self.spread(row)),
-                    ("Bytes of a job at most", self.size(row)),
-                ],
-            )
-        ]
-
-    @display(description="Age")
-    def age(self, row: LevelPolicy) -> str:
-        return show.duration_text(row.age_seconds * 1000)
-
-    @display(description="Spread")
-    def spread(self, row: LevelPolicy) -> str:
-        return show.duration_text(row.spread_seconds * 1000)
-
-    @display(description="Bytes at most")
-    def size(self, row: LevelPolicy) -> str:
-        return show.size_text(row.bytes_max) if row.bytes_max else "any"
-
-
 # Django finds admin pages through this module.
-from webadmin.schedule import admin_operations  # noqa: E402, F401
+from webadmin.schedule import admin_operations, admin_rules  # noqa: E402, F401

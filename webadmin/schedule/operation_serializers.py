@@ -77,7 +77,11 @@ class ResumeSerializer(OrderSerializer):
 class PauseSerializer(ResumeSerializer):
     """A scope to hold still."""
 
-    mode = serializers.ChoiceField(MODES, help_text="drain: nothing new is planned, scheduled jobs are still done")
+    mode = serializers.ChoiceField(
+        MODES,
+        required=False,
+        help_text="default: pause (nothing is planned or assigned); drain: scheduled jobs are still done",
+    )
     for_seconds = serializers.IntegerField(required=False, allow_null=True)
 
 

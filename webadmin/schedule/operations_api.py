@@ -91,7 +91,8 @@ class PausesView(OperatorView):
     def post(self, request: Request) -> Response:
         """Pause or drain everything, a lane, a tenant or a level; or preview it."""
         fields, order = self.read()
-        mode = PauseMode(fields.choice("mode", [mode.value for mode in PauseMode]))
+        is_given = fields.values.get("mode") is not None
+        mode = PauseMode(fields.choice("mode", [mode.value for mode in PauseMode])) if is_given else PauseMode.PAUSE
         seconds = messages.integer(fields, "for_seconds", DURATION_SECONDS_MAX)
         scope = messages.scope_from_json(fields)
         return Response(pause(scope=scope, mode=mode, order=order, for_seconds=seconds).to_json())

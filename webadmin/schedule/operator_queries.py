@@ -14,9 +14,12 @@ from datetime import datetime, timedelta
 from django.db.models import BigIntegerField, Count, F, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
+from engine.scheduling.limits import ScopeKind
 from engine.scheduling.model import HOLDING_STATES, AttemptOutcome, JobState
 from webadmin.schedule import command_log
+from webadmin.schedule.level_policies import EVERYBODY
 from webadmin.schedule.models import Attempt, Command, Job, LevelPolicy, LevelQueue, Limits, Worker
+from webadmin.schedule.operation_models import LimitChange
 
 DONE_COUNTED_MAX = 10_000
 COMMANDS_SEARCHED_MAX = 2_000
@@ -161,7 +164,8 @@ def job_counts(now_ms: int) -> JobCounts:
 
 def queues_for_list(now_ms: int) -> QuerySet[LevelQueue]:
     """Queues with their policy's numbers beside them (null: no policy for this lane and level)."""
-    policy = LevelPolicy.objects.filter(lane=OuterRef("lane"), level=OuterRef("level"))
+    mine = LevelPolicy.objects.filter(Q(tenant=OuterRef("tenant")) | Q(tenant=EVERYBODY), lane=OuterRef("lane"))
+    policy = mine.filter(level=OuterRef("level")).order_by("-tenant")  # a tenant's own comes before everybody's ""
     return LevelQueue.objects.annotate(
         now_ms=Value(now_ms, BigIntegerField()),
         blocks_max=Subquery(policy.values("blocks_max")[:1]),
@@ -278,3 +282,10 @@ def still_in_force(rows: QuerySet, now_ms: int) -> QuerySet:
     """Narrow limits or pauses to those that hold at this command time."""
     rows = rows.filter(Q(valid_until_ms=None) | Q(valid_until_ms__gt=now_ms))
     return rows.filter(ended_at_ms=None) if hasattr(rows.model, "ended_at_ms") else rows.filter(is_superseded=False)
+
+
+def global_limits_in_force(now_ms: int) -> dict[str, LimitChange]:
+    """Return, by limit, who set what holds for everything now; limits that nobody has set are left out."""
+    rows = still_in_force(LimitChange.objects.filter(scope_kind=ScopeKind.GLOBAL, scope_value=""), now_ms)
+    last = {row.name: row for row in rows.order_by("id")}
+    return {name: row for name, row in last.items() if row.value is not None}

@@ -117,6 +117,7 @@ def test_a_scope_is_drained_and_resumed_over_http(operator: Operator) -> None:
     [row] = operator.get("pauses").json()["pauses"]
     assert (row["scope"], row["mode"]) == (scope["scope"], "drain")
     assert operator.post("resume", WHY | scope).json()["mode"] is None
+    assert operator.post("pauses", WHY | scope | {"dry_run": True}).json()["mode"] == "pause", "if no mode is said"
     assert operator.get("pauses").json() == {"pauses": []}
 
 
