@@ -8,6 +8,8 @@ makes a job only when its oldest block has waited longer than the policy's age. 
    ``spread_ms``.
 2. The same blocks at the same time give the same jobs, names and order: equal arrival times are ordered by id.
 3. Every block that has waited longer than the age is in a job, whether or not others arrive.
+4. A remnant is joined by remnants of other shards where the policy says so (``engine.planning.consolidation``); such a
+   job bears the shard of its newest source. It keeps the bounds of 1 but for the shard.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
 from engine.planning.job_names import job_name
-from engine.planning.model import BlockQueue, LevelPolicy, PlannedJob, QueuedBlock
+from engine.planning.model import BlockQueue, LevelPolicy, PlannedJob, QueuedBlock, QueuePart
 
 
 def plan_jobs(queues: Iterable[BlockQueue], *, now_ms: int, count_max: int) -> list[PlannedJob]:
@@ -27,6 +29,19 @@ def plan_jobs(queues: Iterable[BlockQueue], *, now_ms: int, count_max: int) -> l
 
 def cut_queue(queue: BlockQueue, *, now_ms: int) -> Iterator[PlannedJob]:
     """Yield the jobs that can be made of a queue now, in arrival order; they share no block."""
+    for blocks, closed_at_ms in _cuts(queue, now_ms):
+        aged_at_ms = blocks[0].arrived_at_ms + queue.policy.age_ms + 1
+        ready_at_ms = aged_at_ms if closed_at_ms is None else min(closed_at_ms, aged_at_ms)
+        yield _planned(queue, blocks, ready_at_ms, queue.joining if closed_at_ms is None else ())
+
+
+def due_remnant(queue: BlockQueue, *, now_ms: int) -> tuple[QueuedBlock, ...]:
+    """Return the blocks that make a job only because of their age; none if there are none or they are young."""
+    return next((blocks for blocks, closed_at_ms in _cuts(queue, now_ms) if closed_at_ms is None), ())
+
+
+def _cuts(queue: BlockQueue, now_ms: int) -> Iterator[tuple[tuple[QueuedBlock, ...], int | None]]:
+    """Yield the blocks of each job with the arrival that closed it, None for a remnant that is old enough."""
     policy, position = queue.policy, 0
     while position < len(queue.blocks):
         blocks, closed_at_ms = _take(queue.blocks, position, policy)
@@ -34,8 +49,7 @@ def cut_queue(queue: BlockQueue, *, now_ms: int) -> Iterator[PlannedJob]:
         # Of a queue that was not read to its end, the last blocks may belong with others that were not read.
         if closed_at_ms is None and (not queue.is_whole or now_ms < aged_at_ms):
             return
-        ready_at_ms = aged_at_ms if closed_at_ms is None else min(closed_at_ms, aged_at_ms)
-        yield _planned(queue, blocks, ready_at_ms)
+        yield blocks, closed_at_ms
         position += len(blocks)
 
 
@@ -71,17 +85,25 @@ def _take(blocks: Sequence[QueuedBlock], start: int, policy: LevelPolicy) -> tup
     return tuple(blocks[start:]), None
 
 
-def _planned(queue: BlockQueue, blocks: tuple[QueuedBlock, ...], ready_at_ms: int) -> PlannedJob:
-    name = job_name((block.ulid for block in blocks), tenant=queue.tenant, shard=queue.shard, level=queue.level)
+def _planned(
+    queue: BlockQueue, blocks: tuple[QueuedBlock, ...], ready_at_ms: int, joining: tuple[QueuePart, ...]
+) -> PlannedJob:
+    shard = queue.shard
+    parts: tuple[QueuePart, ...] = ()
+    if joining:
+        parts = (QueuePart(queue_id=queue.id, shard=queue.shard, blocks=blocks), *joining)
+        blocks = tuple(block for part in parts for block in part.blocks)
+        shard = max((block.created_at_ms, block.ulid, part.shard) for part in parts for block in part.blocks)[2]
     return PlannedJob(
-        name=name,
+        name=job_name((block.ulid for block in blocks), tenant=queue.tenant, shard=shard, level=queue.level),
         queue_id=queue.id,
         lane=queue.lane,
         tenant=queue.tenant,
-        shard=queue.shard,
+        shard=shard,
         level=queue.level,
         blocks=blocks,
         ready_at_ms=ready_at_ms,
+        parts=parts,
     )
 
 

@@ -38,10 +38,21 @@ class QueuedBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePart:
+    """Blocks that a job takes from the front of one queue."""
+
+    queue_id: int
+    shard: int
+    blocks: tuple[QueuedBlock, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockQueue:
     """The oldest queued blocks of one key in arrival order; ``is_whole`` says that none was left out.
 
-    ``served_at_ms`` is when a job was last made of the queue (0: never): queues of a tenant take turns.
+    ``served_at_ms`` is when a job was last made of the queue (0: never): queues of a tenant take turns. ``remnants``
+    are whole queues of the same tenant and level in other shards, read where the policy lets them join; ``joining`` is
+    what of them joins this queue's own remnant (``engine.planning.consolidation`` decides).
     """
 
     id: int
@@ -53,6 +64,8 @@ class BlockQueue:
     blocks: tuple[QueuedBlock, ...]
     is_whole: bool = True
     served_at_ms: int = 0
+    remnants: tuple[BlockQueue, ...] = ()
+    joining: tuple[QueuePart, ...] = ()
 
     def key(self) -> QueueKey:
         return (self.lane, self.tenant, self.shard, self.level)
@@ -60,7 +73,11 @@ class BlockQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
-    """A job to be: its sources in merge order and since when they could have been merged."""
+    """A job to be: its sources in merge order and since when they could have been merged.
+
+    ``parts`` says of a consolidation which queues, in several shards, its sources come from; it is empty where all come
+    from the job's own queue. ``shard`` is that of its results.
+    """
 
     name: str
     queue_id: int
@@ -70,11 +87,21 @@ class PlannedJob:
     level: int
     blocks: tuple[QueuedBlock, ...]
     ready_at_ms: int
+    parts: tuple[QueuePart, ...] = ()
 
     def size_bytes(self) -> int:
         return sum(block.size_bytes for block in self.blocks)
 
+    def taken(self) -> tuple[QueuePart, ...]:
+        """Return what the job takes from each queue."""
+        return self.parts or (QueuePart(queue_id=self.queue_id, shard=self.shard, blocks=self.blocks),)
+
+    def source_shards(self) -> dict[str, int]:
+        """Return the shards of those sources, by id, that are not in the shard of the results."""
+        return {block.ulid: part.shard for part in self.parts if part.shard != self.shard for block in part.blocks}
+
     def to_json(self) -> dict[str, Any]:
+        moved = self.source_shards()
         return {
             "job": self.name,
             "lane": self.lane,
@@ -82,4 +109,4 @@ class PlannedJob:
             "shard": self.shard,
             "level": self.level,
             "sources": [block.ulid for block in self.blocks],
-        }
+        } | ({"source_shards": moved} if moved else {})

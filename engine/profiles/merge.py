@@ -19,6 +19,7 @@ from engine.profiles.merge_model import DatasetSource, MergedDataset, Scratch, S
 from engine.profiles.metadata import decode_metadata, encode_metadata, label_strings
 from engine.profiles.model import DATASET_PROFILES, BlockMeta, DatasetMeta, Labels
 from engine.profiles.object_names import block_key
+from engine.profiles.result_size import bytes_in_block, cut_by_size, deal, room_for_datasets
 from engine.profiles.series_cut import estimate_bytes
 from engine.profiles.series_reach import cut_dataset
 from engine.protocol.profile_jobs import (
@@ -43,7 +44,8 @@ class PlannedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetPlan:
-    """One dataset of a result: its sources in order, and the metadata they add up to."""
+    """One dataset of a result: its sources in order, and the metadata they add up to. ``bytes_max`` is what it may take
+    of a block (0: any size)."""
 
     tenant: str
     name: str
@@ -51,6 +53,7 @@ class DatasetPlan:
     min_time_ms: int
     max_time_ms: int
     sources: tuple[PlannedSource, ...]
+    bytes_max: int = 0
 
     @property
     def source_bytes(self) -> int:
@@ -60,13 +63,15 @@ class DatasetPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputPlan:
-    """The result of one tenant: its datasets by name, and the strings its metadata begins with."""
+    """The result of one tenant: its datasets by name, and the strings its metadata begins with. All datasets of a block
+    may take ``bytes_max`` (0: any size)."""
 
     tenant: str
     shard: int
     level: int
     string_table: tuple[str, ...]
     datasets: tuple[DatasetPlan, ...]
+    bytes_max: int = 0
 
 
 def run(
@@ -130,7 +135,8 @@ def merge_dataset(
     scratch: Scratch,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[MergedDataset]:
-    """Merge one dataset; in one part if its estimate fits ``budget_bytes``, else cut by series into several."""
+    """Merge one dataset; in one part if its estimate fits ``budget_bytes`` and its result the plan's ``bytes_max``,
+    else cut by series into several."""
     opened = [_open(store, source) for source in plan.sources]
     with masked_sources(opened, [source.masks for source in plan.sources], scratch, cancelled) as masked:
         sources = [each.source for each in masked]
@@ -140,10 +146,16 @@ def merge_dataset(
             raise error.in_object(error.object_name or plan.sources[0].key) from error
         cuts = [None] if fits else cut_dataset(sources, budget_bytes, cancelled)
         parts: list[MergedDataset] = []
+        waiting = [_selection(masked, cut) for cut in reversed(cuts)]
         try:
-            for cut in cuts:
-                selection = _selection(masked, cut)
-                parts.append(merge_rows(sources, selection=selection, scratch=scratch, cancelled=cancelled))
+            while waiting:
+                selection = waiting.pop()
+                part = merge_rows(sources, selection=selection, scratch=scratch, cancelled=cancelled)
+                parts.append(part)
+                size = bytes_in_block(part, plan.labels)
+                if 0 < plan.bytes_max < size and len(part.series) > 1:
+                    waiting += reversed(cut_by_size(sources, selection, -(-size // plan.bytes_max)))
+                    parts.pop().close()
         except BaseException:
             _close(parts)
             raise
@@ -166,19 +178,19 @@ def write_results(
 ) -> ProfileMergeResult:
     """Write the result blocks; ``merged[output][dataset]`` are a dataset's parts.
 
-    Part k of every dataset of a tenant goes to the tenant's block k. First blocks take the first ids, extra ones the
-    ids after them, tenant by tenant. Datasets without rows are left out, and so are blocks without datasets.
+    Part k of every dataset of a tenant goes to the tenant's block k, or to several where that would be too large. First
+    blocks take the first ids, extra ones the ids after them, tenant by tenant. Datasets without rows are left out, and
+    so are blocks without datasets.
     """
-    blocks = [(output, parts, 0) for output, parts in zip(outputs, merged, strict=True)]
-    for output, datasets in zip(outputs, merged, strict=True):
-        count = max(map(len, datasets), default=1)
-        blocks += [(output, datasets, k) for k in range(1, count)]
+    dealt = [_deal_blocks(output, datasets) for output, datasets in zip(outputs, merged, strict=True)]
+    blocks = [(output, of_tenant[0]) for output, of_tenant in zip(outputs, dealt, strict=True)]
+    for output, of_tenant in zip(outputs, dealt, strict=True):
+        blocks += [(output, parts) for parts in of_tenant[1:]]
     levels = [decode_metadata(source.metadata).compaction_level for source in spec.sources]
     sources = [(source.id, level) for source, level in zip(spec.sources, levels, strict=True)]
     ids = result_ids(sources, len(blocks), spec.fence)
     written = [
-        _write_block(block_id, output, [parts[k] if k < len(parts) else None for parts in datasets], store)
-        for block_id, (output, datasets, k) in zip(ids, blocks, strict=True)
+        _write_block(block_id, output, parts, store) for block_id, (output, parts) in zip(ids, blocks, strict=True)
     ]
     every_part = [part for datasets in merged for parts in datasets for part in parts]
     return ProfileMergeResult(
@@ -191,13 +203,28 @@ def write_results(
     )
 
 
+def _deal_blocks(output: OutputPlan, datasets: Sequence[Sequence[MergedDataset]]) -> list[list[MergedDataset | None]]:
+    """Return the blocks of a tenant: of each, the part of every dataset in it."""
+    blocks: list[list[MergedDataset | None]] = []
+    for k in range(max(map(len, datasets), default=1) or 1):
+        parts = [of_dataset[k] if k < len(of_dataset) else None for of_dataset in datasets]
+        sizes = [
+            bytes_in_block(part, plan.labels) if part and part.row_count else 0
+            for plan, part in zip(output.datasets, parts, strict=True)
+        ]
+        for positions in deal(sizes, output.bytes_max):
+            blocks.append([part if position in positions else None for position, part in enumerate(parts)])
+    return blocks
+
+
 def _metadata(spec: ProfileMergeSpec, source: SourceObject) -> BlockMeta:
     try:
         block = replace(decode_metadata(source.metadata), size=source.size)
     except BadObject as error:
         raise error.in_object(source.key) from error
-    if block.shard != spec.shard:
-        raise MergeRefused(f"job {spec.job} is for shard {spec.shard}, {source.key} is of shard {block.shard}")
+    shard = spec.shard if source.shard is None else source.shard
+    if block.shard != shard:
+        raise MergeRefused(f"job {spec.job} says shard {shard}, {source.key} is of shard {block.shard}")
     tenants = {block.tenant, *(dataset.tenant for dataset in block.datasets)}
     if spec.level > 0 and tenants != {spec.tenant}:
         raise MergeRefused(f"job {spec.job} is for tenant {spec.tenant!r}, {source.key} holds {sorted(tenants)}")
@@ -214,12 +241,14 @@ def _output_plan(
             if dataset.tenant == tenant and dataset.format == DATASET_PROFILES and dataset.name in datasets:
                 strings.update(dict.fromkeys((dataset.name, tenant, *label_strings(dataset.labels))))
     strings.update(dict.fromkeys(label_strings(DATASET_INDEX_LABELS)))
+    room = room_for_datasets(spec.result_bytes_max, strings)
     return OutputPlan(
         tenant=tenant,
         shard=spec.shard,
         level=spec.result_level,
         string_table=tuple(strings),
-        datasets=tuple(plans),
+        datasets=tuple(replace(plan, bytes_max=room) for plan in plans),
+        bytes_max=room,
     )
 
 

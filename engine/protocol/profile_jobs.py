@@ -48,13 +48,25 @@ class DeleteMask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceObject:
     """A source of a merge. ``metadata`` is the protobuf BlockMeta as the index holds it (segments of old writers
-    carry no footer, so the object alone is not enough). Its bytes obey delete commands up to ``masks_applied``."""
+    carry no footer, so the object alone is not enough). Its bytes obey delete commands up to ``masks_applied``.
+    ``shard`` is its own where that is not the one of the job: a consolidation has sources of several shards."""
 
     id: str
     key: str
     size: int
     metadata: bytes
     masks_applied: int = 0
+    shard: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        told = {
+            "id": self.id,
+            "key": self.key,
+            "size": self.size,
+            "metadata": base64.b64encode(self.metadata).decode(),
+            "masks_applied": self.masks_applied,
+        }
+        return told if self.shard is None else told | {"shard": self.shard}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +76,8 @@ class ProfileMergeSpec:
     ``tenant`` is "" for segments. ``level`` is that of the sources. ``fence`` is the fencing token (a command index),
     mixed into the result ids, or None for the token-free ids of the format sheet. ``task_memory_bytes`` bounds what one
     dataset merge may hold; a larger dataset is cut by series. ``masks`` say which rows of which sources to leave out;
-    ``is_rewrite`` that this is all the job is for: its results stay on the level of its sources.
+    ``is_rewrite`` that this is all the job is for: its results stay on the level of its sources. ``result_bytes_max``
+    caps each result block (0: any size). ``shard`` is that of the results, and of every source that names no other.
     """
 
     job: str
@@ -76,6 +89,7 @@ class ProfileMergeSpec:
     task_memory_bytes: int = 512 << 20
     masks: tuple[DeleteMask, ...] = ()
     is_rewrite: bool = False
+    result_bytes_max: int = 0
 
     @property
     def result_level(self) -> int:
@@ -92,16 +106,8 @@ class ProfileMergeSpec:
             "task_memory_bytes": self.task_memory_bytes,
             "masks": [mask.to_json() for mask in self.masks],
             "is_rewrite": self.is_rewrite,
-            "sources": [
-                {
-                    "id": s.id,
-                    "key": s.key,
-                    "size": s.size,
-                    "metadata": base64.b64encode(s.metadata).decode(),
-                    "masks_applied": s.masks_applied,
-                }
-                for s in self.sources
-            ],
+            "result_bytes_max": self.result_bytes_max,
+            "sources": [source.to_json() for source in self.sources],
         }
 
     @classmethod
@@ -115,6 +121,7 @@ class ProfileMergeSpec:
             task_memory_bytes=data["task_memory_bytes"],
             masks=tuple(DeleteMask(**mask) for mask in data.get("masks", [])),
             is_rewrite=data.get("is_rewrite", False),
+            result_bytes_max=data.get("result_bytes_max", 0),
             sources=tuple(
                 SourceObject(
                     id=s["id"],
@@ -122,6 +129,7 @@ class ProfileMergeSpec:
                     size=s["size"],
                     metadata=base64.b64decode(s["metadata"]),
                     masks_applied=s.get("masks_applied", 0),
+                    shard=s.get("shard"),
                 )
                 for s in data["sources"]
             ),

@@ -15,8 +15,8 @@ from engine.protocol.profile_jobs import ProfileMergeResult
 from engine.scheduling.fairness import LaneCharge, LaneView, TenantCharge, TenantView
 from engine.scheduling.pauses import PausedScope
 
-FORMAT_VERSION = 2
-"""Of change sets in the log; ``engine.scheduling.replay`` still applies those of version 1."""
+FORMAT_VERSION = 3
+"""Of change sets in the log; ``engine.scheduling.replay`` still applies those of versions 1 and 2."""
 
 
 class JobState(enum.StrEnum):

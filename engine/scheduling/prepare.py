@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
+from engine.planning.consolidation import join_remnants
 from engine.planning.levels import cut_queue
 from engine.planning.model import PlannedJob
 from engine.scheduling.fairness import Candidate, FairShare, LaneView, TenantView
@@ -109,7 +110,7 @@ def _candidates(snapshot: ScheduleSnapshot, faulty: set[str]) -> Iterator[Candid
                 work=job,
                 is_running=is_over,
             )
-    for queue in snapshot.queues:
+    for queue in join_remnants(snapshot.queues, now_ms=snapshot.now_ms):
         if not is_paused(snapshot.paused, lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True):
             jobs = islice(cut_queue(queue, now_ms=snapshot.now_ms), snapshot.capacity)
             # A queue's further jobs stand in line as if it had been served just now.

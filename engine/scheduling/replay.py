@@ -2,7 +2,7 @@
 
 1. A change set states what was done, not how it was decided; so replaying needs no planner, and no clock.
 2. Applying an entry twice is the same as applying it once.
-3. Entries of the previous format apply: what they do not say has the value it always had then.
+3. Entries of previous formats apply: what they do not say has the value it always had then.
 
 Leases are not part of the state: renewals are not in the log; after a restart every lease is given anew or runs out.
 """
@@ -38,7 +38,7 @@ class ReplayedBlock:
 
 @dataclass(slots=True)
 class ReplayedJob:
-    """A job, by its name the last one."""
+    """A job, by its name the last one. ``source_shards``: by id, those of sources from other shards than its own."""
 
     lane: str
     tenant: str
@@ -49,6 +49,11 @@ class ReplayedJob:
     token: int = 0
     failures: int = 0
     parked_reason: str = ""
+    source_shards: Mapping[str, int] = field(default_factory=dict)
+
+    def source_keys(self) -> list[BlockKey]:
+        """Return its sources, in merge order."""
+        return [(self.source_shards.get(source, self.shard), source) for source in self.sources]
 
 
 @dataclass(slots=True)
@@ -101,8 +106,8 @@ class ReplayedState:
     def _complete(self, completed: Mapping[str, Any]) -> None:
         job = self.jobs[completed["job"]]
         job.state = JobState.DONE
-        for source in job.sources:
-            self.blocks[job.shard, source].state = "replaced"
+        for key in job.source_keys():
+            self.blocks[key].state = "replaced"
         results = [
             {
                 "id": result["id"],
@@ -116,7 +121,7 @@ class ReplayedState:
 
     def _create(self, index: int, created: Mapping[str, Any]) -> None:
         is_assigned = created.get("is_assigned", True)
-        self.jobs[created["job"]] = ReplayedJob(
+        job = self.jobs[created["job"]] = ReplayedJob(
             lane=created["lane"],
             tenant=created["tenant"],
             shard=created["shard"],
@@ -124,7 +129,7 @@ class ReplayedState:
             sources=tuple(created["sources"]),
             state=JobState.LEASED if is_assigned else JobState.WAITING,
             token=index if is_assigned else 0,
+            source_shards=created.get("source_shards", {}),
         )
-        for source in created["sources"]:
-            block = self.blocks[created["shard"], source]
-            block.state, block.owner = "owned", created["job"]
+        for key in job.source_keys():
+            self.blocks[key].state, self.blocks[key].owner = "owned", created["job"]

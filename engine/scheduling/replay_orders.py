@@ -55,8 +55,8 @@ def _give_back(state: ReplayedState, order: Mapping[str, Any]) -> None:
     for name in order["jobs"]:
         job = state.jobs[name]
         job.state, job.parked_reason = JobState.DISSOLVED, ""
-        for source in job.sources:
-            block = state.blocks[job.shard, source]
+        for key in job.source_keys():
+            block = state.blocks[key]
             if (block.state, block.owner) == ("owned", name):
                 block.state, block.owner = "queued", ""
 
@@ -72,8 +72,8 @@ def _split(state: ReplayedState, order: Mapping[str, Any]) -> None:
         for name, part in zip(names, order["parts"], strict=True):
             fresh = replace(parent, sources=tuple(part), state=JobState.WAITING, token=0, failures=0)
             state.jobs[name] = fresh
-            for source in part:
-                state.blocks[parent.shard, source].owner = name
+            for key in fresh.source_keys():
+                state.blocks[key].owner = name
     reasons = order.get("parked_reasons", [])
     for name, reason in zip(names[len(names) - len(reasons) :], reasons, strict=True):
         _park(state, name, reason)

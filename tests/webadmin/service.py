@@ -141,7 +141,8 @@ def check_invariants() -> None:
     for block in Block.objects.filter(state=BlockState.OWNED).select_related("owner_job", "tenant"):
         job = block.owner_job
         tenant = block.tenant.name if block.tenant else ""
-        assert (job.tenant, job.shard, job.level) == (tenant, block.shard, block.level)
+        shard = job.spec.get("source_shards", {}).get(block.ulid, job.shard)
+        assert (job.tenant, shard, job.level) == (tenant, block.shard, block.level)
     replaced = Block.objects.filter(state__in=[BlockState.REPLACED, BlockState.DROPPED])
     assert replaced.count() == Tombstone.objects.filter(deleted_at_ms=None).count()
     assert not replaced.filter(tombstone=None).exists()

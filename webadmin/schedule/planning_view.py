@@ -25,6 +25,7 @@ from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import Job, LevelQueue
 from webadmin.schedule.operation_models import LimitChange
 from webadmin.schedule.queries import effective_limits
+from webadmin.schedule.remnant_view import with_remnants
 
 TENANTS_MAX = 64
 """Tenants that one poll looks at in a lane, however much it could take: the next one looks at others."""
@@ -102,7 +103,8 @@ def read_blocks(
     policies.load(queue.tenant for queue in queues)
     sums = [_sums(queue, policies) for queue in queues]
     chosen = choose_queues(sums, lanes=shares[0], tenants=shares[1], now_ms=now_ms, job_max=job_max)
-    return tuple(_block_queue(queue, policies, chosen[queue.id]) for queue in queues if queue.id in chosen)
+    read = [_block_queue(queue, policies, chosen[queue.id]) for queue in queues if queue.id in chosen]
+    return with_remnants(read, now_ms=now_ms)
 
 
 def without_paused(rows: QuerySet, paused: Iterable[PausedScope], *, planning: bool) -> QuerySet:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from django.db import DatabaseError, IntegrityError, transaction
 
+from engine.planning.model import QueuePart
 from engine.protocol.wire import reason_to_wire
 from engine.scheduling.model import (
     AssignJob,
@@ -183,17 +184,24 @@ class _Application:
     def _create(self, created: tuple[CreateJob, ...]) -> list[Job]:
         rows = Job.objects.bulk_create([self._job_row(creation) for creation in created])
         for creation, row in zip(created, rows, strict=True):
-            plan = creation.plan
-            queued = Block.objects.filter(
-                id__in=[block.id for block in plan.blocks], queue_id=plan.queue_id, state=BlockState.QUEUED
-            )
-            if queued.update(state=BlockState.OWNED, queue=None, owner_job=row) != len(plan.blocks):
-                raise StaleSnapshot(f"blocks of the planned job {plan.name} are gone from their queue")
-            self.queue_changes.add(plan.queue_id, -len(plan.blocks), -plan.size_bytes())
+            for part in creation.plan.taken():
+                self._own(row, part)
         return rows
+
+    def _own(self, job: Job, part: QueuePart) -> None:
+        """Give the job its blocks of one queue."""
+        queued = Block.objects.filter(
+            id__in=[block.id for block in part.blocks], queue_id=part.queue_id, state=BlockState.QUEUED
+        )
+        if queued.update(state=BlockState.OWNED, queue=None, owner_job=job) != len(part.blocks):
+            raise StaleSnapshot(f"blocks of the planned job {job.name} are gone from their queue")
+        size = sum(block.size_bytes for block in part.blocks)
+        self.queue_changes.add(part.queue_id, -len(part.blocks), -size)
 
     def _job_row(self, creation: CreateJob) -> Job:
         plan = creation.plan
+        policy = self.context.policies.of(plan.lane, plan.tenant, plan.level)
+        moved = plan.source_shards()
         assigned = {
             "state": JobState.LEASED,
             "token": self.index,
@@ -216,7 +224,9 @@ class _Application:
             spec={
                 "sources": [block.ulid for block in plan.blocks],
                 "task_memory_bytes": self.context.limits.task_memory_bytes,
-            },
+                "result_bytes_max": policy.result_bytes_max,
+            }
+            | ({"source_shards": moved} if moved else {}),
         )
 
     def _open_attempts(self, job_ids: tuple[int, ...]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from engine.profiles.model import COMPACTION_LEVEL_MAX
 from engine.scheduling.limits import ScopeKind
 from engine.scheduling.model import JobState, ParkedKind
@@ -47,14 +49,22 @@ def return_blocks(run: Operation, jobs: list[Job]) -> None:
     rewrites = [job for job in jobs if job.level >= COMPACTION_LEVEL_MAX]
     Block.objects.filter(owner_job__in=rewrites, state=BlockState.OWNED).update(state=BlockState.FINAL, owner_job=None)
     merges = [job for job in jobs if job not in rewrites]
-    queues = intern_queues((job.lane, job.tenant, job.shard, job.level) for job in merges)
     for job in merges:
-        queue_id = queues[job.lane, job.tenant, job.shard, job.level]
-        owned = Block.objects.filter(owner_job=job, state=BlockState.OWNED)
-        sizes = list(owned.values_list("size_bytes", flat=True))
-        owned.update(state=BlockState.QUEUED, queue_id=queue_id, owner_job=None)
-        run.queue_changes.add(queue_id, len(sizes), sum(sizes))
+        _queue_again(run, job)
     dissolve(run, jobs)
+
+
+def _queue_again(run: Operation, job: Job) -> None:
+    """Queue the job's blocks, each in its own shard: those of a consolidation come from several."""
+    owned = Block.objects.filter(owner_job=job, state=BlockState.OWNED)
+    sizes: defaultdict[int, list[int]] = defaultdict(list)
+    for shard, size in owned.values_list("shard", "size_bytes"):
+        sizes[shard].append(size)
+    queues = intern_queues((job.lane, job.tenant, shard, job.level) for shard in sizes)
+    for shard in sorted(sizes):
+        queue_id = queues[job.lane, job.tenant, shard, job.level]
+        owned.filter(shard=shard).update(state=BlockState.QUEUED, queue_id=queue_id, owner_job=None)
+        run.queue_changes.add(queue_id, len(sizes[shard]), sum(sizes[shard]))
 
 
 def dissolve(run: Operation, jobs: list[Job]) -> None:

@@ -146,8 +146,8 @@ def _specs(applied: AppliedCommand) -> list[ProfileMergeSpec]:
     sources: dict[int, dict[str, SourceObject]] = {job_id: {} for job_id in jobs}
     masks = job_masks(dict.fromkeys(jobs, applied.index))
     owned = Block.objects.filter(owner_job__in=jobs, state=BlockState.OWNED)
-    for block_id, job_id, ulid, key, size, metadata in owned.values_list(
-        "id", "owner_job_id", "ulid", "object_key", "size_bytes", "metadata"
+    for block_id, job_id, shard, ulid, key, size, metadata in owned.values_list(
+        "id", "owner_job_id", "shard", "ulid", "object_key", "size_bytes", "metadata"
     ):
         sources[job_id][ulid] = SourceObject(
             id=ulid,
@@ -155,6 +155,7 @@ def _specs(applied: AppliedCommand) -> list[ProfileMergeSpec]:
             size=size,
             metadata=bytes(metadata),
             masks_applied=masks[job_id].applied.get(block_id, 0),
+            shard=None if shard == jobs[job_id].shard else shard,
         )
     return [
         ProfileMergeSpec(
@@ -167,6 +168,7 @@ def _specs(applied: AppliedCommand) -> list[ProfileMergeSpec]:
             task_memory_bytes=job.spec["task_memory_bytes"],
             masks=masks[job.id].in_order(),
             is_rewrite=job.spec.get("is_rewrite", False),
+            result_bytes_max=job.spec.get("result_bytes_max", 0),
         )
         for job in (jobs[job_id] for job_id in applied.assigned)
     ]

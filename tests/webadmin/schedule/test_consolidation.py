@@ -1,0 +1,169 @@
+"""Remnants of several shards through the whole service: one job, one swap, nothing of anybody else touched."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from engine.scheduling.limits import LimitName, ScopeKind
+from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
+from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
+from tests.webadmin.service import REASON, Service, check_invariants
+from webadmin.index.models import Block, BlockLineage, Tombstone
+from webadmin.schedule.dry_run import dry_poll
+from webadmin.schedule.models import Command, Job, LevelPolicy, LevelQueue
+from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.change_level_policy import change_level_policy
+from webadmin.schedule.services.give_blocks_back import give_blocks_back
+from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.set_aside_jobs import cancel
+
+ORDER = Order(actor="user:jo", why="test")
+MIB = 1 << 20
+ON = {"remnant_bytes": 4 * MIB, "remnant_age_seconds": 5, "age_seconds": 20}
+
+
+def consolidate(level: int = 1, tenant: str = "", **numbers: int) -> None:
+    change_level_policy(lane="profiles", level=level, tenant=tenant, values=ON | numbers, order=ORDER)
+
+
+def leave_remnants(service: Service, tenant: str, shards: range) -> None:
+    """Let a tenant have one or two blocks in each of these shards."""
+    for shard in shards:
+        add_level_one(service, tenant, 1 + shard % 2, shard=shard, tag=shard)
+        service.clock.advance(0.1)
+
+
+def wait(service: Service, seconds: int) -> None:
+    """Let command time pass."""
+    worker = service.worker()
+    for _ in range(seconds // 5):
+        service.clock.advance(5)
+        worker.poll(capacity=0)
+        add_level_one(service, "ticks", 1, shard=99, tag=service.clock.now_ms // 1000 % 1000)
+
+
+def test_one_job_takes_the_remnants_of_all_shards_and_swaps_them_at_once(service: Service) -> None:
+    consolidate(tenant="acme")
+    leave_remnants(service, "acme", range(1, 6))
+    leave_remnants(service, "beta", range(1, 3))
+    worker = service.worker()
+    assert worker.take(8) == []
+    wait(service, 30)
+    specs = [spec for spec in worker.take(8) if spec.tenant == "acme"]
+    [spec] = specs
+    assert [source.shard or spec.shard for source in spec.sources] == [1, 1, 2, 3, 3, 4, 5, 5]
+    assert (spec.shard, spec.sources[-1].shard) == (5, None), "the newest source's shard"
+    check_invariants()
+    worker.poll(worker.success(spec.job), capacity=0)
+    job = Job.objects.get(name=spec.job)
+    assert job.state == "done"
+    sources = Block.objects.filter(ulid__in=[source.id for source in spec.sources])
+    assert set(sources.values_list("state", flat=True)) == {"replaced"}
+    assert set(Tombstone.objects.filter(job=job).values_list("block_id", flat=True)) == set(
+        sources.values_list("id", flat=True)
+    ), "each source has the one tombstone that names it"
+    [result] = Block.objects.filter(tenant__name="acme", state="queued")
+    assert (result.shard, result.level) == (5, 2)
+    assert set(BlockLineage.objects.filter(result=result).values_list("source__shard", flat=True)) == {1, 2, 3, 4, 5}
+    assert Block.objects.filter(tenant__name="beta").exclude(state__in=["queued", "owned"]).count() == 0
+    check_invariants()
+    assert_equal_to_tables(replayed(log()))
+    assert replayed(log(), times=2) == replayed(log())
+
+
+def test_it_is_off_unless_a_policy_says_otherwise(service: Service) -> None:
+    LevelPolicy.objects.update(age_seconds=20)
+    leave_remnants(service, "acme", range(1, 4))
+    wait(service, 30)
+    specs = [spec for spec in service.worker().take(8) if spec.tenant == "acme"]
+    assert sorted((spec.shard, len(spec.sources)) for spec in specs) == [(1, 2), (2, 1), (3, 2)]
+    assert not any(source.shard for spec in specs for source in spec.sources)
+
+
+def test_a_poll_asks_two_queries_more_per_tenant_and_only_where_it_is_on(service: Service) -> None:
+    LevelPolicy.objects.update(age_seconds=20)
+    leave_remnants(service, "acme", range(1, 9))
+    wait(service, 30)
+    counts = []
+    for is_on in (False, True):
+        LevelPolicy.objects.update(remnant_bytes=4 * MIB * is_on)
+        dry_poll(capacity=4)
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            dry_poll(capacity=4)
+        counts.append(len(queries))
+    assert counts[1] - counts[0] <= 4, "two each for acme and for the tenant that lets time pass"
+
+
+def test_blocks_that_are_given_back_return_to_their_own_shards(service: Service) -> None:
+    consolidate(tenant="acme")
+    leave_remnants(service, "acme", range(1, 4))
+    before = sorted(LevelQueue.objects.filter(tenant="acme").values_list("shard", "block_count", "byte_count"))
+    wait(service, 30)
+    worker = service.worker()
+    [name] = [spec.job for spec in worker.take(8) if spec.tenant == "acme"]
+    cancel(JobFilter(names=(name,)), order=ORDER)
+    give_blocks_back(JobFilter(names=(name,)), order=ORDER)
+    assert sorted(LevelQueue.objects.filter(tenant="acme").values_list("shard", "block_count", "byte_count")) == before
+    check_invariants()
+    assert_equal_to_tables(replayed(log()))
+
+
+def test_a_consolidation_that_fails_is_tried_again_with_the_same_shards(service: Service) -> None:
+    consolidate(tenant="acme")
+    leave_remnants(service, "acme", range(1, 4))
+    wait(service, 30)
+    worker = service.worker()
+    [first] = [spec for spec in worker.take(8) if spec.tenant == "acme"]
+    worker.poll(worker.released(first.job, REASON), capacity=0)
+    [again] = [spec for spec in worker.take(8) if spec.tenant == "acme"]
+    assert [source.shard for source in again.sources] == [source.shard for source in first.sources]
+    assert again.fence != first.fence
+    check_invariants()
+
+
+def test_a_tenant_at_its_cap_is_not_consolidated_either(service: Service) -> None:
+    consolidate(tenant="acme", blocks_max=3)
+    leave_remnants(service, "acme", range(1, 7))
+    limit(LimitName.RUNNING_MAX, ScopeKind.TENANT, "acme", 1)
+    wait(service, 30)
+    worker = service.worker()
+    for _ in range(3):
+        assert len([spec for spec in worker.take(8) if spec.tenant == "acme"]) <= 1
+        assert Job.objects.filter(tenant="acme", state="leased").count() == 1
+    check_invariants()
+
+
+def test_two_plans_of_the_same_moment_are_the_same(service: Service) -> None:
+    consolidate(tenant="acme", blocks_max=4)
+    leave_remnants(service, "acme", range(1, 9))
+    wait(service, 30)
+    before = service.dump()
+    plans = [dry_poll(capacity=8).to_json()["created"] for _ in range(2)]
+    assert plans[0] == plans[1]
+    assert any("source_shards" in job for job in plans[0])
+    assert service.dump() == before
+    worker = service.worker()
+    worker.take(8)
+    [created] = [c.change_set["created"] for c in Command.objects.filter(kind="update_plan").order_by("-index")[:1]]
+    assert created == plans[0]
+
+
+@pytest.mark.parametrize("capacity", [1, 3])
+def test_all_remnants_are_merged_in_the_end_with_every_block_in_one_job(service: Service, capacity: int) -> None:
+    consolidate(tenant="acme", blocks_max=4)
+    leave_remnants(service, "acme", range(1, 10))
+    total = Block.objects.filter(tenant__name="acme").count()
+    wait(service, 30)
+    worker = service.worker()
+    sources: list[str] = []
+    for _ in range(20):
+        taken = worker.take(capacity)
+        sources += [source.id for spec in taken if spec.tenant == "acme" for source in spec.sources]
+        worker.poll(*(worker.success(spec.job) for spec in taken), capacity=0)
+        check_invariants()
+        service.clock.advance(1)
+    assert len(sources) == len(set(sources)) == total
