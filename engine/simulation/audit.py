@@ -9,13 +9,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.errors import LithifyError
+from engine.planning.retention import RetentionPolicy, RetentionSlice
+from engine.protocol.profile_jobs import DeleteMask
 from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
-from engine.simulation.ids import added
+from engine.simulation.lineage import Item, items_in
 from engine.simulation.memory_schedule import AddOutcome, MemorySchedule
 from engine.simulation.memory_service import PollFact
-from engine.simulation.rows import LIVE_BLOCKS, BlockState, MemoryBlock, MemoryJob, NewBlock
+from engine.simulation.rows import (
+    LIVE_BLOCKS,
+    REMOVED_BLOCKS,
+    BlockState,
+    DatasetKey,
+    MemoryBlock,
+    MemoryJob,
+    NewBlock,
+    Removal,
+    Share,
+)
 
 _MASK = (1 << 64) - 1
 
@@ -28,6 +41,11 @@ class InvariantBroken(LithifyError):
     def __init__(self, number: int, message: str) -> None:
         super().__init__(f"invariant {number}: {message}")
         self.number = number
+        self.broken = message
+
+    def __reduce__(self) -> tuple[type[InvariantBroken], tuple[int, str]]:
+        """Let it pass between processes."""
+        return InvariantBroken, (self.number, self.broken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +58,20 @@ class AddFact:
     version_after: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderFact:
+    """An operator's or control task's order. ``tenant`` is whose rows alone it may change (None: any); the rows of all
+    others were ``before`` and are ``after``. ``part`` is what retention dropped at the wall time ``at_ms``."""
+
+    tenant: str | None = None
+    before: Any = None
+    after: Any = None
+    part: RetentionSlice | None = None
+    policy: RetentionPolicy | None = None
+    at_ms: int = 0
+    mask: DeleteMask | None = None
+
+
 @dataclass(slots=True)
 class Step:
     """One transaction: the rows it touched, and what it was."""
@@ -48,7 +80,8 @@ class Step:
     jobs: Sequence[MemoryJob] = ()
     poll: PollFact | None = None
     add: AddFact | None = None
-    is_operator: bool = False
+    order: OrderFact | None = None
+    removals: Sequence[Removal] = ()
 
 
 @dataclass(slots=True)
@@ -64,7 +97,9 @@ class JobShadow:
 
 @dataclass(slots=True)
 class Audit:
-    """The shadow. ``live`` and ``accepted`` are (count, digest) of the data by tenant."""
+    """The shadow. ``live`` and ``accepted`` are (count, digest) of the data by tenant and service, without what was let
+    go; ``items`` are the same data one by one, where history is kept. ``masks`` has the last delete command by whose
+    data it hides."""
 
     schedule: MemorySchedule
     cleanup_delay_ms: int = 0
@@ -79,26 +114,80 @@ class Audit:
     parked_jobs: int = 0
     failures_max: int = 0
     present: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    live: defaultdict[str, tuple[int, int]] = field(default_factory=lambda: defaultdict(lambda: (0, 0)))
-    accepted: defaultdict[str, tuple[int, int]] = field(default_factory=lambda: defaultdict(lambda: (0, 0)))
+    live: defaultdict[DatasetKey, tuple[int, int]] = field(default_factory=lambda: defaultdict(lambda: (0, 0)))
+    accepted: defaultdict[DatasetKey, tuple[int, int]] = field(default_factory=lambda: defaultdict(lambda: (0, 0)))
+    items: set[Item] = field(default_factory=set)
+    let_go: set[str] = field(default_factory=set)
+    masks: dict[DatasetKey, int] = field(default_factory=dict)
+    mask_max: int = 0
 
-    def count_data(self, step: Step) -> set[str]:
-        """Bring the sums of live and accepted data up to date; return the tenants that the step touched."""
-        tenants: set[str] = set()
+    def count_data(self, step: Step) -> set[DatasetKey]:
+        """Bring the sums of visible and of accepted data up to date; return the datasets that the step touched."""
+        touched: set[DatasetKey] = set()
+        if step.order is not None and step.order.mask is not None:
+            touched |= self._hide(step.order.mask)
         for block in step.blocks:
             was_live = self.blocks.get(block.ulid) in LIVE_BLOCKS
             is_live = block.state in LIVE_BLOCKS
             if was_live != is_live:
-                for share in block.shares:
-                    self._sum(self.live, share.tenant, share.count, share.digest, 1 if is_live else -1)
-                    tenants.add(share.tenant)
+                self._count(self.live, block, block.shares, 1 if is_live else -1, touched)
+        for removal in step.removals:
+            self._let_go(removal, touched)
         if step.add is not None:
-            fresh = [block for block in step.add.blocks if block.ulid not in self.ever]
-            for new in fresh:
-                for share in new.shares:
-                    self._sum(self.accepted, share.tenant, share.count, share.digest, 1)
-                    tenants.add(share.tenant)
-        return tenants
+            for new in step.add.blocks:
+                if new.ulid not in self.ever:
+                    self._accept(new, touched)
+        return touched
+
+    def is_visible(self, block: MemoryBlock, share: Share) -> bool:
+        """Say whether readers see this part of a live block: no delete request is about it."""
+        if not self.masks:
+            return True
+        hidden_by = max(self.masks.get((share.tenant, ""), 0), self.masks.get((share.tenant, share.service), 0))
+        return block.masks_applied >= hidden_by
+
+    def _hide(self, mask: DeleteMask) -> set[DatasetKey]:
+        """Let nothing that was accepted so far be seen."""
+        self.masks[mask.tenant, mask.service] = self.mask_max = mask.index
+        meant = {key for key in self.accepted if key[0] == mask.tenant and mask.service in ("", key[1])}
+        for key in meant:
+            self.live[key] = self.accepted[key] = (0, 0)
+        self.items -= {item for item in self.items if (item[1], item[2]) in meant}
+        return meant
+
+    def _let_go(self, removal: Removal, touched: set[DatasetKey]) -> None:
+        block = removal.block
+        if removal.is_trim:
+            self._count(self.live, block, removal.shares, -1, touched)
+        else:
+            self.let_go.add(block.ulid)
+        self._count(self.accepted, block, removal.shares, -1, touched)
+        if self.schedule.keeps_log:
+            for share in removal.shares:
+                if self.is_visible(block, share):
+                    self.items.difference_update(items_in(self.schedule, block, share))
+
+    def _accept(self, new: NewBlock, touched: set[DatasetKey]) -> None:
+        for share in new.shares:
+            key = (share.tenant, share.service)
+            self._sum(self.accepted, key, share.count, share.digest, 1)
+            touched.add(key)
+            if self.schedule.keeps_log:
+                self.items.add((new.ulid, *key))
+
+    def _count(
+        self,
+        sums: defaultdict[DatasetKey, tuple[int, int]],
+        block: MemoryBlock,
+        shares: Sequence[Share],
+        sign: int,
+        touched: set[DatasetKey],
+    ) -> None:
+        for share in shares:
+            if not self.masks or self.is_visible(block, share):
+                key = (share.tenant, share.service)
+                self._sum(sums, key, share.count, share.digest, sign)
+                touched.add(key)
 
     def note(self, step: Step) -> None:
         """Write down what the step did."""
@@ -118,7 +207,7 @@ class Audit:
             self.ever.add(block.ulid)
         if block.state is BlockState.DELETED:
             self.replaced_at_ms.pop(block.ulid, None)
-        elif block.state is BlockState.REPLACED and self.blocks.get(block.ulid) is not BlockState.REPLACED:
+        elif block.state in REMOVED_BLOCKS and self.blocks.get(block.ulid) is not block.state:
             self.replaced_at_ms[block.ulid] = self.schedule.time().now_ms
         if block.state is BlockState.DELETED and not self.schedule.keeps_log:
             self.blocks.pop(block.ulid, None)
@@ -135,7 +224,7 @@ class Audit:
             self.live_jobs += (job.state in LIVE_STATES) - (before in LIVE_STATES)
             self.parked_jobs += (job.state is JobState.PARKED) - (before is JobState.PARKED)
             self.present[job.level] += (job.state in HOLDING_STATES) - (before in HOLDING_STATES)
-        if job.state is JobState.DONE:
+        if job.state not in HOLDING_STATES:
             self.jobs.pop(job.id, None)
         elif shadow is None:
             self.jobs[job.id] = JobShadow(job.state, job.token, job.worker, job.lease_expires_ms, job.failures)
@@ -144,7 +233,8 @@ class Audit:
             shadow.lease_expires_ms, shadow.failures = job.lease_expires_ms, job.failures
 
     @staticmethod
-    def _sum(sums: defaultdict[str, tuple[int, int]], tenant: str, count: int, digest: int, sign: int) -> None:
-        old_count, old_digest = sums[tenant]
-        new_digest = added(old_digest, digest) if sign > 0 else old_digest - digest & _MASK
-        sums[tenant] = (old_count + sign * count, new_digest)
+    def _sum(
+        sums: defaultdict[DatasetKey, tuple[int, int]], key: DatasetKey, count: int, digest: int, sign: int
+    ) -> None:
+        old_count, old_digest = sums[key]
+        sums[key] = (old_count + sign * count, old_digest + sign * digest & _MASK)

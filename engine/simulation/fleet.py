@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from engine.protocol.messages import FailureReason
 from engine.protocol.profile_jobs import ProfileMergeResult
+from engine.scheduling.isolation import OBJECT_NOT_FOUND
 from engine.simulation.results import merge
 from engine.simulation.scenario import Trouble
 from engine.simulation.snapshots import PollOrder
-from engine.simulation.worker import FAILED, Run, Worker
+from engine.simulation.worker import Run, Worker
 from engine.simulation.world import World
 from engine.simulation.writers import Writers
 
+BUILD = "simulated"
 RESTART_S = 20.0
 """A crashed worker is back after at most this."""
 
@@ -37,7 +40,10 @@ class WorkerFleet:
         self.poisoned = writers.poisoned
         fleet = world.scenario.fleet
         self.prices = fleet
-        self.workers = [Worker(f"node-{number}", number, fleet.slots) for number in range(fleet.workers)]
+        self.workers = [
+            Worker(f"node-{number}", number, fleet.slots, clock_error_ms=number * fleet.clock_error_ms)
+            for number in range(fleet.workers)
+        ]
         self._poll_ms = round(fleet.poll_s * 1000)
         self._troubles = [trouble for trouble in POLL_TROUBLES if trouble in world.scenario.troubles]
         self._rate = world.scenario.trouble_rate if self._troubles else 0.0
@@ -113,19 +119,30 @@ class WorkerFleet:
         worker.running -= 1
         if worker.next_poll_ms != world.now_ms:
             self._poll_at(worker, world.now_ms)
-        if self._is_damaged(run):
-            run.give_back(FAILED)
+        if (reason := self._damage(worker, run)) is not None:
+            run.give_back(reason)
             return
-        result = merge(run.job, run.sources, run.token)
+        result = merge(run.job, run.sources, run.token, run.masks)
         world.objects.update([block.id for block in result.blocks])
         run.succeed(result)
         if worker.crashes_after_upload:
             self._crash(worker)
 
-    def _is_damaged(self, run: Run) -> bool:
+    def _damage(self, worker: Worker, run: Run) -> FailureReason | None:
+        """Return what the worker says if one of the sources is damaged or lost; it names the first it meets."""
         if not self.poisoned and not self.world.lost:
-            return False
-        return any(source.ulid in self.poisoned or source.ulid in self.world.lost for source in run.sources)
+            return None
+        for source in run.sources:
+            if source.ulid in self.world.lost:
+                return self._reason(worker, OBJECT_NOT_FOUND, source.ulid)
+            if source.ulid in self.poisoned:
+                return self._reason(worker, "Truncated", source.ulid)
+        return None
+
+    def _reason(self, worker: Worker, error_class: str, ulid: str = "") -> FailureReason:
+        """Return what a worker says, with the time that its own clock shows."""
+        clock_ms = self.world.now_ms + worker.clock_error_ms
+        return FailureReason(error_class=error_class, message=f"at {clock_ms}", object=ulid, build=BUILD)
 
     # What goes wrong
 
@@ -185,7 +202,7 @@ class WorkerFleet:
     def _fail_run(self, worker: Worker) -> None:
         for run in list(worker.runs.values())[:1]:
             worker.running -= not run.is_over
-            run.give_back(FAILED)
+            run.give_back(self._reason(worker, "MergeFailed"))
         self._poll(worker)
 
     def _report_nonsense(self, worker: Worker) -> None:

@@ -5,18 +5,27 @@ A history is fully told by its seed and by what was taken away from its scenario
 
 from __future__ import annotations
 
+import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.simulation.audit import InvariantBroken
+from engine.simulation.quiescence import dump
 from engine.simulation.scenario import Sabotage, Scenario, Trouble, random_scenario
-from engine.simulation.simulate import Outcome, simulate
+from engine.simulation.simulate import Outcome, Simulation, simulate
+from engine.simulation.twin_invariants import invariant_28_clock
 
 SHRINKS_MAX = 60
 """Histories that shrinking may run."""
 SECONDS_MIN = 10.0
+CLOCK_EVERY = 20
+"""Of so many histories one is run again with other worker clocks (invariant 28)."""
+CLOCK_ERROR_MS = 3_600_000
+CHUNK = 8
+"""Histories that a process takes at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +56,9 @@ class HistoryName:
         )
 
     def run(self) -> Outcome:
-        """Run it. Raises InvariantBroken."""
+        """Run it; some seeds twice. Raises InvariantBroken."""
+        if self.seed % CLOCK_EVERY == 0:
+            compare_clocks(self)
         return simulate(self.scenario(), self.seed)
 
     def command_line(self) -> str:
@@ -61,6 +72,10 @@ class HistoryName:
             if (value := getattr(self, option)) is not None:
                 words.append(f"--{option} {value:g}")
         return " ".join(words)
+
+
+Ended = tuple[HistoryName, Outcome | InvariantBroken]
+"""A history and what became of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +100,7 @@ class Report:
     stale: int = 0
     parked: int = 0
     troubles: Counter[str] = field(default_factory=Counter)
+    orders: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
@@ -98,12 +114,14 @@ class Report:
         self.stale += tally.stale
         self.parked += outcome.parked_jobs
         self.troubles.update(tally.troubles)
+        self.orders.update(outcome.orders)
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers, and the line that replays each failure."""
         numbers = ("histories", "events", "commands", "segments", "runs", "stale", "parked")
         return {name: getattr(self, name) for name in numbers} | {
             "troubles": dict(sorted(self.troubles.items())),
+            "commands_by_kind": dict(sorted(self.orders.items())),
             "failures": [
                 {"invariant": failure.number, "message": failure.message, "replay": failure.name.command_line()}
                 for failure in self.failures
@@ -116,20 +134,51 @@ def run_histories(
     *,
     failures_max: int = 1,
     progress: Callable[[Report], None] | None = None,
+    processes: int = 1,
 ) -> Report:
-    """Run histories until so many have failed; each failure is made small."""
+    """Run histories until so many have failed; each failure is made small. Several processes give the same report."""
     report = Report()
-    for name in names:
-        try:
-            report.add(name.run())
-        except InvariantBroken as error:
-            report.histories += 1
-            report.failures.append(shrink(name, error))
-            if len(report.failures) >= failures_max:
-                break
-        if progress is not None:
-            progress(report)
+    with _pool(processes) as run_all:
+        for name, outcome in run_all(names):
+            if isinstance(outcome, InvariantBroken):
+                report.histories += 1
+                report.failures.append(shrink(name, outcome))
+                if len(report.failures) >= failures_max:
+                    break
+            else:
+                report.add(outcome)
+            if progress is not None:
+                progress(report)
     return report
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[Callable[[Iterable[HistoryName]], Iterable[Ended]]]:
+    """Yield what runs histories, in their order, in so many processes."""
+    if processes == 1:
+        yield lambda names: map(_ended, names)
+        return
+    # Spawned, not forked: the caller may have threads.
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield lambda names: pool.imap(_ended, names, chunksize=CHUNK)
+
+
+def _ended(name: HistoryName) -> Ended:
+    try:
+        return name, name.run()
+    except InvariantBroken as error:
+        return name, error
+
+
+def compare_clocks(name: HistoryName) -> None:
+    """Run a history with right worker clocks and with wrong ones. Raises InvariantBroken if that makes a difference."""
+    scenario = name.scenario()
+    ends = []
+    for error_ms in (0, CLOCK_ERROR_MS):
+        simulation = Simulation(replace(scenario, fleet=replace(scenario.fleet, clock_error_ms=error_ms)), name.seed)
+        simulation.run()
+        ends.append(dump(simulation.world.schedule))
+    invariant_28_clock(*ends)
 
 
 def shrink(name: HistoryName, error: InvariantBroken) -> Failure:

@@ -21,9 +21,9 @@ def result_id(first_source: str, *, job: str, token: int, tenant: str) -> str:
     return f"{first_source[:10]}{entropy % 10**16:016d}"
 
 
-def item_digest(segment: str, tenant: str) -> int:
-    """Return 64 bits that stand for a tenant's data in a segment; sums of them stand for sets of data."""
-    return xxhash.xxh64_intdigest((segment + tenant).encode())
+def item_digest(segment: str, tenant: str, service: str = "") -> int:
+    """Return 64 bits that stand for a service's data in a segment; sums of them stand for sets of data."""
+    return xxhash.xxh64_intdigest((segment + tenant + service).encode())
 
 
 def added(left: int, right: int) -> int:

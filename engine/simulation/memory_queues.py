@@ -20,6 +20,7 @@ class QueueBook:
         self.tenants: dict[str, TenantRow] = {}
         self.waiting: list[tuple[int, str]] = []
         self.block_count = 0
+        self.has_caps = False
         self._neediest: list[tuple[int, str]] = []
 
     def queue(self, tenant: str, shard: int, level: int) -> MemoryQueue:

@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.errors import LithifyError
 from engine.planning.model import LevelPolicy, QueuedBlock
+from engine.protocol.profile_jobs import DeleteMask
 from engine.scheduling.fairness import LaneView
 from engine.scheduling.model import (
     AttemptOutcome,
@@ -22,10 +23,12 @@ from engine.scheduling.model import (
     CreateJob,
     JobState,
     JobView,
+    ParkedKind,
     RenewLease,
     ReturnJob,
     ScheduleLimits,
 )
+from engine.scheduling.pauses import PausedScope
 from engine.scheduling.priority import job_priority_ms
 from engine.simulation.command_clock import CommandClock, CommandTime
 from engine.simulation.memory_queues import QueueBook
@@ -37,6 +40,7 @@ from engine.simulation.rows import (
     MemoryJob,
     MemoryQueue,
     NewBlock,
+    Removal,
     Tombstone,
 )
 
@@ -77,6 +81,7 @@ class Counters:
     completed: int = 0
     parked: int = 0
     unparked: int = 0
+    dissolved: int = 0
 
 
 @dataclass(slots=True)
@@ -98,6 +103,7 @@ class MemorySchedule:
     clock: CommandClock
     keeps_log: bool = True
     refuses_known: bool = True
+    trusts_late_results: bool = False
     version: int = 0
     last_index: int = 0
     live_job_count: int = 0
@@ -108,9 +114,12 @@ class MemorySchedule:
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
     overdue: dict[str, MemoryJob] = field(default_factory=dict)
     counters: dict[int, Counters] = field(default_factory=dict)
+    masks: list[DeleteMask] = field(default_factory=list)
+    paused: tuple[PausedScope, ...] = ()
     log: list[Command] = field(default_factory=list)
     touched_blocks: list[MemoryBlock] = field(default_factory=list)
     touched_jobs: list[MemoryJob] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.queues = QueueBook(self.policies)
@@ -118,7 +127,7 @@ class MemorySchedule:
         self._leases: list[tuple[int, str, int]] = []
         self._deletions: list[tuple[int, str]] = []
         self._job_id = self._block_id = 0
-        for level in self.policies:
+        for level in (*self.policies, FINAL_LEVEL):
             self.counters[level] = Counters()
 
     def time(self) -> CommandTime:
@@ -135,13 +144,13 @@ class MemorySchedule:
         fresh = blocks if not known else [block for block in blocks if block.ulid not in self.ledger]
         if fresh:
             now_ms = self.time().now_ms
-            self._write("add", blocks)
-            for queue in {self._insert(block, now_ms): None for block in fresh}:
+            index = self.write("add", blocks)
+            for queue in {self._insert(block, now_ms, index): None for block in fresh}:
                 if queue is not None:
                     self.queues.settle(queue)
         return AddOutcome(tuple(block.ulid for block in fresh), duplicates, conflicting)
 
-    def _insert(self, block: NewBlock, now_ms: int) -> MemoryQueue | None:
+    def _insert(self, block: NewBlock, now_ms: int, masks_applied: int) -> MemoryQueue | None:
         self._block_id += 1
         view = QueuedBlock(
             id=self._block_id,
@@ -163,6 +172,8 @@ class MemorySchedule:
             None,
             None,
             block.sources,
+            masks_applied,
+            block.max_time_ms,
         )
         self.blocks[block.ulid] = row
         self.ledger[block.ulid] = block.digest()
@@ -184,7 +195,7 @@ class MemorySchedule:
                     job.lease_expires_ms = expires_ms
                     if self.overdue.pop(job.name, None) is not None:
                         heapq.heappush(self._leases, (expires_ms, job.name, job.token))
-                    self._touch(job)
+                    self.touch(job)
         return held
 
     def apply(self, change_set: ChangeSet, worker: str, replacements: Replacements) -> Applied:
@@ -192,14 +203,21 @@ class MemorySchedule:
         self._check(change_set, replacements)
         return self.replay(change_set, worker, replacements)
 
+    def new_job_id(self) -> int:
+        """Return the id of one more job row."""
+        self._job_id += 1
+        return self._job_id
+
     def replay(self, change_set: ChangeSet, worker: str, replacements: Replacements) -> Applied:
         """Apply a change set that was accepted: the log does not hold the refreshes that its re-checks look at."""
         time = self.time()
-        index = self._write("update_plan", change_set, worker, replacements)
+        index = self.write("update_plan", change_set, worker, replacements)
         self.clock.move(time)
         queues: dict[MemoryQueue, None] = {}
         for completion in change_set.completed:
-            self._complete(self.jobs[completion.job.name], replacements[completion.job.name], time.now_ms, queues)
+            self._complete(
+                self.jobs[completion.job.name], replacements[completion.job.name], (time.now_ms, index), queues
+            )
         for returned in change_set.returned:
             self._return(self.jobs[returned.job.name], returned)
         assigned = []
@@ -229,6 +247,10 @@ class MemorySchedule:
         planned: set[str] = set()
         for creation in change_set.created:
             self._check_plan(creation, planned)
+        ended = len(change_set.completed) + sum([bool(returned.parked_reason) for returned in change_set.returned])
+        live = self.live_job_count + len(change_set.created) - ended
+        if change_set.created and 0 < self.limits.queue_max < live > self.live_job_count:
+            raise StaleSnapshot("others have filled the schedule meanwhile")
 
     def _check_job(self, view: JobView, named: set[str], *, is_over: bool = False) -> None:
         job = self.jobs.get(view.name)
@@ -261,41 +283,42 @@ class MemorySchedule:
             raise StaleSnapshot(f"there is a job {plan.name} already")
 
     def _complete(
-        self, job: MemoryJob, results: Sequence[NewBlock], now_ms: int, queues: dict[MemoryQueue, None]
+        self, job: MemoryJob, results: Sequence[NewBlock], moment: tuple[int, int], queues: dict[MemoryQueue, None]
     ) -> None:
-        self._move(job, JobState.DONE)
+        now_ms, index = moment
+        # What the run left out was decided when it got its token: only up to there do its results obey.
+        masks_applied = index if self.trusts_late_results else job.token
+        self.move(job, JobState.DONE)
         self.live_job_count -= 1
         self.counters[job.level].completed += 1
         del self.jobs[job.name]
-        eligible_at_ms = now_ms + self.cleanup_delay_ms
         for block in job.sources:
             block.state, block.owner = BlockState.REPLACED, None
-            self.tombstones[block.ulid] = Tombstone(block.ulid, eligible_at_ms)
-            heapq.heappush(self._deletions, (eligible_at_ms, block.ulid))
+            self.bury(block, now_ms)
         self.touched_blocks.extend(job.sources)
         for result in results:
-            queue = self._insert(result, now_ms)
+            queue = self._insert(result, now_ms, masks_applied)
             if queue is not None:
                 queues[queue] = None
 
     def _return(self, job: MemoryJob, returned: ReturnJob) -> None:
         job.failures, job.parked_reason = returned.failures, returned.parked_reason
         if returned.parked_reason:
-            self._move(job, JobState.PARKED)
+            self.move(job, JobState.PARKED)
+            job.parked_kind = ParkedKind.EVICTED
             self.live_job_count -= 1
             self.parked_count += 1
             self.counters[job.level].parked += 1
         else:
-            self._wait(job)
+            self.wait(job)
 
     def _create(self, creation: CreateJob, now_ms: int, queues: dict[MemoryQueue, None]) -> MemoryJob:
         plan = creation.plan
         sources = tuple(self.blocks[view.ulid] for view in plan.blocks)
-        self._job_id += 1
         size = plan.size_bytes()
         priority = job_priority_ms(ready_at_ms=plan.ready_at_ms, size_bytes=size)
         job = MemoryJob(
-            self._job_id,
+            self.new_job_id(),
             plan.name,
             plan.tenant,
             plan.shard,
@@ -306,6 +329,7 @@ class MemorySchedule:
             now_ms,
             plan.ready_at_ms,
             priority,
+            since_index=self.last_index,
         )
         queue = self.queues.by_id[plan.queue_id]
         self.queues.take(queue, sources)
@@ -318,14 +342,21 @@ class MemorySchedule:
         self.live_job_count += 1
         self.counters[job.level].created += 1
         if not creation.is_assigned:
-            self._wait(job)
+            self.wait(job)
         return job
 
     def _lease(self, job: MemoryJob, worker: str, index: int, now_ms: int, failures: int) -> None:
-        self._move(job, JobState.LEASED)
+        self.move(job, JobState.LEASED)
         job.token, job.worker, job.failures = index, worker, failures
         job.lease_expires_ms = now_ms + self.limits.lease_ms
+        if self.masks:
+            job.masks = masks_about(self.masks, job.sources)
         heapq.heappush(self._leases, (job.lease_expires_ms, job.name, index))
+
+    def restore_lease(self, job: MemoryJob) -> None:
+        """Take up a lease that was given before: the row says under which token, and until when."""
+        self.move(job, JobState.LEASED)
+        heapq.heappush(self._leases, (job.lease_expires_ms, job.name, job.token))
 
     def _charge(self, change_set: ChangeSet) -> None:
         for tenant in change_set.tenants:
@@ -343,24 +374,25 @@ class MemorySchedule:
     def requeue(self, job: MemoryJob) -> None:
         """Let a parked job wait again, its failures forgotten."""
         assert job.state is JobState.PARKED, job.name
-        self._write("requeue", job.name)
-        job.failures, job.parked_reason = 0, ""
+        self.write("requeue", job.name)
+        job.failures, job.parked_reason, job.parked_kind = 0, "", ""
+        job.since_index = self.last_index
         self.parked_count -= 1
         self.live_job_count += 1
         self.counters[job.level].unparked += 1
-        self._wait(job)
+        self.wait(job)
 
     def change_limits(self, limits: ScheduleLimits) -> None:
         """Let other limits hold from now on."""
         self.clock.move(self.time())
-        self._write("limits", limits)
+        self.write("limits", limits)
         self.limits = limits
 
     def advance_clock(self) -> None:
         """Take time, if time is held back."""
         time = self.time()
         if time.is_held_back:
-            self._write("advance_clock")
+            self.write("advance_clock")
             self.clock.move(time)
 
     def dispatch_deletions(self, count: int) -> list[Tombstone]:
@@ -379,12 +411,18 @@ class MemorySchedule:
         """Note that an object is gone; a second confirmation changes nothing."""
         if self.tombstones.pop(ulid, None) is None:
             return
-        self._write("deleted", ulid)
+        self.write("deleted", ulid)
         block = self.blocks[ulid]
         block.state = BlockState.DELETED
         self.touched_blocks.append(block)
         if not self.keeps_log:
             del self.blocks[ulid]
+
+    def bury(self, block: MemoryBlock, now_ms: int) -> None:
+        """Give a block that has just left the index its tombstone."""
+        eligible_at_ms = now_ms + self.cleanup_delay_ms
+        self.tombstones[block.ulid] = Tombstone(block.ulid, eligible_at_ms)
+        heapq.heappush(self._deletions, (eligible_at_ms, block.ulid))
 
     def retry_deletion(self, ulid: str) -> None:
         """Order a deletion again that nobody confirmed."""
@@ -394,8 +432,13 @@ class MemorySchedule:
 
     # Rows
 
-    def expired(self, now_ms: int, count: int) -> list[MemoryJob]:
-        """Return up to ``count`` leased jobs whose lease is strictly over, the longest first."""
+    @property
+    def is_special(self) -> bool:
+        """Whether a poll has to look at what stands still, or at caps."""
+        return bool(self.paused) or self.queues.has_caps
+
+    def expired(self, now_ms: int) -> list[MemoryJob]:
+        """Return the leased jobs whose lease is strictly over, the longest first."""
         while self._leases and self._leases[0][0] < now_ms:
             _, name, token = heapq.heappop(self._leases)
             job = self.jobs.get(name)
@@ -407,14 +450,15 @@ class MemorySchedule:
                 heapq.heappush(self._leases, (job.lease_expires_ms, name, token))
         if not self.overdue:
             return []
-        return sorted(self.overdue.values(), key=lambda job: (job.lease_expires_ms, job.id))[:count]
+        return sorted(self.overdue.values(), key=lambda job: (job.lease_expires_ms, job.id))
 
-    def _wait(self, job: MemoryJob) -> None:
-        self._move(job, JobState.WAITING)
+    def wait(self, job: MemoryJob) -> None:
+        """Let a job wait for a worker, in its place by what it is now."""
+        self.move(job, JobState.WAITING)
         job.priority_ms = job_priority_ms(ready_at_ms=job.ready_at_ms, size_bytes=job.size_bytes, failures=job.failures)
         self.queues.line_up(job)
 
-    def _move(self, job: MemoryJob, state: JobState) -> None:
+    def move(self, job: MemoryJob, state: JobState) -> None:
         """Change a job's state, and what is kept by state."""
         row = self.queues.tenant(job.tenant)
         if job.state is JobState.LEASED:
@@ -424,15 +468,29 @@ class MemorySchedule:
             self.queues.step_out(job)
         row.running_count += state is JobState.LEASED
         job.state = state
-        self._touch(job)
+        self.touch(job)
 
-    def _touch(self, job: MemoryJob) -> None:
+    def touch(self, job: MemoryJob) -> None:
+        """Note that a job's row has changed."""
         self.version += 1
         self.touched_jobs.append(job)
 
-    def _write(self, kind: str, *arguments: Any) -> int:
+    def write(self, kind: str, *arguments: Any) -> int:
+        """Write an entry of the log; return its index."""
         self.version += 1
         self.last_index += 1
         if self.keeps_log:
             self.log.append(Command(kind, self.clock.wall_ms, arguments))
         return self.last_index
+
+
+def masks_about(masks: Iterable[DeleteMask], sources: Iterable[MemoryBlock]) -> tuple[DeleteMask, ...]:
+    """Return the masks that a merge of these blocks has to apply, by index."""
+    return tuple(mask for mask in masks if any(is_about(mask, block) for block in sources))
+
+
+def is_about(mask: DeleteMask, block: MemoryBlock) -> bool:
+    """Say whether a block holds data that a delete request means."""
+    return mask.index > block.masks_applied and any(
+        share.tenant == mask.tenant and mask.service in ("", share.service) for share in block.shares
+    )

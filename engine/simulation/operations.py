@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.scheduling.model import JobState
+from engine.scheduling.model import PolicyName
+from engine.simulation.memory_orders import stand_still
+from engine.simulation.operators import Operators
 from engine.simulation.quiescence import check_sums
 from engine.simulation.rows import LIVE_BLOCKS, Tombstone
 from engine.simulation.scenario import Trouble
+from engine.simulation.twin_invariants import invariant_23_restart_equivalence
 from engine.simulation.world import World
 
 SWEEP_S = 10.0
@@ -16,7 +19,7 @@ SWEEP_MAX = 1000
 CONFIRM_S = 1.0
 RETRY_S = 15.0
 FAILURES_AT_REST = 2
-TROUBLE_S = 15.0
+TROUBLE_S = 6.0
 """Mean time between two troubles of the service."""
 
 
@@ -25,28 +28,35 @@ class Operations:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.operators = Operators(world)
         self._actions = {
             Trouble.OUTAGE: self._outage,
             Trouble.CLOCK_JUMP: self._clock_jump,
             Trouble.OBJECT_LOSS: self._object_loss,
             Trouble.LIMIT_CHANGE: self._limit_change,
-            Trouble.REQUEUE: self._requeue,
             Trouble.RESTART: self._restart,
+            **self.operators.actions,
         }
         self._troubles = [trouble for trouble in self._actions if trouble in world.scenario.troubles]
 
     def start(self) -> None:
         """Let the first sweep and the first trouble come."""
         self.world.after(SWEEP_S, self._sweep)
+        self.operators.start()
         if self._troubles and self.world.scenario.trouble_rate:
             self.world.after(self.world.random.expovariate(1 / TROUBLE_S), self._trouble)
 
-    def bound_failures(self) -> None:
-        """Let damaged blocks be given up at last, where they would be tried for ever."""
-        schedule = self.world.schedule
-        if schedule.limits.failures_max == 0:
-            schedule.change_limits(replace(schedule.limits, failures_max=FAILURES_AT_REST))
-            self.world.check(is_operator=True)
+    def settle(self) -> None:
+        """Let nothing stand still, and let damaged blocks be given up at last, where they would be tried for ever."""
+        world, schedule = self.world, self.world.schedule
+        world.order(lambda: stand_still(schedule, ()))
+        limits = replace(
+            schedule.limits,
+            failures_max=schedule.limits.failures_max or FAILURES_AT_REST,
+            policy=PolicyName.DEFAULT,
+        )
+        if limits != schedule.limits:
+            world.order(lambda: schedule.change_limits(limits))
 
     # Deletion: ordered, executed, confirmed
 
@@ -113,15 +123,9 @@ class Operations:
             queue_max=draw.choice([0, 2, 5, 50]),
             lease_ms=draw.choice([10_000, 15_000, 30_000]),
         )
-        schedule.change_limits(limits)
-        self.world.check(is_operator=True)
-
-    def _requeue(self) -> None:
-        parked = [job for job in self.world.schedule.jobs.values() if job.state is JobState.PARKED]
-        if parked:
-            self.world.schedule.requeue(self.world.random.choice(parked))
-            self.world.check(is_operator=True)
+        self.world.order(lambda: schedule.change_limits(limits))
 
     def _restart(self) -> None:
-        """What a process would compute anew from the rows is what was kept by difference."""
+        """What a process would compute anew from the rows is what was kept by difference, and decides the same."""
         check_sums(self.world.schedule)
+        invariant_23_restart_equivalence(self.world.schedule, self.world.random)

@@ -10,6 +10,8 @@ from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
 from engine.simulation.audit import Audit
 from engine.simulation.command_clock import CommandClock
 from engine.simulation.invariants import demand
+from engine.simulation.lineage import Item, ancestors, items_in
+from engine.simulation.memory_orders import ORDERS
 from engine.simulation.memory_queues import place_ms
 from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.rows import LIVE_BLOCKS, BlockState
@@ -21,36 +23,30 @@ def check_rest(audit: Audit, scenario: Scenario, *, is_quiet: bool) -> None:
     schedule = audit.schedule
     invariant_12_liveness_at_the_limit(schedule, is_quiet=is_quiet)
     invariant_15_time_based_progress(schedule, is_quiet=is_quiet)
-    invariant_03_conservation(schedule)
+    invariant_03_conservation(audit)
     invariant_04_no_vanishing(audit)
     invariant_16_replay(schedule, scenario)
     check_sums(schedule)
 
 
-def invariant_03_conservation(schedule: MemorySchedule) -> None:
-    """Every tenant's data of every accepted segment is in exactly one live block, found through the lineage."""
-    found: Counter[tuple[str, str]] = Counter()
+def invariant_03_conservation(audit: Audit) -> None:
+    """Every item accepted and not let go is in exactly one live block that shows it, found through the lineage."""
+    schedule = audit.schedule
+    found: Counter[Item] = Counter()
     for block in schedule.blocks.values():
         if block.state in LIVE_BLOCKS:
             for share in block.shares:
-                for segment in _segments(schedule, block.ulid):
-                    if any(share.tenant == own.tenant for own in schedule.blocks[segment].shares):
-                        found[segment, share.tenant] += 1
-    expected = Counter(
-        (block.ulid, share.tenant) for block in schedule.blocks.values() if block.level == 0 for share in block.shares
-    )
+                if audit.is_visible(block, share):
+                    found.update(items_in(schedule, block, share))
+    expected = Counter(audit.items)
     demand(3, found == expected, f"{sum((found - expected).values())} items too often, {len(expected - found)} gone")
 
 
 def invariant_04_no_vanishing(audit: Audit) -> None:
-    """Every block ever accepted is live, or in the lineage of one that is."""
+    """Every block ever accepted is live, or was let go, or is in the lineage of one of these."""
     schedule = audit.schedule
-    reached = {
-        ulid
-        for block in schedule.blocks.values()
-        if block.state in LIVE_BLOCKS
-        for ulid in _ancestors(schedule, block.ulid)
-    }
+    ends = [block.ulid for block in schedule.blocks.values() if block.state in LIVE_BLOCKS]
+    reached = {ulid for end in (*ends, *audit.let_go) for ulid in ancestors(schedule, end)}
     gone = audit.ever - reached
     demand(4, not gone, f"{len(gone)} blocks vanished, e.g. {min(gone, default='')}")
 
@@ -77,6 +73,7 @@ def invariant_16_replay(schedule: MemorySchedule, scenario: Scenario) -> None:
         cleanup_delay_ms=schedule.cleanup_delay_ms,
         clock=CommandClock(START_MS),
         refuses_known=schedule.refuses_known,
+        trusts_late_results=schedule.trusts_late_results,
     )
     for command in schedule.log:
         copy.clock.wall_ms = command.wall_ms
@@ -117,16 +114,29 @@ def dump(schedule: MemorySchedule) -> dict[str, Any]:
     """Return all rows but what refreshes change, which are not in the log."""
     return {
         "blocks": {
-            ulid: (block.state, block.owner.name if block.owner else "", block.level, block.view.arrived_at_ms)
+            ulid: (
+                block.state,
+                block.owner.name if block.owner else "",
+                block.level,
+                block.view.arrived_at_ms,
+                block.shares,
+                block.masks_applied,
+            )
             for ulid, block in schedule.blocks.items()
         },
         "jobs": {
-            name: (job.id, job.state, job.token, job.worker, job.failures, [block.ulid for block in job.sources])
+            name: (
+                (job.id, job.state, job.token, job.worker, job.failures, job.parked_kind),
+                (job.masks, job.root, job.is_rewrite, [block.ulid for block in job.sources]),
+            )
             for name, job in schedule.jobs.items()
             if job.state in HOLDING_STATES
         },
         "queues": {queue.id: [entry[:2] for entry in queue.entries] for queue in schedule.queues.by_id.values()},
-        "tenants": {name: row.virtual_time for name, row in schedule.queues.tenants.items()},
+        "tenants": {
+            name: (row.virtual_time, row.weight, row.running_max) for name, row in schedule.queues.tenants.items()
+        },
+        "orders": (schedule.masks, schedule.paused, schedule.limits),
         "ledger": schedule.ledger,
         "tombstones": {ulid: tombstone.eligible_at_ms for ulid, tombstone in schedule.tombstones.items()},
         "head": (schedule.last_index, schedule.live_job_count, schedule.parked_count, schedule.clock.head_time_ms),
@@ -144,17 +154,7 @@ def _replay(schedule: MemorySchedule, kind: str, arguments: tuple[Any, ...]) -> 
             "deleted": schedule.confirm_deletion,
             "update_plan": schedule.replay,
         }
-        actions[kind](*arguments)
-
-
-def _segments(schedule: MemorySchedule, ulid: str) -> list[str]:
-    return [ancestor for ancestor in _ancestors(schedule, ulid) if schedule.blocks[ancestor].level == 0]
-
-
-def _ancestors(schedule: MemorySchedule, ulid: str) -> list[str]:
-    """Return a block and everything it was made of, each as often as it is in there."""
-    found, waiting = [], [ulid]
-    while waiting:
-        found.append(waiting.pop())
-        waiting.extend(schedule.blocks[found[-1]].sources)
-    return found
+        if kind in ORDERS:
+            ORDERS[kind](schedule, *arguments)
+        else:
+            actions[kind](*arguments)

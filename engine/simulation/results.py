@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engine.errors import LithifyError
-from engine.protocol.profile_jobs import ProfileMergeResult, ResultBlock
+from engine.protocol.profile_jobs import DeleteMask, ProfileMergeResult, ResultBlock
 from engine.simulation.ids import added, result_id
-from engine.simulation.rows import MemoryBlock, MemoryJob, NewBlock, Share
+from engine.simulation.rows import DatasetKey, MemoryBlock, MemoryJob, NewBlock, Share
 
 SHRINK = 0.6
 """Bytes of a result per byte of its sources: symbols and stacks repeat."""
@@ -19,35 +19,77 @@ class ResultDoesNotFit(LithifyError):
     code = "result_refused"
 
 
-def merge(job: str, sources: Sequence[MemoryBlock], token: int) -> ProfileMergeResult:
-    """Return what a well-behaved worker would report: one block per tenant of the sources."""
-    shares: dict[str, tuple[int, int]] = {}
+def merge(job: str, sources: Sequence[MemoryBlock], token: int, masks: Sequence[DeleteMask] = ()) -> ProfileMergeResult:
+    """Return what a well-behaved worker would report: one block per tenant of the sources, less what masks say."""
+    shares: dict[str, dict[str, tuple[int, int]]] = {}
     parts = 0
     for source in sources:
         for share in source.shares:
-            count, digest = shares.get(share.tenant, (0, 0))
-            shares[share.tenant] = (count + share.count, added(digest, share.digest))
+            if masks and is_masked(masks, source, share):
+                continue
+            of_tenant = shares.setdefault(share.tenant, {})
+            count, digest = of_tenant.get(share.service, (0, 0))
+            of_tenant[share.service] = (count + share.count, added(digest, share.digest))
             parts += 1
-    size = int(sum(source.size_bytes for source in sources) * SHRINK) // len(shares) + 1
+    size = int(sum([source.size_bytes for source in sources]) * SHRINK) // max(1, len(shares)) + 1
     first = sources[0].ulid
     blocks = []
-    for tenant, (count, digest) in sorted(shares.items()):
+    for tenant, services in sorted(shares.items()):
         ulid = result_id(first, job=job, token=token, tenant=tenant)
-        metadata = f"{tenant} {count} {digest}".encode()
+        words = [f"{name} {count} {digest}" for name, (count, digest) in sorted(services.items())]
+        metadata = ";".join([tenant, *words]).encode()
         blocks.append(ResultBlock(id=ulid, key=ulid, size=size, crc32c=0, metadata=metadata))
-    return ProfileMergeResult(sources=tuple(source.ulid for source in sources), blocks=tuple(blocks), rows_read=parts)
+    return ProfileMergeResult(
+        sources=tuple([source.ulid for source in sources]),
+        blocks=tuple(blocks),
+        rows_read=parts,
+        masks=tuple([mask.index for mask in masks]),
+    )
+
+
+def is_masked(masks: Iterable[DeleteMask], source: MemoryBlock, share: Share) -> bool:
+    """Say whether a merge leaves this part of a source out."""
+    return any(
+        mask.tenant == share.tenant and mask.service in ("", share.service) and mask.index > source.masks_applied
+        for mask in masks
+    )
 
 
 def accept(job: MemoryJob, result: ProfileMergeResult) -> list[NewBlock]:
     """Return the blocks that would replace the job's sources. Raises ResultDoesNotFit."""
-    sources = tuple(block.ulid for block in job.sources)
-    if result.sources != sources or not result.blocks:
+    sources = tuple([block.ulid for block in job.sources])
+    if result.sources != sources:
         raise ResultDoesNotFit(f"job {job.name}: the result is of {len(result.sources)} blocks that are not its")
+    if result.masks != tuple([mask.index for mask in job.masks]):
+        raise ResultDoesNotFit(f"job {job.name}: the result did not leave out what it was told to")
     created_at_ms = job.sources[0].view.created_at_ms
-    return [_new_block(job, block, created_at_ms, sources) for block in result.blocks]
+    max_time_ms = max([block.max_time_ms for block in job.sources])
+    blocks = [_new_block(job, block, (created_at_ms, max_time_ms), sources) for block in result.blocks]
+    _check_datasets(job, blocks)
+    return blocks
 
 
-def _new_block(job: MemoryJob, block: ResultBlock, created_at_ms: int, sources: tuple[str, ...]) -> NewBlock:
-    tenant, count, digest = block.metadata.decode().split(" ")
-    share = Share(tenant, int(count), int(digest))
-    return NewBlock(block.id, tenant, job.shard, job.level + 1, block.size, created_at_ms, (share,), sources)
+def _new_block(job: MemoryJob, block: ResultBlock, times: tuple[int, int], sources: tuple[str, ...]) -> NewBlock:
+    tenant, *words = block.metadata.decode().split(";")
+    shares = []
+    for word in words:
+        service, count, digest = word.split(" ")
+        shares.append(Share(tenant, int(count), int(digest), service))
+    level = job.level if job.is_rewrite else job.level + 1
+    return NewBlock(block.id, tenant, job.shard, level, block.size, times[0], tuple(shares), sources, times[1])
+
+
+def _check_datasets(job: MemoryJob, blocks: Sequence[NewBlock]) -> None:
+    """Nothing may be missing but what masks took, and nothing may be new."""
+    wanted: set[DatasetKey] = {(share.tenant, share.service) for block in job.sources for share in block.shares}
+    found: set[DatasetKey] = {(share.tenant, share.service) for block in blocks for share in block.shares}
+    if found == wanted:
+        return
+    masked = {
+        (share.tenant, share.service)
+        for block in job.sources
+        for share in block.shares
+        if is_masked(job.masks, block, share)
+    }
+    if not wanted - masked <= found <= wanted:
+        raise ResultDoesNotFit(f"job {job.name}: the result has {len(found)} datasets, its sources {len(wanted)}")

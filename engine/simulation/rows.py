@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 from engine.planning.model import LevelPolicy, QueuedBlock
+from engine.protocol.profile_jobs import DeleteMask
 from engine.scheduling.model import JobState
 
 LANE = "profiles"
@@ -19,24 +20,34 @@ class BlockState(enum.Enum):
     OWNED = "owned"  # live, a source of one job
     FINAL = "final"  # live, never merged again
     REPLACED = "replaced"  # its data is in the results of a job; the object waits for its deletion
+    DROPPED = "dropped"  # its data was let go; the object waits for its deletion
     DELETED = "deleted"  # its object is gone
 
 
 LIVE_BLOCKS = frozenset({BlockState.QUEUED, BlockState.OWNED, BlockState.FINAL})
+REMOVED_BLOCKS = frozenset({BlockState.REPLACED, BlockState.DROPPED})
+"""Out of the index, but the object is still there."""
+
+DatasetKey = tuple[str, str]
+"""Tenant and service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A tenant's data in a block: how many segments it comes from, and the sum of their digests."""
+    """A service's data in a block: how many segments it comes from, and the sum of their digests."""
 
     tenant: str
     count: int
     digest: int
+    service: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class MemoryBlock:
-    """A block row. ``view`` is what a planner sees of it; ``sources`` are the ids that it replaced."""
+    """A block row. ``view`` is what a planner sees of it; ``sources`` are the ids that it replaced.
+
+    Its bytes obey the delete commands up to ``masks_applied``; ``max_time_ms`` is the end of its data.
+    """
 
     ulid: str
     tenant: str
@@ -49,6 +60,8 @@ class MemoryBlock:
     owner: MemoryJob | None = None
     queue: MemoryQueue | None = None
     sources: tuple[str, ...] = ()
+    masks_applied: int = 0
+    max_time_ms: int = 0
 
     def __lt__(self, other: MemoryBlock) -> bool:
         """Order two rows of one id, which there are only where the ledger is broken on purpose."""
@@ -57,7 +70,8 @@ class MemoryBlock:
 
 @dataclass(slots=True, eq=False)
 class MemoryJob:
-    """A job row."""
+    """A job row. ``masks`` are what the run under its token leaves out; ``root`` is the id of the planned job that it
+    is a part of (0: none), ``since_index`` the command since which evidence against it counts."""
 
     id: int
     name: str
@@ -75,6 +89,12 @@ class MemoryJob:
     lease_expires_ms: int = 0
     failures: int = 0
     parked_reason: str = ""
+    parked_kind: str = ""
+    failures_max: int | None = None
+    is_rewrite: bool = False
+    masks: tuple[DeleteMask, ...] = ()
+    root: int = 0
+    since_index: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -97,12 +117,13 @@ class MemoryQueue:
 
 @dataclass(slots=True, eq=False)
 class TenantRow:
-    """A tenant's part of the lane: what it has paid, how many of its jobs run, its queues in order."""
+    """A tenant's part of the lane: what it has paid, how many of its jobs run and may run, its queues in order."""
 
     tenant: str
     weight: int = 100
     virtual_time: int = 0
     running_count: int = 0
+    running_max: int = 0
     queues: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -127,7 +148,17 @@ class NewBlock:
     created_at_ms: int
     shares: tuple[Share, ...]
     sources: tuple[str, ...] = ()
+    max_time_ms: int = 0
 
     def digest(self) -> int:
         """Return what tells a repeated registration from another block under the same id."""
         return hash((self.size_bytes, self.shares))
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What was let go of one block: these shares; the whole block unless ``is_trim``."""
+
+    block: MemoryBlock
+    shares: tuple[Share, ...]
+    is_trim: bool = False

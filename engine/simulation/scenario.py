@@ -39,6 +39,13 @@ class Trouble(enum.StrEnum):
     LIMIT_CHANGE = "limit_change"
     REQUEUE = "requeue"
     RESTART = "restart"
+    GIVE_BACK = "give_back"
+    ISOLATION = "isolation"
+    STANDSTILL = "standstill"
+    SHARES = "shares"
+    REFERENCE = "reference"
+    RETENTION = "retention"
+    DELETE_REQUEST = "delete_request"
 
 
 class Sabotage(enum.StrEnum):
@@ -48,6 +55,8 @@ class Sabotage(enum.StrEnum):
     FENCE = "fence"  # reports count whatever their token
     LEDGER = "ledger"  # accepted ids are forgotten
     DELAY = "delay"  # objects are deleted at once
+    GRACE = "grace"  # retention does not wait until a partition is over
+    WATERMARK = "watermark"  # a result counts as obeying the delete requests of the moment when it comes in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +67,7 @@ class Workload:
     tenants: int = 1
     shards: int = 1
     tenants_per_segment: int = 1
+    services: int = 1
     tenant_skew: float = 0.0
     segment_bytes: int = MIB
     burst_segments: int = 0
@@ -70,13 +80,15 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Workers with as many slots each; every job costs a fixed time, and time per byte of its sources."""
+    """Workers with as many slots each; every job costs a fixed time, and time per byte of its sources. The clock of
+    worker n is wrong by n times ``clock_error_ms``."""
 
     workers: int
     slots: int = 1
     poll_s: float = 5.0
     fixed_ms: float = 500.0
     ms_per_mib: float = 50.0
+    clock_error_ms: int = 0
 
     def run_ms(self, size_bytes: int) -> int:
         """Return how long one slot needs for a job."""
@@ -130,6 +142,7 @@ def random_scenario(seed: int) -> Scenario:
             tenants=tenants,
             shards=draw.randint(1, 3),
             tenants_per_segment=draw.randint(1, tenants),
+            services=draw.randint(1, 2),
             tenant_skew=draw.choice([0.0, 1.5]),
             burst_segments=draw.choice([0, 8]),
             burst_every_s=40.0,

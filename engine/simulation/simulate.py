@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 from engine.simulation.fleet import WorkerFleet
 from engine.simulation.memory_queues import ready_ms
 from engine.simulation.operations import Operations
 from engine.simulation.quiescence import check_rest, check_sums
+from engine.simulation.rows import DatasetKey
 from engine.simulation.scenario import START_MS, Scenario
 from engine.simulation.world import Tally, World
 from engine.simulation.writers import Writers
@@ -29,16 +31,17 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened until arrivals ended. ``live_items`` is (count, digest) of the live data by tenant; it, ``steps``
-    and ``parked_jobs`` are those at rest where the scenario drains."""
+    """What happened until arrivals ended. ``live_items`` is (count, digest) of the visible data by dataset; it,
+    ``steps`` and ``parked_jobs`` are those at rest where the scenario drains."""
 
     tally: Tally
     commands: int
     steps: int
     utilisation: float
     parked_jobs: int
-    live_items: dict[str, tuple[int, int]]
+    live_items: dict[DatasetKey, tuple[int, int]]
     samples: tuple[Sample, ...]
+    orders: dict[str, int] = field(default_factory=dict)
 
 
 class Simulation:
@@ -84,6 +87,7 @@ class Simulation:
             parked_jobs=world.schedule.parked_count,
             live_items=dict(world.audit.live),
             samples=tuple(self.samples),
+            orders=Counter(command.kind for command in world.schedule.log),
         )
 
     def _drain(self) -> None:
@@ -92,7 +96,7 @@ class Simulation:
         world.is_draining = True
         if self.scenario.keeps_history:
             check_sums(world.schedule)
-        self.operations.bound_failures()
+        self.operations.settle()
         is_quiet = world.run_until(world.now_ms + round(DRAIN_S * 1000), until=self._is_quiet)
         if self.scenario.keeps_history:
             check_rest(world.audit, self.scenario, is_quiet=is_quiet)

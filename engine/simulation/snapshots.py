@@ -6,15 +6,17 @@ reports, whatever waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from engine.errors import LithifyError
 from engine.planning.model import BlockQueue
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.protocol.profile_jobs import ProfileMergeResult
 from engine.scheduling.fairness import LaneView, TenantView
-from engine.scheduling.model import JobView, Report, ScheduleSnapshot
+from engine.scheduling.model import JobState, JobView, PolicyName, Report, ScheduleSnapshot
+from engine.scheduling.pauses import is_paused
 from engine.scheduling.priority import job_priority_ms
 from engine.scheduling.queue_choice import QueueSums, choose_queues
 from engine.simulation.memory_schedule import MemorySchedule
@@ -73,7 +75,7 @@ def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: boo
     lanes: tuple[LaneView, ...] = ()
     tenants: tuple[TenantView, ...] = ()
     if order.capacity > 0:
-        needy = list(schedule.queues.needy_tenants(now_ms, min(order.capacity, TENANTS_MAX)))
+        needy = _needy(schedule, order, reported, now_ms)
         assignable = tuple(_assignable(schedule, now_ms, order.capacity + len(order.told)))
         tenants = tuple([_tenant_view(schedule.queues.tenant(name)) for name in _owners(needy, assignable)])
         lanes = (schedule.lane,) if tenants else ()
@@ -90,6 +92,7 @@ def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: boo
         live_job_count=schedule.live_job_count,
         lanes=lanes,
         tenants=tenants,
+        paused=schedule.paused,
     )
     is_waiting = time.is_held_back and (schedule.live_job_count > 0 or schedule.queues.block_count > 0)
     return PollView(snapshot, replacements, is_waiting)
@@ -108,6 +111,7 @@ def job_view(job: MemoryJob, worker: str | None = None) -> JobView:
         worker=job.worker if worker is None else worker,
         lease_expires_ms=job.lease_expires_ms,
         failures=job.failures,
+        failures_max=job.failures_max,
         added_at_ms=job.added_at_ms,
         priority_ms=job.priority_ms,
         size_bytes=job.size_bytes,
@@ -142,11 +146,44 @@ def _report(
     return Report(update=told.update, token=token, result=told.result)
 
 
+def _needy(schedule: MemorySchedule, order: PollOrder, reported: dict[str, JobView], now_ms: int) -> list[TenantRow]:
+    """Return the tenants whose queues are looked at: those that may have one more job, the neediest first."""
+    count = min(order.capacity, TENANTS_MAX)
+    if not schedule.is_special:
+        return list(schedule.queues.needy_tenants(now_ms, count))
+    ends = {told.update.job for told in order.told if told.update.status is not UpdateStatus.IN_PROGRESS}
+    ending = [job.tenant for job in reported.values() if job.name in ends and job.state is JobState.LEASED]
+    rows = schedule.queues.needy_tenants(now_ms, len(schedule.queues.tenants))
+    return list(islice((row for row in rows if _may_have_more(schedule, row, ending.count(row.tenant))), count))
+
+
+def _may_have_more(schedule: MemorySchedule, row: TenantRow, ending: int) -> bool:
+    is_full = 0 < row.running_max <= row.running_count - ending
+    return not is_full and any(_may_plan(schedule, schedule.queues.by_id[number]) for _, number in row.queues)
+
+
+def _may_plan(schedule: MemorySchedule, queue: MemoryQueue) -> bool:
+    return not is_paused(schedule.paused, lane=LANE, tenant=queue.tenant, level=queue.level, planning=True)
+
+
 def _assignable(schedule: MemorySchedule, now_ms: int, count: int) -> Iterator[JobView]:
-    for _, name in schedule.queues.waiting[:count]:
-        yield job_view(schedule.jobs[name])
-    for job in schedule.expired(now_ms, count + EXHAUSTED_MAX):
+    if schedule.limits.policy is PolicyName.REFERENCE:  # it orders all jobs by itself
+        live = [job for job in schedule.jobs.values() if job.state in (JobState.WAITING, JobState.LEASED)]
+        yield from map(job_view, sorted(live, key=lambda job: job.id))
+        return
+    waiting: Iterable[MemoryJob] = (schedule.jobs[name] for _, name in schedule.queues.waiting)
+    expired: Iterable[MemoryJob] = schedule.expired(now_ms)
+    if schedule.paused:
+        waiting, expired = (_going(schedule, jobs) for jobs in (waiting, expired))
+    for job in islice(waiting, count):
         yield job_view(job)
+    for job in islice(expired, count + EXHAUSTED_MAX):
+        yield job_view(job)
+
+
+def _going(schedule: MemorySchedule, jobs: Iterable[MemoryJob]) -> Iterator[MemoryJob]:
+    """Leave out what stands still."""
+    return (job for job in jobs if not is_paused(schedule.paused, lane=LANE, tenant=job.tenant, level=job.level))
 
 
 def _ready_queues(
@@ -158,7 +195,15 @@ def _ready_queues(
 ) -> Iterator[BlockQueue]:
     """Choose among the first ready queues of the neediest tenants as the shipped view does."""
     each = 2 * capacity // max(1, len(needy)) + 1
-    ready = [queue for row in needy for queue in schedule.queues.ready_queues(row, now_ms, each)]
+    book = schedule.queues
+    if schedule.is_special:
+        every = len(book.by_id)
+        whole = (
+            (queue for queue in book.ready_queues(row, now_ms, every) if _may_plan(schedule, queue)) for row in needy
+        )
+        ready = [queue for queues in whole for queue in islice(queues, each)]
+    else:
+        ready = [queue for row in needy for queue in book.ready_queues(row, now_ms, each)]
     if not ready:
         return
     sums = [_sums(queue) for queue in ready]
@@ -205,6 +250,7 @@ def _tenant_view(row: TenantRow) -> TenantView:
         weight=row.weight,
         virtual_time=row.virtual_time,
         running_count=row.running_count,
+        running_max=row.running_max,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import is_not
 
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
-from engine.protocol.profile_jobs import ProfileMergeResult
+from engine.protocol.profile_jobs import DeleteMask, ProfileMergeResult
 from engine.simulation.rows import MemoryBlock, MemoryJob
 from engine.simulation.snapshots import PollOrder, Told
 
@@ -23,13 +23,14 @@ class Run:
     token: int
     sources: tuple[MemoryBlock, ...]
     told: Told
+    masks: tuple[DeleteMask, ...] = ()
     is_over: bool = False
 
     @classmethod
     def start(cls, job: MemoryJob) -> Run:
         """Begin a job just assigned."""
         told = Told(JobUpdate(job=job.name, token="", status=RUNNING), job.token)
-        return cls(job.name, job.token, job.sources, told)
+        return cls(job.name, job.token, job.sources, told, job.masks)
 
     def succeed(self, result: ProfileMergeResult) -> None:
         """Report this result from now on."""
@@ -54,6 +55,7 @@ class Worker:
     crashes_after_upload: bool = False
     paused_until_ms: int = 0
     next_poll_ms: int = -1
+    clock_error_ms: int = 0
     last_order: PollOrder | None = None
     runs: dict[str, Run] = field(default_factory=dict)
 

@@ -10,17 +10,21 @@ import heapq
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from engine.simulation.audit import AddFact, Audit, Step
+from engine.planning.retention import RetentionPolicy, RetentionSlice
+from engine.protocol.profile_jobs import DeleteMask
+from engine.simulation.audit import AddFact, Audit, OrderFact, Step
 from engine.simulation.command_clock import CommandClock
 from engine.simulation.invariants import check_step, invariant_20_deletion_delay
 from engine.simulation.memory_schedule import AddOutcome, MemorySchedule
 from engine.simulation.memory_service import MemoryService, PollFact
+from engine.simulation.removal_invariants import rows_of_others
 from engine.simulation.rows import NewBlock
 from engine.simulation.scenario import START_MS, Sabotage, Scenario
 
 Handler = Callable[[Any], None]
+Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
@@ -57,11 +61,13 @@ class World:
             clock=CommandClock(START_MS),
             keeps_log=scenario.keeps_history,
             refuses_known=scenario.sabotage is not Sabotage.LEDGER,
+            trusts_late_results=scenario.sabotage is Sabotage.WATERMARK,
         )
         self.audit = Audit(self.schedule, cleanup_delay_ms=round(scenario.cleanup_delay_s * 1000))
         self.service = MemoryService(self.schedule, self._seen_poll, ignores_tokens=scenario.sabotage is Sabotage.FENCE)
         self._events: list[tuple[int, int, Handler, Any]] = []
         self._count = 0
+        self.watch: Callable[[PollFact], None] | None = None
 
     def at(self, when_ms: int, handler: Handler, argument: Any = None) -> None:
         """Let something happen at this moment; equal moments keep their order."""
@@ -106,17 +112,41 @@ class World:
             invariant_20_deletion_delay(self.audit, ulid)
             self.objects.discard(ulid)
 
-    def check(self, *, is_operator: bool = False) -> None:
+    def check(self, order: OrderFact | None = None) -> None:
         """Check what was done to the schedule since the last check, by others than writers and workers."""
         schedule = self.schedule
-        check_step(self.audit, Step(schedule.touched_blocks, schedule.touched_jobs, is_operator=is_operator))
+        jobs = list(dict.fromkeys(schedule.touched_jobs))
+        blocks = list(dict.fromkeys(schedule.touched_blocks))
+        check_step(self.audit, Step(blocks, jobs, order=order, removals=schedule.removals))
         schedule.touched_blocks.clear()
         schedule.touched_jobs.clear()
+        schedule.removals.clear()
+
+    def order(
+        self,
+        action: Callable[[], Answer],
+        *,
+        tenant: str | None = None,
+        part: RetentionSlice | None = None,
+        policy: RetentionPolicy | None = None,
+    ) -> Answer:
+        """Carry an order out and check the step; ``tenant`` is whose rows alone it may change."""
+        before = rows_of_others(self.schedule, tenant) if tenant is not None else None
+        at_ms = self.schedule.clock.wall_ms
+        answer = action()
+        after = rows_of_others(self.schedule, tenant) if tenant is not None else None
+        mask = answer if isinstance(answer, DeleteMask) else None
+        self.check(
+            OrderFact(tenant=tenant, before=before, after=after, part=part, policy=policy, at_ms=at_ms, mask=mask)
+        )
+        return answer
 
     def _seen_poll(self, fact: PollFact) -> None:
         schedule = self.schedule
         self.tally.polls += 1
         self.tally.stale += fact.is_stale
+        if self.watch is not None:
+            self.watch(fact)
         jobs = schedule.touched_jobs
         if len(jobs) > 1:
             jobs = list(dict.fromkeys(jobs))

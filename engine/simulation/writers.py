@@ -71,10 +71,15 @@ class Writers:
             tenants = [draw.choices(self._tenants, cum_weights=self._weights)[0]] if load.tenants > 1 else self._tenants
         else:
             tenants = sorted(set(draw.choices(self._tenants, cum_weights=self._weights, k=load.tenants_per_segment)))
-        shares = tuple([Share(tenant, 1, item_digest(ulid, tenant)) for tenant in tenants])
+        if load.services == 1:
+            shares = tuple([Share(tenant, 1, item_digest(ulid, tenant)) for tenant in tenants])
+        else:
+            names = [f"service-{draw.randrange(load.services)}" for _ in tenants]
+            owners = zip(tenants, names, strict=True)
+            shares = tuple([Share(tenant, 1, item_digest(ulid, tenant, name), name) for tenant, name in owners])
         shard = draw.randrange(load.shards) + 1
         size = int(load.segment_bytes * (0.5 + draw.random()))
-        return NewBlock(ulid, "", shard, 0, size, world.now_ms, shares)
+        return NewBlock(ulid, "", shard, 0, size, world.now_ms, shares, (), world.now_ms)
 
     def _register(self, block: NewBlock) -> None:
         if self.world.is_away():

@@ -155,7 +155,7 @@ def test_a_healthy_step_is_let_through(simulation: Simulation) -> None:
 def test_lost_data_is_noticed_in_the_step_that_loses_it(simulation: Simulation) -> None:
     schedule = simulation.world.schedule
     insert = schedule._insert
-    schedule._insert = lambda block, now_ms: insert(replace(block, shares=()), now_ms)  # type: ignore[method-assign]
+    schedule._insert = lambda block, now_ms, index: insert(replace(block, shares=()), now_ms, index)  # type: ignore[method-assign]
     with pytest.raises(InvariantBroken) as caught:
         simulation.world.service.poll(PollOrder(WORKER, 0, (success(_job(schedule)),)))
     assert caught.value.number == 5

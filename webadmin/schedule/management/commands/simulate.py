@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
@@ -16,6 +17,8 @@ from engine.simulation.scenario import Fleet, Sabotage, Trouble, Workload
 from engine.simulation.sizing import Sizing, size_fleet
 
 PROGRESS_EVERY = 500
+PROCESSES_FROM = 50
+"""Fewer histories are done before other processes have begun."""
 
 
 class Command(BaseCommand):
@@ -30,6 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         faults = parser.add_argument_group("faults")
         faults.add_argument("--histories", type=int, default=1, help="how many, from the seed on")
+        faults.add_argument("--processes", type=int, help="that share the histories (default: one per core)")
         faults.add_argument("--sabotage", type=Sabotage, choices=list(Sabotage), default=Sabotage.NONE)
         faults.add_argument("--without", type=_troubles, default=frozenset(), help="troubles left out, with commas")
         faults.add_argument("--slots", type=int, help="jobs that a worker runs at once")
@@ -67,7 +71,8 @@ class Command(BaseCommand):
             )
             for seed in range(first, first + count)
         )
-        report = run_histories(names, progress=self._progress)
+        processes = options["processes"] or (os.cpu_count() or 1 if count >= PROCESSES_FROM else 1)
+        report = run_histories(names, progress=self._progress, processes=processes)
         self.stdout.write(json.dumps(report.to_json()) if options["json"] else _in_words(report))
         for failure in report.failures:
             self.stderr.write(f"{failure.message}\nreplay it with: {failure.name.command_line()}")
