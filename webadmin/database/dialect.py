@@ -58,6 +58,13 @@ def reserve_ids(model: type[models.Model], count: int) -> list[int]:
     return list(range(last + 1, last + 1 + count))
 
 
+def continue_ids(model: type[models.Model], column: str, last: int) -> None:
+    """Let the next id that the database gives be behind ``last``, which somebody wrote himself."""
+    if connection.vendor == "postgresql":  # SQLite looks at the rows
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s)", [model._meta.db_table, column, last])
+
+
 def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Insert many rows of plain values at a fifth of what model instances cost; nothing is checked or defaulted."""
     if not rows:

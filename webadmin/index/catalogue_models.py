@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from webadmin.access.models import Tenant
+from webadmin.database.fields import ByteOrderedField
 
 
 class TenantService(models.Model):
@@ -30,13 +31,48 @@ class TenantService(models.Model):
 
 
 class LineageMark(models.Model):
-    """Up to which command the bucket itself tells what was merged into what; the one row has number 1."""
+    """Up to which command the bucket itself tells what was merged into what; the one row has number 1.
+
+    It also tells of the blocks from elsewhere up to the row ``foreign_block``; rows up to ``seen_block`` were there
+    when somebody looked before. ``swept_record`` is the last ``LineageObject`` that the sweep has looked at.
+    """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     recorded_index = models.BigIntegerField(default=0)
+    foreign_block = models.BigIntegerField(default=0)
+    seen_block = models.BigIntegerField(default=0)
+    swept_record = models.BigIntegerField(default=0)
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="lineage_mark_is_one_row")]
 
     def __str__(self) -> str:
         return f"lineage recorded up to {self.recorded_index}"
+
+
+class LineageObject(models.Model):
+    """A lineage record that is in the bucket: what ``job`` replaced, or (null) what this command removed."""
+
+    key = ByteOrderedField(max_length=200)
+    command_index = models.BigIntegerField()
+    job = models.ForeignKey("schedule.Job", null=True, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["key"], name="lineage_object_unique")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class SweptTotal(models.Model):
+    """How much a sweep has taken away since the beginning, and when it last ran."""
+
+    what = ByteOrderedField(max_length=20)
+    count = models.BigIntegerField(default=0)
+    at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["what"], name="swept_total_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.count}"

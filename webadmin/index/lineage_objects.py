@@ -1,7 +1,8 @@
-"""Lineage in the bucket: ``lineage/<shard>/<digest>.json`` says which blocks one job replaced, and by which.
+"""Lineage in the bucket: ``lineage/<shard>/<digest>.json`` says which blocks one command replaced, and by which.
 
-A record is written after the job's swap is committed and before the first of its sources' objects is deleted. So who
-has only the bucket knows: the sources in a record are replaced; and where there is no record all sources still exist.
+A record is written after its command is committed and before the first of its sources' objects is deleted. So who has
+only the bucket knows: the sources in a record are replaced or removed; where there is no record all sources still
+exist. A record without results is a removal; one without sources names blocks that came from elsewhere.
 """
 
 from __future__ import annotations
@@ -10,42 +11,55 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from engine.errors import LithifyError
 from engine.profiles import ulids
 from engine.profiles.errors import BadObject
+from engine.profiles.object_names import SHARD_MAX
+from engine.protocol.fields import COUNT_MAX
 from engine.storage.model import ObjectStore
 
 LINEAGE = "lineage"
-FORMAT_VERSION = 1
-RECORD_BYTES_MAX = 1 << 20
-"""Ids of a thousand sources and a thousand results take 60 kB."""
+FORMAT_VERSION = 2
+RECORD_BYTES_MAX = 4 << 20
+"""Names of a thousand sources and ten thousand results take half a megabyte."""
+LEVEL_UNKNOWN = -1
+
+BlockName = tuple[int, str]
+"""Shard and id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageRecord:
-    """Blocks ``sources`` of one shard were replaced by ``results``, in command ``command_index`` of some index."""
+    """Blocks ``sources``, all of ``level``, were replaced by ``results`` in command ``command_index`` of some index."""
 
-    shard: int
     command_index: int
-    sources: tuple[str, ...]
-    results: tuple[str, ...]
+    level: int
+    sources: tuple[BlockName, ...]
+    results: tuple[BlockName, ...]
+
+    @property
+    def shards(self) -> frozenset[int]:
+        """Return the shards in which its blocks are."""
+        return frozenset(shard for shard, _ in (*self.sources, *self.results))
 
     def encode(self) -> bytes:
         """Return the object's bytes."""
         document = {
             "version": FORMAT_VERSION,
-            "shard": self.shard,
             "command_index": self.command_index,
-            "sources": list(self.sources),
-            "results": list(self.results),
+            "level": self.level,
+            "sources": [list(name) for name in self.sources],
+            "results": [list(name) for name in self.results],
         }
         return json.dumps(document).encode()
 
     @property
     def key(self) -> str:
         """Return the record's key: the same record always has the same."""
-        return f"{LINEAGE}/{self.shard}/{hashlib.sha256(self.encode()).hexdigest()[:32]}.json"
+        shard = (*self.sources, *self.results)[0][0]
+        return f"{LINEAGE}/{shard}/{hashlib.sha256(self.encode()).hexdigest()[:32]}.json"
 
 
 def read_records(store: ObjectStore) -> Iterator[tuple[str, LineageRecord | LithifyError]]:
@@ -60,19 +74,39 @@ def read_records(store: ObjectStore) -> Iterator[tuple[str, LineageRecord | Lith
 
 
 def decode_record(key: str, data: bytes) -> LineageRecord:
-    """Decode a record; BadObject naming its key if it is none."""
+    """Decode a record of this or the previous format; BadObject naming its key if it is none."""
     try:
         document = json.loads(data)
-        if document["version"] != FORMAT_VERSION:
+        if document["version"] == 1:  # one shard for all, and no level
+            shard = document["shard"]
+            names = {part: [(shard, block_id) for block_id in document[part]] for part in ("sources", "results")}
+            level = LEVEL_UNKNOWN
+        elif document["version"] == FORMAT_VERSION:
+            names = {part: document[part] for part in ("sources", "results")}
+            level = document["level"]
+        else:
             raise BadObject(LINEAGE, 0, f"version {document['version']!r} is not known", key)
-        record = LineageRecord(
-            shard=int(document["shard"]),
-            command_index=int(document["command_index"]),
-            sources=tuple(document["sources"]),
-            results=tuple(document["results"]),
+        return LineageRecord(
+            command_index=_number(document["command_index"], 0, COUNT_MAX),
+            level=_number(level, LEVEL_UNKNOWN, 1000),
+            sources=tuple(_name(name) for name in names["sources"]),
+            results=tuple(_name(name) for name in names["results"]),
         )
-        for block_id in (*record.sources, *record.results):
-            ulids.parse(block_id)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, LithifyError) as error:
+        if isinstance(error, BadObject):
+            raise
         raise BadObject(LINEAGE, 0, f"not a lineage record: {error!r}", key) from error
-    return record
+
+
+def _name(value: Any) -> BlockName:
+    shard, block_id = value
+    if not isinstance(block_id, str):
+        raise TypeError(f"{block_id!r} is no id")
+    ulids.parse(block_id)
+    return _number(shard, 0, SHARD_MAX), block_id
+
+
+def _number(value: Any, low: int, high: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{value!r} is not a whole number from {low} to {high}")
+    return value

@@ -195,6 +195,8 @@ class Tombstone(models.Model):
         indexes = [
             # "Which objects may go now?" (control task)
             models.Index(fields=["eligible_at_ms", "id"], condition=Q(deleted_at_ms=None), name="tombstone_due"),
+            # "What was removed by the commands after this one?" (lineage)
+            models.Index(fields=["command_index"], name="tombstone_by_command"),
         ]
         ordering = ["-id"]
 
@@ -222,7 +224,7 @@ class AcceptedId(models.Model):
         return f"{self.shard}/{self.ulid}"
 
 
-from webadmin.index.catalogue_models import LineageMark, TenantService  # noqa: E402
+from webadmin.index.catalogue_models import LineageMark, LineageObject, SweptTotal, TenantService  # noqa: E402
 from webadmin.index.deletion_models import (  # noqa: E402
     DeleteRequest,
     DeleteState,
@@ -246,9 +248,11 @@ __all__ = [
     "LegalHold",
     "LetterState",
     "LineageMark",
+    "LineageObject",
     "RefusalCount",
     "RemovalCause",
     "RetentionRule",
+    "SweptTotal",
     "TenantService",
     "Tombstone",
 ]

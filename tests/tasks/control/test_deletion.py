@@ -44,7 +44,8 @@ def run_until_due(service: Service) -> None:
 def test_objects_of_replaced_blocks_go_when_their_delay_is_over(real_service: Service, store: ObjectStore) -> None:
     compact_once(real_service, store)
     delete_tombstoned_objects()
-    assert len(list(store.list())) == 21, "nothing is deleted before the delay"
+    objects = [info for info in store.list() if not info.key.startswith("lineage/")]
+    assert len(objects) == 21, "nothing is deleted before the delay"
     run_until_due(real_service)
     left = {info.key for info in store.list() if not info.key.startswith("lineage/")}
     assert left == set(Block.objects.live().values_list("object_key", flat=True))

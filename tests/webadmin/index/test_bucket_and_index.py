@@ -21,7 +21,7 @@ from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import Service, check_invariants
 from webadmin.access.models import AuditEntry
 from webadmin.index.errors import SweepRefused
-from webadmin.index.models import AcceptedId, Block, BlockLineage, Dataset, LineageMark, Tombstone
+from webadmin.index.models import AcceptedId, Block, BlockLineage, Dataset, LineageMark, LineageObject, Tombstone
 from webadmin.index.registration import BlockRegistration
 from webadmin.index.services import add_blocks
 from webadmin.index.services.compare_bucket import Finding, compare_bucket, sweep_orphans
@@ -77,7 +77,8 @@ def compact(service: Service, store: ObjectStore) -> None:
 
 def forget_everything() -> None:
     """Lose the index."""
-    for model in (Tombstone, BlockLineage, Dataset, Block, AcceptedId, Attempt, Job, LevelQueue, LineageMark):
+    rows = (LineageObject, Tombstone, BlockLineage, Dataset, Block, AcceptedId, Attempt, Job, LevelQueue, LineageMark)
+    for model in rows:
         model.objects.all().delete()
     LogHead.objects.update(live_job_count=0)
 

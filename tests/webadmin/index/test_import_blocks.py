@@ -39,7 +39,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 def test_real_objects_are_imported_with_and_without_footers(service: Service, foreign_data: Path) -> None:
     bucket = foreign_data / "profiles" / "objects"
     code, out, _ = run("--bucket", str(bucket), "--metadata", str(bucket / "segments-meta.json"))
-    assert (code, out) == (0, "8 blocks found, 8 imported, 0 known before, 0 of other tenants, 0 skipped\n")
+    assert (code, out) == (0, "8 blocks found, 8 imported, 0 known before, 0 of other tenants, 0 left out, 0 skipped\n")
     segments = Block.objects.filter(level=0)
     assert segments.count() == 5
     assert set(segments.values_list("shard", "state")) == {(1, "queued")}
@@ -56,7 +56,7 @@ def test_a_second_import_changes_nothing_even_without_the_side_file(service: Ser
     run("--bucket", str(bucket), "--metadata", str(bucket / "segments-meta.json"))
     before = service.dump()
     code, out, _ = run("--bucket", str(bucket))
-    assert (code, out) == (0, "8 blocks found, 0 imported, 8 known before, 0 of other tenants, 0 skipped\n")
+    assert (code, out) == (0, "8 blocks found, 0 imported, 8 known before, 0 of other tenants, 0 left out, 0 skipped\n")
     assert service.dump() == before
 
 
@@ -74,13 +74,13 @@ def test_segments_without_a_footer_are_reported_when_nobody_describes_them(
 
 def test_old_ids_and_other_layouts_are_imported(service: Service, tmp_path: Path) -> None:
     put(tmp_path, f"segments/1/anonymous/{ulid(OLD_MS, 1)}/block.bin", block_meta(ulid(OLD_MS, 1)))
-    put(tmp_path, f"{ulid(OLD_MS, 2)}/block.bin", block_meta(ulid(OLD_MS, 3), level=1, tenant="acme"))
+    put(tmp_path, f"{ulid(OLD_MS, 2)}/block.bin", block_meta(ulid(OLD_MS - 1, 3), level=1, tenant="acme"))
     put(tmp_path, f"a/b/{ulid(OLD_MS, 4)}/block.bin", block_meta(ulid(OLD_MS, 4), shard=9))
     (tmp_path / "README.md").write_text("no block")
     code, out, _ = run("--bucket", f"file://{tmp_path}")
     assert (code, out.split(",")[0]) == (0, "3 blocks found")
     keys = dict(Block.objects.values_list("ulid", "object_key"))
-    assert keys[ulid(OLD_MS, 3)] == f"{ulid(OLD_MS, 2)}/block.bin"
+    assert keys[ulid(OLD_MS - 1, 3)] == f"{ulid(OLD_MS, 2)}/block.bin"
     assert sorted(LevelQueue.objects.values_list("tenant", "shard", "level", "block_count")) == [
         ("", 1, 0, 1),
         ("", 9, 0, 1),
@@ -116,7 +116,7 @@ def test_a_bad_object_stops_nobody(service: Service, tmp_path: Path) -> None:
     empty.parent.mkdir()
     empty.touch()
     code, out, err = run("--bucket", str(tmp_path))
-    assert (code, out) == (1, "3 blocks found, 1 imported, 0 known before, 0 of other tenants, 2 skipped\n")
+    assert (code, out) == (1, "3 blocks found, 1 imported, 0 known before, 0 of other tenants, 0 left out, 2 skipped\n")
     assert err.count("skipped ") == 2
 
 
@@ -151,7 +151,7 @@ def test_only_the_wanted_tenants_are_imported(service: Service, tmp_path: Path) 
     put(tmp_path, f"{ulid(OLD_MS, 1)}/block.bin", block_meta(ulid(OLD_MS, 1)))
     put(tmp_path, f"{ulid(OLD_MS, 2)}/block.bin", block_meta(ulid(OLD_MS, 2), datasets=[("beta", "web")]))
     code, out, _ = run("--bucket", str(tmp_path), "--tenant", "beta")
-    assert (code, out) == (0, "2 blocks found, 1 imported, 0 known before, 1 of other tenants, 0 skipped\n")
+    assert (code, out) == (0, "2 blocks found, 1 imported, 0 known before, 1 of other tenants, 0 left out, 0 skipped\n")
     assert Block.objects.get().ulid == ulid(OLD_MS, 2)
 
 
@@ -165,3 +165,16 @@ def test_a_large_bucket_is_imported_in_batches_with_progress(service: Service, t
         "200 objects seen, 200 imported",
         "230 objects seen, 230 imported",
     ]
+
+
+def test_a_result_beside_its_first_source_is_left_out_unless_everything_is_wanted(
+    service: Service, tmp_path: Path
+) -> None:
+    put(tmp_path, f"segments/1/anonymous/{ulid(OLD_MS, 1)}/block.bin", block_meta(ulid(OLD_MS, 1)))
+    put(tmp_path, f"blocks/1/acme/{ulid(OLD_MS, 2)}/block.bin", block_meta(ulid(OLD_MS, 2), level=1, tenant="acme"))
+    code, out, err = run("--bucket", str(tmp_path))
+    assert (code, out) == (0, "2 blocks found, 1 imported, 0 known before, 0 of other tenants, 1 left out, 0 skipped\n")
+    assert f"left out blocks/1/acme/{ulid(OLD_MS, 2)}/block.bin: its first source is still there" in err
+    assert Block.objects.get().level == 0
+    _, out, _ = run("--bucket", str(tmp_path), "--everything", "--prefix", "blocks/")
+    assert "1 imported" in out

@@ -40,8 +40,7 @@ def delete_tombstoned_objects(*, store: ObjectStore, limit: int = 1000) -> Delet
     """Delete up to ``limit`` objects whose tombstones are due, the oldest first."""
     now_ms = _passing_time_ms()
     due = list(Tombstone.objects.due(now_ms).values_list("id", "block__object_key")[:limit])
-    if due:  # what is gone cannot be told from the bucket any more: say first into what it was merged
-        record_lineage(store=store)
+    record_lineage(store=store)  # what is gone cannot be told from the bucket any more: say first what became of it
     deleted: int = 0
     failed: list[str] = []
     for start in range(0, len(due), DELETIONS_PER_COMMIT):

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from engine.errors import LithifyError
+from engine.profiles import ulids
 from engine.profiles.errors import BadObject
 from engine.profiles.model import BlockMeta
 from engine.storage.model import ObjectInfo, ObjectStore
+from webadmin.index.bucket_lineage import BucketLineage
 from webadmin.index.bucket_scan import describe_block, find_blocks
-from webadmin.index.models import AcceptedId, Block
-from webadmin.index.registration import BlockRegistration
+from webadmin.index.models import Block
+from webadmin.index.registration import PARTITION_MS, BlockRegistration
 from webadmin.index.services.add_blocks import add_blocks
 from webadmin.schedule.models import Command
+from webadmin.schedule.services.start_log import start_log_behind
 
 BLOCKS_PER_COMMAND = 100
 
@@ -22,13 +25,15 @@ BLOCKS_PER_COMMAND = 100
 class ImportOutcome:
     """What an import found so far.
 
-    ``bad`` are the objects that were skipped and why; ``conflicting`` ids are known with other content, which was kept.
+    ``bad`` are the objects that were skipped and why; ``conflicting`` ids are known with other content, which was kept;
+    ``superseded`` maps keys to the reason why their data counts in other objects.
     """
 
     found: int = 0
     imported: int = 0
     known: int = 0
     left_out: int = 0
+    superseded: dict[str, str] = field(default_factory=dict)
     conflicting: list[str] = field(default_factory=list)
     bad: list[tuple[str, LithifyError]] = field(default_factory=list)
 
@@ -40,15 +45,21 @@ def import_blocks(
     side_file: Iterable[BlockMeta] = (),
     tenants: frozenset[str] = frozenset(),
     prefix: str = "",
+    is_trusting: bool = False,
     progress: Callable[[ImportOutcome], None] = lambda outcome: None,
 ) -> ImportOutcome:
     """Register every block object in the store, or those with data of ``tenants``; ids of any age are accepted.
 
-    ``side_file`` has the metadata of objects without a footer, found by the id in their path. ``progress`` is called
-    after every batch.
+    Of a merge's sources and its results one side is taken (``bucket_lineage``), unless ``is_trusting``. ``side_file``
+    has the metadata of objects without a footer, found by the id in their path. ``progress`` is called after every
+    batch.
     """
     described = {meta.id: meta for meta in side_file}
     outcome, missing = ImportOutcome(), set(described)
+    lineage = BucketLineage.read(store)
+    outcome.bad += lineage.bad
+    if lineage.largest_index:
+        start_log_behind(lineage.largest_index, actor=actor)
     batch: list[BlockRegistration] = []
     for path_id, info in find_blocks(store, prefix):
         missing.discard(path_id)
@@ -60,6 +71,8 @@ def import_blocks(
             outcome.bad.append((found.key, found.error or LithifyError("unreadable")))
         elif tenants and tenants.isdisjoint(d.tenant for d in found.registration.meta.datasets):
             outcome.left_out += 1
+        elif not is_trusting and (reason := _why_superseded(lineage, found.registration)):
+            outcome.superseded[found.key] = reason
         else:
             batch.append(found.registration)
         if len(batch) == BLOCKS_PER_COMMAND:
@@ -75,11 +88,21 @@ def import_blocks(
     return outcome
 
 
+def _why_superseded(lineage: BucketLineage, registration: BlockRegistration) -> str:
+    reason = lineage.why_left_out(registration.meta)
+    if not reason:
+        return ""
+    known = Block.objects.filter(
+        shard=registration.meta.shard, ulid=registration.meta.id, size_bytes=registration.size_bytes
+    )
+    return "" if known.exists() else reason  # what the index knows already is counted as known
+
+
 def _is_known(path_id: str, info: ObjectInfo) -> bool:
     """Say whether an earlier import, with another side file, registered this very object."""
-    shards = AcceptedId.objects.filter(ulid=path_id).values("shard")
-    same = Block.objects.filter(shard__in=shards, ulid=path_id, object_key=info.key, size_bytes=info.size)
-    return same.exists()
+    made_ms = ulids.time_ms(path_id)
+    of_its_time = Block.objects.filter(partition_start_ms=made_ms - made_ms % PARTITION_MS)
+    return of_its_time.filter(ulid=path_id, object_key=info.key, size_bytes=info.size).exists()
 
 
 def _register(batch: list[BlockRegistration], outcome: ImportOutcome, actor: str) -> None:

@@ -25,6 +25,7 @@ class Command(BaseCommand):
         parser.add_argument("--bucket", default=settings.OBJECT_STORE_URL, help="URL or folder (default: the store)")
         parser.add_argument("--prefix", default="", help="only keys that start so")
         parser.add_argument("--metadata", type=Path, help="JSON side file, for segments without a metadata footer")
+        parser.add_argument("--everything", action="store_true", help="also what seems to be merged into other objects")
         parser.add_argument("--tenant", action="append", default=[], help="only blocks with data of this tenant")
 
     def handle(self, *args: Any, bucket: str, metadata: Path | None, **options: Any) -> None:
@@ -35,6 +36,7 @@ class Command(BaseCommand):
                 side_file=_side_file(metadata),
                 tenants=frozenset(options["tenant"]),
                 prefix=options["prefix"],
+                is_trusting=options["everything"],
                 progress=lambda so_far: self.stderr.write(f"{so_far.found} objects seen, {so_far.imported} imported"),
             )
         except LithifyError as error:
@@ -46,13 +48,16 @@ class Command(BaseCommand):
             sys.exit(1)
 
     def _report(self, outcome: ImportOutcome) -> None:
+        for key, reason in outcome.superseded.items():
+            self.stderr.write(f"left out {key}: {reason}")
         for key, error in outcome.bad:
             self.stderr.write(f"skipped {key}: [{error.code}] {error}")
         for block_id in outcome.conflicting:
             self.stderr.write(f"kept {block_id} as it is: the bucket now holds other content under this id")
         self.stdout.write(
             f"{outcome.found} blocks found, {outcome.imported} imported, {outcome.known} known before, "
-            f"{outcome.left_out} of other tenants, {len(outcome.bad) + len(outcome.conflicting)} skipped"
+            f"{outcome.left_out} of other tenants, {len(outcome.superseded)} left out, "
+            f"{len(outcome.bad) + len(outcome.conflicting)} skipped"
         )
 
 

@@ -36,6 +36,8 @@ class Command(BaseCommand):
             self.stderr.write(f"bad {key}: [{error.code}] {error}")
         for block_id in outcome.conflicting:
             self.stderr.write(f"kept {block_id} as it is: the bucket now holds other content under this id")
+        if outcome.log_starts_at:
+            self.stderr.write(f"the command log goes on at {outcome.log_starts_at}, behind that of the lost index")
         self.stdout.write(
             f"{outcome.found} blocks found, {outcome.added} added, {outcome.known} known before, "
             f"{len(outcome.left_out)} left out, {len(outcome.bad) + len(outcome.conflicting)} bad"
