@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from engine.placement.errors import LimitsRefused
+from engine.placement.errors import LimitsRefused, PinRefused
 
 DatasetKey = tuple[str, str]
 """Tenant and dataset: two tenants may have a dataset of one name."""
@@ -30,10 +30,14 @@ class InstanceState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A segment writer; ``tokens`` is its share of the shards in relation to the others, ``zone`` "" means none."""
+    """A segment writer; ``tokens`` is its share of the shards in relation to the others, ``zone`` "" means none.
+
+    ``address`` is where it listens; placement carries it and never reads it.
+    """
 
     id: str
     zone: str = ""
+    address: str = ""
     tokens: int = TOKENS_DEFAULT
     state: InstanceState = InstanceState.ACTIVE
 
@@ -89,6 +93,41 @@ class DatasetRule:
     load_balancing: LoadBalancing = LoadBalancing.FINGERPRINT
     shards: tuple[int, ...] = ()
     updated_at_ms: int = 0
+
+    def is_capped(self) -> bool:
+        """Say whether the dataset would get more shards if its tenant's limit were higher."""
+        return not self.shards and 0 < self.tenant_shards < self.dataset_shards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetOverride:
+    """What an operator decided for one dataset; None leaves it to the load. ``shards`` pins it to these."""
+
+    tenant_shards: int | None = None
+    dataset_shards: int | None = None
+    load_balancing: LoadBalancing | None = None
+    shards: tuple[int, ...] = ()
+
+    def check(self, ring_shards: int) -> None:
+        """Raise PinRefused or LimitsRefused; ``ring_shards`` 0 means that the ring is not known."""
+        for limit in (self.tenant_shards, self.dataset_shards):
+            if limit is not None and not 0 <= limit <= SHARDS_MAX:
+                raise LimitsRefused(f"a limit of {limit} shards: give 0 to {SHARDS_MAX}")
+        if len(set(self.shards)) != len(self.shards):
+            raise PinRefused(f"shards {list(self.shards)}: one is named twice")
+        lost = [shard for shard in self.shards if not 1 <= shard <= (ring_shards or SHARDS_MAX)]
+        if lost:
+            raise PinRefused(f"shards {lost} do not exist: the ring has 1 to {ring_shards or SHARDS_MAX}")
+
+    def applied(self, rule: DatasetRule) -> DatasetRule:
+        """Return the rule with what is decided here put in its place."""
+        return replace(
+            rule,
+            tenant_shards=rule.tenant_shards if self.tenant_shards is None else self.tenant_shards,
+            dataset_shards=rule.dataset_shards if self.dataset_shards is None else self.dataset_shards,
+            load_balancing=rule.load_balancing if self.load_balancing is None else self.load_balancing,
+            shards=self.shards,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
