@@ -53,28 +53,29 @@ def _check_time(time_ns: int, limits: PushLimits, now_ns: int) -> None:
 def _check_strings(profile: Profile) -> None:
     if not profile.strings or profile.strings[0] != b"":
         raise _malformed("string 0 of the table is not empty")
-    for position, string in enumerate(profile.strings):
-        try:
-            string.decode()
-        except UnicodeDecodeError as error:
-            raise _malformed(f"string {position} is not valid UTF-8: {error.reason}") from error
+    try:
+        b"\0".join(profile.strings).decode()  # no sequence of UTF-8 reaches over a zero byte: one call checks all
+    except UnicodeDecodeError:
+        _name_bad_string(profile.strings)
     for kind, _ in profile.sample_types:
         if 0 <= kind < len(profile.strings) and b"-" in profile.strings[kind]:
             raise _malformed(f"the sample type {profile.strings[kind].decode()!r} has a '-' in its name")
 
 
+def _name_bad_string(strings: list[bytes]) -> None:
+    for position, string in enumerate(strings):
+        try:
+            string.decode()
+        except UnicodeDecodeError as error:
+            raise _malformed(f"string {position} is not valid UTF-8: {error.reason}") from error
+
+
 def _check_references(profile: Profile) -> None:
-    strings, functions, samples = len(profile.strings), profile.functions, profile.samples
-    own = [profile.drop_frames, profile.keep_frames, profile.default_sample_type, *profile.comments]
-    columns = {
-        "a sample or period type": np.array([*profile.sample_types, profile.period_type], np.int64).reshape(-1),
-        "a mapping": np.concatenate((profile.mappings.filenames, profile.mappings.build_ids)),
-        "a function": np.concatenate((functions.names, functions.system_names, functions.filenames)),
-        "a label": np.concatenate((samples.label_keys, samples.label_strings, samples.label_units)),
-        "the profile": np.array(own, np.int64),
-    }
-    for owner, refs in columns.items():
-        _check_inside(owner, refs, strings)
+    owned = _references(profile)
+    every = np.concatenate([refs for _, refs in owned])
+    if every.min() < 0 or every.max() >= len(profile.strings):
+        for owner, refs in owned:
+            _check_inside(owner, refs, len(profile.strings))
     if (profile.locations.ids == 0).any():
         raise _malformed("location id is 0")
     if (profile.functions.ids == 0).any():
@@ -83,6 +84,25 @@ def _check_references(profile: Profile) -> None:
     if (counts != len(profile.sample_types)).any():
         wrong = int(np.flatnonzero(counts != len(profile.sample_types))[0])
         raise _malformed(f"sample {wrong} has {counts[wrong]} values for {len(profile.sample_types)} sample types")
+
+
+def _references(profile: Profile) -> list[tuple[str, Integers]]:
+    """Return every column of string references with the kind of its owner."""
+    mappings, functions, samples = profile.mappings, profile.functions, profile.samples
+    own = [profile.drop_frames, profile.keep_frames, profile.default_sample_type, *profile.comments]
+    types = [ref for pair in (*profile.sample_types, profile.period_type) for ref in pair]
+    return [
+        ("a sample or period type", np.array(types, np.int64)),
+        ("the profile", np.array(own, np.int64)),
+        ("a mapping", mappings.filenames),
+        ("a mapping", mappings.build_ids),
+        ("a function", functions.names),
+        ("a function", functions.system_names),
+        ("a function", functions.filenames),
+        ("a label", samples.label_keys),
+        ("a label", samples.label_strings),
+        ("a label", samples.label_units),
+    ]
 
 
 def _check_inside(owner: str, refs: Integers, strings: int) -> None:
@@ -115,9 +135,9 @@ def _with_short_stacks(profile: Profile, frames_max: int) -> tuple[Profile, tupl
 
 def _with_short_strings(profile: Profile, bytes_max: int) -> tuple[Profile, tuple[str, ...]]:
     """Keep the end of a string, which tells functions with one long prefix apart."""
-    count = sum(len(string) > bytes_max for string in profile.strings)
-    if not count:
+    if max(map(len, profile.strings), default=0) <= bytes_max:
         return profile, ()
+    count = sum(len(string) > bytes_max for string in profile.strings)
     strings = [_end_of(string, bytes_max) for string in profile.strings]
     return replace(profile, strings=strings), (f"{count} strings longer than {bytes_max} bytes were cut to their end",)
 
