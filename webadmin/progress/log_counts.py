@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import Count, F, Sum
+
 from engine.profiles import ulids
 from engine.profiles.errors import BadBlockName
 from engine.profiles.model import COMPACTION_LEVEL_MAX
@@ -116,9 +118,10 @@ def _count_plan(
 
 def _count_completion(job: Job, counts: LogCounts, minute_ms: int) -> None:
     run_ms = max(0, (job.finished_at_ms or 0) - (job.assigned_at_ms or 0))
-    counts.flows[minute_ms, job.lane, job.tenant, job.shard, job.level].update(
-        drained_blocks=job.source_count, drained_bytes=job.source_bytes, completed_jobs=1, run_ms=run_ms
-    )
+    for shard, (block_count, byte_count) in _drained(job).items():
+        flow = counts.flows[minute_ms, job.lane, job.tenant, shard, job.level]
+        flow.update(drained_blocks=block_count, drained_bytes=byte_count)
+    counts.flows[minute_ms, job.lane, job.tenant, job.shard, job.level].update(completed_jobs=1, run_ms=run_ms)
     place = JobPlace(job.lane, job.level)
     counts.happened(place, "jobs_completed")
     counts.happened(place, "blocks_merged", job.source_count)
@@ -141,6 +144,16 @@ def _dropped_by(command: Command) -> Iterable[Block]:
     partitions = {time_ms - time_ms % PARTITION_MS for time_ms in times}
     rows = Block.objects.filter(partition_start_ms__in=partitions, ulid__in=names, removed_command_index=command.index)
     return rows.select_related("tenant", "owner_job").defer("metadata", "owner_job__spec", "owner_job__result")
+
+
+def _drained(job: Job) -> dict[int, tuple[int, int]]:
+    """Return how many blocks and bytes left each shard with a completed job; mostly there is one shard."""
+    if not job.moved_sources:
+        return {job.shard: (job.source_count, job.source_bytes)}
+    replaced = Block.objects.filter(owner_job_id=job.pk, removed_command_index=job.finished_command_index)
+    sources = replaced.order_by().values("shard")
+    sums = sources.annotate(blocks=Count("id"), bytes=Sum("size_bytes"))
+    return {row["shard"]: (row["blocks"], row["bytes"]) for row in sums}
 
 
 def _split(command: Command) -> tuple[str, int]:
@@ -173,7 +186,8 @@ def _jobs_of(commands: Iterable[Command]) -> dict[tuple[str, int], Job]:
     jobs: dict[tuple[str, int], Job] = {}
     listed = sorted(names)
     for start in range(0, len(listed), 500):
-        for job in Job.objects.filter(name__in=listed[start : start + 500]).defer("spec").order_by("id"):
+        found = Job.objects.filter(name__in=listed[start : start + 500]).defer("spec")
+        for job in found.annotate(moved_sources=F("spec__source_shards")).order_by("id"):
             jobs[job.name, job.token] = job
             jobs[job.name, 0] = job  # whichever row it was, its place is in the name
     return jobs

@@ -129,6 +129,8 @@ def _job_facts(job: Job, now_ms: int) -> Facts:
     if job.assigned_at_ms is not None:
         run_ms = (now_ms if job.finished_at_ms is None else job.finished_at_ms) - job.assigned_at_ms
     sources = f"{show.counted(job.source_count, 'block')}, {show.size_text(job.source_bytes)}"
+    if moved := set(job.spec.get("source_shards", {}).values()):
+        sources += f", of shards {', '.join(map(str, sorted(moved | {job.shard})))}"
     return Facts(
         title="The job",
         rows=[
@@ -238,5 +240,10 @@ def holder(job: Job, now_ms: int) -> SafeString | str:
     if job.worker is None:
         return show.NOTHING
     if job.state != JobState.LEASED.value:
-        return show.note(show.row_link(job.worker), f"last token {job.token}")
-    return show.note(show.row_link(job.worker), f"{lease_left_text(job, now_ms)} · token {job.token}")
+        return show.note(_worker(job.worker), f"last token {job.token}".replace(" ", show.GAP))
+    lease = f"{lease_left_text(job, now_ms)} · token {job.token}".replace(" ", show.GAP)
+    return show.note(_worker(job.worker), lease)
+
+
+def _worker(worker: Worker) -> SafeString | str:
+    return show.row_link(worker, show.name(worker.name))

@@ -11,6 +11,7 @@ from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.index.models import Block, BlockLineage, Tombstone
+from webadmin.progress.log_counts import count_commands
 from webadmin.schedule.dry_run import dry_poll
 from webadmin.schedule.models import Command, Job, LevelPolicy, LevelQueue
 from webadmin.schedule.register import JobFilter
@@ -71,6 +72,9 @@ def test_one_job_takes_the_remnants_of_all_shards_and_swaps_them_at_once(service
     check_invariants()
     assert_equal_to_tables(replayed(log()))
     assert replayed(log(), times=2) == replayed(log())
+    flows = count_commands(Command.objects.order_by("index")).flows
+    drained = {key[3]: flow["drained_blocks"] for key, flow in flows.items() if flow["drained_blocks"]}
+    assert drained == {1: 2, 2: 1, 3: 2, 4: 1, 5: 2}, "every shard sees what left it"
 
 
 def test_it_is_off_unless_a_policy_says_otherwise(service: Service) -> None:

@@ -87,7 +87,14 @@ def test_i16_replaying_the_log_from_nothing_gives_the_tables(service: Service, s
     assert replayed(entries, times=2) == state, "applying an entry twice is applying it once"
 
 
-def test_entries_of_the_previous_format_apply(service: Service) -> None:
+def test_entries_of_version_2_apply(service: Service) -> None:
+    live_through(service, 4)
+    entries = log()
+    assert not any("source_shards" in c for e in entries for c in e["change_set"].get("created", ()))
+    assert_equal_to_tables(replayed([entry | {"format_version": 2} for entry in entries]))
+
+
+def test_entries_of_version_1_apply(service: Service) -> None:
     live_through(service, 4)
     old = log()
     for entry in old:

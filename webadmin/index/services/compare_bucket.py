@@ -160,8 +160,9 @@ def _why_kept(store: ObjectStore, key: str, before_ms: int) -> str:
     known = Block.objects.filter(shard=named.shard, ulid=named.id).exclude(state=BlockState.DELETED)
     if known.exists():
         return "the index knows its id"
-    # A result's id has the time of its job's first source.
-    if Block.objects.filter(shard=named.shard, state=BlockState.OWNED, created_at_ms=created_ms).exists():
+    # A result has the shard of its job, and in its id the time of the job's first source.
+    first = Block.objects.filter(state=BlockState.OWNED, created_at_ms=created_ms)
+    if first.filter(owner_job__shard=named.shard).exists():
         return "a scheduled job could still name it"
     letter = dead_letter_key(named.shard, named.tenant, named.id)
     return "a dead letter names it" if any(True for _ in store.list(letter)) else ""
