@@ -50,14 +50,14 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = READ
 class Process:
     """A running command. ``lines`` is what it said so far, standard output and error together."""
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path = ROOT) -> None:
         self.name = name
         self.lines: list[str] = []
         self._said = threading.Condition()
         self._popen = subprocess.Popen(
             command,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
-            cwd=ROOT,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -158,15 +158,19 @@ class Processes:
             if not self._quiet:  # pytest shows this for a failing test only
                 print(f"--- {process.name} ({process.pid}) said:\n{process.story()}")
 
-    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Process:
-        """Start a command; the caller waits for whatever makes it ready."""
-        process = Process(name, command, environment or {})
+    def start(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path = ROOT
+    ) -> Process:
+        """Start a command in a folder; the caller waits for whatever makes it ready."""
+        process = Process(name, command, environment or {}, folder)
         self._running.append(process)
         return process
 
-    def start_python(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Process:
-        """Start this Python with arguments."""
-        return self.start(name, [sys.executable, *arguments], environment)
+    def start_python(
+        self, name: str, *arguments: str, environment: Mapping[str, str] | None = None, folder: Path = ROOT
+    ) -> Process:
+        """Start this Python with arguments; modules come from the folder first."""
+        return self.start(name, [sys.executable, *arguments], environment, folder)
 
     def start_redis(self, port: int = 0) -> tuple[Process, str]:
         """Start a Redis that keeps nothing; return it with its broker URL."""
@@ -176,14 +180,15 @@ class Processes:
         self.wait_until_answers(process, lambda: answers_redis(port))
         return process, f"redis://{LOOPBACK}:{port}/0"
 
-    def start_web(self, environment: Mapping[str, str]) -> tuple[Process, str]:
-        """Start the web process under gunicorn; return it with its address. The database must be migrated."""
+    def start_web(self, environment: Mapping[str, str], folder: Path = ROOT) -> tuple[Process, str]:
+        """Start a build's web process under gunicorn; return it with its address. The database must be migrated."""
         port = free_port()
         process = self.start_python(
             "web",
             *("-m", "gunicorn", "webadmin.wsgi:application", "--bind", f"{LOOPBACK}:{port}", "--no-control-socket"),
             *("--worker-class", "gthread", "--workers", "1", "--threads", "4", "--graceful-timeout", "5"),
             environment=environment,
+            folder=folder,
         )
         self.wait_until_answers(process, lambda: answers_http(f"http://{LOOPBACK}:{port}/healthz"))
         return process, f"http://{LOOPBACK}:{port}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,6 +49,10 @@ RESTART_SECONDS = 0.1
 SETTLE_SECONDS = 90.0
 """A machine with other work to do needs a multiple of what a quiet one does."""
 LIVE = "('queued', 'owned', 'parked', 'final')"
+ROUTINE = re.compile(
+    r" (received|succeeded in .*)$|Sending due task|Found credentials|_swept|masked_rewritten|deleted=0"
+)
+STORY_LINES = 300
 WEBS = ("web", "web-2")
 NODES = ("compactor", "compactor-2")
 
@@ -147,7 +152,8 @@ class FaultStack:
 
     def story(self) -> str:
         """The last lines of every program, for a failing test's message."""
-        return "\n".join(self.log.getvalue().splitlines()[-150:])
+        lines = [line for line in self.log.getvalue().splitlines() if not ROUTINE.search(line)]
+        return "\n".join(lines[-STORY_LINES:])
 
     # What a test does to it.
 
@@ -184,9 +190,10 @@ class FaultStack:
 
     def write_segments(self, shard: int, count: int = 8) -> Counter[Sample]:
         """Write segments into the bucket, register them as a writer does, and return all their samples."""
-        metas = self.put_segments(shard, count)
-        self.register(metas)
-        return self.samples([(source_key, meta) for source_key, meta in metas])
+        segments = self.put_segments(shard, count)
+        expected = self.samples(segments)  # now: as soon as they are registered they may be merged and deleted
+        self.register(segments)
+        return expected
 
     def put_segments(self, shard: int, count: int) -> list[tuple[str, BlockMeta]]:
         """Write segments of the last minute into the bucket only."""
@@ -239,7 +246,11 @@ class FaultStack:
         """Say where blocks and jobs of a shard are."""
         blocks = "SELECT state, level, count(*) FROM index_block WHERE shard = %s GROUP BY 1, 2"
         jobs = "SELECT name, state, failures, parked_reason FROM schedule_job WHERE shard = %s AND state <> 'done'"
-        return f"blocks {self.rows(blocks, shard)}, jobs {self.rows(jobs, shard)}"
+        queues = "SELECT level, block_count, ready_at_ms, is_noticed FROM schedule_levelqueue WHERE shard = %s"
+        found = {"blocks": blocks, "jobs": jobs, "queues": queues}
+        shown = {name: self.rows(query, shard) for name, query in found.items()}
+        workers = self.rows("SELECT name, capacity, last_poll_at::text FROM schedule_worker")
+        return f"{shown}, workers {workers}, head {self.rows('SELECT * FROM schedule_loghead')}"
 
     def check(self, shard: int, expected: Counter[Sample]) -> list[str]:
         """Wait for the end; assert that no sample is lost or doubled and that bucket and index agree.

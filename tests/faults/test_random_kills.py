@@ -27,6 +27,7 @@ def test_whatever_is_killed_whenever_no_sample_is_lost_or_doubled(fault_stack: F
     chance = Random(seed)
     shards = [fault_stack.new_shard() for _ in range(3)]
     segments = {shard: fault_stack.put_segments(shard, 12) for shard in shards}
+    expected = {shard: fault_stack.samples(segments[shard]) for shard in shards}
     batches = [(shard, first) for first in range(0, 12, 3) for shard in shards]
 
     def let_arrive() -> None:
@@ -45,7 +46,7 @@ def test_whatever_is_killed_whenever_no_sample_is_lost_or_doubled(fault_stack: F
             fault_stack.kill(victim)
     arriving.result()
     for shard in shards:
-        fault_stack.check(shard, fault_stack.samples(segments[shard]))
+        fault_stack.check(shard, expected[shard])
 
 
 def test_at_the_end_of_it_all_bucket_and_index_agree(fault_stack: FaultStack) -> None:
