@@ -66,6 +66,12 @@ SERVICE_METRICS = (
     Metric("lithify_tombstone_oldest_due_seconds", "gauge", (), "since when the oldest due object could be deleted"),
     Metric("lithify_dead_letters", "gauge", (), "dead letters that wait for recovery"),
     Metric("lithify_dead_letter_oldest_seconds", "gauge", (), "age of the oldest of them"),
+    Metric(
+        "lithify_swept_total",
+        "counter",
+        ("what",),
+        "ledger rows, lineage records, scratch objects and uploads swept away",
+    ),
     Metric("lithify_command_index", "gauge", (), "last entry of the command log"),
     Metric("lithify_command_time_lag_seconds", "gauge", (), "how far command time is behind the database's clock"),
 )

@@ -22,6 +22,7 @@ ISOLATE_TASK = "control.isolate_bad_blocks"
 RECOVER_LETTERS_TASK = "control.recover_dead_letters"
 RETENTION_TASK = "control.apply_retention"
 REWRITE_TASK = "control.rewrite_masked"
+SWEEP_TASK = "control.sweep_leftovers"
 LOOP_SECONDS_MAX = 5
 """How soon beat notices that the operator changed the schedule."""
 
@@ -40,6 +41,7 @@ PERIODIC_JOBS = (
     PeriodicJob(name="Count progress", task=COUNT_LOG_TASK, every_seconds=15),
     PeriodicJob(name="Apply retention", task=RETENTION_TASK, every_seconds=15 * 60),
     PeriodicJob(name="Rewrite deleted data", task=REWRITE_TASK, every_seconds=60),
+    PeriodicJob(name="Sweep leftovers", task=SWEEP_TASK, every_seconds=10 * 60),
     PeriodicJob(name="Isolate bad blocks", task=ISOLATE_TASK, every_seconds=30),
     PeriodicJob(name="Recover dead letters", task=RECOVER_LETTERS_TASK, every_seconds=15),
 )
@@ -55,6 +57,7 @@ def _make_control_app() -> Celery:
             "tasks.control.isolation",
             "tasks.control.progress",
             "tasks.control.retention",
+            "tasks.control.sweeps",
         ],
     )
     configure(control_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)

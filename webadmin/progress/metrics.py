@@ -17,7 +17,7 @@ from engine.metrics import SERVICE_METRICS
 from engine.scheduling.model import HOLDING_STATES
 from engine.version import VERSION
 from webadmin.database import dialect
-from webadmin.index.models import DeadLetter, LetterState, RefusalCount, Tombstone
+from webadmin.index.models import DeadLetter, LetterState, RefusalCount, SweptTotal, Tombstone
 from webadmin.index.services.count_refusals import REQUEST_PREFIX
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.health import judge
@@ -157,6 +157,8 @@ def _index() -> Iterator[tuple[str, list[Sample]]]:
     waiting = letters.aggregate(count=Count("id"), oldest=Min("written_at_ms"))
     yield "lithify_dead_letters", [((), waiting["count"])]
     yield "lithify_dead_letter_oldest_seconds", [((), _age(waiting["oldest"], clock_ms))]
+    swept = SweptTotal.objects.order_by("what").values_list("what", "count")
+    yield "lithify_swept_total", [((what,), count) for what, count in swept]
     codes = RefusalCount.objects.order_by().values("code").annotate(sum=Sum("count")).order_by("code")
     refused = [(row["code"], int(row["sum"])) for row in codes]
     blocks = [((code,), count) for code, count in refused if not code.startswith(REQUEST_PREFIX)]
