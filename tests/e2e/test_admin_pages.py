@@ -1,9 +1,15 @@
-"""Opens every page of a filled admin in a real browser: no script fails, nothing is missing, nothing is cut off."""
+"""Opens every page of a filled admin in a real browser: no script fails, nothing is missing, nothing is cut off.
+
+To look at the pages yourself, name a folder in LITHIFY_SCREENSHOTS: each is saved there, wide and narrow.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from django.contrib import admin
@@ -15,6 +21,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_pla
 from pytest_django.live_server_helper import LiveServer
 
 from tests.webadmin.admin import rows
+from tests.webadmin.admin.scene import fill_night
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
 
@@ -28,6 +35,7 @@ SWITCHES = [
     "--disable-component-update",
     "--disable-sync",
 ]
+WIDTHS = ((390, "dark"), (1400, "light"))
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 pytestmark = [
@@ -45,7 +53,7 @@ def pages(transactional_db: None) -> list[str]:
 
     importlib.import_module("webadmin.schedule.migrations.0002_first_rows").add_first_rows(apps, None)
     cache.clear()
-    rows.fill()
+    fill_night()
     addresses = ["/admin/", "/api/docs/", "/admin/backlog/", "/admin/standstill/", "/admin/standstill/?name=01"]
     for model, page in admin.site._registry.items():
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
@@ -107,6 +115,14 @@ def complaints_of(page: Page) -> list[str]:
     return complaints
 
 
+def keep_picture(page: Page, address: str, width: int) -> None:
+    """Save how the page looks, if somebody wants to see it."""
+    folder = os.environ.get("LITHIFY_SCREENSHOTS")
+    if folder:
+        name = re.sub(r"[^a-z0-9]+", "-", address.lower()).strip("-")
+        page.screenshot(path=Path(folder) / f"{name}-{width}.png", full_page=True)
+
+
 def _failed(request: Request) -> bool:
     return "ERR_ABORTED" not in (request.failure or "")  # what was under way when the next page was asked for
 
@@ -121,10 +137,11 @@ def test_every_page_is_whole_in_a_browser(
     for address in pages:
         page.goto(live_server.url + address, wait_until="load")
         too_wide = {}
-        for width, scheme in ((400, "dark"), (1280, "light")):
+        for width, scheme in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=scheme)
             too_wide[width] = page.evaluate(OVERFLOW)
+            keep_picture(page, address, width)
         if complaints or any(too_wide.values()):
             wrong[address] = (too_wide, list(complaints))
         complaints.clear()

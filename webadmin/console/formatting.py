@@ -138,6 +138,11 @@ def short_code(text: str) -> SafeString:
     return format_html('<span class="lt-code lt-short" title="{}">{}</span>', text, text)
 
 
+def name(text: object) -> SafeString:
+    """Return a name on one line, cut where it would crowd out its neighbours, whole on hover."""
+    return format_html('<span class="lt-name" title="{}">{}</span>', text, text)
+
+
 def note(main: str, more: str) -> SafeString:
     """Return text with a quieter second line."""
     return format_html('<span class="lt-two">{}<span class="lt-more">{}</span></span>', main, more)

@@ -92,7 +92,7 @@ def _standing(overview: ScheduleOverview, totals: IndexTotals) -> Standing:
 
 def _paused(scopes: Sequence[PausedScope]) -> list[str]:
     """Name the first pauses, and count the rest in one more line."""
-    named = [f"{scope} ({scope.mode.value})" for scope in scopes[:PAUSES_NAMED]]
+    named = [str(scope) for scope in scopes[:PAUSES_NAMED]]
     more = len(scopes) - len(named)
     return [*named, f"{show.count_text(more)} more"] if more else named
 
@@ -235,14 +235,14 @@ def _workers(overview: ScheduleOverview) -> Table:
     missing = overview.known_worker_count - len(overview.workers)
     return Table(
         title="Workers",
-        headers=("Worker", "State", "Last poll", "Running", "Offers", "Build"),
+        headers=("Worker", "State", "Last poll", "Running", "Free", "Build"),
         rows=[
             (
-                show.row_link(worker),
+                show.row_link(worker, show.name(worker.name)),
                 job_page.worker_badge(worker, lease_seconds=lease_seconds, now=now),
                 show.moment_age(worker.last_poll_at, now),
                 worker.running,
-                show.counted(worker.capacity, "more job"),
+                worker.capacity,
                 worker.build or show.NOTHING,
             )
             for worker in overview.workers
@@ -258,7 +258,7 @@ def _first_queues(overview: ScheduleOverview) -> Table:
         headers=("Tenant", "Shard", "Level", "Oldest", "Ready", "Why"),
         rows=[
             (
-                show.row_link(queue, job_page.tenant_text(queue.tenant)),
+                show.row_link(queue, show.name(job_page.tenant_text(queue.tenant))),
                 queue.shard,
                 queue.level,
                 show.age(queue.oldest_arrival_ms, overview.now_ms),

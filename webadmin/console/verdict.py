@@ -45,7 +45,8 @@ class Notice:
 
 def verdict(standing: Standing) -> list[Notice]:
     """Return what needs someone first, then what goes on by itself; never nothing."""
-    return [*_troubles(standing), *_set_aside(standing), _course(standing)]
+    needed = sorted([*_troubles(standing), *_set_aside(standing)], key=lambda notice: notice.tone != "bad")
+    return [*needed, _course(standing)]
 
 
 def _troubles(standing: Standing) -> Iterator[Notice]:

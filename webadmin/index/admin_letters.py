@@ -97,7 +97,7 @@ class DeadLetterAdmin(OrderedAdmin):
 
     @display(description="Tenant")
     def place(self, row: DeadLetter) -> SafeString:
-        return show.note(row.tenant or "segment", f"shard {row.shard}")
+        return show.note(show.name(row.tenant or "segment"), f"shard {row.shard}")
 
     @display(description="Attempts")
     def tries(self, row: DeadLetter) -> int:

@@ -44,7 +44,7 @@ def state_with_reason(block: Block) -> SafeString:
 
 def tenant_cell(block: Block) -> SafeString | str:
     """Return a link to the tenant, or that a segment belongs to all."""
-    return show.row_link(block.tenant) if block.tenant else SEGMENT_TENANT
+    return show.row_link(block.tenant, show.name(block.tenant.name)) if block.tenant else SEGMENT_TENANT
 
 
 def block_table(title: str, blocks: Sequence[Block], *, now_ms: int, empty: str, more: str | SafeString = "") -> Table:

@@ -54,7 +54,7 @@ def deadline(request: DeleteRequest, now_ms: int) -> SafeString | str:
     """Return how long there is to the deadline."""
     moment = f"{show.moment_text(request.deadline_at_ms)} command time"
     if request.state == DeleteState.DONE:
-        return show.hint("met or over", moment)
+        return show.hint("done", f"the deadline was {moment}")
     left_ms = request.deadline_at_ms - now_ms
     words = f"in {show.duration_text(left_ms)}" if left_ms >= 0 else f"{show.duration_text(-left_ms)} ago"
     return show.hint(words, moment)

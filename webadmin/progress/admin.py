@@ -99,7 +99,7 @@ class ParkedJobAdmin(OrderedAdmin):
 
     @display(description="Tenant")
     def place(self, row: ParkedJob) -> SafeString:
-        return show.note(job_page.tenant_text(row.tenant), show.place_text(row.shard, row.level))
+        return show.note(show.name(job_page.tenant_text(row.tenant)), show.place_text(row.shard, row.level))
 
     @display(description="Failures")
     def failure_count(self, row: ParkedJob) -> SafeString | str:

@@ -119,7 +119,9 @@ def _table(title: str, place: tuple[str, ...], rows: Iterable[ProgressRow]) -> T
                 show.note(show.count_text(row.backlog.blocks), show.size_text(row.backlog.bytes)),
                 show.count_text(row.backlog.due_blocks),
                 row.backlog.jobs,
-                row.backlog.parked_jobs,
+                show.badge(str(row.backlog.parked_jobs), "warn", "out of the schedule")
+                if row.backlog.parked_jobs
+                else 0,
                 rates(row.flow.arrived_blocks, row.flow.arrived_bytes, row),
                 drained(row),
                 clear_badge(row),
@@ -132,7 +134,7 @@ def _table(title: str, place: tuple[str, ...], rows: Iterable[ProgressRow]) -> T
 
 
 def _place(row: ProgressRow) -> tuple[object, ...]:
-    return (row.shard,) if row.shard is not None else (tenant_text(row.tenant or ""), row.level)
+    return (row.shard,) if row.shard is not None else (show.name(tenant_text(row.tenant or "")), row.level)
 
 
 def rates(blocks: int, size: int, row: ProgressRow) -> str:

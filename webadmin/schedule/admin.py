@@ -155,7 +155,7 @@ class JobAdmin(OrderedAdmin):
 
     @display(description="Tenant")
     def place(self, row: Job) -> SafeString:
-        return show.note(job_page.tenant_text(row.tenant), show.place_text(row.shard, row.level))
+        return show.note(show.name(job_page.tenant_text(row.tenant)), show.place_text(row.shard, row.level))
 
     @display(description="Worker")
     def worker_cell(self, row: Job) -> SafeString | str:
@@ -213,7 +213,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
 
     @display(description="Queue")
     def place(self, row: LevelQueue) -> SafeString:
-        return show.note(self.tenant_cell(row), f"{show.place_text(row.shard, row.level)} · {row.lane}")
+        return show.note(show.name(self.tenant_cell(row)), f"{show.place_text(row.shard, row.level)} · {row.lane}")
 
     @display(description="Ready")
     def ready(self, row: LevelQueue) -> SafeString | str:
@@ -277,7 +277,7 @@ class WorkerAdmin(ReadOnlyAdmin):
             rows=[
                 (
                     show.row_link(job, show.code(job.name)),
-                    show.note(job_page.tenant_text(job.tenant), show.place_text(job.shard, job.level)),
+                    show.note(show.name(job_page.tenant_text(job.tenant)), show.place_text(job.shard, job.level)),
                     job_page.lease_left(job, now_ms),
                     job_page.progress(job),
                     show.note(show.counted(job.source_count, "block"), show.size_text(job.source_bytes)),

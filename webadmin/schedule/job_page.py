@@ -240,5 +240,10 @@ def holder(job: Job, now_ms: int) -> SafeString | str:
     if job.worker is None:
         return show.NOTHING
     if job.state != JobState.LEASED.value:
-        return show.note(show.row_link(job.worker), f"last token {job.token}")
-    return show.note(show.row_link(job.worker), f"{lease_left_text(job, now_ms)} · token {job.token}")
+        return show.note(_worker(job.worker), f"last token {job.token}".replace(" ", show.GAP))
+    lease = f"{lease_left_text(job, now_ms)} · token {job.token}".replace(" ", show.GAP)
+    return show.note(_worker(job.worker), lease)
+
+
+def _worker(worker: Worker) -> SafeString | str:
+    return show.row_link(worker, show.name(worker.name))
