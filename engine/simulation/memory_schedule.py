@@ -16,6 +16,7 @@ from engine.errors import LithifyError
 from engine.planning.model import LevelPolicy, QueuedBlock
 from engine.protocol.profile_jobs import DeleteMask
 from engine.scheduling.fairness import LaneView
+from engine.scheduling.job_queue import JobQueue
 from engine.scheduling.model import (
     AttemptOutcome,
     ChangeSet,
@@ -124,7 +125,7 @@ class MemorySchedule:
     def __post_init__(self) -> None:
         self.queues = QueueBook(self.policies)
         self.lane = LaneView(lane=LANE)
-        self._leases: list[tuple[int, str, int]] = []
+        self._leases = JobQueue()
         self._deletions: list[tuple[int, str]] = []
         self._job_id = self._block_id = 0
         for level in (*self.policies, FINAL_LEVEL):
@@ -193,8 +194,9 @@ class MemorySchedule:
                 held.append(renewal)
                 if expires_ms > job.lease_expires_ms:
                     job.lease_expires_ms = expires_ms
-                    if self.overdue.pop(job.name, None) is not None:
-                        heapq.heappush(self._leases, (expires_ms, job.name, job.token))
+                    if self.overdue:
+                        self.overdue.pop(job.name, None)
+                    self._leases.put(job.name, level=0, status=0, failures=0, expires_ms=expires_ms)
                     self.touch(job)
         return held
 
@@ -351,12 +353,12 @@ class MemorySchedule:
         job.lease_expires_ms = now_ms + self.limits.lease_ms
         if self.masks:
             job.masks = masks_about(self.masks, job.sources)
-        heapq.heappush(self._leases, (job.lease_expires_ms, job.name, index))
+        self._leases.put(job.name, level=0, status=0, failures=0, expires_ms=job.lease_expires_ms)
 
     def restore_lease(self, job: MemoryJob) -> None:
         """Take up a lease that was given before: the row says under which token, and until when."""
         self.move(job, JobState.LEASED)
-        heapq.heappush(self._leases, (job.lease_expires_ms, job.name, job.token))
+        self._leases.put(job.name, level=0, status=0, failures=0, expires_ms=job.lease_expires_ms)
 
     def _charge(self, change_set: ChangeSet) -> None:
         for tenant in change_set.tenants:
@@ -439,15 +441,9 @@ class MemorySchedule:
 
     def expired(self, now_ms: int) -> list[MemoryJob]:
         """Return the leased jobs whose lease is strictly over, the longest first."""
-        while self._leases and self._leases[0][0] < now_ms:
-            _, name, token = heapq.heappop(self._leases)
-            job = self.jobs.get(name)
-            if job is None or job.token != token or job.state is not JobState.LEASED:
-                continue
-            if job.lease_expires_ms < now_ms:
-                self.overdue[name] = job
-            else:
-                heapq.heappush(self._leases, (job.lease_expires_ms, name, token))
+        while (name := self._leases.peek()) is not None and self.jobs[name].lease_expires_ms < now_ms:
+            self.overdue[name] = self.jobs[name]
+            self._leases.delete(name)
         if not self.overdue:
             return []
         return sorted(self.overdue.values(), key=lambda job: (job.lease_expires_ms, job.id))
@@ -464,6 +460,7 @@ class MemorySchedule:
         if job.state is JobState.LEASED:
             row.running_count -= 1
             self.overdue.pop(job.name, None)
+            self._leases.delete(job.name)
         elif job.state is JobState.WAITING:
             self.queues.step_out(job)
         row.running_count += state is JobState.LEASED

@@ -13,7 +13,7 @@ LANE = "profiles"
 FINAL_LEVEL = 3
 
 
-class BlockState(enum.Enum):
+class BlockState(enum.StrEnum):
     """Where a block is."""
 
     QUEUED = "queued"  # live, waits for a job

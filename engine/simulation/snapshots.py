@@ -44,11 +44,16 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class PollOrder:
-    """A poll of a simulated worker."""
+    """A poll of a simulated worker. ``plain`` are its reports as they stand, if all say that a job still runs."""
 
     worker: str
     capacity: int
     told: tuple[Told, ...] = ()
+    plain: tuple[Report, ...] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        runs = all(told.update.status is UpdateStatus.IN_PROGRESS for told in self.told)
+        object.__setattr__(self, "plain", tuple(told.plain for told in self.told) if runs else None)
 
 
 @dataclass(slots=True)
@@ -69,7 +74,10 @@ def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: boo
     reported: dict[str, JobView] = {}
     if order.told:
         reported = _reported(schedule, order, ignores_tokens)
-        reports = tuple([_report(schedule, told, reported, replacements, ignores_tokens) for told in order.told])
+        if order.plain is not None and not ignores_tokens:
+            reports = order.plain
+        else:
+            reports = tuple([_report(schedule, told, reported, replacements, ignores_tokens) for told in order.told])
     assignable: tuple[JobView, ...] = ()
     queues: tuple[BlockQueue, ...] = ()
     lanes: tuple[LaneView, ...] = ()
@@ -120,8 +128,12 @@ def job_view(job: MemoryJob, worker: str | None = None) -> JobView:
 
 def _reported(schedule: MemorySchedule, order: PollOrder, ignores_tokens: bool) -> dict[str, JobView]:
     worker = order.worker if ignores_tokens else None
-    jobs = schedule.jobs
-    return {told.update.job: job_view(jobs[told.update.job], worker) for told in order.told if told.update.job in jobs}
+    jobs, found = schedule.jobs, {}
+    for told in order.told:
+        job = jobs.get(told.update.job)
+        if job is not None:
+            found[job.name] = job_view(job, worker)
+    return found
 
 
 def _report(
