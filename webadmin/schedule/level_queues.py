@@ -63,10 +63,14 @@ def settle_queues(
 
     ``served_at_ms`` and ``noticed`` are for polls, which hold the head: jobs were made of the queues that lost blocks,
     the noticed ones (by id) were found ready, and queues that are no longer ready are no longer noticed either.
+
+    An empty queue is never noticed, or its tenant could sleep while nobody notices the blocks that come into it next:
+    not one that another poll has emptied since this one found it ready, nor one whose last blocks were removed.
     """
     queues = list(locked(LevelQueue.objects.filter(id__in={*changes.blocks, *noticed}).order_by("id")))
     policies.load(queue.tenant for queue in queues)
-    LevelQueue.objects.filter(id__in=[id for id in noticed if id not in changes.blocks]).update(is_noticed=True)
+    only_noticed = LevelQueue.objects.filter(id__in=[id for id in noticed if id not in changes.blocks])
+    only_noticed.filter(block_count__gt=0).update(is_noticed=True)
     for queue in queues:
         if queue.id not in changes.blocks:
             continue
@@ -78,6 +82,7 @@ def settle_queues(
         _summarise(queue, policies.of(queue.lane, queue.tenant, queue.level))
         if served_at_ms is not None and queue.is_noticed:
             queue.is_noticed = queue.ready_at_ms is not None and queue.ready_at_ms <= served_at_ms
+        queue.is_noticed &= queue.block_count > 0
         queue.save()
 
 
