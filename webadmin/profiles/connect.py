@@ -1,0 +1,147 @@
+"""Connect's unary calls over HTTP/1.1, as profilers and viewers send them.
+
+Source: profile API format sheet, section 1. A handler takes bytes and returns a protobuf message; everything that is
+transport is here: methods, types, encodings, deadlines, and errors in Connect's form.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from webadmin.profiles.compressed_bodies import BadGzip, BodyTooLarge, read_body
+
+log = logging.getLogger(__name__)
+
+PROTO, JSON = "application/proto", "application/json"
+BODY_BYTES_MAX = 256 << 20
+GZIP_LEVEL = 1
+GZIP_WORTH_BYTES = 1024
+"""A smaller answer is sent as it is: packing it costs more than it saves."""
+STATUSES = {
+    "canceled": 499,
+    "unknown": 500,
+    "invalid_argument": 400,
+    "deadline_exceeded": 504,
+    "not_found": 404,
+    "already_exists": 409,
+    "permission_denied": 403,
+    "resource_exhausted": 429,
+    "failed_precondition": 400,
+    "aborted": 409,
+    "out_of_range": 400,
+    "unimplemented": 501,
+    "internal": 500,
+    "unavailable": 503,
+    "data_loss": 500,
+    "unauthenticated": 401,
+}
+"""HTTP status of each of Connect's codes."""
+
+
+class ConnectError(Exception):
+    """A call that fails with one of Connect's codes; ``message`` is for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        assert code in STATUSES
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: the HTTP request, its unpacked body, which encoding it has, and until when it is wanted.
+
+    ``deadline`` is on ``time.monotonic``'s clock, None if the client set none.
+    """
+
+    request: HttpRequest
+    body: bytes
+    is_json: bool
+    deadline: float | None
+
+    def seconds_left(self, otherwise: float) -> float:
+        """Return how long the client still waits; ``otherwise`` if it did not say."""
+        return otherwise if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+
+Handler = Callable[[Call], Message]
+View = Callable[[HttpRequest], HttpResponse]
+
+
+def unary(handler: Handler, *, body_bytes_max: int = BODY_BYTES_MAX) -> View:
+    """Return the view of one method; ``handler`` may raise ConnectError."""
+
+    @csrf_exempt
+    def view(request: HttpRequest) -> HttpResponse:
+        if request.method != "POST":
+            return HttpResponse(status=405, headers={"Allow": "POST"})
+        kind = (request.content_type or "").lower()
+        if kind not in {PROTO, JSON}:
+            return HttpResponse(status=415, headers={"Accept-Post": f"{JSON}, {PROTO}"})
+        try:
+            call = _call(request, is_json=kind == JSON, body_bytes_max=body_bytes_max)
+            return _answer(call, kind, handler(call))
+        except ConnectError as error:
+            return error_answer(error.code, error.message)
+        except Exception:
+            log.exception("call_failed path=%s", request.path_info)
+            return error_answer("internal", "the server failed; its log says why")
+
+    return view
+
+
+def error_answer(code: str, message: str, *, status: int | None = None) -> HttpResponse:
+    """Return an error in Connect's form, which is never compressed."""
+    body = json.dumps({"code": code, "message": message}, ensure_ascii=False).encode("utf-8", "replace")
+    return HttpResponse(body, status=status or STATUSES[code], content_type=JSON)
+
+
+def _call(request: HttpRequest, *, is_json: bool, body_bytes_max: int) -> Call:
+    version = request.headers.get("Connect-Protocol-Version", "1")
+    if version != "1":
+        raise ConnectError("invalid_argument", f"Connect-Protocol-Version must be 1, not {version[:20]!r}")
+    deadline = _deadline(request.headers.get("Connect-Timeout-Ms"))
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in {"gzip", "identity", ""}:
+        message = f"unknown compression {encoding[:20]!r}: supported encodings are gzip and identity"
+        raise ConnectError("unimplemented", message)
+    try:
+        body = read_body(request, gzipped=encoding == "gzip", limit=body_bytes_max)
+    except BodyTooLarge as error:
+        raise ConnectError("resource_exhausted", str(error)) from error
+    except BadGzip as error:
+        raise ConnectError("invalid_argument", str(error)) from error
+    if is_json and not body.strip():
+        raise ConnectError("invalid_argument", "the body is empty; JSON needs an object, {} at least")
+    return Call(request, body, is_json, deadline)
+
+
+def _deadline(text: str | None) -> float | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise ConnectError("invalid_argument", f"Connect-Timeout-Ms must be up to 10 digits, not {text[:20]!r}")
+    return time.monotonic() + int(text) / 1000
+
+
+def _answer(call: Call, kind: str, message: Message) -> HttpResponse:
+    if call.deadline is not None and time.monotonic() > call.deadline:
+        raise ConnectError("deadline_exceeded", "the answer came after the client's deadline")
+    body = json_format.MessageToJson(message, indent=None).encode() if kind == JSON else message.SerializeToString()
+    # A client that sends gzip and does not say that it takes it (one SDK) gets a plain answer, which is always legal.
+    takes_gzip = "gzip" in call.request.headers.get("Accept-Encoding", "")
+    if takes_gzip and len(body) >= GZIP_WORTH_BYTES:
+        packed = gzip.compress(body, GZIP_LEVEL, mtime=0)
+        return HttpResponse(packed, content_type=kind, headers={"Content-Encoding": "gzip", "Accept-Encoding": "gzip"})
+    return HttpResponse(body, content_type=kind, headers={"Accept-Encoding": "gzip"})
