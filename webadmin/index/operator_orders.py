@@ -1,5 +1,5 @@
-"""The orders that operators give in the admin about dead letters. Their services know no dry run: a preview names what
-would be tried or given up."""
+"""The orders that operators give in the admin about dead letters. A preview says which could be registered now, and of
+each other one why not; or names what would be given up."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.conf import settings
 from engine.storage import open_store
 from webadmin.console.orders import OperatorOrder
 from webadmin.index.models import DeadLetter, LetterState
+from webadmin.index.services.recover_letters import foresee_named
 from webadmin.index.services.settle_letters import discard_letter, retry_letters
 
 
@@ -36,9 +37,13 @@ def _waiting(rows: Sequence[DeadLetter]) -> list[str]:
 
 def _retry(rows: Sequence[DeadLetter], values: Mapping[str, Any], actor: str, is_dry_run: bool) -> LettersSettled:
     keys = _waiting(rows)
-    if is_dry_run or not keys:
-        return LettersSettled(changed=keys)
-    retry_letters(keys=keys, store=open_store(settings.OBJECT_STORE_URL), actor=actor)
+    if not keys:
+        return LettersSettled(changed=())
+    store = open_store(settings.OBJECT_STORE_URL)
+    if is_dry_run:
+        kept = dict(foresee_named(store=store, keys=keys).kept)
+        return LettersSettled(changed=[key for key in keys if key not in kept], left=tuple(kept.items()))
+    retry_letters(keys=keys, store=store, actor=actor)
     still = dict(DeadLetter.objects.filter(key__in=keys, state=LetterState.WAITING).values_list("key", "reason"))
     return LettersSettled(changed=[key for key in keys if key not in still], left=tuple(still.items()))
 
@@ -59,8 +64,9 @@ def _waits(row: DeadLetter) -> bool:
 LETTER_ORDERS = (
     OperatorOrder(
         name="retry",
-        label="Retry now",
-        about="Tries to register these letters' blocks now instead of with the next sweep.",
+        label="Recover now",
+        about="Registers these letters' blocks now instead of with the next sweep. The preview reads each letter and "
+        "says what would become of it.",
         give=_retry,
         fits=_waits,
     ),

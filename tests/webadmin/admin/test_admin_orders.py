@@ -11,8 +11,12 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
+from engine.profiles.metadata import encode_metadata
+from engine.profiles.model import BlockMeta
+from engine.profiles.object_names import block_key, dead_letter_key
 from engine.scheduling.limits import LimitName, Scope, ScopeKind
-from engine.storage import open_store
+from engine.storage import ObjectStore, open_store
+from tests.block_factory import block_meta, ulid
 from tests.webadmin.admin import rows
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import REASON, Service
@@ -225,3 +229,43 @@ def test_a_dead_letter_is_given_up_with_a_reason(
     letter.refresh_from_db()
     assert (letter.state, letter.reason) == (LetterState.DISCARDED, "discarded by operator: because")
     assert "0 changed" in give(operator, DeadLetter, "discard", letter.pk)
+
+
+def test_recovering_letters_is_previewed_letter_by_letter(
+    operator: Client, service: Service, settings: Any, tmp_path: Path
+) -> None:
+    settings.OBJECT_STORE_URL = f"file://{tmp_path}"
+    store = open_store(settings.OBJECT_STORE_URL)
+    metas = [block_meta(ulid(service.clock.now_ms, number), datasets=(("acme", "web"),)) for number in range(2)]
+    letters = [_letter(store, meta) for meta in metas]
+    store.put(block_key(metas[0].shard, "", 0, metas[0].id), bytes(metas[0].size))
+    ids = [letter.pk for letter in letters]
+    read_time()
+    before = service.dump()
+    preview = give(operator, DeadLetter, "retry", *ids, step="preview")
+    assert "Changed (1)" in preview
+    assert "Left (1)" in preview
+    assert block_key(metas[1].shard, "", 0, metas[1].id) in preview, "the reason names the object that is missing"
+    assert service.dump() == before, "a preview changes nothing"
+    assert set(store_keys(store)) >= {letter.key for letter in letters}
+    assert "1 changed, 1 left" in give(operator, DeadLetter, "retry", *ids)
+    assert [letter.state for letter in DeadLetter.objects.order_by("pk")] == ["recovered", "waiting"]
+    assert service.states() == {"queued": 1}
+
+
+def _letter(store: ObjectStore, meta: BlockMeta) -> DeadLetter:
+    key = dead_letter_key(meta.shard, "", meta.id)
+    store.put(key, encode_metadata(meta))
+    return DeadLetter.objects.create(
+        key=key,
+        shard=meta.shard,
+        ulid=meta.id,
+        size_bytes=meta.size,
+        written_at_ms=1,
+        first_attempt_ms=1,
+        last_attempt_ms=1,
+    )
+
+
+def store_keys(store: ObjectStore) -> list[str]:
+    return [info.key for info in store.list("")]

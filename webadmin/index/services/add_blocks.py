@@ -114,6 +114,17 @@ def add_blocks(
     return outcome
 
 
+def foresee_blocks(registrations: Sequence[BlockRegistration]) -> tuple[BlockAnswer, ...]:
+    """Return what ``add_blocks`` would answer now; nothing is written and no refusal is counted."""
+    refusals = _without_repetitions(registrations, _refusals(registrations, read_time(), any_age=False))
+    fitting: dict[BlockName, BlockRegistration] = {}
+    for registration, refusal in zip(registrations, refusals, strict=True):
+        if refusal is None:
+            fitting.setdefault((registration.meta.shard, registration.meta.id), registration)
+    known = _known_before(fitting, NO_COMMAND) if fitting else {}
+    return _answers(registrations, refusals, fitting, known)
+
+
 def _refusals(
     registrations: Iterable[BlockRegistration], time: CommandTime, any_age: bool
 ) -> list[BlockRefused | None]:

@@ -21,7 +21,7 @@ from webadmin.database import dialect
 from webadmin.index.letter_models import REASON_MAX
 from webadmin.index.models import DeadLetter, LetterState
 from webadmin.index.registration import BlockRegistration
-from webadmin.index.services.add_blocks import AddStatus, add_blocks
+from webadmin.index.services.add_blocks import AddStatus, BlockAnswer, add_blocks, foresee_blocks
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,28 @@ def recover_named(*, store: ObjectStore, keys: Iterable[str]) -> RecoveryOutcome
     return outcome
 
 
+def foresee_named(*, store: ObjectStore, keys: Iterable[str]) -> RecoveryOutcome:
+    """Return what ``recover_named`` would do now; objects are read and nothing is changed.
+
+    Of kept letters the reason is in place of the code.
+    """
+    outcome = RecoveryOutcome()
+    for key in keys:
+        try:
+            letter = Letter(info=store.head(key), named=parse_dead_letter_key(key))
+            if letter.info.size == 0:
+                outcome.empty += 1
+                continue
+            _check_answer(foresee_blocks([_read(store, letter)])[0])
+        except BadBlockName:
+            outcome.stray.append(key)
+        except LithifyError as error:
+            outcome.kept.append((key, str(error)))
+        else:
+            outcome.recovered += 1
+    return outcome
+
+
 def _letters(store: ObjectStore, outcome: RecoveryOutcome) -> Iterable[Letter]:
     for info in store.list(f"{DEAD_LETTERS}/"):
         try:
@@ -120,6 +142,19 @@ def _recover(store: ObjectStore, letter: Letter, outcome: RecoveryOutcome) -> No
 
 
 def _register(store: ObjectStore, letter: Letter) -> None:
+    [answer] = add_blocks([_read(store, letter)], actor=ACTOR).answers
+    _check_answer(answer)
+
+
+def _check_answer(answer: BlockAnswer) -> None:
+    if answer.error is not None:
+        raise _LetterKept(answer.error.code, str(answer.error))
+    if answer.status is AddStatus.DIFFERING:
+        raise _LetterKept("differing_content", "a block of this id with other content was accepted before")
+
+
+def _read(store: ObjectStore, letter: Letter) -> BlockRegistration:
+    """Return the block that a letter is about, checked against its name and its object."""
     if letter.info.size > METADATA_BYTES_MAX:
         raise _LetterKept("limit_exceeded", f"{letter.info.size} bytes are more than any metadata has")
     data = store.get(letter.info.key)
@@ -133,12 +168,7 @@ def _register(store: ObjectStore, letter: Letter) -> None:
     size = store.head(object_key).size
     if meta.size not in (0, size):
         raise _LetterKept("bad_size", f"the object has {size} bytes, its metadata says {meta.size}")
-    registration = BlockRegistration(meta=meta, metadata=encode_metadata(meta), object_key=object_key, size_bytes=size)
-    [answer] = add_blocks([registration], actor=ACTOR).answers
-    if answer.error is not None:
-        raise _LetterKept(answer.error.code, str(answer.error))
-    if answer.status is AddStatus.DIFFERING:
-        raise _LetterKept("differing_content", "a block of this id with other content was accepted before")
+    return BlockRegistration(meta=meta, metadata=encode_metadata(meta), object_key=object_key, size_bytes=size)
 
 
 def _keep(letter: Letter, code: str, reason: str, outcome: RecoveryOutcome) -> None:
