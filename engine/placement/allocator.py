@@ -2,11 +2,13 @@
 
 Growth is that of the origin: a rise within the burst window of the last one adds more than what is missing, up to twice
 what is needed. The way down differs: ``reference.WindowAllocator`` falls off a cliff between one and two decay windows
-after a peak; here a need holds in full for one window and then fades in a straight line, so that shards are given up
-one by one. Decision: ``docs/decisions/0020-shards-stay-when-instances-come-and-go.md``.
+after a peak; here a need holds in full for one window and then goes in two steps. Steps are few, and at common times,
+because with every change of the count most series go to another shard. Decision:
+``docs/decisions/0020-shards-stay-when-instances-come-and-go.md``.
 
 1. A target never falls within one decay window of the need that set it.
 2. Two windows after a need ended nothing of it is left.
+3. A target falls twice per decay window at most.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from engine.placement.model import TenantLimits
 BOOST_MAX = 16
 BUCKETS_PER_WINDOW = 8
 """Needs are remembered per eighth of a decay window, so a state is small and bounded."""
-GONE_AFTER_WINDOWS = 2 - 1 / BUCKETS_PER_WINDOW
-"""Counted from the end of a need's stretch; from the need itself that is at most two windows."""
+GONE_AFTER_WINDOWS = 1.375
+"""From the end of a need's stretch (an eighth) to the next time of falling (a half) that is at most two windows."""
+FALLS_PER_WINDOW = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +38,13 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """One dataset's state. ``target`` is the number of shards; ``risen_at_s`` None means it never rose."""
+    """One dataset's state. ``target`` is the number of shards; ``risen_at_s`` None means it never rose.
+
+    ``stretch`` counts the stretches of time at whose beginning a target may fall.
+    """
 
     target: int = 0
+    stretch: int = -1
     risen_at_s: float | None = None
     boost: int = 0
     needs: tuple[Need, ...] = ()
@@ -51,10 +58,11 @@ class Allocation:
 def allocate(state: Allocation, usage: int, now_s: float, limits: TenantLimits) -> Allocation:
     """Return the state after a usage of so many bytes/s was seen at this time."""
     state = _risen(state, max(0, usage) // limits.unit_bytes + 1, now_s, limits)
-    needs = state.needs
-    fading = max((_faded(need, now_s, limits.decay_window_s) for need in needs), default=0)
-    target = min(limits.dataset_shards_max, max(limits.dataset_shards_min, fading))
-    return replace(state, target=target)
+    fading = max((_faded(need, now_s, limits.decay_window_s) for need in state.needs), default=0)
+    stretch = math.floor(now_s / limits.decay_window_s * FALLS_PER_WINDOW)
+    held = state.target if stretch == state.stretch else 0
+    target = min(limits.dataset_shards_max, max(limits.dataset_shards_min, fading, held))
+    return replace(state, target=target, stretch=stretch)
 
 
 def _risen(state: Allocation, shards: int, now_s: float, limits: TenantLimits) -> Allocation:
@@ -83,8 +91,8 @@ def _remembered(needs: tuple[Need, ...], shards: int, now_s: float, window_s: fl
 
 
 def _faded(need: Need, now_s: float, window_s: float) -> int:
-    """Return what is left of a need: all of it within a window, nothing when the fading is over."""
+    """Return what is left of a need: all of it within a window, then half of it, then nothing."""
     age = max(0.0, now_s - need.at_s) / window_s
     if age < 1:
         return need.shards
-    return math.ceil(need.shards * max(0.0, (GONE_AFTER_WINDOWS - age) / (GONE_AFTER_WINDOWS - 1)))
+    return (need.shards + 1) // 2 if age < GONE_AFTER_WINDOWS else 0

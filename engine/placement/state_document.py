@@ -97,6 +97,7 @@ def _dataset_message(
         return message
     message.rule.CopyFrom(rule_message(state.rule, tenant, key[1]))
     message.target, message.boost = state.allocation.target, state.allocation.boost
+    message.stretch = state.allocation.stretch
     message.needs.extend(
         pb.Need(bucket=need.bucket, shards=need.shards, at_s=need.at_s) for need in state.allocation.needs
     )
@@ -114,6 +115,7 @@ def _state_of(message: pb.DatasetState) -> DatasetState:
         target=min(message.target, SHARDS_MAX),
         risen_at_s=finite(message.risen_at_s, "time") if message.HasField("risen_at_s") else None,
         boost=message.boost,
+        stretch=message.stretch,
         needs=tuple(
             Need(bucket=need.bucket, shards=need.shards, at_s=finite(need.at_s, "time")) for need in message.needs
         ),

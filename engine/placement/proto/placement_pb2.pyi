@@ -450,6 +450,7 @@ class DatasetState(_message.Message):
     TRIED_AT_S_FIELD_NUMBER: _builtins.int
     DEVIATION_FIELD_NUMBER: _builtins.int
     DEVIATION_AT_S_FIELD_NUMBER: _builtins.int
+    STRETCH_FIELD_NUMBER: _builtins.int
     tenant: _builtins.int
     name: _builtins.str
     target: _builtins.int
@@ -461,6 +462,7 @@ class DatasetState(_message.Message):
     tried_at_s: _builtins.float
     deviation: _builtins.float
     deviation_at_s: _builtins.float
+    stretch: _builtins.int
     @_builtins.property
     def rule(self) -> Global___DatasetRule:
         """absent if only a deviation is known"""
@@ -483,10 +485,11 @@ class DatasetState(_message.Message):
         tried_at_s: _builtins.float | None = ...,
         deviation: _builtins.float | None = ...,
         deviation_at_s: _builtins.float = ...,
+        stretch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_deviation", b"_deviation", "_risen_at_s", b"_risen_at_s", "_tried_at_s", b"_tried_at_s", "deviation", b"deviation", "risen_at_s", b"risen_at_s", "rule", b"rule", "tried_at_s", b"tried_at_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deviation", b"_deviation", "_risen_at_s", b"_risen_at_s", "_tried_at_s", b"_tried_at_s", "boost", b"boost", "choice", b"choice", "deviation", b"deviation", "deviation_at_s", b"deviation_at_s", "hold_s", b"hold_s", "name", b"name", "needs", b"needs", "risen_at_s", b"risen_at_s", "rule", b"rule", "since_s", b"since_s", "target", b"target", "tenant", b"tenant", "tried_at_s", b"tried_at_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deviation", b"_deviation", "_risen_at_s", b"_risen_at_s", "_tried_at_s", b"_tried_at_s", "boost", b"boost", "choice", b"choice", "deviation", b"deviation", "deviation_at_s", b"deviation_at_s", "hold_s", b"hold_s", "name", b"name", "needs", b"needs", "risen_at_s", b"risen_at_s", "rule", b"rule", "since_s", b"since_s", "stretch", b"stretch", "target", b"target", "tenant", b"tenant", "tried_at_s", b"tried_at_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__deviation: _TypeAlias = _typing.Literal["deviation"]  # noqa: Y015
     _WhichOneofArgType__deviation: _TypeAlias = _typing.Literal["_deviation", b"_deviation"]  # noqa: Y015
