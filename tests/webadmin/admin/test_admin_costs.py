@@ -14,9 +14,9 @@ from engine.profiles import ulids
 from tests.webadmin.admin import rows
 from webadmin.access.models import AuditEntry
 from webadmin.console.paginator import BoundedPaginator
-from webadmin.index.models import Block, DeadLetter, Tombstone
+from webadmin.index.models import Block, DeadLetter, DeletionCertificate, LegalHold, RetentionRule, Tombstone
 from webadmin.index.operator_queries import blocks_between, find_blocks
-from webadmin.schedule.models import Command, Job
+from webadmin.schedule.models import Command, Job, LevelPolicy
 from webadmin.schedule.operation_models import LimitChange, Pause
 from webadmin.schedule.operator_queries import jobs_for_list
 
@@ -123,12 +123,39 @@ def many_letters(count: int) -> None:
         )
 
 
+def many_requests(count: int) -> None:
+    for number in range(count):
+        request = rows.make_request(f"tenant-{number % 7}")
+        DeletionCertificate.objects.create(request=request, command_index=1, issued_at_ms=1)
+
+
+def many_rules(count: int) -> None:
+    for number in range(count):
+        RetentionRule.objects.get_or_create(tenant=f"t{number}", defaults={"keep_days": 7, "actor": "a", "why": "w"})
+
+
+def many_holds(count: int) -> None:
+    for number in range(count):
+        LegalHold.objects.get_or_create(tenant=f"t{number}", ended_at=None, defaults={"actor": "a", "why": "w"})
+
+
+def many_policies(count: int) -> None:
+    everybody = LevelPolicy.objects.filter(tenant="", level=1).values().get()
+    for number in range(count):
+        tenant = {"tenant": f"t{number} of {count}", "id": None}
+        LevelPolicy.objects.create(**everybody | tenant)
+
+
 LISTS: dict[str, Callable[[int], None]] = {
     "progress_parkedjob": many_parked,
     "schedule_quarantine": many_quarantined,
     "schedule_pause": many_pauses,
     "schedule_limitchange": many_limits,
     "index_deadletter": many_letters,
+    "index_deleterequest": many_requests,
+    "index_retentionrule": many_rules,
+    "index_legalhold": many_holds,
+    "schedule_levelpolicy": many_policies,
     "index_block": many_blocks,
     "index_tombstone": many_tombstones,
     "schedule_job": many_jobs,
@@ -177,6 +204,29 @@ def test_the_front_page_costs_the_same_with_a_full_schedule(operator: Client) ->
     many = queries_of(operator, "/admin/")
     assert len(many) <= len(few)
     assert len(many) <= QUERIES_OF_THE_FRONT_PAGE_MAX
+
+
+@pytest.mark.parametrize("address", ["/admin/backlog/", "/admin/standstill/"])
+def test_the_pages_of_progress_cost_the_same_with_a_full_schedule(operator: Client, address: str) -> None:
+    many_jobs(4)
+    few = queries_of(operator, address)
+    many_jobs(60)
+    many_queues(60)
+    many_pauses(20)
+    many_workers(30)
+    many = queries_of(operator, address)
+    assert len(many) <= len(few)
+    assert len(many) <= QUERIES_OF_THE_FRONT_PAGE_MAX
+
+
+def test_the_page_of_a_worker_costs_the_same_with_many_jobs(operator: Client) -> None:
+    worker = rows.make_worker("busy")
+    address = reverse("admin:schedule_worker_change", args=[worker.pk])
+    few = queries_of(operator, address)
+    for number in range(60):
+        job = rows.make_job(f"held {number}", "leased", worker=worker)
+        rows.make_attempt(job, "running", job.token, worker=worker)
+    assert len(queries_of(operator, address)) <= len(few) <= QUERIES_OF_A_LIST_MAX + 2
 
 
 def test_a_block_with_many_relatives_costs_a_few_queries_a_step(operator: Client) -> None:
