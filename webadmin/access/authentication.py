@@ -10,6 +10,7 @@ from rest_framework.request import Request
 
 from webadmin.access.errors import CredentialRefused
 from webadmin.access.models import WorkerCredential
+from webadmin.access.scopes import is_for_everybody
 from webadmin.access.services import SCOPE_POLL, check_worker_credential
 
 
@@ -36,4 +37,5 @@ class MayPoll(BasePermission):
     code = "scope_missing"
 
     def has_permission(self, request: Request, view: object) -> bool:
-        return isinstance(request.user, WorkerCredential) and request.user.has_scope(SCOPE_POLL)
+        user = request.user
+        return isinstance(user, WorkerCredential) and user.has_scope(SCOPE_POLL) and is_for_everybody(user)

@@ -2,6 +2,8 @@
 
 A credential without any ``tenant:…`` is for no tenant where one tenant asks (queries), and for all of them where the
 platform's own processes write on behalf of everybody (adding segments). ``tenant:*`` is for all in both cases.
+Polling, reading the schedule and operating are for the platform as a whole: a credential that lists tenants by name
+may not, whatever other scopes it has, or one tenant would see and steer the others.
 """
 
 from __future__ import annotations
@@ -23,6 +25,11 @@ def listed_tenants(credential: WorkerCredential) -> frozenset[str]:
     return frozenset(
         scope.removeprefix(TENANT_PREFIX) for scope in credential.scopes if scope.startswith(TENANT_PREFIX)
     )
+
+
+def is_for_everybody(credential: WorkerCredential) -> bool:
+    """Say whether a credential is not confined to tenants that it lists by name."""
+    return listed_tenants(credential) <= {ANY_TENANT}
 
 
 class _HasScope(BasePermission):
@@ -55,3 +62,6 @@ class MayOperate(_HasScope):
     """The caller may steer the schedule as an operator does in the admin."""
 
     scope = SCOPE_OPERATE
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        return super().has_permission(request, view) and is_for_everybody(request.user)

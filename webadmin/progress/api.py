@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from webadmin.access.models import WorkerCredential
+from webadmin.access.scopes import is_for_everybody
 from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX, progress_report
 from webadmin.progress.serializers import BacklogSerializer, ExplanationsSerializer
 from webadmin.schedule.explain import explain_name
@@ -29,7 +30,8 @@ class MayRead(BasePermission):
 
     def has_permission(self, request: Request, view: object) -> bool:
         user = request.user
-        return isinstance(user, WorkerCredential) and any(user.has_scope(scope) for scope in READING_SCOPES)
+        may = isinstance(user, WorkerCredential) and any(user.has_scope(scope) for scope in READING_SCOPES)
+        return may and is_for_everybody(user)
 
 
 class ExplainView(APIView):

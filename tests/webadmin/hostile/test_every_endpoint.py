@@ -1,0 +1,223 @@
+"""Every address of the web process, taken from its own table: who may use it, what it tells of others, what it records.
+
+A new endpoint fails here until it has its line in CALLS, or in OPEN with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from engine.profiles.metadata import encode_metadata
+from engine.profiles.proto import block_list_pb2
+from tests.block_factory import block_meta, segment_ids
+from tests.webadmin.hostile.conftest import Caller, every_row, refusals
+from tests.webadmin.service import REASON, Service
+from webadmin.access.models import AuditEntry
+from webadmin.index.block_list import CONTENT_TYPE
+from webadmin.index.models import Block
+from webadmin.schedule.models import Command, Job
+from webadmin.schedule.operation_models import Quarantine
+
+SCOPES = ("jobs:poll", "blocks:add", "blocks:query", "read", "operate")
+SECRET = "only-acme-knows"
+WHY = {"why": "a test"}
+ALL = WHY | {"filter": {"all": True}}
+OPEN = {
+    "": "leads to the admin",
+    "healthz": "asked by machines",
+    "readyz": "asked by machines",
+    "progressz": "asked by machines; names no tenant's data",
+    "metrics": "asks for METRICS_TOKEN where one is set",
+    "api/schema/": "describes the API",
+    "api/docs/": "describes the API",
+}
+ADMIN_OPEN = {"admin/login/", "admin/logout/"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """How an endpoint is called: the body of a good POST, what is there before, and whether it changes anything."""
+
+    get: bool = False
+    body: Any = None
+    content_type: str = "application/json"
+    before: str = ""
+    changes: bool = True
+
+
+CALLS: dict[str, Call] = {
+    "jobs/poll": Call(body={"worker": "w", "build": "b", "capacity": 1, "updates": []}, before="segments"),
+    "blocks": Call(body="the secret list", content_type=CONTENT_TYPE),
+    "blocks/query": Call(body={"tenants": ["acme"], "start_ms": 0, "end_ms": 1 << 45}, changes=False),
+    "explain/<path:name>": Call(get=True),
+    "progress": Call(get=True),
+    "operations/limits": Call(get=True, body=WHY | {"limit": "failures_max", "value": 10}),
+    "operations/level-policies": Call(get=True, body=WHY | {"level": 0, "numbers": {"blocks_max": 7}}),
+    "operations/pauses": Call(get=True, body=WHY | {"mode": "drain"}),
+    "operations/resume": Call(body=WHY, before="drained"),
+    "operations/parked": Call(get=True),
+    "operations/quarantine": Call(get=True),
+    "operations/breakages": Call(get=True),
+    "operations/release": Call(body=WHY | {"all": True}, before="quarantined"),
+    "operations/requeue": Call(body=ALL, before="parked"),
+    "operations/cancel": Call(body=ALL, before="leased"),
+    "operations/give-blocks-back": Call(body=ALL, before="parked"),
+    "operations/reset-failures": Call(body=ALL, before="failed"),
+    "operations/pin": Call(body=ALL | {"worker": "runner"}, before="leased"),
+    "operations/unpin": Call(body=ALL, before="pinned"),
+    "operations/retention": Call(body=WHY, before="old"),
+    "operations/retention-rules": Call(body=WHY | {"tenant": "acme", "keep_days": 1}),
+    "operations/holds": Call(body=WHY | {"tenant": "acme"}),
+    "operations/delete-requests": Call(get=True, body=WHY | {"tenant": "acme"}, before="segments"),
+}
+
+
+def addresses(resolver: URLResolver, prefix: str = "") -> Iterator[str]:
+    for pattern in resolver.url_patterns:
+        path = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLPattern):
+            yield path
+        else:
+            yield from addresses(pattern, path)
+
+
+EVERY = sorted(set(addresses(get_resolver())))
+API = [path.removeprefix("api/v1/") for path in EVERY if path.startswith("api/v1/")]
+ADMIN = [path for path in EVERY if path.startswith("admin/")]
+
+
+def test_every_address_is_known() -> None:
+    assert set(API) == set(CALLS), "say in CALLS how a new endpoint is called"
+    assert {path for path in EVERY if not path.startswith(("api/v1/", "admin/"))} == set(OPEN)
+
+
+def method_calls() -> list[tuple[str, str]]:
+    return [
+        (path, method)
+        for path, call in CALLS.items()
+        for method, is_there in (("get", call.get), ("post", call.body is not None))
+        if is_there
+    ]
+
+
+def send(caller: Caller, path: str, method: str, service: Service) -> Any:
+    call = CALLS[path]
+    body = secret_list(service) if call.content_type == CONTENT_TYPE else call.body
+    return caller.send(method, "/api/v1/" + path.replace("<path:name>", "nothing"), body, call.content_type)
+
+
+def secret_list(service: Service) -> bytes:
+    [block_id] = segment_ids(service.clock.now_ms, 1, first=900)
+    meta = block_meta(block_id, datasets=[("acme", SECRET)])
+    entry = block_list_pb2.BlockEntry(metadata=encode_metadata(meta), size=meta.size)
+    return block_list_pb2.BlockMetaList(blocks=[entry]).SerializeToString()
+
+
+def prepare(service: Service, wanted: str) -> None:
+    """Make what an endpoint needs to have something to do."""
+    if wanted == "drained":
+        Caller("operate", name="earlier").post("/api/v1/operations/pauses", WHY | {"mode": "drain"})
+        return
+    if wanted == "old":
+        old_id = segment_ids(service.clock.now_ms - 40 * 86_400_000, 1)[0]
+        service.add(block_meta(old_id, level=3, tenant="acme", with_index=True), any_age=True)
+        return
+    if wanted:
+        service.add_segments(20, datasets=[("acme", SECRET)])
+    if wanted in ("", "segments"):
+        return
+    worker = service.worker("runner")
+    [spec] = worker.take()
+    jobs = Job.objects.filter(name=spec.job)
+    if wanted == "failed":
+        jobs.update(failures=1)
+    elif wanted == "pinned":
+        body = ALL | {"worker": "runner"}
+        assert Caller("operate", name="earlier").post("/api/v1/operations/pin", body).status_code == 200
+    elif wanted in ("parked", "quarantined"):
+        jobs.update(failures=3)
+        worker.poll(worker.released(spec.job, REASON), capacity=0)
+        assert jobs.get().state == "parked"
+    if wanted == "quarantined":
+        block = Block.objects.first()
+        Quarantine.objects.create(
+            block=block, job=jobs.get(), cause="damaged", error_class="E", attempts=2, at_ms=1, command_index=1
+        )
+
+
+@pytest.mark.parametrize(("path", "method"), method_calls())
+def test_it_is_for_those_with_the_right_credential_only(service: Service, path: str, method: str) -> None:
+    powerless = Caller(name="powerless")
+    before = every_row()
+    for bearer in ("", "nonsense", "lw_000000000000_" + "A" * 43):
+        answer = send(Caller(bearer=bearer), path, method, service)
+        assert (answer.status_code, answer.json()["code"]) in {(401, "not_authenticated"), (401, "credential_refused")}
+    answer = send(powerless, path, method, service)
+    assert (answer.status_code, answer.json()["code"]) == (403, "scope_missing")
+    assert every_row() == before
+    assert refusals(powerless.name) == {"request.scope_missing": 1}
+
+
+@pytest.mark.parametrize(("path", "method"), method_calls())
+def test_a_credential_of_one_tenant_learns_and_changes_nothing_of_another(
+    service: Service, path: str, method: str
+) -> None:
+    wanted = CALLS[path].before
+    prepare(service, "parked" if wanted in ("", "segments") else wanted)
+    beta = Caller(*SCOPES, "tenant:beta", name="beta")
+    before = every_row()
+    answer = send(beta, path, method, service)
+    assert SECRET not in answer.content.decode()
+    assert not any(block in answer.content.decode() for block in Block.objects.values_list("ulid", flat=True))
+    assert every_row() == before
+    assert sum(refusals(beta.name).values()) == 1, "refused and counted, as a whole or the one block in it"
+
+
+@pytest.mark.parametrize("path", [path for path, method in method_calls() if method == "post"])
+def test_what_it_changes_is_on_record_with_who_asked(service: Service, path: str) -> None:
+    call = CALLS[path]
+    prepare(service, call.before)
+    caller = Caller(*SCOPES, "tenant:*")
+    before = every_row()
+    known = set(AuditEntry.objects.values_list("id", flat=True))
+    last = Command.objects.order_by("-index").values_list("index", flat=True).first() or 0
+    answer = send(caller, path, "post", service)
+    assert answer.status_code == 200, answer.content
+    if not call.changes:
+        assert every_row() == before
+        return
+    audited = AuditEntry.objects.exclude(id__in=known).filter(actor=caller.name)
+    logged = Command.objects.filter(index__gt=last, actor__in=[caller.name, "worker:w"])
+    assert audited.exists() or logged.exists()
+    if path.startswith("operations/"):
+        assert audited.exists(), "orders are in the audit log, not only in the command log"
+
+
+@pytest.mark.parametrize("path", sorted(CALLS))
+def test_no_other_method_does_anything(service: Service, path: str) -> None:
+    caller = Caller(*SCOPES, "tenant:*")
+    before = every_row()
+    there = {method for name, method in method_calls() if name == path}
+    for method in {"get", "post", "put", "patch", "delete"} - there:
+        assert send(caller, path, method, service).status_code == 405
+    assert every_row() == before
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_pages_are_for_operators_who_are_logged_in(service: Service, method: str) -> None:
+    before = every_row()
+    for path in ADMIN:
+        if path in ADMIN_OPEN:
+            continue
+        address = "/" + re.sub(r"<[^>]*>|\(\?P<[^)]*\)[^/]*", "1", path).replace("^", "").replace("$", "")
+        answer = getattr(Client(), method)(address)
+        assert answer.status_code == 302, f"{method} {address}"
+        assert answer.headers["Location"].startswith("/admin/login/"), f"{method} {address}"
+    assert every_row() == before
