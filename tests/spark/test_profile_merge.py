@@ -56,7 +56,7 @@ def keys(store: ObjectStore, prefix: str) -> list[str]:
     return [info.key for info in store.list(prefix)]
 
 
-@pytest.mark.parametrize("way", ["inline", "scratch objects", "cut by series"])
+@pytest.mark.parametrize("way", ["inline", "scratch objects", "cut by series", "capped"])
 def test_the_bytes_are_those_of_a_merge_in_one_process(
     spark: SparkSession, store: ObjectStore, tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -65,6 +65,8 @@ def test_the_bytes_are_those_of_a_merge_in_one_process(
         monkeypatch.setattr(profile_merge, "INLINE_BYTES", 0)
     if way == "cut by series":
         spec = replace(spec, task_memory_bytes=1 << 16)
+    if way == "capped":
+        spec = replace(spec, result_bytes_max=1 << 15)
     expected, blocks = in_process(spec, store, tmp_path / "scratch")
     assert len(blocks) >= 2
     assert profile_merge.run(spark, [spec], store.url, tag=tag) == {"job": expected}

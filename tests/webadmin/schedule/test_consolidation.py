@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from engine.profiles.container import BlockReader
+from engine.profiles.merge import run
+from engine.profiles.merge_model import Scratch
+from engine.profiles.metadata import decode_metadata
 from engine.scheduling.limits import LimitName, ScopeKind
+from engine.storage import ObjectStore, open_store
+from tests.block_factory import ulid
+from tests.engine.profiles.factories import Dataset, write_block
+from tests.engine.profiles.test_merge_sizes import rows_of
+from tests.faults.samples import samples_in
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, Service, check_invariants
@@ -171,3 +183,64 @@ def test_all_remnants_are_merged_in_the_end_with_every_block_in_one_job(service:
         check_invariants()
         service.clock.advance(1)
     assert len(sources) == len(set(sources)) == total
+
+
+def live_samples(store: ObjectStore):
+    """Return every sample of the live blocks, as their objects hold them."""
+    rows = Block.objects.live().order_by("id")
+    return samples_in(store, [(row.object_key, BlockReader.open(store, row.object_key).meta) for row in rows])
+
+
+def write_remnants(service: Service, store: ObjectStore) -> None:
+    """Let acme have a real block of level 1 in three shards, of two services and several series."""
+    for number, shard in enumerate((3, 7, 9)):
+        block_id = ulid(service.clock.now_ms, number)
+        datasets = [Dataset("acme", name, rows_of(name, 50 * number, 8)) for name in ("api", "web")]
+        source = write_block(store, datasets, id=block_id, shard=shard, level=1, tenant="acme")
+        meta = replace(decode_metadata(source.metadata), size=source.size)
+        assert service.add(meta).accepted == (block_id,)
+        service.clock.advance(0.1)
+
+
+@pytest.mark.parametrize("cap", [0, 12_000])
+def test_inv3_a_real_merge_of_three_shards_leaves_every_sample_once(service: Service, tmp_path: Path, cap: int) -> None:
+    store = open_store(str(tmp_path / "store"))
+    consolidate(tenant="acme")
+    LevelPolicy.objects.update(result_bytes_max=cap)
+    write_remnants(service, store)
+    before = live_samples(store)
+    worker = service.worker()
+    while not (specs := worker.take(4)):
+        service.clock.advance(5)
+    [spec] = specs
+    result = run(spec, store, scratch=Scratch(tmp_path / "scratch"))
+    worker.poll(worker.success(spec.job, result), capacity=0)
+    assert Job.objects.get().state == "done"
+    sizes = list(Block.objects.live().values_list("size_bytes", flat=True))
+    assert (len(sizes) == 1) == (cap == 0)
+    assert cap == 0 or max(sizes) <= cap
+    assert set(Block.objects.live().values_list("shard", "level")) == {(9, 2)}
+    assert live_samples(store) == before
+    check_invariants()
+
+
+def test_a_jobs_bytes_are_capped_for_the_tenant_that_has_a_cap(service: Service) -> None:
+    LevelPolicy.objects.update(age_seconds=20)
+    for tenant in ("acme", "beta"):
+        add_level_one(service, tenant, 6)
+    size = Block.objects.first().size_bytes
+    everybody = LevelPolicy.objects.get(level=1)
+    LevelPolicy.objects.create(
+        lane="profiles",
+        level=1,
+        tenant="acme",
+        blocks_max=everybody.blocks_max,
+        age_seconds=20,
+        spread_seconds=everybody.spread_seconds,
+        bytes_max=2 * size,
+    )
+    wait(service, 30)
+    specs = service.worker().take(8)
+    assert sorted(len(spec.sources) for spec in specs if spec.tenant == "acme") == [2, 2, 2]
+    assert [len(spec.sources) for spec in specs if spec.tenant == "beta"] == [6]
+    check_invariants()
