@@ -32,7 +32,7 @@ from tests.faults.postgresql import PostgresqlServer, running_postgresql
 from tests.processes import ROOT, Processes, wait_until
 from tests.upgrade.builds import NAME_PREFIX, NEWER, NEWER_BUILD, NEWER_FORMAT, make_build
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("two_builds")]
 
 SEGMENTS, BATCH = 40, 8
 SERVICES = (("acme", "api"), ("acme", "web"), ("beta", "web"))
@@ -130,7 +130,9 @@ def add_segments(builds: TwoBuilds) -> None:
         assert answer.status_code == 200, answer.text
 
 
-def test_two_planner_builds_poll_side_by_side_and_nothing_is_planned_twice(builds: TwoBuilds) -> None:
+@pytest.fixture(scope="module")
+def merged_by_both(builds: TwoBuilds) -> TwoBuilds:
+    """Both builds after nodes of both have merged everything that was added to either."""
     stopped = threading.Event()
     nodes = [Node(builds, f"node-{number}", build, stopped) for number, build in enumerate([VERSION, NEWER] * 2)]
     for node in nodes:
@@ -147,6 +149,11 @@ def test_two_planner_builds_poll_side_by_side_and_nothing_is_planned_twice(build
         stopped.set()
         for node in nodes:
             node.join()
+    return builds
+
+
+def test_two_planner_builds_poll_side_by_side_and_nothing_is_planned_twice(merged_by_both: TwoBuilds) -> None:
+    builds = merged_by_both
     jobs = builds.rows("SELECT name, state, spec FROM schedule_job")
     assert {state for _, state, _ in jobs} == {"done"}
     planned_by = {name.startswith(NAME_PREFIX) for name, *_ in jobs}
@@ -163,10 +170,9 @@ def test_two_planner_builds_poll_side_by_side_and_nothing_is_planned_twice(build
 
 
 def test_this_build_replays_the_log_up_to_the_first_entry_of_the_newer_one_and_says_why_it_stops(
-    builds: TwoBuilds,
+    merged_by_both: TwoBuilds,
 ) -> None:
-    """Runs after the two have written side by side."""
-    entries = builds.rows("SELECT index, kind, format_version, change_set FROM schedule_command ORDER BY index")
+    entries = merged_by_both.rows("SELECT index, kind, format_version, change_set FROM schedule_command ORDER BY index")
     assert {version for _, _, version, _ in entries} == {FORMAT_VERSION, NEWER_FORMAT}
     state = ReplayedState()
     with pytest.raises(EntryUnknown, match=f"has format {NEWER_FORMAT}, this build knows 1 to {FORMAT_VERSION}"):
