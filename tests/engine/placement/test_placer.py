@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from engine.placement import _placer, _placer_py, placer
 from engine.placement.errors import EmptyRing, NoInstance, RingRefused
+from engine.placement.jump_hash import jump_hash
 from engine.placement.model import DatasetRule, Instance, InstanceState, LoadBalancing, PlacementRules, TenantLimits
 from engine.placement.ring import EMPTY_RING, Ring, change_ring
 from engine.placement.subrings import dataset_subring, fallback_order, key_hash
@@ -254,3 +255,20 @@ def test_property_9_twin_and_compiled_decide_alike(seed: int) -> None:
                 answers.append((fields, list(decision.order()), list(decision.candidates())))
         assert answers[0] == answers[1]
     placers[1].check()
+
+
+def test_the_example_of_section_3_goes_on_to_the_next_instance(twin: ModuleType) -> None:
+    """Slots 0 to 3 are A's, 4 to 7 B's, 8 to 11 C's; the tenant starts at 3, its dataset one further."""
+    slots = (4, 11, 5, 2, 3, 0, 7, 9, 8, 10, 1, 6)
+    members = tuple(Instance(id=name) for name in "ABC")
+    ring = Ring(shards=12, instances=members, tables={"": tuple("ABC"[slot // 4] for slot in slots)})
+    rule = DatasetRule(tenant_shards=8, dataset_shards=4)
+    tenant = next(f"tenant-{n}" for n in range(99) if jump_hash(key_hash(f"tenant-{n}"), 12) == 3)
+    rules = PlacementRules(datasets={(tenant, "my-service"): rule})
+    picks = [twin.Placer(ring, rules).decide(tenant, "my-service", pick) for pick in range(4)]
+    assert [decision.instance for decision in picks] == ["A", "A", "B", "C"]
+    assert "".join(ring.tables[""][position] for position in picks[2].order()) == "BCAACCAABBCB"
+    assert names(picks[2]) == ["B", "C", "A"]
+    without = replace(ring, instances=(members[0], replace(members[1], state=InstanceState.LEAVING), members[2]))
+    after = twin.Placer(without, rules).decide(tenant, "my-service", 2)
+    assert (after.instance, after.shard) == ("C", picks[2].shard)
