@@ -39,3 +39,18 @@ def test_a_load_is_sized_with_a_table_and_a_plot(tmp_path: Path, capsys: pytest.
 def test_a_plot_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="--plot"):
         call_command("simulate", "--profile", "sizing", "--hours", "0.05", "--plot", str(tmp_path / "no" / "x.svg"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rate", "-1"], "--rate -1"),
+        (["--hours", "0"], "--hours 0"),
+        (["--burst", "-5"], "--burst -5"),
+        (["--tenants-per-segment", "2"], "cannot hold 2 of 1 tenants"),
+        (["--without", "nonsense"], "no trouble nonsense; there are bad_result"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_in_words(words: list[str], said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        call_command("simulate", "--profile", "sizing", *words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,11 @@ from engine.simulation.scenario import Fleet, Sabotage, Trouble, Workload
 from engine.simulation.sizing import Sizing, size_fleet
 
 PROGRESS_EVERY = 500
+MORE_THAN_NOTHING = (
+    *("histories", "processes", "slots", "seconds", "workers"),
+    *("rate", "segment_bytes", "tenants", "tenants_per_segment", "shards", "hours"),
+)
+NOT_NEGATIVE = ("burst", "burst_every", "fixed_ms", "ms_per_mib")
 PROCESSES_FROM = 50
 """Fewer histories are done before other processes have begun."""
 
@@ -53,6 +58,7 @@ class Command(BaseCommand):
         sizing.add_argument("--plot", type=Path, help="write the backlog curve to this SVG file")
 
     def handle(self, *args: Any, profile: str, **options: Any) -> None:
+        _check(options)
         if profile == "sizing":
             self._size(options)
         else:
@@ -99,6 +105,8 @@ class Command(BaseCommand):
             fixed_ms=options["fixed_ms"],
             ms_per_mib=options["ms_per_mib"],
         )
+        if not options["json"]:
+            self.stderr.write(f"simulating {options['hours']:g} h twice: for the demand, then with the fleet")
         sizing = size_fleet(load, prices, hours=options["hours"], seed=options["seed"])
         if options["plot"] is not None:
             try:
@@ -109,7 +117,21 @@ class Command(BaseCommand):
 
 
 def _troubles(text: str) -> frozenset[Trouble]:
+    if unknown := sorted(set(text.split(",")) - set(Trouble)):
+        raise ArgumentTypeError(f"there is no trouble {', '.join(unknown)}; there are {', '.join(sorted(Trouble))}")
     return frozenset(Trouble(word) for word in text.split(","))
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Refuse what cannot be simulated, before it is."""
+    for name in MORE_THAN_NOTHING:
+        if options[name] is not None and options[name] <= 0:
+            raise CommandError(f"--{name.replace('_', '-')} {options[name]:g}: it has to be more than 0")
+    for name in NOT_NEGATIVE:
+        if options[name] < 0:
+            raise CommandError(f"--{name.replace('_', '-')} {options[name]:g}: it cannot be negative")
+    if options["tenants_per_segment"] > options["tenants"]:
+        raise CommandError(f"a segment cannot hold {options['tenants_per_segment']} of {options['tenants']} tenants")
 
 
 def _in_words(report: Report) -> str:
