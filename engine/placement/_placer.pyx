@@ -54,9 +54,10 @@ cdef class Decision:
             for index in range(place.tenant_size, place.space):
                 yield (place.first + index) % place.space
         else:
+            pinned = frozenset(place.pinned)
             for index in range(place.space):
                 position = (place.first + index) % place.space
-                if position not in place.pinned:
+                if position not in pinned:
                     yield position
 
     def candidates(self):

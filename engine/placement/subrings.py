@@ -90,7 +90,8 @@ def pinned_order(pinned: Sequence[int], tenant: Subring, pick: int) -> Iterator[
     """Yield the pinned positions from the picked one on, then the others: the tenant's, then those of the ring."""
     for index in range(len(pinned)):
         yield pinned[(pick + index) % len(pinned)]
+    members = frozenset(pinned)
     for index in range(tenant.space):
         position = (tenant.c + index) % tenant.space
-        if position not in pinned:
+        if position not in members:
             yield position
