@@ -6,12 +6,18 @@ adds nothing. PostgreSQL locks the row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, OperationalError, connection, models
 
 Row = TypeVar("Row", bound=models.Model)
+
+KEYS_PER_SELECT = 100
+"""SQLite joins up to 500 selects."""
+ROWS_PER_UPDATE = 500
+"""So many rows with ten values each are well inside the databases' limits for one statement."""
 
 _LOST_RACES = {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock not available
 _CLOCK_MS = {
@@ -35,6 +41,31 @@ def locked(rows: models.QuerySet[Row]) -> models.QuerySet[Row]:
     otherwise wait for each other.
     """
     return rows.select_for_update(no_key=True) if connection.features.has_select_for_update else rows
+
+
+def lock_row(model: type[models.Model]) -> None:
+    """Lock the one row of this table until the end of the transaction."""
+    if connection.features.has_select_for_update:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT 1 FROM {_quoted([model._meta.db_table])[0]} FOR NO KEY UPDATE")  # noqa: S608
+
+
+@contextmanager
+def turn(number: int) -> Iterator[None]:
+    """Let one after the other in, by number; no data is locked, and whoever loses its connection leaves.
+
+    For work that would only be in vain if two did it at once. SQLite's one writer comes too seldom for that.
+    """
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [number])
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [number])
 
 
 def is_contention(error: DatabaseError) -> bool:
@@ -65,6 +96,56 @@ def continue_ids(model: type[models.Model], column: str, last: int) -> None:
             cursor.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s)", [model._meta.db_table, column, last])
 
 
+def first_rows(
+    model: type[models.Model],
+    columns: Sequence[str],
+    condition: str,
+    order: str,
+    keys: Sequence[tuple[Sequence[Any], int]],
+) -> list[list[tuple[Any, ...]]]:
+    """Return the first rows for each of many keys, few statements: a key is the values for the marks in ``condition``,
+    and how many rows it may have at most."""
+    found: list[list[tuple[Any, ...]]] = [[] for _ in keys]
+    part = (
+        f"SELECT * FROM (SELECT %s AS place, {', '.join(_quoted(columns))} "  # noqa: S608
+        f"FROM {_quoted([model._meta.db_table])[0]} WHERE {condition} ORDER BY {order} LIMIT %s) AS part"
+    )
+    with connection.cursor() as cursor:
+        for start in range(0, len(keys), KEYS_PER_SELECT):
+            chunk = keys[start : start + KEYS_PER_SELECT]
+            values = [v for place, (own, limit) in enumerate(chunk, start) for v in (place, *own, limit)]
+            cursor.execute(" UNION ALL ".join([part] * len(chunk)), values)
+            for place, *row in cursor.fetchall():
+                found[place].append(tuple(row))
+    return found
+
+
+def raise_rows(
+    model: type[models.Model], keys: Sequence[str], columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Raise values that never fall: each of ``rows`` has those of the unique ``keys``, then those of ``columns``.
+
+    A row that does not exist is made; its other columns get what the model says.
+    """
+    if not rows:
+        return
+    names = [*keys, *columns]
+    rest = [f for f in model._meta.concrete_fields if not f.primary_key and f.column not in names]
+    others = {f.column: f.get_default() for f in rest}
+    mark = f"({', '.join(['%s'] * (len(names) + len(others)))})"
+    grown = [
+        f"{name} = CASE WHEN excluded.{name} > held.{name} THEN excluded.{name} ELSE held.{name} END"
+        for name in _quoted(columns)
+    ]
+    table, conflict = _quoted([model._meta.db_table])[0], ", ".join(_quoted(keys))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} AS held ({', '.join(_quoted([*names, *others]))}) "  # noqa: S608
+            f"VALUES {', '.join([mark] * len(rows))} ON CONFLICT ({conflict}) DO UPDATE SET {', '.join(grown)}",
+            [value for row in rows for value in (*row, *others.values())],
+        )
+
+
 def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Insert many rows of plain values at a fifth of what model instances cost; nothing is checked or defaulted."""
     if not rows:
@@ -93,6 +174,42 @@ def insert_new_rows(model: type[models.Model], columns: Sequence[str], rows: Seq
             )
         else:
             cursor.executemany(_insert(model, columns, "INSERT OR IGNORE"), rows)
+
+
+def update_rows(
+    model: type[models.Model],
+    keys: Sequence[str],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    to: Mapping[str, Any] | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> int:
+    """Change many rows, few statements; return how many there were.
+
+    Each of ``rows`` has the values of the columns ``keys``, by which it finds its row, and then the new ones of
+    ``columns``. ``to`` are new values, ``where`` old ones, that are the same for all.
+    """
+    to, where = to or {}, where or {}
+    fresh = [  # both databases call the columns of values so
+        f"CAST(fresh.column{place} AS {kind})" for place, kind in enumerate(_kinds(model, [*keys, *columns]), 1)
+    ]
+    found = [f"held.{name} = {value}" for name, value in zip(_quoted(keys), fresh[: len(keys)], strict=True)]
+    found += [f"held.{name} = %s" for name in _quoted(where)]
+    changed = [f"{name} = {value}" for name, value in zip(_quoted(columns), fresh[len(keys) :], strict=True)]
+    changed += [f"{name} = %s" for name in _quoted(to)]
+    mark = f"({', '.join(['%s'] * len(fresh))})"
+    count = 0
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), ROWS_PER_UPDATE):
+            chunk = rows[start : start + ROWS_PER_UPDATE]
+            cursor.execute(
+                f"UPDATE {_quoted([model._meta.db_table])[0]} AS held SET {', '.join(changed)} "  # noqa: S608
+                f"FROM (VALUES {', '.join([mark] * len(chunk))}) AS fresh WHERE {' AND '.join(found)}",
+                [*to.values(), *(value for row in chunk for value in row), *where.values()],
+            )
+            count += cursor.rowcount
+    return count
 
 
 def _insert(model: type[models.Model], columns: Sequence[str], verb: str) -> str:

@@ -16,7 +16,16 @@ from django.db.models.functions import Greatest
 from engine.scheduling.model import FORMAT_VERSION, JobState
 from webadmin.database import dialect
 from webadmin.schedule.models import Command, Job, LogHead
-from webadmin.schedule.queries import lease_ms_now
+
+_HEAD = """
+SELECT h.last_index, h.command_time_ms, h.clock_ms, h.live_job_count,
+       COALESCE((SELECT c.value FROM schedule_limitchange c
+                 WHERE NOT c.is_superseded AND c.name = 'lease_seconds' AND c.scope_kind = 'global'
+                       AND c.scope_value = '' AND (c.valid_until_ms IS NULL OR c.valid_until_ms > h.command_time_ms)
+                 ORDER BY c.id DESC LIMIT 1), l.lease_seconds)
+FROM schedule_loghead h CROSS JOIN schedule_limits l
+"""
+"""The head with the lease that was in force at its command time: by hand, for every poll begins with it."""
 
 LEASES_AWAY = 2
 """While jobs run, each lease sees a command, and workers poll several times in a lease: after two without any command
@@ -38,7 +47,13 @@ class CommandTime(NamedTuple):
 
 def read_time() -> CommandTime:
     """Return the command time now, as a command at this moment would have it."""
-    return _time_after(LogHead.objects.get())
+    return read_head()[1]
+
+
+def read_head() -> tuple[LogHead, CommandTime]:
+    """Return the head of the log, which nobody holds for us, and the command time now."""
+    head, lease_ms = _head()
+    return head, _time_after(head, lease_ms)
 
 
 def take_head() -> tuple[LogHead, CommandTime]:
@@ -48,10 +63,11 @@ def take_head() -> tuple[LogHead, CommandTime]:
     them, and get the time to do so before anybody takes their jobs over.
     """
     assert connection.in_atomic_block, "the head is held by a transaction"
-    head = dialect.locked(LogHead.objects.order_by("id")).get()
-    time = _time_after(head)
+    dialect.lock_row(LogHead)
+    head, lease_ms = _head()
+    time = _time_after(head, lease_ms)
     if time.was_away:
-        expires_ms = time.now_ms + lease_ms_now(head.command_time_ms)
+        expires_ms = time.now_ms + lease_ms
         Job.objects.filter(state=JobState.LEASED).update(
             lease_expires_ms=Greatest("lease_expires_ms", Value(expires_ms))
         )
@@ -92,13 +108,23 @@ def advance_clock(*, actor: str) -> int | None:
     return index
 
 
-def _time_after(head: LogHead) -> CommandTime:
+def _head() -> tuple[LogHead, int]:
+    """Return the head, and the length of a lease (ms)."""
+    with connection.cursor() as cursor:
+        cursor.execute(_HEAD)
+        last_index, command_time_ms, clock_ms, live_job_count, lease_seconds = cursor.fetchone()
+    head = LogHead(
+        last_index=last_index, command_time_ms=command_time_ms, clock_ms=clock_ms, live_job_count=live_job_count
+    )
+    return head, lease_seconds * 1000
+
+
+def _time_after(head: LogHead, lease_ms: int) -> CommandTime:
     wall_ms = dialect.clock_ms()
     if head.clock_ms == 0:
         # Nobody has asked for the time yet: it starts as wall time, once, so that it cannot go back from now on.
         LogHead.objects.filter(clock_ms=0).update(clock_ms=wall_ms, command_time_ms=wall_ms)
-        head.refresh_from_db()
-    lease_ms = lease_ms_now(head.command_time_ms)
+        head, lease_ms = _head()
     passed = wall_ms - head.clock_ms
     return CommandTime(
         now_ms=head.command_time_ms + min(max(passed, 0), lease_ms),

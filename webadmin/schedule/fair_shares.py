@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef, Value
 from django.db.models.functions import Greatest
 
 from engine.scheduling.fairness import LaneCharge, TenantCharge
-from webadmin.database.dialect import locked
+from webadmin.database.dialect import locked, raise_rows
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
 from webadmin.schedule.models import LevelQueue
@@ -47,15 +47,18 @@ def settle_awake(tenants: Collection[TenantKey]) -> None:
 
 def charge_shares(tenants: Sequence[TenantCharge], lanes: Sequence[LaneCharge]) -> None:
     """Write the new virtual times; none ever goes back."""
-    for lane in lanes:
-        values = {"tenant_time": lane.tenant_time, "virtual_time": lane.virtual_time, "started_time": lane.started_time}
-        grown = {name: Greatest(name, Value(value)) for name, value in values.items()}
-        if not LaneShare.objects.filter(lane=lane.lane).update(**grown):
-            LaneShare.objects.create(lane=lane.lane, **values)
-    for tenant in tenants:
-        share = TenantShare.objects.filter(lane=tenant.lane, tenant=tenant.tenant)
-        if not share.update(virtual_time=Greatest("virtual_time", Value(tenant.virtual_time))):
-            TenantShare.objects.create(lane=tenant.lane, tenant=tenant.tenant, virtual_time=tenant.virtual_time)
+    raise_rows(
+        LaneShare,
+        ("lane",),
+        ("tenant_time", "virtual_time", "started_time"),
+        [(lane.lane, lane.tenant_time, lane.virtual_time, lane.started_time) for lane in lanes],
+    )
+    raise_rows(
+        TenantShare,
+        ("lane", "tenant"),
+        ("virtual_time",),
+        [(tenant.lane, tenant.tenant, tenant.virtual_time) for tenant in tenants],
+    )
 
 
 def rest_tenants(tenants: Iterable[TenantKey]) -> None:

@@ -20,11 +20,10 @@ class LevelPolicies:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str, int], LevelPolicy] = {}
         self._known: set[str] = set()
-        self.load([EVERYBODY])
 
     def load(self, tenants: Iterable[str]) -> None:
         """Read the rows of those tenants that are not known yet; at most one query."""
-        missing = set(tenants) - self._known
+        missing = {EVERYBODY, *tenants} - self._known
         if missing:
             self._known |= missing
             for row in models.LevelPolicy.objects.filter(tenant__in=missing):

@@ -7,7 +7,7 @@ and in one order, which is why two of them never wait for each other in a circle
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db import models
@@ -16,13 +16,21 @@ from django.db.models import Q
 from engine.planning.levels import ready_at_ms
 from engine.planning.model import LevelPolicy, QueueKey
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import locked
+from webadmin.database.dialect import first_rows, locked, update_rows
 from webadmin.index.models import Block
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import LevelQueue
 
 KEYS_PER_QUERY = 100
 """An OR of this many keys is well inside the databases' limits for one statement."""
+QUEUED_IN = "queue_id = %s AND state = 'queued'"
+"""The blocks of a queue, in the words of their partial index."""
+SUMS = (
+    *("block_count", "byte_count", "oldest_arrival_ms", "newest_arrival_ms"),
+    *("ready_at_ms", "priority_ms", "served_at_ms", "is_noticed"),
+)
+FrontRow = tuple[int, int]
+"""When a block arrived, and its size."""
 
 
 @dataclass(slots=True)
@@ -52,17 +60,39 @@ def intern_queues(keys: Iterable[QueueKey]) -> dict[QueueKey, int]:
     return known
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """The oldest blocks of a queue that a poll leaves in it (arrival, size), and its sums as the poll read them.
+
+    They stay true until somebody changes the queue, which changes its sums, or the poll itself adds results to it.
+    """
+
+    block_count: int
+    byte_count: int
+    newest_arrival_ms: int | None
+    taken_count: int
+    rows: Sequence[FrontRow]
+
+    def is_true_of(self, queue: LevelQueue, change: int) -> bool:
+        """Say whether nobody has changed the queue since, and ``change`` is all that was taken by the poll."""
+        sums = (queue.block_count, queue.byte_count, queue.newest_arrival_ms)
+        return sums == (self.block_count, self.byte_count, self.newest_arrival_ms) and change == -self.taken_count
+
+
 def settle_queues(
     changes: QueueChanges,
     policies: LevelPolicies,
     *,
     served_at_ms: int | None = None,
     noticed: Collection[int] = (),
-) -> None:
+    fronts: Mapping[int, Front] | None = None,
+) -> set[tuple[str, str]]:
     """Bring the sums of the changed queues up to date. Call it after the blocks were moved, in the same transaction.
 
-    ``served_at_ms`` and ``noticed`` are for polls, which hold the head: jobs were made of the queues that lost blocks,
-    the noticed ones (by id) were found ready, and queues that are no longer ready are no longer noticed either.
+    ``served_at_ms``, ``noticed`` and ``fronts`` are for polls, which hold the head: jobs were made of the queues that
+    lost blocks, the noticed ones (by id) were found ready, and queues that are no longer ready are no longer noticed
+    either. ``fronts`` spare reading the blocks of queues that nobody else has changed. Returns lane and tenant of the
+    queues that became noticed or ceased to be.
 
     An empty queue is never noticed, or its tenant could sleep while nobody notices the blocks that come into it next:
     not one that another poll has emptied since this one found it ready, nor one whose last blocks were removed.
@@ -71,41 +101,60 @@ def settle_queues(
     policies.load(queue.tenant for queue in queues)
     only_noticed = LevelQueue.objects.filter(id__in=[id for id in noticed if id not in changes.blocks])
     only_noticed.filter(block_count__gt=0).update(is_noticed=True)
-    for queue in queues:
-        if queue.id not in changes.blocks:
-            continue
-        queue.is_noticed |= queue.id in noticed
+    turned = {(queue.lane, queue.tenant) for queue in queues if queue.id in noticed}
+    changed = [queue for queue in queues if queue.id in changes.blocks]
+    known = {
+        queue.id: front.rows
+        for queue in changed
+        if (front := (fronts or {}).get(queue.id)) and front.is_true_of(queue, changes.blocks[queue.id])
+    }
+    for queue in changed:
         queue.block_count += changes.blocks[queue.id]
         queue.byte_count += changes.bytes[queue.id]
         if served_at_ms is not None and changes.blocks[queue.id] < 0:
             queue.served_at_ms = served_at_ms
-        _summarise(queue, policies.of(queue.lane, queue.tenant, queue.level))
+    _summarise(changed, policies, known)
+    for queue in changed:
+        was_noticed, queue.is_noticed = queue.is_noticed, queue.is_noticed or queue.id in noticed
         if served_at_ms is not None and queue.is_noticed:
             queue.is_noticed = queue.ready_at_ms is not None and queue.ready_at_ms <= served_at_ms
         queue.is_noticed &= queue.block_count > 0
-        queue.save()
+        if queue.is_noticed != was_noticed:
+            turned.add((queue.lane, queue.tenant))
+    _save(changed)
+    return turned
 
 
 def resettle_queues(rows: models.QuerySet[LevelQueue], policies: LevelPolicies) -> int:
     """Work out anew since when these queues are ready, after their policy was changed; return how many there were."""
     queues = list(locked(rows.filter(block_count__gt=0).order_by("id")))
     policies.load(queue.tenant for queue in queues)
-    for queue in queues:
-        _summarise(queue, policies.of(queue.lane, queue.tenant, queue.level))
-        queue.save()
+    _summarise(queues, policies, {})
+    _save(queues)
     return len(queues)
 
 
-def _summarise(queue: LevelQueue, policy: LevelPolicy) -> None:
-    queued = Block.objects.queued_in(queue.id)
-    front = list(queued.values_list("arrived_at_ms", "size_bytes")[: policy.blocks_max])
+def _summarise(queues: Sequence[LevelQueue], policies: LevelPolicies, known: Mapping[int, Sequence[FrontRow]]) -> None:
+    """Work out the sums that are not counted on; ``known`` are the first blocks of queues that only lost some."""
+    own = {queue.id: policies.of(queue.lane, queue.tenant, queue.level) for queue in queues}
+    unknown = [queue for queue in queues if queue.id not in known]
+    read = _first_blocks([(queue.id, own[queue.id].blocks_max) for queue in unknown])
+    newest = _last_arrivals([queue.id for queue in unknown if len(read[queue.id]) < queue.block_count])
+    for queue in queues:
+        policy = own[queue.id]
+        front = (known.get(queue.id) or read.get(queue.id) or ())[: policy.blocks_max]
+        newest_ms = queue.newest_arrival_ms if queue.id in known else newest.get(queue.id)
+        _summarise_one(queue, policy, front, newest_ms)
+
+
+def _summarise_one(queue: LevelQueue, policy: LevelPolicy, front: Sequence[FrontRow], newest_ms: int | None) -> None:
+    """Work out one queue's sums from its first blocks; the last arrival is asked for if those are not all."""
     queue.oldest_arrival_ms = queue.newest_arrival_ms = queue.ready_at_ms = queue.priority_ms = None
     if not front:
         return
     arrivals = [arrived_at_ms for arrived_at_ms, _ in front]
     queue.oldest_arrival_ms = arrivals[0]
-    is_all = len(front) == queue.block_count
-    queue.newest_arrival_ms = arrivals[-1] if is_all else queued.reverse().values_list("arrived_at_ms", flat=True)[0]
+    queue.newest_arrival_ms = arrivals[-1] if newest_ms is None else newest_ms
     queue.ready_at_ms = ready_at_ms(
         policy,
         oldest_ms=arrivals[0],
@@ -118,6 +167,27 @@ def _summarise(queue: LevelQueue, policy: LevelPolicy) -> None:
         ready_at_ms=max(queue.ready_at_ms, queue.served_at_ms),
         size_bytes=min(size, policy.bytes_max) if policy.bytes_max else size,
     )
+
+
+def _first_blocks(counts: Sequence[tuple[int, int]]) -> dict[int, list[FrontRow]]:
+    """Return the first blocks in these queues, by queue id, up to so many each."""
+    columns = ("arrived_at_ms", "ulid", "size_bytes")
+    found = first_rows(Block, columns, QUEUED_IN, "arrived_at_ms, ulid", [((id,), count) for id, count in counts])
+    return {
+        id: [(arrived_at_ms, size_bytes) for arrived_at_ms, _, size_bytes in sorted(rows)]
+        for (id, _), rows in zip(counts, found, strict=True)
+    }
+
+
+def _last_arrivals(queue_ids: Sequence[int]) -> dict[int, int]:
+    order = "arrived_at_ms DESC, ulid DESC"
+    found = first_rows(Block, ("arrived_at_ms",), QUEUED_IN, order, [((id,), 1) for id in queue_ids])
+    return {id: rows[0][0] for id, rows in zip(queue_ids, found, strict=True)}
+
+
+def _save(queues: Sequence[LevelQueue]) -> None:
+    rows = [(queue.id, *(getattr(queue, column) for column in SUMS)) for queue in queues]
+    update_rows(LevelQueue, ("id",), SUMS, rows)
 
 
 def _queue_ids(keys: list[QueueKey]) -> dict[QueueKey, int]:

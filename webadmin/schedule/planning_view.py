@@ -13,63 +13,120 @@ from dataclasses import dataclass, field, replace
 
 from django.db.models import Count, Q, QuerySet, Sum
 
-from engine.planning.model import BlockQueue, QueuedBlock
+from engine.planning.model import BlockQueue, LevelPolicy, QueuedBlock
 from engine.scheduling.fairness import WEIGHT_DEFAULT, LaneView, TenantView
 from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind
 from engine.scheduling.model import LIVE_STATES, JobState
 from engine.scheduling.pauses import PausedScope, PauseMode
 from engine.scheduling.queue_choice import QueueSums, choose_queues
+from webadmin.database.dialect import first_rows
 from webadmin.index.models import Block
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
 from webadmin.schedule.level_policies import LevelPolicies
+from webadmin.schedule.level_queues import QUEUED_IN, Front
 from webadmin.schedule.models import Job, LevelQueue
 from webadmin.schedule.operation_models import LimitChange
+from webadmin.schedule.poll_opening import PollOpening
 from webadmin.schedule.queries import effective_limits
-from webadmin.schedule.remnant_view import with_remnants
 
 TENANTS_MAX = 64
 """Tenants that one poll looks at in a lane, however much it could take: the next one looks at others."""
+
+QUEUE_COLUMNS = tuple(field.attname for field in LevelQueue._meta.concrete_fields)
+BLOCK_COLUMNS = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
+OWN_READY = "lane = %s AND tenant = %s AND block_count > 0 AND is_noticed AND ready_at_ms <= %s"
+"""The noticed queues of a tenant, in the words of their partial index."""
 
 TenantKey = tuple[str, str]
 """Lane and tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFront:
+    """A queue whose turn it is, as it was read, with its oldest blocks in order: ``planned_max`` of them are for jobs
+    of this poll, the others say what the queue's sums are without those."""
+
+    queue: LevelQueue
+    policy: LevelPolicy
+    blocks: tuple[QueuedBlock, ...]
+    planned_max: int
+
+    def to_plan(self) -> BlockQueue:
+        """Return what jobs are planned from."""
+        queue = self.queue
+        return BlockQueue(
+            id=queue.id,
+            lane=queue.lane,
+            tenant=queue.tenant,
+            shard=queue.shard,
+            level=queue.level,
+            policy=self.policy,
+            blocks=self.blocks[: self.planned_max],
+            is_whole=len(self.blocks) <= self.planned_max,
+            served_at_ms=queue.served_at_ms,
+        )
+
+    def without(self, taken: Collection[int]) -> Front:
+        """Return what is left when these blocks, by row id, are gone."""
+        rows = [(block.arrived_at_ms, block.size_bytes) for block in self.blocks if block.id not in taken]
+        return Front(
+            block_count=self.queue.block_count,
+            byte_count=self.queue.byte_count,
+            newest_arrival_ms=self.queue.newest_arrival_ms,
+            taken_count=len(self.blocks) - len(rows),
+            rows=rows,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyQueues:
     """Queues that jobs could be planned from, without their blocks. ``noticed`` are those found ready for the first
-    time, by id, with their tenants; ``asleep`` are awake tenants that turned out to have nothing ready."""
+    time, by id, with their tenants; ``asleep`` are awake tenants that turned out to have nothing ready. ``lanes`` are
+    the rows of all lanes, ``shares`` those of the awake tenants."""
 
     queues: tuple[LevelQueue, ...] = ()
     noticed: dict[int, TenantKey] = field(default_factory=dict)
     asleep: tuple[TenantKey, ...] = ()
+    lanes: dict[str, LaneShare] = field(default_factory=dict)
+    shares: dict[TenantKey, TenantShare] = field(default_factory=dict)
 
     def tenants(self) -> set[TenantKey]:
         """Return the tenants of the queues."""
         return {_key(queue) for queue in self.queues}
 
 
-def read_ready(paused: Sequence[PausedScope], *, now_ms: int, job_max: int, ending: Sequence[Job] = ()) -> ReadyQueues:
+def read_ready(opening: PollOpening, *, job_max: int, ending: Sequence[Job] = ()) -> ReadyQueues:
     """Return the queues that up to ``job_max`` jobs may come from. ``ending`` are the jobs whose end this poll reports:
     they no longer count against caps."""
-    if job_max <= 0 or any(scope.kind is ScopeKind.GLOBAL for scope in paused):
+    paused, now_ms = opening.paused, opening.time.now_ms
+    if job_max <= 0:
         return ReadyQueues()
-    full = _tenants_at_cap(now_ms, ending)
-    ready = without_paused(LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms), paused, planning=True)
-    fresh = list(_without(ready.filter(is_noticed=False), full).order_by("ready_at_ms", "id")[:job_max])
-    awake = _neediest(paused, full, tenant_max=min(job_max, TENANTS_MAX))
-    queues, asleep = _queues_of(ready.filter(is_noticed=True), awake, {_key(queue) for queue in fresh}, job_max)
+    lanes = {row.lane: row for row in LaneShare.objects.all()}
+    if any(scope.kind is ScopeKind.GLOBAL for scope in paused):
+        return ReadyQueues(lanes=lanes)
+    full = _tenants_at_cap(now_ms, ending, lanes) if opening.has_own_limits else set()
+    unnoticed = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms, is_noticed=False)
+    unnoticed = _without(without_paused(unnoticed, paused, planning=True), full)
+    fresh = list(unnoticed.order_by("ready_at_ms", "id")[:job_max])
+    awake = _neediest(paused, full, lanes, tenant_max=min(job_max, TENANTS_MAX))
+    queues, asleep = _queues_of(awake, {_key(queue) for queue in fresh}, paused, now_ms=now_ms, job_max=job_max)
     return ReadyQueues(
-        queues=(*queues, *fresh), noticed={queue.id: _key(queue) for queue in fresh}, asleep=tuple(asleep)
+        queues=(*queues, *fresh),
+        noticed={queue.id: _key(queue) for queue in fresh},
+        asleep=tuple(asleep),
+        lanes=lanes,
+        shares={(row.lane, row.tenant): row for row in awake},
     )
 
 
 def read_shares(
-    tenants: Collection[TenantKey], limits: EffectiveLimits
+    tenants: Collection[TenantKey], ready: ReadyQueues, limits: EffectiveLimits
 ) -> tuple[tuple[LaneView, ...], tuple[TenantView, ...]]:
     """Return what these tenants and their lanes have had, may have, and have at the moment."""
     lanes = sorted({lane for lane, _ in tenants})
-    of_lane = {row.lane: row for row in LaneShare.objects.filter(lane__in=lanes)}
-    rows = TenantShare.objects.filter(lane__in=lanes, tenant__in={tenant for _, tenant in tenants})
+    rows = list(ready.shares.values())
+    if others := {tenant for tenant in tenants if tenant not in ready.shares}:
+        rows += TenantShare.objects.filter(lane__in=lanes, tenant__in={tenant for _, tenant in others})
     paid = {(row.lane, row.tenant): row.virtual_time for row in rows}
     running = _running([key for key in tenants if any(_caps(limits, key))])
     tenant_views = []
@@ -88,7 +145,7 @@ def read_shares(
                 running_bytes_max=running_bytes_max,
             )
         )
-    return tuple(_lane_view(lane, of_lane.get(lane), limits) for lane in lanes), tuple(tenant_views)
+    return tuple(_lane_view(lane, ready.lanes.get(lane), limits) for lane in lanes), tuple(tenant_views)
 
 
 def read_blocks(
@@ -98,13 +155,30 @@ def read_blocks(
     *,
     now_ms: int,
     job_max: int,
-) -> tuple[BlockQueue, ...]:
-    """Read the blocks of as many jobs as these tenants are due, from the queues whose turn it is."""
+) -> tuple[QueueFront, ...]:
+    """Read the blocks of as many jobs as these tenants are due, from the queues whose turn it is; and so many more that
+    the queues' sums are known when those are gone."""
+    if not queues:
+        return ()
     policies.load(queue.tenant for queue in queues)
     sums = [_sums(queue, policies) for queue in queues]
     chosen = choose_queues(sums, lanes=shares[0], tenants=shares[1], now_ms=now_ms, job_max=job_max)
-    read = [_block_queue(queue, policies, chosen[queue.id]) for queue in queues if queue.id in chosen]
-    return with_remnants(read, now_ms=now_ms)
+    turns = [queue for queue in queues if queue.id in chosen]
+    blocks_max = {queue.id: policies.of(queue.lane, queue.tenant, queue.level).blocks_max for queue in turns}
+    keys = [((queue.id,), (chosen[queue.id] + 1) * blocks_max[queue.id] + 1) for queue in turns]
+    found = first_rows(Block, BLOCK_COLUMNS, QUEUED_IN, "arrived_at_ms, ulid", keys)
+    return tuple(
+        QueueFront(
+            queue=queue,
+            policy=policies.of(queue.lane, queue.tenant, queue.level),
+            blocks=tuple(
+                QueuedBlock(id=id, ulid=ulid, arrived_at_ms=arrived, created_at_ms=created, size_bytes=size)
+                for id, ulid, arrived, created, size in sorted(rows, key=lambda row: (row[2], row[1]))
+            ),
+            planned_max=chosen[queue.id] * blocks_max[queue.id],
+        )
+        for queue, rows in zip(turns, found, strict=True)
+    )
 
 
 def without_paused(rows: QuerySet, paused: Iterable[PausedScope], *, planning: bool) -> QuerySet:
@@ -132,7 +206,7 @@ def without_ending(tenants: Iterable[TenantView], ending: Sequence[Job]) -> tupl
     )
 
 
-def _tenants_at_cap(now_ms: int, ending: Sequence[Job]) -> set[TenantKey]:
+def _tenants_at_cap(now_ms: int, ending: Sequence[Job], lanes: Iterable[str]) -> set[TenantKey]:
     """Return the tenants that run as many jobs as they may, in any lane."""
     capped = LimitChange.objects.filter(
         name=LimitName.RUNNING_MAX, scope_kind=ScopeKind.TENANT, is_superseded=False
@@ -142,32 +216,42 @@ def _tenants_at_cap(now_ms: int, ending: Sequence[Job]) -> set[TenantKey]:
         return set()
     limits = effective_limits(now_ms, tenants=tenants)
     caps = {tenant: limits.value(LimitName.RUNNING_MAX, 0, tenant=tenant) for tenant in tenants}
-    lanes = LaneShare.objects.values_list("lane", flat=True)
     running = _running([(lane, tenant) for lane in lanes for tenant in tenants])
     ended = Counter((job.lane, job.tenant) for job in ending)
     return {key for key, (count, _) in running.items() if 0 < caps[key[1]] <= count - ended[key]}
 
 
-def _neediest(paused: Iterable[PausedScope], full: Collection[TenantKey], *, tenant_max: int) -> list[TenantShare]:
+def _neediest(
+    paused: Iterable[PausedScope], full: Collection[TenantKey], lanes: Iterable[str], *, tenant_max: int
+) -> list[TenantShare]:
     """Return the awake tenants of each lane that have had least."""
     places = [scope for scope in paused if scope.kind is not ScopeKind.LEVEL]
     awake = _without(without_paused(TenantShare.objects.filter(is_awake=True), places, planning=True), full)
     found: list[TenantShare] = []
-    for lane in LaneShare.objects.values_list("lane", flat=True):
+    for lane in sorted(lanes):
         found += awake.filter(lane=lane).order_by("virtual_time", "tenant")[:tenant_max]
     return found
 
 
 def _queues_of(
-    noticed: QuerySet[LevelQueue], awake: Sequence[TenantShare], fresh: Collection[TenantKey], job_max: int
+    awake: Sequence[TenantShare],
+    fresh: Collection[TenantKey],
+    paused: Sequence[PausedScope],
+    *,
+    now_ms: int,
+    job_max: int,
 ) -> tuple[list[LevelQueue], list[TenantKey]]:
     """Return the first ready queues of these tenants, and the tenants that have none."""
     each = 2 * job_max // max(1, len(awake)) + 1
+    levels = [int(scope.value) for scope in paused if scope.kind is ScopeKind.LEVEL]
+    running = f" AND level NOT IN ({', '.join(['%s'] * len(levels))})" if levels else ""
+    keys = [((share.lane, share.tenant, now_ms, *levels), each) for share in awake]
+    found = first_rows(LevelQueue, QUEUE_COLUMNS, OWN_READY + running, "priority_ms, id", keys)
     queues: list[LevelQueue] = []
     asleep: list[TenantKey] = []
-    for share in awake:
-        own = list(noticed.filter(lane=share.lane, tenant=share.tenant).order_by("priority_ms", "id")[:each])
-        queues += own
+    for share, rows in zip(awake, found, strict=True):
+        own = [LevelQueue.from_db(None, QUEUE_COLUMNS, row) for row in rows]
+        queues += sorted(own, key=lambda queue: (queue.priority_ms or 0, queue.id))
         if not own and (share.lane, share.tenant) not in fresh:
             asleep.append((share.lane, share.tenant))
     return queues, asleep
@@ -184,24 +268,6 @@ def _sums(queue: LevelQueue, policies: LevelPolicies) -> QueueSums:
         priority_ms=queue.priority_ms or 0,
         job_count=max(1, queue.block_count // policy.blocks_max),
         job_bytes=min(size, policy.bytes_max) if policy.bytes_max else size,
-    )
-
-
-def _block_queue(queue: LevelQueue, policies: LevelPolicies, job_count: int) -> BlockQueue:
-    policy = policies.of(queue.lane, queue.tenant, queue.level)
-    count = job_count * policy.blocks_max
-    fields = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
-    rows = list(Block.objects.queued_in(queue.id).values_list(*fields)[: count + 1])
-    return BlockQueue(
-        id=queue.id,
-        lane=queue.lane,
-        tenant=queue.tenant,
-        shard=queue.shard,
-        level=queue.level,
-        policy=policy,
-        blocks=tuple(QueuedBlock(**dict(zip(fields, row, strict=True))) for row in rows[:count]),
-        is_whole=len(rows) <= count,
-        served_at_ms=queue.served_at_ms,
     )
 
 

@@ -22,19 +22,18 @@ from engine.scheduling.completion import CompletionFacts, check_result
 from engine.scheduling.errors import ResultRefused
 from engine.scheduling.limits import EffectiveLimits, LimitName
 from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
-from engine.scheduling.pauses import PausedScope
 from webadmin.index.errors import BlockRefused
 from webadmin.index.masks import JobMasks, job_masks
 from webadmin.index.models import AcceptedId, Block, Dataset
 from webadmin.index.registration import BlockRegistration, check_registration
 from webadmin.index.services.replace_blocks import Replacement
 from webadmin.index.states import BlockState
-from webadmin.schedule.command_log import CommandTime, read_time
+from webadmin.schedule.command_log import CommandTime
 from webadmin.schedule.level_policies import LevelPolicies
-from webadmin.schedule.models import Job, LevelQueue, Limits, LogHead, Worker
-from webadmin.schedule.pauses import paused_scopes
+from webadmin.schedule.models import Job, LevelQueue, Limits, Worker
 from webadmin.schedule.pins import open_to
 from webadmin.schedule.planning_view import (
+    QueueFront,
     ReadyQueues,
     TenantKey,
     read_blocks,
@@ -43,7 +42,9 @@ from webadmin.schedule.planning_view import (
     without_ending,
     without_paused,
 )
-from webadmin.schedule.queries import effective_limits, level_policies, limits_now, schedule_limits
+from webadmin.schedule.poll_opening import PollOpening, open_poll
+from webadmin.schedule.queries import effective_limits, level_policies, schedule_limits
+from webadmin.schedule.remnant_view import with_remnants
 
 HELD_MAX = 1000
 """Jobs of one worker that one poll compares with what the worker names."""
@@ -61,8 +62,23 @@ class PollView:
     policies: LevelPolicies
     replacements: dict[str, Replacement]
     ready: ReadyQueues
+    fronts: tuple[QueueFront, ...]
     waits_for_time: bool
     last_index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What a request says of jobs: those it names, its reports, and what results that fit would replace."""
+
+    jobs: dict[str, Job] = field(default_factory=dict)
+    reports: tuple[Report, ...] = ()
+    replacements: dict[str, Replacement] = field(default_factory=dict)
+
+    def ending(self) -> list[Job]:
+        """Return the jobs whose end is reported."""
+        ends = {report.update.job for report in self.reports if report.update.status is not UpdateStatus.IN_PROGRESS}
+        return [job for job in self.jobs.values() if job.name in ends and job.state == JobState.LEASED]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,63 +95,72 @@ def token_codec() -> TokenCodec:
     return TokenCodec([key.encode() for key in settings.TOKEN_KEYS])
 
 
-def read_poll(request: PollRequest, worker: Worker, credential: str) -> PollView:
-    """Read everything that ``prepare`` may look at for this request."""
-    time, policies = read_time(), level_policies()
-    limits, paused = limits_now(time.now_ms), paused_scopes(time.now_ms)
-    jobs = {job.name: job for job in _reported_jobs(request.updates)}
-    reports, replacements = _read_reports(request.updates, jobs, credential)
-    is_reference = limits.policy == PolicyName.REFERENCE
-    assignable = _all_live(request) if is_reference else _assignable(request, paused, time.now_ms)
-    ends = {update.job for update in request.updates if update.status is not UpdateStatus.IN_PROGRESS}
+def read_poll(
+    request: PollRequest,
+    worker: Worker,
+    credential: str,
+    opening: PollOpening | None = None,
+    reported: Reported | None = None,
+) -> PollView:
+    """Read everything that ``prepare`` may look at for this request, but what was read before."""
+    opening = opening or open_poll()
+    reported = reported or read_reported(request.updates, credential)
+    time, policies, jobs = opening.time, level_policies(), reported.jobs
+    job_max = request.capacity if opening.has_work else 0
+    assignable = _assignable(request, opening) if job_max else []
     held = _held_jobs(worker, request.heard)
-    ending = [job for job in jobs.values() if job.name in ends and job.state == JobState.LEASED]
-    ending += [job for job in held if job.name not in jobs]
-    ready = read_ready(paused, now_ms=time.now_ms, job_max=request.capacity, ending=ending)
+    ending = [*reported.ending(), *(job for job in held if job.name not in jobs)]
+    ready = read_ready(opening, job_max=job_max, ending=ending)
     tenants = ready.tenants() | {(job.lane, job.tenant) for job in assignable}
-    own = _own_limits(tenants, [*jobs.values(), *assignable], time.now_ms)
-    lanes, shares = read_shares(tenants, own)
-    head = LogHead.objects.get()
+    own = _own_limits(opening, tenants, [*jobs.values(), *assignable])
+    lanes, shares = read_shares(tenants, ready, own)
+    fronts = read_blocks(
+        ready.queues, policies, (lanes, without_ending(shares, ending)), now_ms=time.now_ms, job_max=job_max
+    )
     snapshot = ScheduleSnapshot(
         now_ms=time.now_ms,
         worker=worker.name,
         capacity=request.capacity,
-        limits=schedule_limits(limits),
-        reports=reports,
+        limits=schedule_limits(opening.limits),
+        reports=reported.reports,
         reported={name: _job_view(job, own) for name, job in jobs.items()},
         heard=request.heard,
         held=tuple(_job_view(job, own) for job in held),
         assignable=tuple(_job_view(job, own) for job in assignable),
-        queues=read_blocks(
-            ready.queues,
-            policies,
-            (lanes, without_ending(shares, ending)),
-            now_ms=time.now_ms,
-            job_max=request.capacity,
-        ),
-        live_job_count=head.live_job_count,
+        queues=with_remnants([front.to_plan() for front in fronts], now_ms=time.now_ms),
+        live_job_count=opening.live_job_count,
         lanes=lanes,
         tenants=shares,
-        paused=paused,
+        paused=opening.paused,
     )
     return PollView(
         snapshot=snapshot,
         time=time,
-        limits=limits,
+        limits=opening.limits,
         policies=policies,
-        replacements=replacements,
+        replacements=reported.replacements,
         ready=ready,
-        last_index=head.last_index,
-        waits_for_time=time.is_held_back and (head.live_job_count > 0 or _any_block_waits()),
+        fronts=fronts,
+        waits_for_time=time.is_held_back and (opening.live_job_count > 0 or _any_block_waits()),
+        last_index=opening.last_index,
     )
 
 
-def _own_limits(tenants: Collection[TenantKey], jobs: Sequence[Job], now_ms: int) -> EffectiveLimits:
+def read_reported(updates: Sequence[JobUpdate], credential: str) -> Reported:
+    """Read the jobs that a request speaks of, and check its tokens and results. Needs nobody's turn."""
+    if not updates:
+        return Reported()
+    jobs = {job.name: job for job in _reported_jobs(updates)}
+    reports, replacements = _read_reports(updates, jobs, credential)
+    return Reported(jobs=jobs, reports=reports, replacements=replacements)
+
+
+def _own_limits(opening: PollOpening, tenants: Collection[TenantKey], jobs: Sequence[Job]) -> EffectiveLimits:
     """Return the limits set for lanes, for these tenants, for these jobs and their tenants."""
     names = {tenant for _, tenant in tenants} | {job.tenant for job in jobs}
-    if not names:
-        return EffectiveLimits()
-    return effective_limits(now_ms, tenants=names, jobs={job.name for job in jobs})
+    if not (names and opening.has_own_limits):
+        return opening.everywhere
+    return effective_limits(opening.time.now_ms, tenants=names, jobs={job.name for job in jobs})
 
 
 def _any_block_waits() -> bool:
@@ -143,10 +168,8 @@ def _any_block_waits() -> bool:
 
 
 def _reported_jobs(updates: Sequence[JobUpdate]) -> list[Job]:
-    names = {update.job for update in updates}
-    if not names:
-        return []
-    return list(Job.objects.filter(name__in=names, state__in=HOLDING_STATES).select_related("worker"))
+    named = Job.objects.filter(name__in={update.job for update in updates}, state__in=HOLDING_STATES)
+    return list(named.select_related("worker"))
 
 
 def _held_jobs(worker: Worker, heard: int) -> list[Job]:
@@ -250,24 +273,20 @@ def _check_registrations(shard: int, registrations: Sequence[BlockRegistration])
         raise ResultRefused(f"block id {taken!r} was accepted before")
 
 
-def _assignable(request: PollRequest, paused: Sequence[PausedScope], now_ms: int) -> list[Job]:
+def _assignable(request: PollRequest, opening: PollOpening) -> list[Job]:
     """Return the first jobs that wait, and the longest expired; named jobs are not assigned, so that many more."""
-    if request.capacity == 0:
-        return []
+    jobs = open_to(Job.objects.all(), worker=request.worker, build=request.build) if opening.has_pins else Job.objects
+    if opening.limits.policy == PolicyName.REFERENCE:  # it orders them by itself, so it has to see all
+        return list(jobs.filter(state__in=(JobState.WAITING, JobState.LEASED)).select_related("worker"))
     count = request.capacity + len(request.updates)
-    jobs = open_to(Job.objects.all(), worker=request.worker, build=request.build)
-    jobs = without_paused(jobs, paused, planning=False)
-    waiting = jobs.filter(state=JobState.WAITING).order_by("priority_ms", "name")
-    expired = jobs.filter(state=JobState.LEASED, lease_expires_ms__lt=now_ms).order_by("lease_expires_ms")
-    return [*waiting[:count], *expired.select_related("worker")[: count + EXHAUSTED_MAX]]
-
-
-def _all_live(request: PollRequest) -> list[Job]:
-    """Return what the ``reference`` policy looks at: every job of the queue, for it orders them by itself."""
-    if request.capacity == 0:
-        return []
-    live = Job.objects.filter(state__in=(JobState.WAITING, JobState.LEASED))
-    return list(open_to(live, worker=request.worker, build=request.build).select_related("worker"))
+    jobs = without_paused(jobs.all(), opening.paused, planning=False)
+    found: list[Job] = []
+    if opening.has_waiting:
+        found += jobs.filter(state=JobState.WAITING).order_by("priority_ms", "name")[:count]
+    if opening.has_expired:
+        expired = jobs.filter(state=JobState.LEASED, lease_expires_ms__lt=opening.time.now_ms)
+        found += expired.order_by("lease_expires_ms").select_related("worker")[: count + EXHAUSTED_MAX]
+    return found
 
 
 def _job_view(job: Job, own: EffectiveLimits) -> JobView:

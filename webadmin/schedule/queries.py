@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from django.db.models import BigIntegerField, Q, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Q
 
-from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
+from engine.scheduling.limits import EVERYTHING, EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.scheduling.model import PolicyName, ScheduleLimits
 from webadmin.schedule import models
 from webadmin.schedule.level_policies import LevelPolicies
@@ -18,13 +17,14 @@ LIMIT_COLUMNS = tuple(name.value for name in LimitName if hasattr(models.Limits,
 
 
 def limits_now(now_ms: int) -> models.Limits:
-    """Return the global limits in force at this command time, as a row that is not to be saved; one query."""
-    row = models.Limits.objects.annotate(
-        **{f"set_{name}": Subquery(_global_values(name, now_ms)) for name in LIMIT_COLUMNS}
-    ).get()
+    """Return the global limits in force at this command time, as a row that is not to be saved; two queries."""
+    return limits_in_force(models.Limits.objects.get(), effective_limits(now_ms))
+
+
+def limits_in_force(row: models.Limits, limits: EffectiveLimits) -> models.Limits:
+    """Give the row the values that were set for everything; it is not to be saved."""
     for name in LIMIT_COLUMNS:
-        if (value := getattr(row, f"set_{name}")) is not None:
-            setattr(row, name, value)
+        setattr(row, name, limits.values.get((LimitName(name), EVERYTHING), getattr(row, name)))
     return row
 
 
@@ -33,13 +33,6 @@ def limit_default(name: LimitName) -> int:
     if name in LIMIT_COLUMNS:
         return int(models.Limits.objects.values_list(name.value, flat=True).get())
     return 1 if name is LimitName.WEIGHT else 0
-
-
-def lease_ms_now(now_ms: int) -> int:
-    """Return the length of a lease in force at this command time; one query."""
-    set_value = Subquery(_global_values(LimitName.LEASE_SECONDS, now_ms))
-    in_force = Coalesce(set_value, "lease_seconds", output_field=BigIntegerField())
-    return models.Limits.objects.values_list(in_force, flat=True).get() * 1000
 
 
 def effective_limits(now_ms: int, *, tenants: Collection[str] = (), jobs: Collection[str] = ()) -> EffectiveLimits:
@@ -67,11 +60,6 @@ def effective_limits(now_ms: int, *, tenants: Collection[str] = (), jobs: Collec
 
 def _is_valid(now_ms: int) -> Q:
     return Q(Q(valid_until_ms=None) | Q(valid_until_ms__gt=now_ms), is_superseded=False)
-
-
-def _global_values(name: str, now_ms: int) -> QuerySet:
-    rows = LimitChange.objects.filter(_is_valid(now_ms), name=name, scope_kind=ScopeKind.GLOBAL, scope_value="")
-    return rows.order_by("-id").values("value")[:1]
 
 
 def schedule_limits(limits: models.Limits) -> ScheduleLimits:

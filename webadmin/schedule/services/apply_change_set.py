@@ -7,12 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db import DatabaseError, IntegrityError, transaction
 
-from engine.planning.model import QueuePart
 from engine.protocol.wire import reason_to_wire
 from engine.scheduling.model import (
     AssignJob,
@@ -25,7 +24,7 @@ from engine.scheduling.model import (
     ReturnJob,
 )
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import is_contention
+from webadmin.database.dialect import is_contention, update_rows
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames
@@ -37,13 +36,13 @@ from webadmin.schedule.fair_shares import charge_shares, intern_shares, settle_a
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.level_queues import QueueChanges, settle_queues
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
-from webadmin.schedule.planning_view import ReadyQueues
+from webadmin.schedule.planning_view import QueueFront, ReadyQueues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyContext:
     """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, their names;
-    ``ready`` is which queues the poll has noticed."""
+    ``ready`` is which queues the poll has noticed, ``fronts`` what it read of those that it plans from."""
 
     worker: Worker
     limits: Limits
@@ -51,6 +50,7 @@ class ApplyContext:
     replacements: Mapping[str, Replacement]
     interned: InternedNames
     ready: ReadyQueues = field(default_factory=ReadyQueues)
+    fronts: Sequence[QueueFront] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +104,16 @@ class _Application:
         self._open_attempts(assigned)
         ready = self.context.ready
         intern_shares(ready.noticed.values())
-        settle_queues(
-            self.queue_changes, self.context.policies, served_at_ms=self.time.now_ms, noticed=ready.noticed.keys()
+        taken = {block.id for creation in changes.created for block in creation.plan.blocks}
+        turned = settle_queues(
+            self.queue_changes,
+            self.context.policies,
+            served_at_ms=self.time.now_ms,
+            noticed=ready.noticed.keys(),
+            fronts={front.queue.id: front.without(taken) for front in self.context.fronts},
         )
         charge_shares(changes.tenants, changes.lanes)
-        settle_awake({*ready.noticed.values(), *((c.plan.lane, c.plan.tenant) for c in changes.created)})
+        settle_awake(turned)
         ended = len(changes.completed) + sum(bool(returned.parked_reason) for returned in changes.returned)
         move_head(self.index, self.time, live_jobs=self.head.live_job_count + len(created) - ended)
         return AppliedCommand(index=self.index, time=self.time, assigned=assigned)
@@ -183,20 +188,15 @@ class _Application:
 
     def _create(self, created: tuple[CreateJob, ...]) -> list[Job]:
         rows = Job.objects.bulk_create([self._job_row(creation) for creation in created])
-        for creation, row in zip(created, rows, strict=True):
-            for part in creation.plan.taken():
-                self._own(row, part)
+        parts = [(row.id, part) for made, row in zip(created, rows, strict=True) for part in made.plan.taken()]
+        taken = [(block.id, part.queue_id, job_id) for job_id, part in parts for block in part.blocks]
+        owned, queued = {"state": BlockState.OWNED.value, "queue_id": None}, {"state": BlockState.QUEUED.value}
+        if update_rows(Block, ("id", "queue_id"), ("owner_job_id",), taken, to=owned, where=queued) != len(taken):
+            raise StaleSnapshot("blocks of a planned job are gone from their queue")
+        for _, part in parts:
+            size = sum(block.size_bytes for block in part.blocks)
+            self.queue_changes.add(part.queue_id, -len(part.blocks), -size)
         return rows
-
-    def _own(self, job: Job, part: QueuePart) -> None:
-        """Give the job its blocks of one queue."""
-        queued = Block.objects.filter(
-            id__in=[block.id for block in part.blocks], queue_id=part.queue_id, state=BlockState.QUEUED
-        )
-        if queued.update(state=BlockState.OWNED, queue=None, owner_job=job) != len(part.blocks):
-            raise StaleSnapshot(f"blocks of the planned job {job.name} are gone from their queue")
-        size = sum(block.size_bytes for block in part.blocks)
-        self.queue_changes.add(part.queue_id, -len(part.blocks), -size)
 
     def _job_row(self, creation: CreateJob) -> Job:
         plan = creation.plan

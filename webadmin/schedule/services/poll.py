@@ -6,7 +6,8 @@ Read a snapshot, let the engine decide, apply in one short transaction; if other
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from django.db.models import Q
@@ -17,6 +18,7 @@ from engine.scheduling.model import ChangeSet, RenewLease
 from engine.scheduling.prepare import prepare
 from webadmin.access.errors import NameTaken
 from webadmin.access.models import WorkerCredential
+from webadmin.database.dialect import turn
 from webadmin.index.masks import job_masks
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import intern_names
@@ -25,7 +27,8 @@ from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
 from webadmin.schedule.fair_shares import rest_tenants
 from webadmin.schedule.models import Job, Worker
-from webadmin.schedule.poll_view import PollView, read_poll, token_codec
+from webadmin.schedule.poll_opening import PollOpening, open_poll
+from webadmin.schedule.poll_view import PollView, read_poll, read_reported, token_codec
 from webadmin.schedule.services.apply_change_set import AppliedCommand, ApplyContext, apply_change_set
 from webadmin.schedule.services.renew_leases import renew_leases
 
@@ -33,6 +36,8 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 8
 """Prepares per poll; each failed one means that another poll got through."""
+PLANNING = 0x6C697468
+"""The number of the turn to plan, among the turns that others may take in the same database."""
 SEEN_GRAIN = timedelta(seconds=5)
 """How precisely we want to know when a worker polled last, without a write per poll."""
 
@@ -41,22 +46,43 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
     """Answer a worker's poll. ``at`` is only shown to people. Raises ScheduleBusy, NameTaken."""
     worker = _note_worker(request, credential, at)
     for _ in range(ATTEMPTS_MAX):
-        view = read_poll(request, worker, credential.key_id)
-        if view.time.was_away and view.snapshot.live_job_count:
-            advance_clock(actor=f"worker:{worker.name}")  # before anything is decided: it extends the leases
-            view = read_poll(request, worker, credential.key_id)
-        change_set = prepare(view.snapshot)
-        expires_ms = view.time.now_ms + view.snapshot.limits.lease_ms
-        renewed = renew_leases(change_set.renewed, worker=worker, expires_ms=expires_ms)
-        try:
-            applied = _apply(change_set, view, worker)
-        except StaleSnapshot as error:
-            log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
-            continue
+        reported = read_reported(request.updates, credential.key_id)
+        with _turn(request, worker) as opening:
+            view = read_poll(request, worker, credential.key_id, opening, reported)
+            change_set = prepare(view.snapshot)
+            expires_ms = view.time.now_ms + view.snapshot.limits.lease_ms
+            renewed = renew_leases(change_set.renewed, worker=worker, expires_ms=expires_ms)
+            try:
+                applied = _apply(change_set, view, worker)
+            except StaleSnapshot as error:
+                log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
+                continue
         if view.ready.asleep:
             rest_tenants(view.ready.asleep)
         return _answer(view, renewed, applied, credential.key_id)
     raise ScheduleBusy(f"others changed the schedule {ATTEMPTS_MAX} times while this poll was prepared; poll again")
+
+
+@contextmanager
+def _turn(request: PollRequest, worker: Worker) -> Iterator[PollOpening]:
+    """Read what a poll begins with; if there may be jobs for it, when it is its turn to plan.
+
+    Two that plan at once choose the same queues, so that one of them does so in vain. Nothing rests on taking turns.
+    """
+    opening = _opened(worker)
+    if request.capacity and opening.has_work:
+        with turn(PLANNING):
+            yield _opened(worker)
+    else:
+        yield opening
+
+
+def _opened(worker: Worker) -> PollOpening:
+    opening = open_poll()
+    if opening.time.was_away and opening.live_job_count:
+        advance_clock(actor=f"worker:{worker.name}")  # before anything is decided: it extends the leases
+        opening = open_poll()
+    return opening
 
 
 def _note_worker(request: PollRequest, credential: WorkerCredential, at: datetime) -> Worker:
@@ -86,6 +112,7 @@ def _apply(change_set: ChangeSet, view: PollView, worker: Worker) -> AppliedComm
         limits=view.limits,
         policies=view.policies,
         ready=view.ready,
+        fronts=view.fronts,
         replacements=view.replacements,
         interned=intern_names([result for swap in view.replacements.values() for result in swap.results]),
     )

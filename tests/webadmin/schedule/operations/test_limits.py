@@ -15,7 +15,7 @@ from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import DurationRefused
 from webadmin.schedule.models import Command, Job
 from webadmin.schedule.operation_models import LimitChange
-from webadmin.schedule.queries import effective_limits, lease_ms_now, limits_now
+from webadmin.schedule.queries import effective_limits, limits_now
 from webadmin.schedule.services.change_limit import LimitOutcome, change_limit, limit_in_force
 from webadmin.schedule.services.operation import Order
 
@@ -137,7 +137,7 @@ def test_the_lease_changes_for_the_next_assignment(service: Service, set_limit) 
     service.worker().take()
     job = Job.objects.get()
     assert job.lease_expires_ms == job.assigned_at_ms + 60_000
-    assert lease_ms_now(now_ms()) == 60_000
+    assert limits_now(now_ms()).lease_seconds == 60
 
 
 def test_every_value_stays_as_history_with_who_and_why(service: Service, set_limit) -> None:

@@ -1,0 +1,110 @@
+"""Jobs per second of a fleet that does nothing else: 8 workers, each reports 8 finished jobs and takes 8 new ones.
+
+Sketch: a job of ten blocks is fifty rows written twice: taken, replaced, tombstones, lineage, results with their
+datasets and ledger entries. At 500 jobs a second that is 25,000 rows a second, which is what PostgreSQL has to give.
+
+Eight threads in two processes call the service function; results are made between polls, as workers would, and are
+part of the time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import multiprocessing
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+from tests.bench.backlog import Backlog, schedule_database
+from tests.bench.figures import Figures
+from tests.bench.poll import CAPACITY, PROCESSES, START_SECONDS, credential_of, join_in, now
+
+NAME = "assign"
+BLOCKS, BLOCKS_FULL = 100_000, 400_000
+POLLERS = 8
+SECONDS, SECONDS_FULL = 8.0, 30.0
+
+
+def run(full: bool) -> Figures:
+    """Let all pollers work for some time; count the jobs whose completion was accepted."""
+    blocks, seconds = (BLOCKS_FULL, SECONDS_FULL) if full else (BLOCKS, SECONDS)
+    with schedule_database():
+        Backlog().grow(blocks)
+        names = [f"poller-{number}" for number in range(POLLERS)]
+        for name in names:
+            credential_of(name)
+        begin = time.monotonic() + START_SECONDS
+        with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn"), initializer=join_in) as processes:
+            shares = [names[n::PROCESSES] for n in range(PROCESSES)]
+            running = [processes.submit(_work_all, own, begin, seconds) for own in shares]
+            done = sum(process.result() for process in running)
+        jobs = _check(done)
+    return Figures(
+        parameters={"pollers": POLLERS, "poller_processes": PROCESSES, "capacity": CAPACITY, "jobs_done": jobs},
+        figures={"jobs_per_s": done / seconds},
+    )
+
+
+def _work_all(workers: Sequence[str], begin: float, seconds: float) -> int:
+    with ThreadPoolExecutor(len(workers)) as threads:
+        return sum(threads.map(lambda worker: _work(worker, begin, seconds), workers))
+
+
+def _work(worker: str, begin: float, seconds: float) -> int:
+    """Complete what the last poll gave and take as much again; return the jobs completed within the time."""
+    from django.db import connection
+
+    from engine.protocol.messages import PollRequest
+    from webadmin.schedule.services import poll
+
+    credential, given, completed = credential_of(worker), (), 0
+    while time.monotonic() < begin + seconds:
+        request = PollRequest(worker=worker, build="bench", capacity=CAPACITY, updates=tuple(map(_success, given)))
+        answer = poll(request=request, credential=credential, at=now())
+        ended = time.monotonic()
+        if begin <= ended < begin + seconds:
+            completed += len(given)
+        given = answer.assignments
+        assert given, "the backlog has run out"
+    connection.close()
+    return completed
+
+
+def _success(given: Any) -> Any:
+    """Report what a merge of this job would have written."""
+    from engine.profiles.metadata import encode_metadata
+    from engine.protocol.messages import JobUpdate, UpdateStatus
+    from engine.protocol.profile_jobs import ProfileMergeSpec
+    from tests.block_factory import merged
+
+    spec = ProfileMergeSpec.from_json(given.spec)
+    # The blocks are copies, but each has an id of its own, from which the ids of results follow.
+    sources = [
+        dataclasses.replace(
+            source, metadata=encode_metadata(dataclasses.replace(_decoded(source.metadata), id=source.id))
+        )
+        for source in spec.sources
+    ]
+    result = merged(dataclasses.replace(spec, sources=tuple(sources)))
+    return JobUpdate(job=given.job, token=given.token, status=UpdateStatus.SUCCESS, result=result.to_json())
+
+
+@functools.lru_cache(maxsize=1000)
+def _decoded(metadata: bytes) -> Any:
+    from engine.profiles.metadata import decode_metadata
+
+    return decode_metadata(metadata)
+
+
+def _check(done: int) -> int:
+    """Return how many jobs are done; every one that was counted must be."""
+    from engine.scheduling.model import JobState
+    from webadmin.schedule.models import Attempt, Job
+
+    jobs = Job.objects.filter(state=JobState.DONE).count()
+    refused = Attempt.objects.filter(outcome="refused").count()
+    assert jobs >= done, f"{jobs} jobs are done, {done} were counted"
+    assert not refused, f"{refused} results were refused"
+    return jobs

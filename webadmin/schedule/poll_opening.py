@@ -1,0 +1,94 @@
+"""What every poll reads first, in two statements: the time, the limits, and which other questions are worth asking.
+
+Most polls find no pause, no limit of a tenant's own, no job that waits: they need not ask about each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import connection
+
+from engine.scheduling.limits import EffectiveLimits
+from engine.scheduling.pauses import PausedScope
+from webadmin.schedule.command_log import CommandTime, read_head
+from webadmin.schedule.models import Limits
+from webadmin.schedule.pauses import paused_scopes
+from webadmin.schedule.queries import effective_limits, limits_in_force
+
+_LIMITS = (
+    "lease_seconds",
+    "failures_max",
+    "queue_max",
+    "cleanup_delay_seconds",
+    "task_memory_bytes",
+    "policy",
+)
+_OPENING = f"""
+SELECT {", ".join(_LIMITS)},
+       EXISTS (SELECT 1 FROM schedule_pause WHERE ended_at_ms IS NULL),
+       EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')),
+       EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('tenant', 'job')),
+       EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting'),
+       (SELECT min(lease_expires_ms) FROM schedule_job WHERE state = 'leased'),
+       EXISTS (SELECT 1 FROM schedule_jobpin),
+       EXISTS (SELECT 1 FROM schedule_tenantshare WHERE is_awake),
+       (SELECT min(ready_at_ms) FROM schedule_levelqueue WHERE block_count > 0 AND NOT is_noticed)
+FROM schedule_limits
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollOpening:
+    """What holds for everything. ``everywhere`` are the limits of everything and of lanes; ``has_own_limits`` says that
+    tenants or jobs have some, ``has_pins`` that jobs are pinned, ``has_awake`` that tenants have noticed queues.
+    ``first_expiry_ms`` is the end of the first lease, ``first_ready_ms`` since when a queue waits to be noticed."""
+
+    time: CommandTime
+    last_index: int
+    live_job_count: int
+    limits: Limits
+    everywhere: EffectiveLimits
+    paused: tuple[PausedScope, ...]
+    has_own_limits: bool
+    has_waiting: bool
+    has_pins: bool
+    has_awake: bool
+    first_expiry_ms: int | None
+    first_ready_ms: int | None
+
+    @property
+    def has_expired(self) -> bool:
+        """Say whether the lease of any job is over."""
+        return self.first_expiry_ms is not None and self.first_expiry_ms < self.time.now_ms
+
+    @property
+    def has_work(self) -> bool:
+        """Say whether there could be a job for a worker with capacity."""
+        is_ready = self.first_ready_ms is not None and self.first_ready_ms <= self.time.now_ms
+        return self.has_waiting or self.has_awake or self.has_expired or is_ready
+
+
+def open_poll() -> PollOpening:
+    """Read what every poll begins with."""
+    head, time = read_head()
+    with connection.cursor() as cursor:
+        cursor.execute(_OPENING)
+        row = cursor.fetchone()
+    columns, flags = row[: len(_LIMITS)], row[len(_LIMITS) :]
+    is_paused, has_limits, has_own_limits, has_waiting, first_expiry_ms, has_pins, has_awake, first_ready_ms = flags
+    everywhere = effective_limits(time.now_ms) if has_limits else EffectiveLimits()
+    return PollOpening(
+        time=time,
+        last_index=head.last_index,
+        live_job_count=head.live_job_count,
+        limits=limits_in_force(Limits(**dict(zip(_LIMITS, columns, strict=True))), everywhere),
+        everywhere=everywhere,
+        paused=paused_scopes(time.now_ms) if is_paused else (),
+        has_own_limits=bool(has_own_limits),
+        has_waiting=bool(has_waiting),
+        has_pins=bool(has_pins),
+        has_awake=bool(has_awake),
+        first_ready_ms=first_ready_ms,
+        first_expiry_ms=first_expiry_ms,
+    )
