@@ -15,7 +15,7 @@ from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Section, Table
 from webadmin.console.verdict import Notice
 from webadmin.progress.facts import Standstill, read_standstill
-from webadmin.progress.health import judge
+from webadmin.progress.health import Health, judge
 from webadmin.progress.report import ProgressReport, ProgressRow, progress_report
 from webadmin.schedule.errors import NotFound
 from webadmin.schedule.explain import explain_name
@@ -45,12 +45,7 @@ def standstill_page(request: HttpRequest) -> HttpResponse:
     health = judge(facts, stalled_after_seconds=settings.STALLED_AFTER_SECONDS)
     tone = "good" if health.is_healthy and not health.blockers else "warn" if health.is_healthy else "bad"
     sections: list[Section] = [
-        Table(
-            title="What stands in the way",
-            headers=("Blocker", "What would end it"),
-            rows=[(blocker.text, blocker.remedy) for blocker in health.blockers],
-            empty="Nothing stands in the way.",
-        ),
+        _blockers(health),
         _facts(facts),
     ]
     notices = [Notice(tone=tone, text=f"{health.summary[:1].upper()}{health.summary[1:]}.")]
@@ -59,6 +54,14 @@ def standstill_page(request: HttpRequest) -> HttpResponse:
     return _page(
         request, "Why is nothing happening?", sections, notices, {"asks": True, "name": name, "answers": answers}
     )
+
+
+def _blockers(health: Health) -> Section:
+    """Name what holds the schedule and what would end it: sentences, which a narrow screen can break."""
+    title = "What stands in the way, and what would end it"
+    if not health.blockers:
+        return Table(title=title, headers=(), rows=[], empty="Nothing stands in the way.")
+    return Facts(title=title, rows=[(f"{b.text[:1].upper()}{b.text[1:]}", b.remedy) for b in health.blockers])
 
 
 def _answers(name: str) -> list[Notice]:
