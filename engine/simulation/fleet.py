@@ -96,9 +96,11 @@ class WorkerFleet:
             self._poll(worker)
 
     def _poll(self, worker: Worker) -> None:
-        order = worker.order()
+        self._ask(worker, worker.order())
+
+    def _ask(self, worker: Worker, order: PollOrder) -> None:
         kept, assigned = self.world.service.poll(order)
-        for run in worker.hear(order, kept, assigned):
+        for run in worker.hear(order, kept, assigned, self.world.schedule.last_index):
             self._begin(worker, run)
 
     def _begin(self, worker: Worker, run: Run) -> None:
@@ -160,13 +162,12 @@ class WorkerFleet:
 
     def _poll_unheard(self, worker: Worker) -> None:
         self.world.service.poll(worker.order())
+        worker.lose()
 
     def _poll_twice(self, worker: Worker) -> None:
         """Deliver a poll, and the same once more: at once, or when it has long been answered."""
         order = worker.order()
-        kept, assigned = self.world.service.poll(order)
-        for run in worker.hear(order, kept, assigned):
-            self._begin(worker, run)
+        self._ask(worker, order)
         delay_s = self.world.random.choice([0.0, 3.0, 40.0])
         self.world.after(delay_s, self._redeliver, order)
 

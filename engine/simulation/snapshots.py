@@ -44,11 +44,13 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class PollOrder:
-    """A poll of a simulated worker. ``plain`` are its reports as they stand, if all say that a job still runs."""
+    """A poll of a simulated worker. ``plain`` are its reports as they stand, if all say that a job still runs;
+    ``heard`` is the last command before the last answer that it got, if it has missed one since."""
 
     worker: str
     capacity: int
     told: tuple[Told, ...] = ()
+    heard: int = 0
     plain: tuple[Report, ...] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -95,6 +97,8 @@ def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: boo
         limits=schedule.limits,
         reports=reports,
         reported=reported,
+        heard=order.heard,
+        held=_held(schedule, order),
         assignable=assignable,
         queues=queues,
         live_job_count=schedule.live_job_count,
@@ -104,6 +108,20 @@ def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: boo
     )
     is_waiting = time.is_held_back and (schedule.live_job_count > 0 or schedule.queues.block_count > 0)
     return PollView(snapshot, replacements, is_waiting)
+
+
+def _held(schedule: MemorySchedule, order: PollOrder) -> tuple[JobView, ...]:
+    """Return what the worker should know that it has; it only asks after an answer was lost."""
+    if not order.heard:
+        return ()
+    jobs = schedule.jobs.values()
+    return tuple(
+        [
+            job_view(job)
+            for job in jobs
+            if job.state is JobState.LEASED and job.worker == order.worker and job.token <= order.heard
+        ]
+    )
 
 
 def job_view(job: MemoryJob, worker: str | None = None) -> JobView:

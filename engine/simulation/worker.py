@@ -12,6 +12,8 @@ from engine.simulation.rows import MemoryBlock, MemoryJob
 from engine.simulation.snapshots import PollOrder, Told
 
 FAILED = FailureReason(error_class="MergeFailed", message="made up")
+UNSURE_POLLS = 3
+"""After a lost answer, one to hear another, one to say so, and one more."""
 RUNNING, SUCCESS, RELEASED = UpdateStatus.IN_PROGRESS, UpdateStatus.SUCCESS, UpdateStatus.RELEASED
 
 
@@ -56,25 +58,31 @@ class Worker:
     paused_until_ms: int = 0
     next_poll_ms: int = -1
     clock_error_ms: int = 0
+    heard: int = 0
+    unsure_polls: int = 0
     last_order: PollOrder | None = None
     runs: dict[str, Run] = field(default_factory=dict)
 
     def order(self) -> PollOrder:
         """Return what it would say now. A run that is over takes no slot any more."""
         capacity = self.slots - self.running
+        heard = self.heard if self.unsure_polls else 0
         told = [run.told for run in self.runs.values()]
         last = self.last_order
         if (
             last is None
             or last.capacity != capacity
+            or last.heard != heard
             or len(last.told) != len(told)
             or any(map(is_not, last.told, told))
         ):
-            last = self.last_order = PollOrder(self.name, capacity, tuple(told))
+            last = self.last_order = PollOrder(self.name, capacity, tuple(told), heard)
         return last
 
-    def hear(self, order: PollOrder, kept: set[str], assigned: Iterable[MemoryJob]) -> list[Run]:
-        """Take in the answer to an order; return the runs to start."""
+    def hear(self, order: PollOrder, kept: set[str], assigned: Iterable[MemoryJob], serial: int) -> list[Run]:
+        """Take in the answer to an order, made when ``serial`` was the last command; return the runs to start."""
+        self.heard = serial
+        self.unsure_polls -= self.unsure_polls > 0
         if len(kept) != len(order.told):
             for told in order.told:
                 name = told.update.job
@@ -89,8 +97,13 @@ class Worker:
             started.append(run)
         return started
 
+    def lose(self) -> None:
+        """Note that an answer did not come; the next polls say what was heard."""
+        self.unsure_polls = UNSURE_POLLS
+
     def crash(self) -> None:
         """Forget everything."""
+        self.heard = self.unsure_polls = 0
         self.life += 1
         self.running = 0
         self.runs = {}

@@ -1,0 +1,42 @@
+"""A simulated fleet whose polls lose their answers: jobs come back in time, and nearly nobody is charged."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.simulation.scenario import Fleet, Scenario, Trouble, Workload
+from engine.simulation.simulate import Simulation
+from engine.simulation.worker import Worker
+
+SCENARIO = Scenario(
+    workload=Workload(segments_per_s=10.0),
+    fleet=Fleet(workers=4, poll_s=2.0),
+    duration_s=150.0,
+    drains=False,
+    keeps_history=False,
+    troubles=frozenset({Trouble.LOST_RESPONSE}),
+    trouble_rate=0.2,
+)
+
+
+def charges(seed: int) -> tuple[int, int]:
+    """Run a history; return how many answers were lost, and how many runs were charged as failures."""
+    simulation = Simulation(SCENARIO, seed)
+    observe, charged = simulation.world.service.observe, 0
+
+    def count(fact) -> None:
+        nonlocal charged
+        if fact.applied is not None:
+            charged += sum(given.failures > given.job.failures for given in fact.change_set.assigned)
+        observe(fact)
+
+    simulation.world.service.observe = count
+    return simulation.run().tally.troubles[Trouble.LOST_RESPONSE], charged
+
+
+def test_lost_answers_charge_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, charged = charges(1)
+    assert lost > 20
+    assert charged == 0
+    monkeypatch.setattr(Worker, "lose", lambda worker: None)
+    assert charges(1)[1] > 0, "workers that do not say what they heard pay for it"
