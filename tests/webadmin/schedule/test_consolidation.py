@@ -22,7 +22,9 @@ from tests.faults.samples import samples_in
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, Service, check_invariants
+from webadmin.index.lineage_objects import LineageRecord, read_records
 from webadmin.index.models import Block, BlockLineage, Tombstone
+from webadmin.index.services.record_lineage import record_lineage
 from webadmin.progress.log_counts import count_commands
 from webadmin.schedule.dry_run import dry_poll
 from webadmin.schedule.models import Command, Job, LevelPolicy, LevelQueue
@@ -222,6 +224,10 @@ def test_inv3_a_real_merge_of_three_shards_leaves_every_sample_once(service: Ser
     assert set(Block.objects.live().values_list("shard", "level")) == {(9, 2)}
     assert live_samples(store) == before
     check_invariants()
+    record_lineage(store=store)
+    merges = [record for _, record in read_records(store) if isinstance(record, LineageRecord) and record.sources]
+    assert [sorted(shard for shard, _ in record.sources) for record in merges] == [[3, 7, 9]]
+    assert {shard for shard, _ in merges[0].results} == {9}
 
 
 def test_a_jobs_bytes_are_capped_for_the_tenant_that_has_a_cap(service: Service) -> None:
