@@ -1,0 +1,74 @@
+"""Which test holds which of the sheet's 28 invariants over the real tables, on whichever database the suite runs.
+
+Beside them the simulation checks all that a virtual world can (``engine/simulation/invariants.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PREPARE = "tests/engine/scheduling/test_prepare_properties.py::"
+MACHINE = "tests/webadmin/schedule/test_schedule_machine.py::test_the_schedule_agrees_with_a_dictionary"
+TWINS = "tests/contracts/test_schedule_in_memory.py::test_tables_and_memory_decide_and_end_the_same"
+LETTING_GO = (
+    "tests/webadmin/index/test_letting_go.py::"
+    + "test_inv4_19_20_21_27_nothing_deleted_is_seen_and_nothing_else_is_lost"
+)
+TWO = "tests/webadmin/schedule/test_two_connections.py::"
+REGISTER = "tests/webadmin/schedule/operations/test_register.py::"
+POLL = "tests/webadmin/schedule/test_poll.py::"
+HELD_BY = {
+    1: (MACHINE,),
+    2: (MACHINE, TWO + "test_r4_a_completion_applied_twice_changes_nothing_more"),
+    3: (MACHINE,),
+    4: (LETTING_GO,),
+    5: ("tests/webadmin/index/test_queries.py::test_invariant_5_the_results_are_found_instead_of_the_sources",),
+    6: (
+        MACHINE,
+        "tests/webadmin/hostile/test_hostile_polls.py::test_a_report_that_is_not_the_senders_to_make_changes_nothing",
+    ),
+    7: (MACHINE, TWO + "test_s32_one_free_job_goes_to_exactly_one_of_two_pollers"),
+    8: (POLL + "test_a_renewal_never_shortens_a_lease",),
+    9: (PREPARE + "test_i9_nothing_smaller_of_the_same_tenant_is_left_behind", TWINS),
+    10: (MACHINE,),
+    11: (REGISTER + "test_inv_11_requeueing_never_overfills_the_queue",),
+    12: (
+        PREPARE + "test_i12_a_schedule_full_of_faulty_jobs_goes_on",
+        POLL + "test_parked_jobs_do_not_block_the_queue",
+    ),
+    13: (REGISTER + "test_inv_13_every_parked_job_is_in_the_register_and_can_be_requeued",),
+    14: (MACHINE,),
+    15: (
+        PREPARE + "test_i15_what_is_old_enough_is_planned_when_there_is_capacity",
+        POLL + "test_a_lone_old_segment_is_merged_without_another_arrival",
+    ),
+    16: ("tests/webadmin/schedule/test_replay_orders.py::test_inv_16_every_order_replays_to_the_state_of_the_tables",),
+    17: (TWO + "test_p19_preparing_changes_nothing",),
+    18: (MACHINE,),
+    19: (MACHINE, LETTING_GO),
+    20: ("tests/webadmin/index/test_delete_objects.py::test_objects_go_after_the_delay_and_not_before", LETTING_GO),
+    21: (LETTING_GO,),
+    22: (PREPARE + "test_i22_the_order_of_rows_decides_nothing", TWINS),
+    23: (
+        "tests/webadmin/schedule/test_schedule_rows.py::test_s23_after_a_restart_what_was_stored_is_assignable",
+        TWINS,
+    ),
+    24: (POLL + "test_capacity_bounds_what_is_planned", MACHINE),
+    25: (POLL + "test_level_three_is_final", MACHINE),
+    26: ("tests/webadmin/schedule/test_schedule_rows.py::test_s22_one_poll_adds_returns_completes_and_evicts",),
+    27: (
+        LETTING_GO,
+        "tests/webadmin/hostile/test_every_endpoint.py::"
+        "test_a_credential_of_one_tenant_learns_and_changes_nothing_of_another",
+    ),
+    28: (MACHINE, POLL + "test_a_clock_that_jumps_ahead_ends_no_lease_at_once"),
+}
+
+
+def test_every_invariant_is_held_over_the_tables_by_a_test_that_exists() -> None:
+    assert set(HELD_BY) == set(range(1, 29))
+    for test in {test for tests in HELD_BY.values() for test in tests}:
+        path, name = test.split("::")
+        assert re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE), test
