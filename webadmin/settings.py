@@ -63,6 +63,8 @@ INSTALLED_APPS = [
     "webadmin.schedule",
     "webadmin.index",
     "webadmin.progress",
+    "webadmin.placement",
+    "webadmin.profiles",
 ]
 
 MIDDLEWARE = [

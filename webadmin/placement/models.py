@@ -1,0 +1,104 @@
+"""Segment writers, and the ledger that says which of them hosts each shard.
+
+Times are milliseconds of the database's clock.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+from engine.placement.model import SHARDS_MAX, TOKENS_DEFAULT
+from webadmin.database.fields import ByteOrderedField
+
+NAME_MAX = 150
+ZONE_MAX = 100
+ADDRESS_MAX = 250
+
+
+class Instance(models.Model):
+    """A segment writer that is there, or was. ``left_at_ms`` is set when it has gone or was silent for too long."""
+
+    class State(models.TextChoices):
+        ACTIVE = "active", "active"  # takes profiles
+        LEAVING = "leaving", "leaving"  # flushes and goes
+
+    name = ByteOrderedField(max_length=NAME_MAX)
+    zone = ByteOrderedField(max_length=ZONE_MAX, blank=True)
+    address = models.CharField(max_length=ADDRESS_MAX)
+    tokens = models.PositiveIntegerField(default=TOKENS_DEFAULT)
+    state = models.CharField(max_length=10, choices=State, default=State.ACTIVE)
+    build = models.CharField(max_length=50, blank=True)
+    registered_at_ms = models.BigIntegerField()
+    heartbeat_at_ms = models.BigIntegerField()
+    left_at_ms = models.BigIntegerField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["name"], name="placement_instance_name_unique"),
+            models.CheckConstraint(condition=~models.Q(name=""), name="placement_instance_has_a_name"),
+        ]
+        indexes = [
+            # "Who is there?" (every heartbeat)
+            models.Index(fields=["name"], condition=models.Q(left_at_ms=None), name="placement_instance_present"),
+        ]
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RingHead(models.Model):
+    """The one row that holds the ring in force; who changes the ring holds it. ``document`` is the encoded ring."""
+
+    version = models.BigIntegerField(default=0)
+    document = models.BinaryField(default=bytes)
+    changed_at_ms = models.BigIntegerField(default=0)
+    # Set by an operator who expects a larger fleet: a growth later would move most series once.
+    shards_wished = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="placement_ring_head_one_row")]
+
+    def __str__(self) -> str:
+        return f"ring {self.version}"
+
+
+class RingChange(models.Model):
+    """What a version of the ring changed, and why."""
+
+    version = models.BigIntegerField()
+    at_ms = models.BigIntegerField()
+    reason = models.CharField(max_length=500)
+    actor = models.CharField(max_length=150)
+    shards = models.PositiveIntegerField()
+    instance_count = models.PositiveIntegerField()
+    moved_slots = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["version"], name="placement_ring_change_version_unique")]
+        ordering = ["-version"]
+
+    def __str__(self) -> str:
+        return f"ring {self.version}: {self.reason}"
+
+
+class Slot(models.Model):
+    """The ledger: who hosts a shard, for the whole fleet (zone "") and for each zone, and since when."""
+
+    zone = ByteOrderedField(max_length=ZONE_MAX, blank=True)
+    shard = models.PositiveIntegerField()
+    instance = ByteOrderedField(max_length=NAME_MAX)
+    ring_version = models.BigIntegerField()
+    moved_at_ms = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["zone", "shard"], name="placement_slot_unique"),
+            models.CheckConstraint(
+                condition=models.Q(shard__gte=1, shard__lte=SHARDS_MAX), name="placement_slot_of_a_shard"
+            ),
+        ]
+        ordering = ["zone", "shard"]
+
+    def __str__(self) -> str:
+        return f"shard {self.shard} of {self.zone or 'the fleet'}: {self.instance}"
