@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,13 @@ pytestmark = [
 
 
 @pytest.fixture
-def pages(transactional_db: None) -> list[str]:
+def scene() -> Callable[[], object]:
+    """What fills the database; a test may ask for a larger one."""
+    return rows.fill
+
+
+@pytest.fixture
+def pages(transactional_db: None, scene: Callable[[], object]) -> list[str]:
     """Every list, and each detail page that differs from the others of its kind, of a filled database."""
     import importlib
 
@@ -53,7 +59,7 @@ def pages(transactional_db: None) -> list[str]:
 
     importlib.import_module("webadmin.schedule.migrations.0002_first_rows").add_first_rows(apps, None)
     cache.clear()
-    fill_night()
+    scene()
     addresses = ["/admin/", "/api/docs/", "/admin/backlog/", "/admin/standstill/", "/admin/standstill/?name=01"]
     for model, page in admin.site._registry.items():
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
@@ -128,6 +134,7 @@ def _failed(request: Request) -> bool:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize("scene", [fill_night])
 def test_every_page_is_whole_in_a_browser(
     browser: Browser, live_server: LiveServer, cookie: str, pages: list[str]
 ) -> None:
@@ -209,4 +216,37 @@ def test_a_parked_job_is_requeued_with_the_mouse(browser: Browser, live_server: 
     page.get_by_role("heading", name="Changed (1)").wait_for()
     page.get_by_role("button", name="Give blocks back").click()
     page.get_by_text("Give blocks back: 1 changed").wait_for()
+    assert not complaints
+
+
+def give_order(page: Page, label: str, **values: str) -> None:
+    """Fill the order's page, look at the preview, give the order."""
+    for name, value in values.items():
+        field = page.locator(f"[name={name}]")
+        if field.evaluate("field => field.tagName") == "SELECT":
+            field.select_option(value)
+        else:
+            field.fill(value)
+    page.fill("input[name=why]", "a bad night")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Preview again").wait_for()
+    page.get_by_role("button", name=label, exact=True).click()
+
+
+@pytest.mark.timeout(120)
+def test_parts_of_the_schedule_are_drained_and_resumed_with_the_mouse(
+    browser: Browser, live_server: LiveServer, cookie: str
+) -> None:
+    page = signed_in(browser, live_server, cookie).new_page()
+    complaints = complaints_of(page)
+
+    for kind, value in (("tenant", "zeta"), ("lane", "profiles"), ("global", "")):
+        page.goto(live_server.url + reverse("admin:schedule_pause_changelist"))
+        page.get_by_role("link", name="Pause or drain").click()
+        give_order(page, "Pause or drain", scope_kind=kind, scope_value=value, mode="drain")
+        page.get_by_text("Pause or drain: done").wait_for()
+    page.locator("#result_list tbody a").first.click()
+    page.get_by_role("link", name="Resume").click()
+    give_order(page, "Resume")
+    page.get_by_text("Resume: 1 changed").wait_for()
     assert not complaints
