@@ -15,15 +15,18 @@ import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.db.models import QuerySet
 from django.test import Client
 from django.urls import reverse
 from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
+from engine.scheduling.model import JobState
 from tests.webadmin.admin import rows
 from tests.webadmin.admin.scene import fill_night
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
+from webadmin.schedule.models import Attempt, Job
 
 CHROMIUM = "/usr/bin/chromium"
 SWITCHES = [
@@ -250,3 +253,32 @@ def test_parts_of_the_schedule_are_drained_and_resumed_with_the_mouse(
     give_order(page, "Resume")
     page.get_by_text("Resume: 1 changed").wait_for()
     assert not complaints
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("scene", [fill_night])
+def test_all_jobs_of_one_error_class_are_requeued_and_a_block_released_with_the_mouse(
+    browser: Browser, live_server: LiveServer, cookie: str
+) -> None:
+    page = signed_in(browser, live_server, cookie).new_page()
+    complaints = complaints_of(page)
+    parked = set(Job.objects.filter(state=JobState.PARKED).values_list("id", flat=True))
+    page.goto(live_server.url + reverse("admin:progress_parkedjob_changelist"))
+    page.get_by_role("link", name="Requeue by filter").click()
+    page.check("input[name=newer_build_only]")
+    give_order(page, "Requeue by filter", error_class="ChecksumMismatch")
+    page.get_by_text(re.compile(r"Requeue by filter: \d+ changed")).wait_for()
+    again = Job.objects.filter(id__in=parked, state=JobState.WAITING)
+    assert 10 < again.count() < len(parked)
+    assert all("ChecksumMismatch" in attempt.reason["error_class"] for attempt in _last_attempts(again))
+
+    page.goto(live_server.url + reverse("admin:schedule_quarantine_changelist"))
+    page.locator("#result_list tbody a").first.click()
+    page.get_by_role("link", name="Release").click()
+    give_order(page, "Release")
+    page.get_by_text("Release: 1 changed").wait_for()
+    assert not complaints
+
+
+def _last_attempts(jobs: QuerySet[Job]) -> list[Attempt]:
+    return [job.attempts.order_by("-id")[0] for job in jobs]

@@ -64,6 +64,8 @@ def _failed_jobs() -> None:
             parked_kind=("evicted", "deferred")[number % 7 == 0],
             parked_reason=f"failed too often; the last time: {name}: {message}",
         )
+        for _ in range(2):
+            rows.make_block("owned", tenant=tenant, shard=job.shard, level=2, owner_job=job)
         worker = rows.make_worker("node-eu-west-1-1")
         for run in range(3):
             rows.make_attempt(
