@@ -6,12 +6,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
 from engine.protocol.messages import PollRequest
+from engine.scheduling.model import CreateJob
 from engine.scheduling.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import FakeWorker, Service, check_invariants
@@ -20,7 +22,7 @@ from webadmin.index.services.insert_blocks import intern_names
 from webadmin.schedule import poll_view
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.errors import StaleSnapshot
-from webadmin.schedule.models import Command, Job, Worker
+from webadmin.schedule.models import Command, Job, Limits, LogHead, Worker
 from webadmin.schedule.services.apply_change_set import ApplyContext, apply_change_set
 
 DEADLINE_SECONDS = 60
@@ -189,6 +191,35 @@ def test_whoever_holds_the_head_is_waited_for(real_service: Service) -> None:
 
     _, taken = at_once(hold, overtake)
     assert len(taken) == 1
+    check_invariants()
+
+
+@pytest.mark.parametrize("is_of_lane", [False, True], ids=["everywhere", "lane"])
+def test_two_polls_below_the_queue_limit_do_not_both_take_the_last_place(
+    real_service: Service, is_of_lane: bool
+) -> None:
+    for shard in (1, 2, 3):
+        real_service.add_segments(20, shard=shard)
+    worker = real_service.worker()
+    worker.take()
+    change_set, context = _prepared(real_service, worker, capacity=2)
+    assert len(change_set.created) == 2
+    places = 2  # one is taken
+    limit: dict[str, Any] = {"limits": Limits(queue_max=places)}
+    if is_of_lane:
+        limit = {"lane_places": {change_set.created[0].plan.lane: places}}
+    context = replace(context, **limit)
+
+    def apply(created: CreateJob) -> str:
+        try:
+            apply_change_set(replace(change_set, created=(created,)), context)
+        except StaleSnapshot as error:
+            return str(error)
+        return ""
+
+    refused = at_once(*(lambda created=created: apply(created) for created in change_set.created))
+    assert sorted("filled" in reason for reason in refused) == [False, True], refused
+    assert LogHead.objects.get().live_job_count == places
     check_invariants()
 
 

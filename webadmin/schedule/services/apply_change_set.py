@@ -14,6 +14,7 @@ from django.db import DatabaseError, IntegrityError, transaction
 
 from engine.protocol.wire import reason_to_wire
 from engine.scheduling.model import (
+    LIVE_STATES,
     AssignJob,
     AttemptOutcome,
     ChangeSet,
@@ -42,7 +43,8 @@ from webadmin.schedule.planning_view import QueueFront, ReadyQueues
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyContext:
     """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, their names;
-    ``ready`` is which queues the poll has noticed, ``fronts`` what it read of those that it plans from."""
+    ``ready`` is which queues the poll has noticed, ``fronts`` what it read of those that it plans from, ``lane_places``
+    how many jobs the lanes that have a limit may have on the schedule."""
 
     worker: Worker
     limits: Limits
@@ -51,6 +53,7 @@ class ApplyContext:
     interned: InternedNames
     ready: ReadyQueues = field(default_factory=ReadyQueues)
     fronts: Sequence[QueueFront] = ()
+    lane_places: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,7 @@ class _Application:
         self.context = context
         self.queue_changes = QueueChanges()
         self.head, self.time = take_head()
+        self.live_jobs = self._checked_live_jobs()
         self.index = write_command(
             kind=Command.Kind.UPDATE_PLAN,
             actor=f"worker:{context.worker.name}",
@@ -114,9 +118,23 @@ class _Application:
         )
         charge_shares(changes.tenants, changes.lanes)
         settle_awake(turned)
-        ended = len(changes.completed) + sum(bool(returned.parked_reason) for returned in changes.returned)
-        move_head(self.index, self.time, live_jobs=self.head.live_job_count + len(created) - ended)
+        move_head(self.index, self.time, live_jobs=self.live_jobs)
         return AppliedCommand(index=self.index, time=self.time, assigned=assigned)
+
+    def _checked_live_jobs(self) -> int:
+        """Return how many jobs there will be on the schedule; others may have filled it since it was read."""
+        changes, places = self.change_set, self.context.lane_places
+        gone = [done.job.lane for done in changes.completed]
+        gone += [returned.job.lane for returned in changes.returned if returned.parked_reason]
+        came = [creation.plan.lane for creation in changes.created]
+        growing = {lane: grown for lane in places if (grown := came.count(lane) - gone.count(lane)) > 0}
+        for lane, grown in growing.items():
+            if Job.objects.filter(state__in=LIVE_STATES, lane=lane).count() + grown > places[lane]:
+                raise StaleSnapshot(f"others have filled the lane {lane} meanwhile")
+        live = self.head.live_job_count + len(came) - len(gone)
+        if came and 0 < self.context.limits.queue_max < live > self.head.live_job_count:
+            raise StaleSnapshot("others have filled the schedule meanwhile")
+        return live
 
     def _change(self, job: JobView, *, is_over: bool = False, **columns: object) -> None:
         """Change a job that is still as it was when the change set was prepared.

@@ -113,6 +113,7 @@ def _apply(change_set: ChangeSet, view: PollView, worker: Worker) -> AppliedComm
         policies=view.policies,
         ready=view.ready,
         fronts=view.fronts,
+        lane_places={lane.lane: lane.queue_max for lane in view.snapshot.lanes if lane.queue_max},
         replacements=view.replacements,
         interned=intern_names([result for swap in view.replacements.values() for result in swap.results]),
     )
