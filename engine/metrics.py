@@ -96,3 +96,17 @@ CONTROL_METRICS = (
 
 BEAT_METRICS = (Metric("lithify_beat_tasks_sent_total", "counter", ("task",), "tasks that beat has sent"),)
 """Shown by beat at ``METRICS_PORT``."""
+
+WRITER_METRICS = (
+    Metric("lithify_writer_pushes_total", "counter", ("code",), "pushes by answer: ok, or why they were not taken"),
+    Metric("lithify_writer_profiles_total", "counter", (), "profiles of the pushes that were gathered"),
+    Metric("lithify_writer_received_bytes_total", "counter", (), "bytes of these pushes"),
+    Metric("lithify_writer_segments_total", "counter", ("outcome",), "segments: indexed, dead_letter, refused, failed"),
+    Metric("lithify_writer_segment_bytes_total", "counter", (), "bytes of these segments"),
+    Metric("lithify_writer_push_seconds", "histogram", (), "time from a push to its answer"),
+    Metric("lithify_writer_flush_seconds", "histogram", (), "time from a flush's first push to its last answer"),
+    Metric("lithify_writer_held_bytes", "gauge", (), "bytes of pushes that are not answered yet"),
+    Metric("lithify_writer_index_away", "gauge", (), "1 while segments get dead letters because the index is away"),
+    Metric("lithify_writer_registered", "gauge", (), "1 while the registry knows this instance"),
+)
+"""Shown by a segment writer at its own ``/metrics``."""

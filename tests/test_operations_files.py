@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, SERVICE_METRICS
+from engine.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, SERVICE_METRICS, WRITER_METRICS
 
 DOCS = Path(__file__).parents[1] / "docs"
 ALERTS = DOCS / "operations/alerts.yml"
 DASHBOARD = DOCS / "operations/dashboard.json"
-METRICS = (*SERVICE_METRICS, *NODE_METRICS, *CONTROL_METRICS, *BEAT_METRICS)
+METRICS = (*SERVICE_METRICS, *NODE_METRICS, *CONTROL_METRICS, *BEAT_METRICS, *WRITER_METRICS)
 SHOWN = {metric.name for metric in METRICS} | {
     f"{metric.name}_{part}" for metric in METRICS if metric.kind == "histogram" for part in ("bucket", "sum", "count")
 }

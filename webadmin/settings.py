@@ -13,6 +13,11 @@ CSRF_TRUSTED_ORIGINS  comma separated origins, behind a proxy that changes the h
 LOG_LEVEL             of the console log (default INFO)
 STALLED_AFTER_SECONDS after which work that is due and not done makes /progressz unhealthy (default 900)
 METRICS_TOKEN         bearer token that /metrics asks for (default: none, it is open)
+WRITER_FLUSH_SECONDS  a segment writer flushes so long after the first profile (default 0.5)
+WRITER_FLUSH_BYTES    or as soon as it has gathered so many bytes (default 32 MiB)
+WRITER_MEMORY_BYTES   bytes of unanswered pushes it holds; more are refused (default 256 MiB)
+WRITER_SUSPECT_SECONDS after so long without a heartbeat a segment writer gets nothing new (default 3)
+WRITER_TIMEOUT_SECONDS after so long without a heartbeat it loses its shards to the others (default 60)
 """
 
 from __future__ import annotations
@@ -113,6 +118,11 @@ WHITENOISE_USE_FINDERS = True
 
 STALLED_AFTER_SECONDS = int(os.environ.get("STALLED_AFTER_SECONDS") or 900)
 METRICS_TOKEN = os.environ.get("METRICS_TOKEN", "")
+WRITER_FLUSH_SECONDS = float(os.environ.get("WRITER_FLUSH_SECONDS") or 0.5)
+WRITER_FLUSH_BYTES = int(os.environ.get("WRITER_FLUSH_BYTES") or 32 << 20)
+WRITER_MEMORY_BYTES = int(os.environ.get("WRITER_MEMORY_BYTES") or 256 << 20)
+WRITER_SUSPECT_SECONDS = float(os.environ.get("WRITER_SUSPECT_SECONDS") or 3)
+WRITER_TIMEOUT_SECONDS = float(os.environ.get("WRITER_TIMEOUT_SECONDS") or 60)
 
 HTTPS = _flag("HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS

@@ -1,0 +1,54 @@
+"""The ring as distributors see it: from the database, from the object store while that is away, else the last one."""
+
+from __future__ import annotations
+
+import logging
+
+from django.db import DatabaseError
+
+from engine.errors import LithifyError
+from engine.placement.publication import load_ring, publish_ring
+from engine.placement.ring import EMPTY_RING, Ring
+from engine.storage.model import ObjectStore
+from webadmin.placement.services.instances import current_ring
+
+log = logging.getLogger(__name__)
+
+
+def read_ring(store: ObjectStore, *, last: Ring = EMPTY_RING) -> Ring:
+    """Return the ring in force, or the newest that can be had; ``last`` is what the caller knows. Never raises.
+
+    The same object as ``last`` if nothing newer was found, so that a caller sees cheaply that nothing changed.
+    """
+    found = _from_database()
+    if found is None:
+        found = _from_store(store)
+    return last if found is None or found.version <= last.version else found
+
+
+def publish_current_ring(store: ObjectStore) -> bool:
+    """Make the store's copy as new as the database's ring; False if it was. Errors of the store pass."""
+    ring = current_ring()
+    known = load_ring(store)
+    if known is not None and known.version >= ring.version:
+        return False
+    publish_ring(store, ring)
+    return True
+
+
+def _from_database() -> Ring | None:
+    try:
+        return current_ring()
+    except DatabaseError as error:
+        log.warning("ring_not_read from=database error=%s", error)
+    except LithifyError as error:
+        log.error("ring_not_read from=database error=%s", error)
+    return None
+
+
+def _from_store(store: ObjectStore) -> Ring | None:
+    try:
+        return load_ring(store)
+    except LithifyError as error:
+        log.warning("ring_not_read from=store error=%s", error)
+        return None

@@ -1,0 +1,107 @@
+"""Keeps a writer in the registry: one heartbeat a second, a new registration when it was given up, the ring settled.
+
+The database may be away: the writer goes on taking pushes, and is in the ring that distributors know.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from django.conf import settings
+from django.db import DatabaseError, close_old_connections
+
+from engine.errors import LithifyError
+from engine.storage.model import ObjectStore
+from webadmin.placement.services.instances import (
+    Registration,
+    Standing,
+    heartbeat,
+    leave,
+    register_instance,
+    settle_ring,
+)
+from webadmin.placement.services.read_ring import publish_current_ring
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 1.0
+PUBLISH_SECONDS = 10.0
+"""The store's copy of the ring is compared so often; after a change it is written at once."""
+
+
+class Membership:
+    """One instance's place in the registry. Its methods block; they are called from one thread at a time."""
+
+    def __init__(
+        self, registration: Registration, store: ObjectStore, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.is_registered = False
+        self.is_asked_to_leave = False
+        self._registration = registration
+        self._store = store
+        self._clock = clock
+        self._in_reach_since: float | None = None
+        self._last_beat = 0.0
+        self._publish_at = 0.0
+        self._published_version = -1
+
+    def beat(self) -> None:
+        """Report once and do what follows from the answer. Never raises for a database or store that is away."""
+        close_old_connections()
+        try:
+            self._report()
+        except DatabaseError as error:
+            self._in_reach_since = None
+            log.warning("heartbeat_failed error=%s", error)
+        except LithifyError as error:
+            log.warning("ring_not_published error=%s", error)
+        finally:
+            close_old_connections()
+
+    def leave(self) -> None:
+        """Say goodbye; whoever cannot is given up after the timeout."""
+        close_old_connections()
+        try:
+            leave(self._registration.name)
+            publish_current_ring(self._store)
+        except (DatabaseError, LithifyError) as error:
+            log.warning("goodbye_failed error=%s", error)
+        finally:
+            self.is_registered = False
+            close_old_connections()
+
+    def _report(self) -> None:
+        standing = heartbeat(self._registration.name) if self.is_registered else Standing.UNKNOWN
+        if standing is Standing.UNKNOWN:
+            version = register_instance(self._registration).version
+            self.is_registered = True
+            log.info("instance_registered name=%s ring=%d", self._registration.name, version)
+        elif standing is Standing.LEAVING:
+            self.is_asked_to_leave = True
+        self._note_reach()
+        if self._has_seen_others():
+            version = settle_ring().version
+        elif standing is not Standing.UNKNOWN:
+            return
+        self._publish(version)
+
+    def _note_reach(self) -> None:
+        """Begin to count anew after a pause of this process or an outage of the database."""
+        now = self._clock()
+        if self._in_reach_since is None or now - self._last_beat > settings.WRITER_SUSPECT_SECONDS:
+            self._in_reach_since = now
+        self._last_beat = now
+
+    def _has_seen_others(self) -> bool:
+        """Say whether the others had time to report since the database is in reach: else all would look silent."""
+        assert self._in_reach_since is not None
+        return self._clock() - self._in_reach_since >= settings.WRITER_SUSPECT_SECONDS
+
+    def _publish(self, version: int) -> None:
+        now = self._clock()
+        if version > self._published_version or now >= self._publish_at:
+            self._publish_at = now + PUBLISH_SECONDS
+            publish_current_ring(self._store)
+            self._published_version = version

@@ -1,0 +1,133 @@
+"""The life of a writer process: listen, register, take pushes; on SIGTERM refuse, flush, say goodbye, end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import uvicorn
+
+from engine.storage.model import ObjectStore
+from engine.version import VERSION
+from webadmin.placement.services.instances import Registration
+from webadmin.profiles.writer.http import WriterSite
+from webadmin.profiles.writer.measures import WriterMeasures
+from webadmin.profiles.writer.membership import HEARTBEAT_SECONDS, Membership
+from webadmin.profiles.writer.segment_writer import SegmentWriter, WriterLimits
+
+log = logging.getLogger(__name__)
+
+GOODBYE_SECONDS = 5.0
+KEEP_ALIVE_SECONDS = 75
+"""Longer than distributors keep idle connections: they close first, and no request meets a closing one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterOptions:
+    """Where to listen and what to be. ``address`` "" is where it listens; ``name`` "" is host and port."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    name: str = ""
+    address: str = ""
+    zone: str = ""
+    tokens: int = 4
+    limits: WriterLimits = field(default_factory=WriterLimits)
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to us: a drain comes before the end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Catch nothing."""
+        yield
+
+
+def run_writer(options: WriterOptions, store: ObjectStore) -> None:
+    """Run until a signal ends it. OSError if the port is taken."""
+    with socket.create_server((options.host, options.port), backlog=1024) as listener:
+        host, port = listener.getsockname()[:2]
+        registration = Registration(
+            name=options.name or f"{socket.gethostname()}-{port}",
+            address=options.address or f"http://{host}:{port}",
+            zone=options.zone,
+            tokens=options.tokens,
+            build=VERSION,
+        )
+        registration.check()
+        asyncio.run(_Life(registration, store, options.limits).run(listener))
+
+
+class _Life:
+    """What a running writer consists of."""
+
+    def __init__(self, registration: Registration, store: ObjectStore, limits: WriterLimits) -> None:
+        self._registration = registration
+        measures = WriterMeasures()
+        self._writer = SegmentWriter(registration.name, store, limits, measures)
+        self._membership = Membership(registration, store)
+        self._registry = ThreadPoolExecutor(1, "registry")
+        self._stopping = asyncio.Event()
+        site = WriterSite(self._writer, measures, self._problems)
+        self._server = _Server(
+            uvicorn.Config(
+                site,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=round(GOODBYE_SECONDS),
+            )
+        )
+        measures.read("lithify_writer_held_bytes", lambda: float(self._writer.held_bytes))
+        measures.read("lithify_writer_index_away", lambda: float(self._writer.is_index_away))
+        measures.read("lithify_writer_registered", lambda: float(self._membership.is_registered))
+
+    async def run(self, listener: socket.socket) -> None:
+        """Serve until asked to stop, then leave nothing behind."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        serving = loop.create_task(self._server.serve(sockets=[listener]))
+        beating = loop.create_task(self._keep_membership())
+        await asyncio.wait({serving, loop.create_task(self._stopping.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        log.info("writer_draining name=%s", self._registration.name)
+        self._writer.is_draining = True
+        beating.cancel()
+        goodbye = loop.run_in_executor(self._registry, self._membership.leave)
+        await self._writer.drain()
+        await asyncio.wait({goodbye}, timeout=GOODBYE_SECONDS)
+        self._server.should_exit = True
+        await serving
+        log.info("writer_stopped name=%s", self._registration.name)
+
+    async def _keep_membership(self) -> None:
+        loop = asyncio.get_running_loop()
+        was_registered = False
+        while not self._stopping.is_set():
+            started = loop.time()
+            await loop.run_in_executor(self._registry, self._membership.beat)
+            if self._membership.is_registered and not was_registered:
+                was_registered = True
+                log.info("writer_ready name=%s address=%s", self._registration.name, self._registration.address)
+            if self._membership.is_asked_to_leave:
+                self._stopping.set()
+            await asyncio.sleep(max(0.05, HEARTBEAT_SECONDS - (loop.time() - started)))
+
+    def _problems(self) -> list[str]:
+        found = []
+        if self._writer.is_draining:
+            found.append("it is shutting down")
+        if not self._membership.is_registered:
+            found.append("it is not registered; the database may be away")
+        return found
