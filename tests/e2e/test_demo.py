@@ -82,7 +82,7 @@ def test_the_index_of_the_demonstration_says_the_same_as_its_table(finished: tup
 def test_the_processes_are_gone_and_none_had_to_be_killed(finished: tuple[Path, str, int]) -> None:
     home, _, _ = finished
     log = (home / "demo" / STACK_LOG).read_text()
-    for name in ("compactor", "control", "beat", "web", "redis"):
+    for name in ("compactor", "control", "beat", "web", "writer-1", "writer-2", "redis"):
         assert f"lithify   | {name} stopped" in log
     assert log.index("compactor stopped") < log.index("web stopped")
     assert "killed" not in log

@@ -1,7 +1,7 @@
 """The programs that make up Lithify on one machine, in the order of their start.
 
-redis and web, then beat, control and compactor. The compactor comes last and so stops first: it returns its jobs while
-the service still answers.
+redis, segment writers and web, then beat, control and compactor. The compactor comes last and so stops first: it
+returns its jobs while the service still answers. The writers stop after web, which sends them what it takes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from webadmin.console.stack_home import write_private
 
 WEB_PROCESSES = min(2, os.cpu_count() or 1)
 WEB_THREADS = 8
+WRITERS = 2  # one may be restarted without a push being refused
 SPARK_START_SECONDS = 180  # the first start of a Java machine on a slow disk
 SERVICE_SECRETS = ("DATABASE_URL", "SECRET_KEY", "LITHIFY_TOKEN_KEYS")
 """What a compactor node has no use for: it lives without the database and signs nothing."""
@@ -56,6 +57,7 @@ def describe_stack(settings: StackSettings) -> list[Program]:
     }
     return [
         *programs,
+        *(_writer(number, shared) for number in range(1, WRITERS + 1)),
         _web(settings.web_port, shared),
         _beat(shared),
         _control(shared),
@@ -76,6 +78,18 @@ def _redis(folder: Path) -> tuple[Program, str]:
         probe=lambda: answers_redis(port, password),
     )
     return program, f"redis://:{password}@{LOOPBACK}:{port}/0"
+
+
+def _writer(number: int, shared: dict[str, str]) -> Program:
+    name = f"writer-{number}"
+    place = ("--port", str(free_port()), "--instance-id", name)
+    return Program(
+        name=name,
+        command=(sys.executable, "-m", "django", "writer", *place),
+        environment=shared,
+        ready_line="writer_ready",
+        waits=False,
+    )
 
 
 def _web(port: int, shared: dict[str, str]) -> Program:

@@ -30,7 +30,7 @@ def by_name(programs: list[Program]) -> dict[str, Program]:
 
 
 def test_the_compactor_starts_last_and_so_stops_first(tmp_path: Path) -> None:
-    assert [p.name for p in stack(tmp_path)] == ["redis", "web", "beat", "control", "compactor"]
+    assert [p.name for p in stack(tmp_path)] == ["redis", "writer-1", "writer-2", "web", "beat", "control", "compactor"]
 
 
 def test_a_given_broker_is_used_instead_of_our_own(tmp_path: Path) -> None:
