@@ -349,7 +349,10 @@ class MemorySchedule:
 
     def _lease(self, job: MemoryJob, worker: str, index: int, now_ms: int, failures: int) -> None:
         self.move(job, JobState.LEASED)
-        job.token, job.worker, job.failures = index, worker, failures
+        job.token, job.worker = index, worker
+        if job.failures != failures:
+            job.failures = failures
+            job.priority_ms = job_priority_ms(ready_at_ms=job.ready_at_ms, size_bytes=job.size_bytes, failures=failures)
         job.lease_expires_ms = now_ms + self.limits.lease_ms
         if self.masks:
             job.masks = masks_about(self.masks, job.sources)
