@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from django.conf import settings
 
 from engine.errors import LithifyError
-from engine.profiles.model import DATASET_PROFILES
+from engine.profiles.model import DATASET_PROFILES, BlockMeta
 from engine.protocol.errors import InvalidToken
 from engine.protocol.messages import FailureReason, JobUpdate, PollRequest, UpdateStatus
 from engine.protocol.profile_jobs import ProfileMergeResult
@@ -88,6 +89,13 @@ class _Sources:
     rows: dict[str, int] = field(default_factory=dict)
     datasets: defaultdict[int, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
     times: list[int] = field(default_factory=list)
+
+
+class _Accepted(NamedTuple):
+    """A result that fits, and what it replaces."""
+
+    result: ProfileMergeResult
+    replacement: Replacement
 
 
 def token_codec() -> TokenCodec:
@@ -193,16 +201,24 @@ def _read_reports(
     ]
     sources = _sources_of(finished)
     masks = job_masks({job.id: job.token for job in finished})
+    checked = [
+        _accept_result(jobs[update.job], update, sources[jobs[update.job].id], masks[jobs[update.job].id])
+        if update.status is UpdateStatus.SUCCESS and update.job in jobs and jobs[update.job].token == token
+        else None
+        for update, token in zip(updates, tokens, strict=True)
+    ]
+    taken = _taken_ids(checked)
     reports: list[Report] = []
     replacements: dict[str, Replacement] = {}
-    for update, token in zip(updates, tokens, strict=True):
-        job = jobs.get(update.job)
-        result, refusal = None, None
-        if update.status is UpdateStatus.SUCCESS and job is not None and job.token == token:
-            try:
-                result, replacements[job.name] = _accept_result(job, update, sources[job.id], masks[job.id])
-            except (LithifyError, KeyError) as error:
-                refusal = FailureReason(error_class=type(error).__name__, message=str(error))
+    for update, token, accepted in zip(updates, tokens, checked, strict=True):
+        result, refusal = None, accepted if isinstance(accepted, FailureReason) else None
+        if isinstance(accepted, _Accepted):
+            ids = {(r.meta.shard, r.meta.id) for r in accepted.replacement.results}
+            if known := ids & taken:
+                refusal = _refusal(ResultRefused(f"block id {min(known)[1]!r} was accepted before"))
+            else:
+                result, replacements[update.job] = accepted.result, accepted.replacement
+                taken |= ids  # of two results in one request only the first can have an id
         reports.append(Report(update=update, token=token, result=result, refusal=refusal))
     return tuple(reports), replacements
 
@@ -219,9 +235,14 @@ def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
     sources = {job.id: _Sources() for job in jobs}
     if not sources:
         return sources
-    owned = Block.objects.filter(owner_job__in=sources, state=BlockState.OWNED)
+    # All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
+    held = Block.objects.filter(owner_job__in=sources)
     job_of = {}
-    for block_id, job_id, ulid, *times in owned.values_list("id", "owner_job_id", "ulid", "min_time_ms", "max_time_ms"):
+    for state, block_id, job_id, ulid, *times in held.values_list(
+        "state", "id", "owner_job_id", "ulid", "min_time_ms", "max_time_ms"
+    ):
+        if state != BlockState.OWNED:
+            continue
         sources[job_id].rows[ulid] = block_id
         sources[job_id].times += times
         job_of[block_id] = job_id
@@ -234,43 +255,58 @@ def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
     return sources
 
 
-def _accept_result(
-    job: Job, update: JobUpdate, sources: _Sources, masks: JobMasks
-) -> tuple[ProfileMergeResult, Replacement]:
-    """Check a result against the index. Raises a LithifyError that says why it cannot be accepted."""
-    result = read_profile_result(update.result)
-    facts = CompletionFacts(
-        shard=job.shard,
-        level=job.level,
-        sources=tuple(ulid for ulid in job.spec["sources"] if ulid in sources.rows),
-        datasets=frozenset().union(*sources.datasets.values()),
-        min_time_ms=min(sources.times, default=0),
-        max_time_ms=max(sources.times, default=0),
-        is_rewrite=job.spec.get("is_rewrite", False),
-        masks=masks.indexes,
-        masked=frozenset(masks.masked),
-    )
-    metas = check_result(facts, result)
+def _accept_result(job: Job, update: JobUpdate, sources: _Sources, masks: JobMasks) -> _Accepted | FailureReason:
+    """Check a result against the index, but its ids against the ledger; return it, or why it cannot be accepted."""
+    try:
+        result = read_profile_result(update.result)
+        facts = CompletionFacts(
+            shard=job.shard,
+            level=job.level,
+            sources=tuple(ulid for ulid in job.spec["sources"] if ulid in sources.rows),
+            datasets=frozenset().union(*sources.datasets.values()),
+            min_time_ms=min(sources.times, default=0),
+            max_time_ms=max(sources.times, default=0),
+            is_rewrite=job.spec.get("is_rewrite", False),
+            masks=masks.indexes,
+            masked=frozenset(masks.masked),
+        )
+        registrations = _registrations(job, check_result(facts, result), result)
+    except (LithifyError, KeyError) as error:
+        return _refusal(error)
+    tenants = {row: frozenset(tenant for tenant, _ in sources.datasets[row]) for row in sources.rows.values()}
+    return _Accepted(result, Replacement(job_id=job.id, sources=tenants, results=registrations))
+
+
+def _registrations(job: Job, metas: Sequence[BlockMeta], result: ProfileMergeResult) -> list[BlockRegistration]:
     registrations = [
         BlockRegistration(
-            meta=meta, metadata=block.metadata, object_key=block.key, size_bytes=block.size, crc32c=block.crc32c
+            meta=meta,
+            metadata=block.metadata,
+            object_key=block.key,
+            size_bytes=block.size,
+            crc32c=block.crc32c,
+            # The merge knows the delete requests of the moment when it was assigned, and no later ones.
+            masks_applied=job.token,
         )
         for meta, block in zip(metas, result.blocks, strict=True)
     ]
-    _check_registrations(job.shard, registrations)
-    tenants = {row: frozenset(tenant for tenant, _ in sources.datasets[row]) for row in sources.rows.values()}
-    return result, Replacement(job_id=job.id, sources=tenants, results=registrations)
-
-
-def _check_registrations(shard: int, registrations: Sequence[BlockRegistration]) -> None:
     for registration in registrations:
         try:
             check_registration(registration, remembered_from_ms=None)
         except BlockRefused as error:
             raise ResultRefused(str(error)) from error
-    known = AcceptedId.objects.filter(shard=shard, ulid__in=[r.meta.id for r in registrations])
-    if taken := known.values_list("ulid", flat=True).first():
-        raise ResultRefused(f"block id {taken!r} was accepted before")
+    return registrations
+
+
+def _refusal(error: Exception) -> FailureReason:
+    return FailureReason(error_class=type(error).__name__, message=str(error))
+
+
+def _taken_ids(checked: Iterable[_Accepted | FailureReason | None]) -> set[tuple[int, str]]:
+    """Return those of the results' ids, with their shards, that the ledger has."""
+    accepted = [one for one in checked if isinstance(one, _Accepted)]
+    ids = {registration.meta.id for one in accepted for registration in one.replacement.results}
+    return set(AcceptedId.objects.filter(ulid__in=ids).values_list("shard", "ulid")) if ids else set()
 
 
 def _assignable(request: PollRequest, opening: PollOpening) -> list[Job]:

@@ -11,7 +11,7 @@ from webadmin.schedule.models import LevelQueue
 PLACES = (
     "webadmin.index.services.insert_blocks.insert_rows",
     "webadmin.index.services.insert_blocks.insert_new_rows",
-    "webadmin.schedule.models.LevelQueue.save",
+    "webadmin.schedule.level_queues.update_rows",
 )
 """Where the writes of an add can fail: rows of blocks and datasets, the ledger, the sums of the queue."""
 

@@ -379,6 +379,19 @@ def test_an_id_that_was_accepted_before_is_refused_as_a_result(service: Service)
     assert Attempt.objects.get().outcome == "refused"
 
 
+def test_of_two_results_with_one_id_in_a_poll_the_second_is_refused(service: Service) -> None:
+    now_ms = service.clock.now_ms
+    service.add(*(block_meta(ulid(now_ms, number)) for number in range(40)))
+    worker = service.worker()
+    first, second = worker.take(2)
+    twin = replace(merged(second), blocks=merged(first).blocks)
+    worker.poll(worker.success(first.job), worker.success(second.job, twin), capacity=0)
+    assert Attempt.objects.get(job__name=first.job).outcome == "completed"
+    assert Attempt.objects.get(job__name=second.job).outcome == "refused"
+    assert service.states() == {"replaced": 20, "owned": 20, "queued": 1}
+    check_invariants()
+
+
 def test_a_source_that_is_no_longer_owned_refuses_the_whole_completion(service: Service) -> None:
     service.add_segments(20)
     worker = service.worker()

@@ -7,6 +7,7 @@ from django.db import connection, models
 from django.test.utils import CaptureQueriesContext
 
 from engine.scheduling.model import JobState
+from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import FakeWorker, Service
 from webadmin.index.models import AcceptedId, Block
 from webadmin.schedule.fairness_models import TenantShare
@@ -70,6 +71,19 @@ def test_renewing_many_leases_costs_as_many_queries_as_renewing_one(service: Ser
     worker.poll(capacity=0)
     one = queries_of(worker, worker.running(jobs[0]), capacity=0)
     assert queries_of(worker, *map(worker.running, jobs), capacity=0) == one
+
+
+def test_completing_many_jobs_costs_as_many_queries_as_completing_one(service: Service) -> None:
+    for shard in range(1, 12):
+        service.add_segments(20, shard=shard)
+    worker = service.worker()
+    jobs = [spec.job for spec in worker.take(11)]
+    for shard in range(1, 12):  # results join queues that exist
+        service.add(block_meta(ulid(service.clock.now_ms, 900 + shard), shard=shard, level=1, tenant="acme"))
+    worker.poll(worker.success(jobs[0]), capacity=0)
+    one = queries_of(worker, worker.success(jobs[1]), capacity=0)
+    assert queries_of(worker, *map(worker.success, jobs[2:]), capacity=0) == one
+    assert Job.objects.filter(state=JobState.DONE).count() == len(jobs)
 
 
 def test_a_backlog_does_not_change_the_cost_of_a_poll(service: Service) -> None:

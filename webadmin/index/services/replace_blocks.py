@@ -1,22 +1,26 @@
-"""Swaps a finished job's sources for its results. Part of the transaction that completes the job, never on its own."""
+"""Swaps the sources of finished jobs for their results. Part of the transaction that completes them, never on its own.
+
+A fixed number of statements, however many jobs there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from webadmin.database.dialect import insert_rows, update_rows
 from webadmin.index.errors import SourcesChanged
-from webadmin.index.models import Block, BlockLineage, Tombstone
+from webadmin.index.models import Block, BlockLineage, RemovalCause, Tombstone
 from webadmin.index.registration import BlockRegistration
-from webadmin.index.services.insert_blocks import (
-    ROWS_PER_INSERT,
-    InsertMoment,
-    InternedNames,
-    insert_blocks,
-    remember_ids,
-)
+from webadmin.index.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, remember_ids
 from webadmin.index.states import BlockState
 from webadmin.schedule.level_queues import QueueChanges
+
+LINEAGE_COLUMNS = ("result_id", "source_id", "job_id")
+TOMBSTONE_COLUMNS = (
+    *("block_id", "job_id", "cause", "command_index", "created_at_ms", "eligible_at_ms"),
+    *("retry_at_ms", "attempts", "last_error"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,42 +33,54 @@ class Replacement:
 
 
 def replace_blocks(
-    replacement: Replacement,
+    replacements: Sequence[Replacement],
     interned: InternedNames,
     moment: InsertMoment,
     *,
     eligible_at_ms: int,
     changes: QueueChanges,
 ) -> None:
-    """Replace the sources by the results. Raises SourcesChanged unless every source is live and owned by the job."""
-    owned = Block.objects.filter(owner_job_id=replacement.job_id, state=BlockState.OWNED)
-    replaced = owned.filter(id__in=replacement.sources).update(
-        state=BlockState.REPLACED, removed_command_index=moment.command_index
-    )
-    if replaced != len(replacement.sources) or owned.exists():
-        raise SourcesChanged(
-            f"job {replacement.job_id}: {replaced} of {len(replacement.sources)} sources are still its"
-        )
-    remember_ids(replacement.results, moment)
-    results = insert_blocks(replacement.results, interned, moment, changes)
-    BlockLineage.objects.bulk_create(_lineage(replacement, results), batch_size=ROWS_PER_INSERT)
+    """Replace the sources by the results. Raises SourcesChanged unless every source is live and owned by its job."""
+    if not replacements:
+        return
+    _retire_sources(replacements, moment)
+    results = [result for replacement in replacements for result in replacement.results]
+    remember_ids(results, moment)
+    ids = iter(insert_blocks(results, interned, moment, changes))
+    lineage = [row for replacement in replacements for row in _lineage(replacement, ids)]
+    insert_rows(BlockLineage, LINEAGE_COLUMNS, lineage)
     tombstones = [
-        Tombstone(
-            block_id=block_id,
-            job_id=replacement.job_id,
-            command_index=moment.command_index,
-            created_at_ms=moment.command_time_ms,
-            eligible_at_ms=eligible_at_ms,
+        (
+            *(block_id, replacement.job_id, RemovalCause.REPLACED.value),
+            *(moment.command_index, moment.command_time_ms, eligible_at_ms, 0, 0, ""),
         )
+        for replacement in replacements
         for block_id in replacement.sources
     ]
-    Tombstone.objects.bulk_create(tombstones, batch_size=ROWS_PER_INSERT)
+    insert_rows(Tombstone, TOMBSTONE_COLUMNS, tombstones)
 
 
-def _lineage(replacement: Replacement, results: Sequence[int]) -> list[BlockLineage]:
+def _retire_sources(replacements: Sequence[Replacement], moment: InsertMoment) -> None:
+    """Mark the sources as replaced; they must be all that their jobs own."""
+    sources = {(block_id, replacement.job_id) for replacement in replacements for block_id in replacement.sources}
+    # All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
+    held = Block.objects.filter(owner_job__in=[replacement.job_id for replacement in replacements])
+    rows = held.values_list("id", "owner_job_id", "state")
+    owned = {(block_id, job_id) for block_id, job_id, state in rows if state == BlockState.OWNED}
+    if owned != sources:
+        jobs = sorted({job_id for _, job_id in owned ^ sources})
+        raise SourcesChanged(f"jobs {jobs}: {len(owned & sources)} of {len(sources)} sources are still theirs")
+    replaced = {"state": BlockState.REPLACED.value, "removed_command_index": moment.command_index}
+    count = update_rows(
+        Block, ("id", "owner_job_id"), (), sorted(sources), to=replaced, where={"state": BlockState.OWNED.value}
+    )
+    assert count == len(sources), "who holds the head is the only one who moves blocks"
+
+
+def _lineage(replacement: Replacement, result_ids: Iterator[int]) -> list[tuple[int, int, int]]:
     return [
-        BlockLineage(result_id=result, source_id=source_id, job_id=replacement.job_id)
-        for result, registration in zip(results, replacement.results, strict=True)
+        (result_id, source_id, replacement.job_id)
+        for registration, result_id in zip(replacement.results, result_ids, strict=False)
         for source_id, tenants in replacement.sources.items()
         if registration.meta.tenant in tenants
     ]

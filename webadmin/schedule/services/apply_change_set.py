@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db import DatabaseError, IntegrityError, transaction
 
+from engine.protocol.messages import FailureReason
 from engine.protocol.wire import reason_to_wire
 from engine.scheduling.model import (
     LIVE_STATES,
@@ -25,7 +27,7 @@ from engine.scheduling.model import (
     ReturnJob,
 )
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import is_contention, update_rows
+from webadmin.database.dialect import insert_rows, is_contention, update_rows
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames
@@ -97,12 +99,9 @@ class _Application:
 
     def run(self) -> AppliedCommand:
         changes = self.change_set
-        for completion in changes.completed:
-            self._complete(completion)
-        for returned in changes.returned:
-            self._return(returned)
-        for assignment in changes.assigned:
-            self._assign(assignment)
+        self._complete(changes.completed)
+        self._return(changes.returned)
+        self._assign(changes.assigned)
         created = self._create(changes.created)
         assigned = (*(a.job.id for a in changes.assigned), *(job.id for job in created if job.state == JobState.LEASED))
         self._open_attempts(assigned)
@@ -136,73 +135,81 @@ class _Application:
             raise StaleSnapshot("others have filled the schedule meanwhile")
         return live
 
-    def _change(self, job: JobView, *, is_over: bool = False, **columns: object) -> None:
-        """Change a job that is still as it was when the change set was prepared.
+    def _change(
+        self,
+        jobs: Sequence[JobView],
+        columns: tuple[str, ...],
+        values: Iterable[tuple[object, ...]],
+        *,
+        is_over: bool = False,
+        to: Mapping[str, object],
+    ) -> None:
+        """Change jobs that are still as they were when the change set was prepared: each to its own ``values``, all of
+        them to ``to``.
 
-        ``is_over`` says that this rests on the end of its lease: a renewal, which needs no head, may have moved that.
+        ``is_over`` says that this rests on the end of their leases: a renewal, which needs no head, may have moved it.
         """
-        unchanged = Job.objects.filter(id=job.id, state=job.state, token=job.token, failures=job.failures)
-        if is_over:
-            unchanged = unchanged.filter(lease_expires_ms=job.lease_expires_ms)
-        if not unchanged.update(**columns):
-            raise StaleSnapshot(f"job {job.name} has changed")
+        keys = ("id", "state", "token", "failures", *(("lease_expires_ms",) if is_over else ()))
+        rows = [
+            (job.id, job.state.value, job.token, job.failures, *((job.lease_expires_ms,) if is_over else ()), *own)
+            for job, own in zip(jobs, values, strict=True)
+        ]
+        if update_rows(Job, keys, columns, rows, to=to) != len(rows):
+            raise StaleSnapshot(f"one of the jobs {', '.join(job.name for job in jobs)} has changed")
 
-    def _complete(self, completion: CompleteJob) -> None:
-        job, result = completion.job, completion.result
-        self._change(
-            job,
-            state=JobState.DONE,
-            lease_expires_ms=None,
-            finished_at_ms=self.time.now_ms,
-            finished_command_index=self.index,
-            result={
-                "blocks": [{"id": block.id, "key": block.key, "size": block.size} for block in result.blocks],
-                "rows_read": result.rows_read,
-                "rows_dropped": result.rows_dropped,
-                "bytes_read": result.bytes_read,
-            },
-        )
-        self._close_attempt(job, AttemptOutcome.COMPLETED)
+    def _complete(self, completed: Sequence[CompleteJob]) -> None:
+        if not completed:
+            return
+        jobs = [completion.job for completion in completed]
+        done = {
+            "state": JobState.DONE.value,
+            "lease_expires_ms": None,
+            "finished_at_ms": self.time.now_ms,
+            "finished_command_index": self.index,
+        }
+        self._change(jobs, ("result",), [(_result_row(completion),) for completion in completed], to=done)
+        self._close_attempts([(job, AttemptOutcome.COMPLETED, None) for job in jobs])
         replace_blocks(
-            self.context.replacements[job.name],
+            [self.context.replacements[job.name] for job in jobs],
             self.context.interned,
-            # The merge knows the delete requests of the moment when it was assigned, and no later ones.
-            InsertMoment(command_index=self.index, command_time_ms=self.time.now_ms, masks_applied=job.token),
+            # The registrations say which delete requests their merges knew: none for having come at this moment.
+            InsertMoment(command_index=self.index, command_time_ms=self.time.now_ms, masks_applied=0),
             eligible_at_ms=self.time.now_ms + self.context.limits.cleanup_delay_seconds * 1000,
             changes=self.queue_changes,
         )
 
-    def _return(self, returned: ReturnJob) -> None:
-        job = returned.job
-        self._change(
-            job,
-            is_over=returned.outcome is AttemptOutcome.EXPIRED,
-            state=JobState.PARKED if returned.parked_reason else JobState.WAITING,
-            parked_reason=returned.parked_reason[:500],
-            lease_expires_ms=None,
-            failures=returned.failures,
-            priority_ms=_priority_ms(job, returned.failures),
-            progress=None,
-        )
-        reason = reason_to_wire(returned.reason) if returned.reason else None
-        self._close_attempt(job, returned.outcome, reason)
+    def _return(self, all_returned: Sequence[ReturnJob]) -> None:
+        for is_over in (False, True):
+            group = [one for one in all_returned if (one.outcome is AttemptOutcome.EXPIRED) is is_over]
+            values = [
+                (
+                    JobState.PARKED.value if returned.parked_reason else JobState.WAITING.value,
+                    returned.parked_reason[:500],
+                    returned.failures,
+                    _priority_ms(returned.job, returned.failures),
+                )
+                for returned in group
+            ]
+            columns = ("state", "parked_reason", "failures", "priority_ms")
+            freed = {"lease_expires_ms": None, "progress": None}
+            self._change([returned.job for returned in group], columns, values, is_over=is_over, to=freed)
+        self._close_attempts([(returned.job, returned.outcome, returned.reason) for returned in all_returned])
 
-    def _assign(self, assignment: AssignJob) -> None:
-        job = assignment.job
-        self._change(
-            job,
-            is_over=job.state is JobState.LEASED,
-            state=JobState.LEASED,
-            token=self.index,
-            worker=self.context.worker,
-            lease_expires_ms=self.lease_expires_ms,
-            failures=assignment.failures,
-            priority_ms=_priority_ms(job, assignment.failures),
-            assigned_at_ms=self.time.now_ms,
-            progress=None,
-        )
-        if job.state is JobState.LEASED:
-            self._close_attempt(job, AttemptOutcome.EXPIRED)
+    def _assign(self, all_assigned: Sequence[AssignJob]) -> None:
+        leased = {
+            "state": JobState.LEASED.value,
+            "token": self.index,
+            "worker_id": self.context.worker.id,
+            "lease_expires_ms": self.lease_expires_ms,
+            "assigned_at_ms": self.time.now_ms,
+            "progress": None,
+        }
+        for is_over in (False, True):
+            group = [one for one in all_assigned if (one.job.state is JobState.LEASED) is is_over]
+            values = [(one.failures, _priority_ms(one.job, one.failures)) for one in group]
+            self._change([one.job for one in group], ("failures", "priority_ms"), values, is_over=is_over, to=leased)
+            if is_over:
+                self._close_attempts([(one.job, AttemptOutcome.EXPIRED, None) for one in group])
 
     def _create(self, created: tuple[CreateJob, ...]) -> list[Job]:
         rows = Job.objects.bulk_create([self._job_row(creation) for creation in created])
@@ -247,23 +254,29 @@ class _Application:
             | ({"source_shards": moved} if moved else {}),
         )
 
-    def _open_attempts(self, job_ids: tuple[int, ...]) -> None:
-        Attempt.objects.bulk_create(
-            [
-                Attempt(
-                    job_id=job_id,
-                    token=self.index,
-                    worker=self.context.worker,
-                    build=self.context.worker.build,
-                    assigned_at_ms=self.time.now_ms,
-                )
-                for job_id in job_ids
-            ]
-        )
+    def _open_attempts(self, job_ids: Iterable[int]) -> None:
+        worker, outcome = self.context.worker, AttemptOutcome.RUNNING.value
+        rows = [(job_id, self.index, worker.id, self.time.now_ms, outcome, worker.build) for job_id in job_ids]
+        insert_rows(Attempt, ("job_id", "token", "worker_id", "assigned_at_ms", "outcome", "build"), rows)
 
-    def _close_attempt(self, job: JobView, outcome: AttemptOutcome, reason: dict[str, object] | None = None) -> None:
-        running = Attempt.objects.filter(job_id=job.id, token=job.token)
-        running.update(outcome=outcome, ended_at_ms=self.time.now_ms, reason=reason)
+    def _close_attempts(self, ended: Iterable[tuple[JobView, AttemptOutcome, FailureReason | None]]) -> None:
+        rows = [
+            (job.id, job.token, outcome.value, json.dumps(reason_to_wire(reason)) if reason else None)
+            for job, outcome, reason in ended
+        ]
+        update_rows(Attempt, ("job_id", "token"), ("outcome", "reason"), rows, to={"ended_at_ms": self.time.now_ms})
+
+
+def _result_row(completion: CompleteJob) -> str:
+    """Return what a finished job keeps of its result, as JSON."""
+    result = completion.result
+    kept = {
+        "blocks": [{"id": block.id, "key": block.key, "size": block.size} for block in result.blocks],
+        "rows_read": result.rows_read,
+        "rows_dropped": result.rows_dropped,
+        "bytes_read": result.bytes_read,
+    }
+    return json.dumps(kept)
 
 
 def _priority_ms(job: JobView, failures: int) -> int:

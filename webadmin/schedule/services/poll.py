@@ -173,10 +173,12 @@ def _specs(applied: AppliedCommand) -> list[ProfileMergeSpec]:
     jobs = Job.objects.in_bulk(applied.assigned)
     sources: dict[int, dict[str, SourceObject]] = {job_id: {} for job_id in jobs}
     masks = job_masks(dict.fromkeys(jobs, applied.index))
-    owned = Block.objects.filter(owner_job__in=jobs, state=BlockState.OWNED)
-    for block_id, job_id, shard, ulid, key, size, metadata in owned.values_list(
-        "id", "owner_job_id", "shard", "ulid", "object_key", "size_bytes", "metadata"
+    held = Block.objects.filter(owner_job__in=jobs)
+    for state, block_id, job_id, shard, ulid, key, size, metadata in held.values_list(
+        "state", "id", "owner_job_id", "shard", "ulid", "object_key", "size_bytes", "metadata"
     ):
+        if state != BlockState.OWNED:
+            continue
         sources[job_id][ulid] = SourceObject(
             id=ulid,
             key=key,
