@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from django.db import DatabaseError
+from django.db import Error as AnyDatabaseError
 
 from engine.errors import LithifyError
 from engine.placement.publication import load_ring, publish_ring
@@ -39,7 +39,7 @@ def publish_current_ring(store: ObjectStore) -> bool:
 def _from_database() -> Ring | None:
     try:
         return current_ring()
-    except DatabaseError as error:
+    except AnyDatabaseError as error:
         log.warning("ring_not_read from=database error=%s", error)
     except LithifyError as error:
         log.error("ring_not_read from=database error=%s", error)

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 
 from django.conf import settings
-from django.db import DatabaseError, close_old_connections
+from django.db import Error as AnyDatabaseError
+from django.db import close_old_connections
 
 from engine.errors import LithifyError
 from engine.storage.model import ObjectStore
@@ -52,7 +53,7 @@ class Membership:
         close_old_connections()
         try:
             self._report()
-        except DatabaseError as error:
+        except AnyDatabaseError as error:
             self._in_reach_since = None
             log.warning("heartbeat_failed error=%s", error)
         except LithifyError as error:
@@ -66,7 +67,7 @@ class Membership:
         try:
             leave(self._registration.name)
             publish_current_ring(self._store)
-        except (DatabaseError, LithifyError) as error:
+        except (AnyDatabaseError, LithifyError) as error:
             log.warning("goodbye_failed error=%s", error)
         finally:
             self.is_registered = False

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from django.db import DatabaseError
+from django.db import Error as AnyDatabaseError
 
 from engine.errors import LithifyError
 from engine.profiles.model import BlockMeta
@@ -180,7 +180,7 @@ class SegmentWriter:
         try:
             asked = loop.run_in_executor(self._indexers, register, metas, f"writer:{self.name}")
             answers = await asyncio.wait_for(asked, INDEX_SECONDS)
-        except (DatabaseError, LithifyError, TimeoutError) as error:
+        except (AnyDatabaseError, LithifyError, TimeoutError) as error:
             self._gate.failed(loop.time())
             log.warning("index_away segments=%d error=%s", len(metas), error or "no answer in time")
             return None
