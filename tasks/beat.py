@@ -19,6 +19,7 @@ CONTROL_QUEUE = "control"
 DELETE_OBJECTS_TASK = "control.delete_tombstoned_objects"
 COUNT_LOG_TASK = "control.count_log"
 ISOLATE_TASK = "control.isolate_bad_blocks"
+PLACEMENT_TASK = "control.build_placement_rules"
 RECOVER_LETTERS_TASK = "control.recover_dead_letters"
 RETENTION_TASK = "control.apply_retention"
 REWRITE_TASK = "control.rewrite_masked"
@@ -44,6 +45,7 @@ PERIODIC_JOBS = (
     PeriodicJob(name="Sweep leftovers", task=SWEEP_TASK, every_seconds=10 * 60),
     PeriodicJob(name="Isolate bad blocks", task=ISOLATE_TASK, every_seconds=30),
     PeriodicJob(name="Recover dead letters", task=RECOVER_LETTERS_TASK, every_seconds=15),
+    PeriodicJob(name="Build placement rules", task=PLACEMENT_TASK, every_seconds=15),
 )
 
 
@@ -55,6 +57,7 @@ def _make_control_app() -> Celery:
             "tasks.control.dead_letters",
             "tasks.control.deletion",
             "tasks.control.isolation",
+            "tasks.control.placement",
             "tasks.control.progress",
             "tasks.control.retention",
             "tasks.control.sweeps",

@@ -102,3 +102,26 @@ class Slot(models.Model):
 
     def __str__(self) -> str:
         return f"shard {self.shard} of {self.zone or 'the fleet'}: {self.instance}"
+
+
+from webadmin.placement.rule_models import (  # noqa: E402
+    PlacementChange,
+    PlacementLimit,
+    PlacementOverride,
+    RuleChange,
+    RulesHead,
+    RulesVersion,
+)
+
+__all__ = [
+    "Instance",
+    "PlacementChange",
+    "PlacementLimit",
+    "PlacementOverride",
+    "RingChange",
+    "RingHead",
+    "RuleChange",
+    "RulesHead",
+    "RulesVersion",
+    "Slot",
+]

@@ -1,0 +1,92 @@
+"""What distributors read: the newest rules there are, from the database or the store, and never older ones again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from django.db import DatabaseError
+
+from engine.placement.errors import BadDocument
+from engine.placement.model import PlacementRules
+from engine.placement.publication import RULES_KEY, publish_rules
+from engine.storage.local import LocalStore
+from engine.storage.model import StorageError
+from tests.faults.failing_store import FailingStore, Fault
+from tests.webadmin.placement.conftest import UNIT, Placement
+from webadmin.placement.rule_models import RulesHead
+from webadmin.placement.services import read_rules as module
+from webadmin.placement.services.read_rules import read_rules
+
+
+@pytest.fixture
+def outage(monkeypatch: pytest.MonkeyPatch):
+    """Return a function that takes the database away."""
+
+    class Away:
+        @property
+        def objects(self):
+            raise DatabaseError("away")
+
+    return lambda: monkeypatch.setattr(module, "RulesHead", Away())
+
+
+def test_the_databases_rules_are_read(placement: Placement) -> None:
+    placement.write("acme", "web", UNIT)
+    placement.round()
+    assert read_rules(FailingStore(placement.store, Fault("get", is_lasting=True))) == placement.rules()
+
+
+def test_nothing_new_is_the_same_object(placement: Placement) -> None:
+    placement.round()
+    rules = read_rules(placement.store)
+    assert read_rules(placement.store, last=rules) is rules
+    placement.round()
+    assert read_rules(placement.store, last=rules).version == 2
+
+
+def test_while_the_database_is_away_the_stores_copy_is_read(placement: Placement, outage) -> None:
+    placement.round()
+    outage()
+    assert read_rules(placement.store).version == 1
+
+
+def test_while_both_are_away_the_last_rules_stay(placement: Placement, outage) -> None:
+    placement.round()
+    rules = read_rules(placement.store)
+    outage()
+    assert read_rules(FailingStore(placement.store, Fault("get", is_lasting=True)), last=rules) is rules
+
+
+def test_l17_older_rules_are_ignored(placement: Placement, outage) -> None:
+    placement.round()
+    placement.round()
+    rules = read_rules(placement.store)
+    newer = replace(rules, version=9, created_at_ms=rules.created_at_ms + 1)
+    assert read_rules(placement.store, last=newer) is newer
+    outage()
+    assert read_rules(placement.store, last=newer) is newer
+
+
+def test_property_14_later_versions_of_an_earlier_time_are_ignored(store: LocalStore, db: None) -> None:
+    last = PlacementRules(version=3, created_at_ms=5_000)
+    publish_rules(store, PlacementRules(version=4, created_at_ms=4_000))
+    assert read_rules(store, last=last) is last
+
+
+def test_l18_rules_that_never_were_are_empty_ones(store: LocalStore, db: None) -> None:
+    assert read_rules(store) == PlacementRules()
+
+
+def test_l19_nobody_starts_on_rules_that_cannot_be_read(store: LocalStore, db: None) -> None:
+    store.put(RULES_KEY, b"\xff\xff")
+    with pytest.raises(BadDocument):
+        read_rules(store)
+    with pytest.raises(StorageError):
+        read_rules(FailingStore(store, Fault("get")))
+
+
+def test_a_damaged_row_is_passed_over_for_the_stores_copy(placement: Placement) -> None:
+    placement.round()
+    RulesHead.objects.update(document=b"\xff\xff")
+    assert read_rules(placement.store).version == 1

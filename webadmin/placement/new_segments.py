@@ -1,0 +1,93 @@
+"""Reads from the command log which segments entered the index: what usage is counted from.
+
+The log has every segment, whoever registered it (a writer, or the recovery of a dead letter), and keeps it while no
+control worker runs; so nothing is added to the transaction of a writer, and nothing is lost when another takes over.
+
+1. Entries are numbered before they are committed, so a number may appear late. Missing ones are looked for again until
+   they are older than any transaction.
+2. Imports are no load: what they bring was written by somebody else, some time ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from engine.profiles.metadata import decode_metadata
+from engine.profiles.model import BlockMeta
+from webadmin.index.models import Block
+from webadmin.schedule.models import Command
+
+COMMANDS_MAX = 4_000
+"""Entries per round; a round that is behind goes on at the next."""
+FIRST_COMMANDS = 2_000
+"""How far back the first round looks: what was written before has no weight any more."""
+COMMANDS_PER_STEP = 200
+NAMES_PER_QUERY = 500
+GAP_KEPT_MS = 10 * 60_000
+GAPS_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlace:
+    """How far the log was read; ``gaps`` are numbers that were missing, with when that was noticed (ms)."""
+
+    read_index: int = 0
+    gaps: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSegment:
+    """A segment and when it entered the index."""
+
+    at_ms: int
+    meta: BlockMeta
+
+
+def entries_to_read(place: LogPlace, now_ms: int) -> tuple[list[int], LogPlace]:
+    """Return the numbers of the entries that are new, and the place behind them."""
+    gaps = {int(index): missed_ms for index, missed_ms in place.gaps.items() if now_ms - missed_ms < GAP_KEPT_MS}
+    late = list(Command.objects.filter(index__in=list(gaps)).values_list("index", flat=True)) if gaps else []
+    start = place.read_index or _first_index()
+    fresh = list(
+        Command.objects.filter(index__gt=start).order_by("index").values_list("index", flat=True)[:COMMANDS_MAX]
+    )
+    last = start
+    for index in fresh:
+        if place.read_index and index - last <= GAPS_MAX:
+            gaps |= dict.fromkeys(range(last + 1, index), now_ms)
+        last = index
+    for index in late:
+        gaps.pop(index, None)
+    kept = dict(sorted(gaps.items())[-GAPS_MAX:])
+    return [*late, *fresh], LogPlace(read_index=last, gaps={str(index): at for index, at in kept.items()})
+
+
+def _first_index() -> int:
+    newest = Command.objects.order_by("-index").values_list("index", flat=True).first() or 0
+    return max(0, newest - FIRST_COMMANDS)
+
+
+def segments_of(indexes: list[int]) -> Iterator[NewSegment]:
+    """Yield the segments that these entries registered, few at a time."""
+    for start in range(0, len(indexes), COMMANDS_PER_STEP):
+        adding = Command.objects.filter(index__in=indexes[start : start + COMMANDS_PER_STEP])
+        entries = adding.filter(kind=Command.Kind.ADD_BLOCKS).order_by("index")
+        added: dict[tuple[int, str], int] = {}
+        for wall_time, change_set in entries.values_list("wall_time", "change_set"):
+            at_ms = int(wall_time.timestamp() * 1000)
+            for block in change_set.get("added") or []:
+                if block["level"] == 0:
+                    added[int(block["shard"]), str(block["id"])] = at_ms
+        yield from _read(added)
+
+
+def _read(added: dict[tuple[int, str], int]) -> Iterator[NewSegment]:
+    names = list(added)
+    for start in range(0, len(names), NAMES_PER_QUERY):
+        some = names[start : start + NAMES_PER_QUERY]
+        # The shards stand beside the ids because the index begins with them.
+        rows = Block.objects.filter(shard__in={shard for shard, _ in some}, ulid__in=[ulid for _, ulid in some])
+        for shard, ulid, metadata in rows.order_by("ulid", "shard").values_list("shard", "ulid", "metadata"):
+            if (shard, ulid) in added:
+                yield NewSegment(at_ms=added[shard, ulid], meta=decode_metadata(bytes(metadata)))

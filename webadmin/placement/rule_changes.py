@@ -1,0 +1,77 @@
+"""Tells two versions of the rules apart, dataset by dataset, and says why each differs. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.placement.build_rules import PlacementSettings
+from engine.placement.load_balancing import skew
+from engine.placement.model import DatasetKey, DatasetRule, LoadBalancing, PlacementRules
+from engine.placement.statistics import DatasetStatistics, PlacementStatistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleDifference:
+    """One dataset's rule before and after, and why."""
+
+    key: DatasetKey
+    before: DatasetRule | None
+    after: DatasetRule | None
+    reason: str
+
+
+def differences(
+    before: PlacementRules, after: PlacementRules, statistics: PlacementStatistics, settings: PlacementSettings
+) -> list[RuleDifference]:
+    """Return what the later rules decide otherwise, by tenant and dataset."""
+    usages = {(found.tenant, found.dataset): found for found in statistics.datasets}
+    changed = []
+    for key in sorted({*before.datasets, *after.datasets}):
+        old, new = before.datasets.get(key), after.datasets.get(key)
+        if rule_json(old) != rule_json(new):
+            usage = usages.get(key) or DatasetStatistics(tenant=key[0], dataset=key[1], shards=(), deviation=0.0)
+            changed.append(RuleDifference(key=key, before=old, after=new, reason=_reason(old, new, usage, settings)))
+    return changed
+
+
+def rule_json(rule: DatasetRule | None) -> dict[str, Any] | None:
+    """Return what a rule decides; when it was looked at last is no part of that."""
+    if rule is None:
+        return None
+    return {
+        "tenant_shards": rule.tenant_shards,
+        "dataset_shards": rule.dataset_shards,
+        "load_balancing": rule.load_balancing.name.lower(),
+        "shards": list(rule.shards),
+    }
+
+
+def _reason(
+    old: DatasetRule | None, new: DatasetRule | None, usage: DatasetStatistics, settings: PlacementSettings
+) -> str:
+    if new is None:
+        return "it wrote nothing for a quarter of an hour"
+    if (usage.tenant, usage.dataset) in settings.overrides:
+        return "an operator's override"
+    rate = f"{usage.usage() / 1024:.0f} KiB/s"
+    if old is None:
+        return f"it is new and writes {rate}"
+    if old.shards:
+        return "its override was taken back"
+    limits, parts = settings.limits(usage.tenant), []
+    if new.dataset_shards > old.dataset_shards:
+        parts.append(f"it writes {rate}, and a shard carries {limits.unit_bytes / 1024:.0f} KiB/s")
+    if new.dataset_shards < old.dataset_shards:
+        parts.append(f"it writes {rate} and needed no more for a while, or its limits are narrower")
+    if new.load_balancing != old.load_balancing:
+        parts.append(_choice(new.load_balancing, limits.load_balancing, usage))
+    return "; ".join(parts) or "its tenant's limits changed"
+
+
+def _choice(choice: LoadBalancing, configured: LoadBalancing, usage: DatasetStatistics) -> str:
+    if configured is not LoadBalancing.DYNAMIC:
+        return "how a shard is picked was set in its limits"
+    if choice is LoadBalancing.ROUND_ROBIN:
+        return f"its shards are uneven (skew {skew(usage):.2f}) and one is hot"
+    return "round robin was held long enough: the fingerprint gets another trial"
