@@ -18,6 +18,8 @@ WRITER_FLUSH_BYTES    or as soon as it has gathered so many bytes (default 32 Mi
 WRITER_MEMORY_BYTES   bytes of unanswered pushes it holds; more are refused (default 256 MiB)
 WRITER_SUSPECT_SECONDS after so long without a heartbeat a segment writer gets nothing new (default 3)
 WRITER_TIMEOUT_SECONDS after so long without a heartbeat it loses its shards to the others (default 60)
+DISTRIBUTOR_ZONE      zone of this web process: its segment writers are asked first (default: none)
+TRUST_TENANT_HEADER   1: pushes without a credential are taken for the tenant their header names (default 0)
 """
 
 from __future__ import annotations
@@ -73,6 +75,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "webadmin.profiles.repeated_slashes.CollapseRepeatedSlashes",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -123,6 +126,8 @@ WRITER_FLUSH_BYTES = int(os.environ.get("WRITER_FLUSH_BYTES") or 32 << 20)
 WRITER_MEMORY_BYTES = int(os.environ.get("WRITER_MEMORY_BYTES") or 256 << 20)
 WRITER_SUSPECT_SECONDS = float(os.environ.get("WRITER_SUSPECT_SECONDS") or 3)
 WRITER_TIMEOUT_SECONDS = float(os.environ.get("WRITER_TIMEOUT_SECONDS") or 60)
+DISTRIBUTOR_ZONE = os.environ.get("DISTRIBUTOR_ZONE", "")
+TRUST_TENANT_HEADER = _flag("TRUST_TENANT_HEADER")
 
 HTTPS = _flag("HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS

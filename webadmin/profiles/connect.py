@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -49,26 +50,28 @@ STATUSES = {
 
 
 class ConnectError(Exception):
-    """A call that fails with one of Connect's codes; ``message`` is for people."""
+    """A call that fails with one of Connect's codes; ``message`` is for people, ``reason`` is what may be counted."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, *, reason: str = "") -> None:
         super().__init__(message)
         assert code in STATUSES
         self.code = code
         self.message = message
+        self.reason = reason or code
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call: the HTTP request, its unpacked body, which encoding it has, and until when it is wanted.
 
-    ``deadline`` is on ``time.monotonic``'s clock, None if the client set none.
+    ``deadline`` is on ``time.monotonic``'s clock, None if the client set none; ``sender`` is who was admitted.
     """
 
     request: HttpRequest
     body: bytes
     is_json: bool
     deadline: float | None
+    sender: Any = None
 
     def seconds_left(self, otherwise: float) -> float:
         """Return how long the client still waits; ``otherwise`` if it did not say."""
@@ -79,18 +82,37 @@ Handler = Callable[[Call], Message]
 View = Callable[[HttpRequest], HttpResponse]
 
 
-def unary(handler: Handler, *, body_bytes_max: int = BODY_BYTES_MAX) -> View:
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Who may call, and how much. ``admit`` sees a request before its body is read and returns the call's sender.
+
+    ``body_bytes_max`` is the sender's bound for an unpacked body; ``count`` hears of calls that could not be read.
+    """
+
+    admit: Callable[[HttpRequest], Any] = lambda request: None
+    body_bytes_max: Callable[[Any], int] = lambda sender: BODY_BYTES_MAX
+    count: Callable[[Any, str, str], None] = lambda sender, reason, message: None
+
+
+def unary(handler: Handler, gate: Gate | None = None) -> View:
     """Return the view of one method; ``handler`` may raise ConnectError."""
+    gate = gate or Gate()
 
     @csrf_exempt
     def view(request: HttpRequest) -> HttpResponse:
         if request.method != "POST":
             return HttpResponse(status=405, headers={"Allow": "POST"})
         kind = (request.content_type or "").lower()
-        if kind not in {PROTO, JSON}:
-            return HttpResponse(status=415, headers={"Accept-Post": f"{JSON}, {PROTO}"})
         try:
-            call = _call(request, is_json=kind == JSON, body_bytes_max=body_bytes_max)
+            sender = gate.admit(request)
+            if kind not in {PROTO, JSON}:
+                gate.count(sender, "content_type", f"content type {kind[:100]!r}")
+                return HttpResponse(status=415, headers={"Accept-Post": f"{JSON}, {PROTO}"})
+            try:
+                call = _call(request, sender, is_json=kind == JSON, body_bytes_max=gate.body_bytes_max(sender))
+            except ConnectError as error:
+                gate.count(sender, error.reason, error.message)
+                raise
             return _answer(call, kind, handler(call))
         except ConnectError as error:
             return error_answer(error.code, error.message)
@@ -107,31 +129,36 @@ def error_answer(code: str, message: str, *, status: int | None = None) -> HttpR
     return HttpResponse(body, status=status or STATUSES[code], content_type=JSON)
 
 
-def _call(request: HttpRequest, *, is_json: bool, body_bytes_max: int) -> Call:
+def _call(request: HttpRequest, sender: Any, *, is_json: bool, body_bytes_max: int) -> Call:
     version = request.headers.get("Connect-Protocol-Version", "1")
     if version != "1":
-        raise ConnectError("invalid_argument", f"Connect-Protocol-Version must be 1, not {version[:20]!r}")
+        raise ConnectError(
+            "invalid_argument", f"Connect-Protocol-Version must be 1, not {version[:20]!r}", reason="protocol_version"
+        )
     deadline = _deadline(request.headers.get("Connect-Timeout-Ms"))
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"gzip", "identity", ""}:
         message = f"unknown compression {encoding[:20]!r}: supported encodings are gzip and identity"
-        raise ConnectError("unimplemented", message)
+        raise ConnectError("unimplemented", message, reason="content_encoding")
     try:
         body = read_body(request, gzipped=encoding == "gzip", limit=body_bytes_max)
     except BodyTooLarge as error:
-        raise ConnectError("resource_exhausted", str(error)) from error
+        raise ConnectError("resource_exhausted", str(error), reason="body_size_limit") from error
     except BadGzip as error:
-        raise ConnectError("invalid_argument", str(error)) from error
+        raise ConnectError("invalid_argument", str(error), reason="bad_gzip") from error
     if is_json and not body.strip():
-        raise ConnectError("invalid_argument", "the body is empty; JSON needs an object, {} at least")
-    return Call(request, body, is_json, deadline)
+        raise ConnectError(
+            "invalid_argument", "the body is empty; JSON needs an object, {} at least", reason="empty_body"
+        )
+    return Call(request, body, is_json, deadline, sender)
 
 
 def _deadline(text: str | None) -> float | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise ConnectError("invalid_argument", f"Connect-Timeout-Ms must be up to 10 digits, not {text[:20]!r}")
+        message = f"Connect-Timeout-Ms must be up to 10 digits, not {text[:20]!r}"
+        raise ConnectError("invalid_argument", message, reason="bad_timeout")
     return time.monotonic() + int(text) / 1000
 
 

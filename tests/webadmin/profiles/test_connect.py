@@ -12,7 +12,7 @@ from django.http import HttpResponse
 from django.test import RequestFactory
 
 from engine.profiles.proto.push_pb2 import PushRequest
-from webadmin.profiles.connect import STATUSES, Call, ConnectError, unary
+from webadmin.profiles.connect import STATUSES, Call, ConnectError, Gate, unary
 
 PATH = "/push.v1.PusherService/Push"
 
@@ -28,7 +28,7 @@ def echo(call: Call) -> PushRequest:
 
 
 def posted(body: bytes, kind: str = "application/proto", handler: Any = echo, **headers: str) -> HttpResponse:
-    return unary(handler, body_bytes_max=1 << 20)(
+    return unary(handler, Gate(body_bytes_max=lambda sender: 1 << 20))(
         RequestFactory().post(PATH, data=body, content_type=kind, headers=headers, CONTENT_TYPE=kind)
     )
 

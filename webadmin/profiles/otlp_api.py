@@ -1,0 +1,55 @@
+"""OTLP profiles over HTTP. Source: profile API format sheet, section 4."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from engine.profiles.ingest.otlp import decode_otlp
+from webadmin.profiles.compressed_bodies import BadGzip, BodyTooLarge, read_body
+from webadmin.profiles.not_taken import NotTaken
+from webadmin.profiles.plain_answers import BODY_SIZE, otlp_status, text_error
+from webadmin.profiles.receive import body_limit, identify, receive, refuse
+from webadmin.profiles.senders import Sender
+
+PROTO = "application/x-protobuf"
+JSON = "application/json"
+TYPES = {PROTO, "application/protobuf", JSON}
+_TAKEN = f"content type must be {PROTO} or {JSON}"
+_GRPC = "gRPC is not served here: use the OTLP/HTTP exporter with the path /v1development/profiles"
+
+
+@csrf_exempt
+def export(request: HttpRequest) -> HttpResponse:
+    """Take an ExportProfilesServiceRequest; the answer is the empty message in protobuf, for JSON too."""
+    if request.method != "POST":
+        return HttpResponse(status=405, headers={"Allow": "POST"})
+    kind = request.headers.get("Content-Type") or ""
+    try:
+        sender = identify(request)
+        if kind not in TYPES:
+            message = _GRPC if kind.startswith("application/grpc") else _TAKEN
+            refused = refuse(sender, "invalid_argument", "content_type", message)
+            return text_error(refused, 415)
+        body = _body(request, sender)
+        receive(
+            sender,
+            len(body),
+            lambda limits, now_ns: decode_otlp(body, is_json=kind == JSON, limits=limits, now_ns=now_ns),
+        )
+    except NotTaken as error:
+        return text_error(error, otlp_status(error))
+    return HttpResponse(b"", content_type=PROTO)
+
+
+def _body(request: HttpRequest, sender: Sender) -> bytes:
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in {"gzip", "identity", ""}:
+        message = f"unknown Content-Encoding {encoding[:20]!r}: send gzip or none"
+        raise refuse(sender, "invalid_argument", "content_encoding", message)
+    try:
+        return read_body(request, gzipped=encoding == "gzip", limit=body_limit(sender))
+    except BodyTooLarge as error:
+        raise refuse(sender, "invalid_argument", BODY_SIZE, str(error)) from error
+    except BadGzip as error:
+        raise refuse(sender, "invalid_argument", "bad_gzip", str(error)) from error

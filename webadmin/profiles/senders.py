@@ -1,0 +1,134 @@
+"""Who pushes, and for which tenant: a credential as bearer token or as password of HTTP Basic, or a trusted header.
+
+What was found is remembered for a while, so that a push costs no query and pushes go on while the database is away.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import time
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import DatabaseError
+from django.http import HttpRequest
+from django.utils import timezone
+
+from engine.profiles.errors import BadBlockName
+from engine.profiles.object_names import check_tenant
+from webadmin.access.errors import CredentialRefused
+from webadmin.access.scopes import ANY_TENANT, listed_tenants
+from webadmin.access.services import check_worker_credential
+from webadmin.profiles.not_taken import NotTaken
+
+SCOPE_PUSH = "profiles:push"
+TENANT_HEADER = "X-Scope-OrgID"
+ANONYMOUS = "anonymous"
+"""The tenant of senders that name none, where bare headers are trusted."""
+FRESH_S = 30.0
+"""So long a revoked credential may go on pushing."""
+STALE_S = 900.0
+"""So old may what is known of a credential be while the database is away."""
+REMEMBERED_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Whose data it is, and who sends it as the audit would say."""
+
+    tenant: str
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    name: str
+    tenants: frozenset[str]
+    may_push: bool
+    checked_at: float
+
+
+class Senders:
+    """Recognises senders; one per process."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, _Known] = {}
+
+    def identify(self, request: HttpRequest) -> Sender:
+        """Return who sends the request. NotTaken with ``unauthenticated``, ``permission_denied`` or ``unavailable``."""
+        header = request.headers.get(TENANT_HEADER, "")
+        authorization = request.headers.get("Authorization", "")
+        if not authorization:
+            return _trusted(header)
+        known = self._check(_wire_form(authorization))
+        if not known.may_push:
+            raise NotTaken("permission_denied", "scope_missing", f"the credential lacks the scope {SCOPE_PUSH}")
+        return Sender(_tenant_of(known, header), f"credential:{known.name}")
+
+    def _check(self, wire_form: str) -> _Known:
+        key = hashlib.sha256(wire_form.encode("utf-8", "replace")).digest()
+        found, now = self._known.get(key), time.monotonic()
+        if found is not None and now - found.checked_at < FRESH_S:
+            return found
+        try:
+            credential = check_worker_credential(wire_form=wire_form, at=timezone.now())
+        except CredentialRefused as error:
+            self._known.pop(key, None)
+            raise NotTaken("unauthenticated", CredentialRefused.code, str(error)) from error
+        except DatabaseError as error:
+            if found is not None and now - found.checked_at < STALE_S:
+                return found
+            message = "credentials cannot be checked now: the database is away"
+            raise NotTaken("unavailable", "database_away", message) from error
+        if len(self._known) >= REMEMBERED_MAX:
+            self._known.clear()
+        known = _Known(credential.name, listed_tenants(credential), credential.has_scope(SCOPE_PUSH), now)
+        self._known[key] = known
+        return known
+
+
+def _wire_form(authorization: str) -> str:
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() != "basic":
+        message = "Authorization must be Bearer, or Basic with a credential as its password"
+        raise NotTaken("unauthenticated", CredentialRefused.code, message)
+    try:
+        _, _, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        message = "the Basic authorization is not base64 of user:password"
+        raise NotTaken("unauthenticated", CredentialRefused.code, message) from error
+    return password
+
+
+def _tenant_of(known: _Known, header: str) -> str:
+    """Return which of its tenants a credential pushes for: the one the header names, or its only one."""
+    if not header:
+        if len(known.tenants) == 1 and ANY_TENANT not in known.tenants:
+            return next(iter(known.tenants))
+        raise NotTaken("unauthenticated", "no_tenant", f"no org id: name the tenant in the header {TENANT_HEADER}")
+    tenant = _one(header)
+    if tenant not in known.tenants and ANY_TENANT not in known.tenants:
+        message = f"the credential does not push for tenant {tenant!r}"
+        raise NotTaken("permission_denied", "tenant_not_allowed", message)
+    return tenant
+
+
+def _trusted(header: str) -> Sender:
+    if not settings.TRUST_TENANT_HEADER:
+        message = f"no credential: send one with the scope {SCOPE_PUSH} as bearer token or Basic password"
+        raise NotTaken("unauthenticated", "no_credential", message)
+    return Sender(_one(header) if header else ANONYMOUS, "tenant header")
+
+
+def _one(header: str) -> str:
+    tenants = {part.strip() for part in header.split("|")}
+    if len(tenants) != 1:
+        raise NotTaken("unauthenticated", "no_tenant", "a push is for one tenant, the header names several")
+    try:
+        return check_tenant(tenants.pop())
+    except BadBlockName as error:
+        raise NotTaken("unauthenticated", "bad_tenant", str(error)) from error

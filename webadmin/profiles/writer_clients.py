@@ -1,0 +1,126 @@
+"""HTTP to segment writers: connections that are kept, one circuit breaker per instance, every answer in four words.
+
+Source of what is tried elsewhere: placement sheet, section 11.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from engine.placement.delivery import Answer, CircuitBreaker
+from webadmin.profiles.writer.credential import authorization_header
+
+log = logging.getLogger(__name__)
+
+PATH = "/internal/v1/segments/push"
+IDLE_MAX = 64
+"""Kept connections per writer; what is more than this is closed after use."""
+IDLE_SECONDS = 15.0
+"""A connection that was idle for longer may be closed by the other side at any moment: it is not used again."""
+ANSWER_BYTES_MAX = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a writer said: the word that decides what follows, and words for people."""
+
+    answer: Answer
+    message: str = ""
+
+
+class WriterClients:
+    """Shared by the threads of a process. Races between them cost a connection or a count, nothing else."""
+
+    def __init__(self) -> None:
+        self._idle: dict[str, deque[tuple[http.client.HTTPConnection, float]]] = defaultdict(deque)
+        self._breakers: dict[str, CircuitBreaker] = defaultdict(CircuitBreaker)
+
+    def may_try(self, instance: str) -> bool:
+        """Say whether an instance is worth asking now."""
+        return self._breakers[instance].may_try(time.monotonic())
+
+    def push(self, instance: str, address: str, body: bytes, seconds: float) -> Reply:
+        """Send one message and wait for the answer up to so many seconds; never raises for what a writer does."""
+        try:
+            reply = _reply(*self._exchange(address, body, seconds))
+        except (OSError, http.client.HTTPException) as error:
+            reply = Reply(Answer.UNAVAILABLE, f"{type(error).__name__}: {error}")
+        self._breakers[instance].record(reply.answer, time.monotonic())
+        if reply.answer is not Answer.ACCEPTED:
+            log.warning("push_not_accepted instance=%s answer=%s: %s", instance, reply.answer.value, reply.message)
+        return reply
+
+    def close(self) -> None:
+        """Close what is idle."""
+        for connections in self._idle.values():
+            while connections:
+                connections.pop()[0].close()
+
+    def _exchange(self, address: str, body: bytes, seconds: float) -> tuple[int, bytes]:
+        connection = self._kept(address)
+        if connection is not None:
+            try:
+                return self._ask(address, connection, body, seconds)
+            except (http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest):
+                pass  # it was closed while it was idle: nothing was taken, a fresh one tells whether the writer lives
+        parts = urlsplit(address)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        return self._ask(address, kind(parts.hostname or "", parts.port, timeout=seconds), body, seconds)
+
+    def _kept(self, address: str) -> http.client.HTTPConnection | None:
+        connections = self._idle[address]
+        while connections:
+            try:
+                connection, since = connections.pop()
+            except IndexError:
+                return None
+            if time.monotonic() - since < IDLE_SECONDS:
+                return connection
+            connection.close()
+        return None
+
+    def _ask(
+        self, address: str, connection: http.client.HTTPConnection, body: bytes, seconds: float
+    ) -> tuple[int, bytes]:
+        try:
+            connection.timeout = seconds
+            if connection.sock is not None:
+                connection.sock.settimeout(seconds)
+            headers = {"Content-Type": "application/x-protobuf", "Authorization": authorization_header()}
+            connection.request("POST", PATH, body, headers)
+            response = connection.getresponse()
+            status, answer = response.status, response.read(ANSWER_BYTES_MAX)
+            is_whole = response.isclosed() and not response.will_close
+        except BaseException:
+            connection.close()
+            raise
+        if is_whole and len(self._idle[address]) < IDLE_MAX:
+            self._idle[address].append((connection, time.monotonic()))
+        else:
+            connection.close()
+        return status, answer
+
+
+def _reply(status: int, body: bytes) -> Reply:
+    if status == 200:
+        return Reply(Answer.ACCEPTED)
+    message = _message(body) or f"status {status}"
+    if status in {400, 413, 422}:
+        return Reply(Answer.REFUSED, message)
+    if status in {408, 429, 502, 503, 504}:
+        return Reply(Answer.UNAVAILABLE, message)
+    return Reply(Answer.FAILED, f"status {status}: {message}")
+
+
+def _message(body: bytes) -> str:
+    try:
+        found = json.loads(body)
+        return str(found["message"])[:500]
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode("utf-8", "replace")
