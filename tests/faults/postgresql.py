@@ -47,6 +47,10 @@ class PostgresqlServer:
         """End the server."""
         self._control("-m", "immediate", "stop")
 
+    def start(self) -> None:
+        """Start it again after a ``stop``."""
+        self._server.ensure_postgres_running()
+
     def _control(self, *arguments: str) -> None:
         command = [str(self._server.bin_path / "pg_ctl"), "-w", "-D", str(self._server.pgdata), *arguments]
         quiet = subprocess.DEVNULL  # a pipe would be held by whatever outlives pg_ctl

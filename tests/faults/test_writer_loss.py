@@ -1,0 +1,133 @@
+"""Segment writers in separate processes, under load: killed, paused, without database, without object store.
+
+Whatever was acknowledged is found by a query, exactly once, although the senders send again what got no answer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.faults.postgresql import PostgresqlServer, running_postgresql
+from tests.faults.writer_fleet import Load, WriterFleet, load_on
+from tests.processes import Processes, paused, wait_until
+
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("writer_loss")]
+
+TAKEOVER_SECONDS = 5.0
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[PostgresqlServer]:
+    with running_postgresql() as server:
+        yield server
+
+
+@pytest.fixture
+def fleet(postgresql: PostgresqlServer, tmp_path: Path) -> Iterator[WriterFleet]:
+    """Three writers on a database of their own, which call a silent one lost after two seconds."""
+    name = f"fleet_{time.monotonic_ns()}"
+    with psycopg.connect(postgresql.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    url = postgresql.url.replace("/postgres?", f"/{name}?")
+    assert url != postgresql.url
+    with Processes() as processes:
+        quick = {"WRITER_SUSPECT_SECONDS": "1.5", "WRITER_TIMEOUT_SECONDS": "3", "WRITER_FLUSH_SECONDS": "0.1"}
+        fleet = WriterFleet(processes, tmp_path, url, **quick)
+        fleet.start("w1", "w2", "w3")
+        yield fleet
+
+
+def check_exactly_once(fleet: WriterFleet, load: Load) -> None:
+    found = fleet.found()
+    missing = load.acknowledged.keys() - found.keys()
+    assert not missing, f"{len(missing)} of {len(load.acknowledged)} acknowledged profiles are missing"
+    assert {name: count for name, count in found.items() if count != 1} == {}
+
+
+def test_one_of_three_is_killed_and_the_others_take_over(fleet: WriterFleet) -> None:
+    with load_on(fleet) as load:
+        load.wait_for(60)
+        shards = {shard for shard, owner in enumerate(fleet.ring().tables[""], 1) if owner == "w2"}
+        killed_at = time.monotonic()
+        fleet.writers["w2"].kill()
+        load.wait_for(200)
+        wait_until(lambda: set(fleet.ring().tables[""]) == {"w1", "w3"}, "its shards are others'")
+        load.wait_for(100)
+    assert shards
+    assert load.takeover_seconds(shards, killed_at) < TAKEOVER_SECONDS
+    check_exactly_once(fleet, load)
+
+
+def test_one_that_was_paused_beyond_its_heartbeat_stores_what_it_took_and_comes_back(fleet: WriterFleet) -> None:
+    with load_on(fleet) as load:
+        load.wait_for(60)
+        with paused(fleet.writers["w1"]):
+            wait_until(lambda: set(fleet.ring().tables[""]) == {"w2", "w3"}, "its shards are others'")
+            load.wait_for(60)
+        wait_until(lambda: "w1" in fleet.writable(), "it is back")
+        before = load.by("w1")
+        wait_until(lambda: load.by("w1") > before, "it takes profiles again")
+    check_exactly_once(fleet, load)
+
+
+def test_one_that_is_asked_to_stop_stores_what_it_took_and_nobody_notices(fleet: WriterFleet) -> None:
+    with load_on(fleet) as load:
+        load.wait_for(60)
+        os.kill(fleet.writers["w3"].pid, signal.SIGTERM)
+        assert fleet.writers["w3"].wait(20) == 0
+        assert "w3" not in fleet.writable()
+        load.wait_for(60)
+    assert load.unavailable == 0, "every push found another instance at once"
+    check_exactly_once(fleet, load)
+
+
+def test_without_the_database_pushes_are_acknowledged_and_later_recovered(
+    fleet: WriterFleet, postgresql: PostgresqlServer
+) -> None:
+    with load_on(fleet) as load:
+        load.wait_for(60)
+        ring = fleet.ring()
+        postgresql.stop()
+        try:
+            load.wait_for(150)
+            time.sleep(5)  # longer than the silence after which a writer is lost
+            load.wait_for(30)
+            assert fleet.letters()
+            assert fleet.ring() == ring, "who cannot be heard is not accused"
+        finally:
+            postgresql.start()
+        wait_until(lambda: fleet.letters() == letters_now(fleet), "no more letters are written")
+        load.wait_for(60)
+    assert fleet.recover_letters() > 0
+    assert fleet.letters() == 0
+    check_exactly_once(fleet, load)
+
+
+def letters_now(fleet: WriterFleet) -> int:
+    """Count again after a moment."""
+    time.sleep(1.5)
+    return fleet.letters()
+
+
+def test_while_the_object_store_fails_nothing_is_acknowledged_and_nothing_lost(fleet: WriterFleet) -> None:
+    with load_on(fleet) as load:
+        load.wait_for(60)
+        segments, aside = fleet.objects / "segments", fleet.objects / "aside"
+        segments.rename(aside)
+        segments.write_text("a file where the store wants a folder")
+        failed = load.unavailable
+        wait_until(lambda: load.unavailable > failed + 5, "senders are told")
+        during = len(load.acknowledged)
+        wait_until(lambda: load.unavailable > failed + 15, "senders are told again")
+        assert len(load.acknowledged) == during
+        segments.unlink()
+        aside.rename(segments)
+        load.wait_for(60)
+    check_exactly_once(fleet, load)

@@ -1,0 +1,258 @@
+"""Segment writers as real processes, senders that load them, and the count of what is found afterwards.
+
+The senders are distributors in small: they decide by the published ring, try one instance after another, and send a
+profile again, unchanged, until somebody acknowledges it. Every profile has one sample in a function of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+import httpx
+import psycopg
+from django.conf import settings
+
+from engine.placement.delivery import Answer, CircuitBreaker, deliver
+from engine.placement.model import LoadBalancing, PlacementRules, TenantLimits
+from engine.placement.placer import Placer
+from engine.placement.publication import load_ring
+from engine.placement.ring import EMPTY_RING, Ring
+from engine.profiles.metadata import decode_metadata
+from engine.profiles.query.top_functions import top_functions
+from engine.storage import ObjectStore, open_store
+from tests.processes import ROOT, Process, Processes, wait_until
+from tests.webadmin.writer.pushes import PROFILE_TYPE, SAMPLE_VALUE, SERVICE, TENANT, push_bytes, pushed_profile
+from webadmin.profiles.writer.credential import authorization_header
+from webadmin.profiles.writer.http import PUSH_PATH
+
+ATTEMPTS = 6
+ATTEMPT_SECONDS = 4.0
+REFRESH_SECONDS = 0.5
+EVERYTHING = 1_000_000
+SPREAD = PlacementRules(
+    default_limits=TenantLimits(default_dataset_shards=24, load_balancing=LoadBalancing.FINGERPRINT)
+)
+RECOVER = """
+import django
+django.setup()
+from django.conf import settings
+from engine.storage import open_store
+from webadmin.index.services.recover_letters import recover_letters
+outcome = recover_letters(store=open_store(settings.OBJECT_STORE_URL))
+assert not outcome.kept, outcome.kept
+print(outcome.recovered)
+"""
+
+
+class WriterFleet:
+    """Writers on one PostgreSQL and one folder of objects. ``database_url`` is also where the count is read."""
+
+    def __init__(self, processes: Processes, home: Path, database_url: str, **more: str) -> None:
+        self._processes = processes
+        self._database_url = database_url
+        self.objects = home / "objects"
+        self.store: ObjectStore = open_store(str(self.objects))
+        self.writers: dict[str, Process] = {}
+        self.environment = {
+            "LITHIFY_HOME": str(home),
+            "DATABASE_URL": database_url,
+            "OBJECT_STORE_URL": f"file://{self.objects}",
+            "DJANGO_SETTINGS_MODULE": "webadmin.settings",
+            "LITHIFY_TOKEN_KEYS": ",".join(settings.TOKEN_KEYS),
+            **more,
+        }
+        self.python("manage.py", "migrate", "--verbosity", "0")
+
+    def python(self, *arguments: str) -> str:
+        """Run a program to its end with the settings of the fleet; return what it printed."""
+        ended = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    def start(self, *names: str) -> None:
+        """Start writers of these names and wait until all are in the published ring."""
+        for name in names:
+            self.writers[name] = self._processes.start_python(
+                name, "manage.py", "writer", "--instance-id", name, environment=self.environment
+            )
+        for name in names:
+            self.writers[name].wait_for_line("writer_ready")
+        wait_until(lambda: set(names) <= self.writable(), f"{names} are in the ring")
+
+    def ring(self) -> Ring:
+        """Return the ring that distributors see."""
+        return load_ring(self.store) or EMPTY_RING
+
+    def writable(self) -> set[str]:
+        """Return the instances that get profiles."""
+        return {instance.id for instance in self.ring().instances if instance.is_writable()}
+
+    def letters(self) -> int:
+        """Return how many dead letters wait."""
+        return sum(1 for _ in self.store.list("dlq/"))
+
+    def recover_letters(self) -> int:
+        """Do what the control task does; return how many were recovered."""
+        return int(self.python("-c", RECOVER))
+
+    def found(self) -> dict[str, int]:
+        """Return how often a query finds each profile."""
+        with psycopg.connect(self._database_url) as connection:
+            rows = connection.execute("SELECT object_key, metadata, size_bytes FROM index_block").fetchall()
+        blocks = [(key, replace(decode_metadata(bytes(metadata)), size=size)) for key, metadata, size in rows]
+        answer = top_functions(self.store, blocks, TENANT, SERVICE, PROFILE_TYPE, EVERYTHING)
+        return {one.function: one.self_value // SAMPLE_VALUE for one in answer.functions if one.self_value}
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A profile that was acknowledged: its shard, by whom, and when (``time.monotonic``)."""
+
+    shard: int
+    instance: str
+    begun_at: float
+    at: float
+
+
+@dataclass(slots=True)
+class Load:
+    """What the senders have reached so far; ``acknowledged`` by name of the profile."""
+
+    acknowledged: dict[str, Acknowledged] = field(default_factory=dict)
+    unavailable: int = 0
+    broken: list[str] = field(default_factory=list)
+
+    def wait_for(self, more: int, seconds: float = 30.0) -> None:
+        """Wait until so many more profiles are acknowledged."""
+        wanted = len(self.acknowledged) + more
+        wait_until(lambda: len(self.acknowledged) >= wanted or self.broken, f"{more} more profiles", seconds)
+        assert not self.broken, self.broken
+
+    def by(self, instance: str) -> int:
+        """Return how many profiles an instance has acknowledged."""
+        return sum(1 for one in list(self.acknowledged.values()) if one.instance == instance)
+
+    def takeover_seconds(self, shards: set[int], since: float) -> float:
+        """Return how long after ``since`` the last of these shards took its first new profile; infinite if never."""
+        first = dict.fromkeys(shards, float("inf"))
+        for one in self.acknowledged.values():
+            if one.shard in first and one.begun_at >= since:
+                first[one.shard] = min(first[one.shard], one.at - since)
+        return max(first.values(), default=0.0)
+
+
+@contextmanager
+def load_on(fleet: WriterFleet, senders: int = 6) -> Iterator[Load]:
+    """Send profiles without pause until the block is left; then wait until each one begun is acknowledged."""
+    load, stop = Load(), threading.Event()
+    threads = [
+        threading.Thread(target=_guarded, args=(_Sender(fleet, number, load), stop), name=f"sender-{number}")
+        for number in range(senders)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield load
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads), "a sender never got an answer"
+    assert not load.broken, load.broken
+
+
+def _guarded(sender: _Sender, stop: threading.Event) -> None:
+    try:
+        sender.run(stop)
+    except BaseException as error:
+        sender.load.broken.append(repr(error))
+        raise
+
+
+class _Sender:
+    """One thread's way to the writers."""
+
+    def __init__(self, fleet: WriterFleet, number: int, load: Load) -> None:
+        self.load = load
+        self._fleet = fleet
+        self._number = number
+        self._chance = random.Random(number)
+        self._ring = EMPTY_RING
+        self._refreshed_at = 0.0
+        self._breakers: dict[str, CircuitBreaker] = {}
+        self._client = httpx.Client(headers={"Authorization": authorization_header()}, timeout=ATTEMPT_SECONDS)
+
+    def run(self, stop: threading.Event) -> None:
+        """Send one profile after the other."""
+        sent = 0
+        with self._client:
+            while not stop.is_set():
+                sent += 1
+                self._send(f"profile-{self._number}-{sent}")
+
+    def _send(self, name: str) -> None:
+        """Send a profile until it is acknowledged, always with the shard that was decided first."""
+        series, fingerprint = pushed_profile(name), self._chance.getrandbits(64)
+        begun_at, shard, body = time.monotonic(), 0, b""
+        while True:
+            decision = Placer(self._newest_ring(), SPREAD).decide(TENANT, SERVICE, fingerprint)
+            if not shard:
+                shard = decision.shard
+                body = push_bytes(series, shard=shard)
+            candidates = islice(decision.candidates(), ATTEMPTS)
+            send = functools.partial(self._try, body)
+            delivery = deliver(candidates, send, may_try=self._may_try)
+            if delivery.answer is Answer.ACCEPTED:
+                assert delivery.instance is not None
+                self.load.acknowledged[name] = Acknowledged(shard, delivery.instance, begun_at, time.monotonic())
+                return
+            assert delivery.answer is not Answer.REFUSED, f"{name} was refused"
+            self.load.unavailable += 1
+            time.sleep(0.1)  # as a client's library pauses before it sends again
+
+    def _newest_ring(self) -> Ring:
+        now = time.monotonic()
+        if now - self._refreshed_at > REFRESH_SECONDS:
+            self._ring, self._refreshed_at = self._fleet.ring(), now
+        return self._ring
+
+    def _try(self, body: bytes, instance: str) -> Answer:
+        address = next(one.address for one in self._ring.instances if one.id == instance)
+        try:
+            status = self._client.post(f"{address}{PUSH_PATH}", content=body).status_code
+        except httpx.TransportError:
+            status = 503
+        answer = _answer(status)
+        self._breaker(instance).record(answer, time.monotonic())
+        return answer
+
+    def _may_try(self, instance: str) -> bool:
+        return self._breaker(instance).may_try(time.monotonic())
+
+    def _breaker(self, instance: str) -> CircuitBreaker:
+        return self._breakers.setdefault(instance, CircuitBreaker())
+
+
+def _answer(status: int) -> Answer:
+    if status == 200:
+        return Answer.ACCEPTED
+    return Answer.UNAVAILABLE if status in (429, 500, 503) else Answer.REFUSED
