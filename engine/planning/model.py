@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from engine.quick_values import quickly_built
+
 QueueKey = tuple[str, str, int, int]
 """Lane, tenant ("" for segments), shard, level."""
 
@@ -26,6 +28,7 @@ class LevelPolicy:
     remnant_age_ms: int = 0
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedBlock:
     """A block no job owns: when it arrived (command time) and when it was created (the time in its ULID)."""

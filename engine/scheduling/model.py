@@ -12,6 +12,7 @@ from typing import Any
 from engine.planning.model import BlockQueue, PlannedJob
 from engine.protocol.messages import FailureReason, JobUpdate, Progress
 from engine.protocol.profile_jobs import ProfileMergeResult
+from engine.quick_values import quickly_built
 from engine.scheduling.fairness import LaneCharge, LaneView, TenantCharge, TenantView
 from engine.scheduling.pauses import PausedScope
 
@@ -83,6 +84,7 @@ class ScheduleLimits:
     policy: PolicyName = PolicyName.DEFAULT
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     """A job as the scheduler sees it. ``failures_max`` is the limit of its own or of its tenant (None: the global one);
@@ -117,6 +119,7 @@ class JobView:
         return 0 < failures_max <= self.failures
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """One update of a poll, as far as it could be checked before: ``token`` is None if it was not ours or is not
@@ -128,6 +131,7 @@ class Report:
     refusal: FailureReason | None = None
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSnapshot:
     """All that one poll's decisions rest on; its size is bounded by capacity and number of reports.
@@ -155,6 +159,7 @@ class ScheduleSnapshot:
     paused: tuple[PausedScope, ...] = ()
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewLease:
     """The worker still runs the job."""
@@ -198,6 +203,7 @@ class CreateJob:
     is_assigned: bool = True
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSet:
     """What one poll changes. Renewals need no command; everything else is applied and logged as one."""

@@ -17,10 +17,10 @@ jobs whose lease is over and newly planned ones are given out together, up to th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import TypeVar
 
 from engine.planning.consolidation import join_remnants
 from engine.planning.levels import cut_queue
@@ -42,6 +42,8 @@ from engine.scheduling.priority import job_priority_ms
 from engine.scheduling.queue_room import QueueRoom
 from engine.scheduling.reference import prepare_reference
 from engine.scheduling.reports import PARKED_FOR_FAILURES, settle_reports
+
+View = TypeVar("View", LaneView, TenantView)
 
 
 def prepare(snapshot: ScheduleSnapshot) -> ChangeSet:
@@ -128,29 +130,24 @@ def _candidates(snapshot: ScheduleSnapshot, faulty: set[str]) -> Iterator[Candid
 
 def _views(snapshot: ScheduleSnapshot, ended: Iterable[JobView]) -> tuple[list[LaneView], list[TenantView]]:
     """Return lanes and tenants with the jobs that this poll ends no longer counted as running."""
-    count: Counter[tuple[str, ...]] = Counter()
-    size: Counter[tuple[str, ...]] = Counter()
+    gone: dict[tuple[str, ...], tuple[int, int]] = {}
     for job in ended:
         for key in ((job.lane,), (job.lane, job.tenant)):
-            count[key] += 1
-            size[key] += job.size_bytes
-    lanes = [
-        replace(
-            lane,
-            running_count=max(0, lane.running_count - count[lane.lane,]),
-            running_bytes=max(0, lane.running_bytes - size[lane.lane,]),
-        )
-        for lane in snapshot.lanes
-    ]
-    tenants = [
-        replace(
-            tenant,
-            running_count=max(0, tenant.running_count - count[tenant.lane, tenant.tenant]),
-            running_bytes=max(0, tenant.running_bytes - size[tenant.lane, tenant.tenant]),
-        )
-        for tenant in snapshot.tenants
-    ]
+            count, size = gone.get(key, (0, 0))
+            gone[key] = (count + 1, size + job.size_bytes)
+    lanes = [_less(lane, gone.get((lane.lane,))) for lane in snapshot.lanes]
+    tenants = [_less(tenant, gone.get((tenant.lane, tenant.tenant))) for tenant in snapshot.tenants]
     return lanes, tenants
+
+
+def _less(view: View, gone: tuple[int, int] | None) -> View:
+    """Return a view without so many running jobs and their bytes."""
+    if gone is None or not (view.running_count or view.running_bytes):
+        return view
+    count, size = gone
+    return replace(
+        view, running_count=max(0, view.running_count - count), running_bytes=max(0, view.running_bytes - size)
+    )
 
 
 def _parked(job: JobView) -> ReturnJob:

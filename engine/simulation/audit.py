@@ -14,6 +14,7 @@ from typing import Any
 from engine.errors import LithifyError
 from engine.planning.retention import RetentionPolicy, RetentionSlice
 from engine.protocol.profile_jobs import DeleteMask
+from engine.quick_values import quickly_built
 from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
 from engine.simulation.lineage import Item, items_in
 from engine.simulation.memory_schedule import AddOutcome, MemorySchedule
@@ -48,6 +49,7 @@ class InvariantBroken(LithifyError):
         return InvariantBroken, (self.number, self.broken)
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True)
 class AddFact:
     """A batch that a writer sent, and what became of it."""
@@ -126,10 +128,11 @@ class Audit:
         touched: set[DatasetKey] = set()
         if step.order is not None and step.order.mask is not None:
             touched |= self._hide(step.order.mask)
+        states, live = self.blocks, LIVE_BLOCKS
         for block in step.blocks:
-            was_live = self.blocks.get(block.ulid) in LIVE_BLOCKS
-            is_live = block.state in LIVE_BLOCKS
-            if was_live != is_live:
+            before = states.get(block.ulid)
+            is_live = block.state in live
+            if before is not block.state and (before in live) != is_live:
                 self._count(self.live, block, block.shares, 1 if is_live else -1, touched)
         for removal in step.removals:
             self._let_go(removal, touched)
@@ -170,7 +173,8 @@ class Audit:
     def _accept(self, new: NewBlock, touched: set[DatasetKey]) -> None:
         for share in new.shares:
             key = (share.tenant, share.service)
-            self._sum(self.accepted, key, share.count, share.digest, 1)
+            count, digest = self.accepted[key]
+            self.accepted[key] = (count + share.count, digest + share.digest & _MASK)
             touched.add(key)
             if self.schedule.keeps_log:
                 self.items.add((new.ulid, *key))
@@ -183,17 +187,19 @@ class Audit:
         sign: int,
         touched: set[DatasetKey],
     ) -> None:
+        masks = self.masks
         for share in shares:
-            if not self.masks or self.is_visible(block, share):
+            if not masks or self.is_visible(block, share):
                 key = (share.tenant, share.service)
-                self._sum(sums, key, share.count, share.digest, sign)
+                count, digest = sums[key]
+                sums[key] = (count + sign * share.count, digest + sign * share.digest & _MASK)
                 touched.add(key)
 
     def note(self, step: Step) -> None:
         """Write down what the step did."""
         self.steps += 1
-        for block in step.blocks:
-            self._note_block(block)
+        if step.blocks:
+            self._note_blocks(step.blocks)
         for job in step.jobs:
             self._note_job(job)
         if step.poll is not None and step.poll.applied is not None:
@@ -202,17 +208,22 @@ class Audit:
                 self.token_owner[applied.index] = step.poll.order.worker
                 self.token_max = applied.index
 
-    def _note_block(self, block: MemoryBlock) -> None:
-        if block.ulid not in self.blocks:
-            self.ever.add(block.ulid)
-        if block.state is BlockState.DELETED:
-            self.replaced_at_ms.pop(block.ulid, None)
-        elif block.state in REMOVED_BLOCKS and self.blocks.get(block.ulid) is not block.state:
-            self.replaced_at_ms[block.ulid] = self.schedule.time().now_ms
-        if block.state is BlockState.DELETED and not self.schedule.keeps_log:
-            self.blocks.pop(block.ulid, None)
-        else:
-            self.blocks[block.ulid] = block.state
+    def _note_blocks(self, blocks: Sequence[MemoryBlock]) -> None:
+        states, now_ms = self.blocks, self.schedule.time().now_ms
+        for block in blocks:
+            ulid, state = block.ulid, block.state
+            before = states.get(ulid)
+            if before is state:
+                continue
+            if before is None:
+                self.ever.add(ulid)
+            states[ulid] = state
+            if state in REMOVED_BLOCKS:
+                self.replaced_at_ms[ulid] = now_ms
+            elif state is BlockState.DELETED:
+                self.replaced_at_ms.pop(ulid, None)
+                if not self.schedule.keeps_log:
+                    del states[ulid]
 
     def _note_job(self, job: MemoryJob) -> None:
         shadow = self.jobs.get(job.id)
@@ -231,10 +242,3 @@ class Audit:
         else:
             shadow.state, shadow.token, shadow.worker = job.state, job.token, job.worker
             shadow.lease_expires_ms, shadow.failures = job.lease_expires_ms, job.failures
-
-    @staticmethod
-    def _sum(
-        sums: defaultdict[DatasetKey, tuple[int, int]], key: DatasetKey, count: int, digest: int, sign: int
-    ) -> None:
-        old_count, old_digest = sums[key]
-        sums[key] = (old_count + sign * count, old_digest + sign * digest & _MASK)

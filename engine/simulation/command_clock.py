@@ -24,7 +24,9 @@ class CommandClock:
     def read(self, lease_ms: int) -> CommandTime:
         """Return the time that a command would have now."""
         passed = self.wall_ms - self.head_wall_ms
-        return CommandTime(self.head_time_ms + min(max(passed, 0), lease_ms), self.wall_ms, not 0 <= passed < lease_ms)
+        if 0 <= passed < lease_ms:
+            return CommandTime(self.head_time_ms + passed, self.wall_ms, False)
+        return CommandTime(self.head_time_ms + min(max(passed, 0), lease_ms), self.wall_ms, True)
 
     def move(self, time: CommandTime) -> None:
         """Make this the time of the last command."""

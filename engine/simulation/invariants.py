@@ -79,8 +79,11 @@ def check_step(audit: Audit, step: Step) -> None:
         audit.steps += 1
         return
     if step.blocks or step.order is not None:
-        for invariant in OF_BLOCKS:
-            invariant(audit, step)
+        if not _blocks_hold(audit, step):
+            for invariant in OF_BLOCKS:
+                invariant(audit, step)
+        _results_hold(audit, step)
+        invariant_05_atomic_visibility(audit, step)
     if step.order is not None or step.removals:
         for invariant in OF_ORDERS:
             invariant(audit, step)
@@ -138,6 +141,30 @@ def _renewals_hold(audit: Audit, step: Step) -> bool:
     return True
 
 
+def _blocks_hold(audit: Audit, step: Step) -> bool:
+    """Check at once all that a step can break of one block by itself (1, 2, 19, 25).
+
+    False leaves everything to the invariants one by one, which name the one that is broken.
+    """
+    states, ever, tombstones = audit.blocks, audit.ever, audit.schedule.tombstones
+    may_replace = step.poll is not None and step.poll.applied is not None
+    for block in step.blocks:
+        state, ulid = block.state, block.ulid
+        before = states.get(ulid)
+        if not _PLACES[state](audit, block) or (ulid in tombstones) != (state in REMOVED_BLOCKS):
+            return False
+        if state is not before:
+            if state not in ALLOWED_MOVES[before] or (before is None and ulid in ever):
+                return False
+            if state is BlockState.REPLACED and not may_replace:
+                return False
+            if state is BlockState.DROPPED and step.order is None:
+                return False
+        if state is BlockState.QUEUED and block.level >= FINAL_LEVEL:
+            return False
+    return not any(_lists_strays(audit, job) for job in step.jobs)
+
+
 def _is_changed(audit: Audit, job: MemoryJob) -> bool:
     """Say whether more than the job's lease is new."""
     shadow = audit.jobs.get(job.id)
@@ -150,10 +177,14 @@ def invariant_01_one_place(audit: Audit, step: Step) -> None:
         if not _PLACES[block.state](audit, block):
             raise InvariantBroken(1, f"block {block.ulid} says it is {block.state.value}, but is not there")
     for job in step.jobs:
-        shadow = audit.jobs.get(job.id)
-        if (shadow is None or shadow.state is not job.state) and job.state in HOLDING_STATES:
-            strays = [block.ulid for block in job.sources if block.owner is not job]
-            demand(1, not strays, f"job {job.name} lists blocks of somebody else: {strays}")
+        demand(1, not _lists_strays(audit, job), f"job {job.name} lists blocks of somebody else")
+
+
+def _lists_strays(audit: Audit, job: MemoryJob) -> bool:
+    """Say whether a job that is new in its state lists blocks that are not its."""
+    shadow = audit.jobs.get(job.id)
+    is_new = shadow is None or shadow.state is not job.state
+    return is_new and job.state in HOLDING_STATES and any(block.owner is not job for block in job.sources)
 
 
 def invariant_02_exactly_once_replacement(audit: Audit, step: Step) -> None:
@@ -170,14 +201,26 @@ def invariant_02_exactly_once_replacement(audit: Audit, step: Step) -> None:
             raise InvariantBroken(2, f"block {block.ulid} was replaced by no poll")
         if block.state is BlockState.DROPPED and step.order is None:
             raise InvariantBroken(4, f"block {block.ulid} was let go by nobody")
+
+
+def _results_hold(audit: Audit, step: Step) -> None:
+    """Check the results of completed jobs: all are live (2), one level up or, those of a rewrite, on the same (25)."""
     if step.poll is None or step.poll.applied is None:
         return
+    rows = audit.schedule.blocks
+    ended = {job.id: job for job in step.jobs if job.state is JobState.DONE}
     for completion in step.poll.change_set.completed:
-        for result in step.poll.view.replacements[completion.job.name]:
-            row = audit.schedule.blocks.get(result.ulid)
-            demand(2, row is not None and row.state in LIVE_BLOCKS, f"result {result.ulid} is not live")
+        results, job = step.poll.view.replacements[completion.job.name], ended[completion.job.id]
+        for result in results:
+            row = rows.get(result.ulid)
+            if row is None or row.state not in LIVE_BLOCKS:
+                raise InvariantBroken(2, f"result {result.ulid} is not live")
+        levels = {block.level for block in results}
+        expected = job.level if job.is_rewrite else job.level + 1
+        if levels != {expected} and not (not levels and job.masks):
+            raise InvariantBroken(25, f"results of {job.name} are of {levels}, not of {expected}")
     for block in step.blocks:
-        if block.state is BlockState.REPLACED and block.masks_applied < audit.mask_max:
+        if block.masks_applied < audit.mask_max and block.state is BlockState.REPLACED:
             audit.let_go.add(block.ulid)  # its results may be none at all; that no data is missing, 5 says
 
 
@@ -355,18 +398,10 @@ def invariant_24_capacity(audit: Audit, step: Step) -> None:
 
 
 def invariant_25_level_growth(audit: Audit, step: Step) -> None:
-    """Results are one level up, those of a rewrite on the same; no block of the last level is queued."""
+    """No block of the last level is queued; that results are on their level, ``_results_hold`` says."""
     for block in step.blocks:
         if block.level >= FINAL_LEVEL and block.state is BlockState.QUEUED:
             raise InvariantBroken(25, f"block {block.ulid} of the last level is queued")
-    if step.poll is not None and step.poll.applied is not None:
-        ended = {job.id: job for job in step.jobs if job.state is JobState.DONE}
-        for completion in step.poll.change_set.completed:
-            levels = {block.level for block in step.poll.view.replacements[completion.job.name]}
-            job = ended[completion.job.id]
-            expected = job.level if job.is_rewrite else job.level + 1
-            is_right = levels == {expected} or (not levels and job.masks)
-            demand(25, is_right, f"results of {job.name} are of {levels}, not of {expected}")
 
 
 def invariant_26_counter_sanity(audit: Audit, step: Step) -> None:
@@ -430,7 +465,6 @@ _PLACES: dict[BlockState, Callable[[Audit, MemoryBlock], bool]] = {
 OF_BLOCKS: tuple[Invariant, ...] = (
     invariant_01_one_place,
     invariant_02_exactly_once_replacement,
-    invariant_05_atomic_visibility,
     invariant_19_tombstone_cover,
     invariant_25_level_growth,
 )

@@ -13,8 +13,8 @@ from engine.planning.retention import RetentionPlan, RetentionPolicy, RetentionS
 from engine.protocol.profile_jobs import DeleteMask
 from engine.scheduling.model import LIVE_STATES, JobState
 from engine.scheduling.priority import job_priority_ms
-from engine.simulation.memory_schedule import MemorySchedule, is_about
-from engine.simulation.results import is_masked
+from engine.simulation.memory_schedule import MemorySchedule
+from engine.simulation.results import is_about, is_masked
 from engine.simulation.rows import FINAL_LEVEL, LIVE_BLOCKS, BlockState, MemoryBlock, MemoryJob, MemoryQueue, Removal
 
 PARTITION_MS = 30_000

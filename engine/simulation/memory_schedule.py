@@ -15,6 +15,7 @@ from typing import Any
 from engine.errors import LithifyError
 from engine.planning.model import LevelPolicy, QueuedBlock
 from engine.protocol.profile_jobs import DeleteMask
+from engine.quick_values import quickly_built
 from engine.scheduling.fairness import LaneView
 from engine.scheduling.job_queue import JobQueue
 from engine.scheduling.model import (
@@ -33,6 +34,7 @@ from engine.scheduling.pauses import PausedScope
 from engine.scheduling.priority import job_priority_ms
 from engine.simulation.command_clock import CommandClock, CommandTime
 from engine.simulation.memory_queues import QueueBook
+from engine.simulation.results import masks_about
 from engine.simulation.rows import (
     FINAL_LEVEL,
     LANE,
@@ -52,6 +54,7 @@ class StaleSnapshot(LithifyError):
     code = "stale_snapshot"
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True)
 class AddOutcome:
     """What became of the blocks of a batch, by id."""
@@ -61,6 +64,7 @@ class AddOutcome:
     conflicting: tuple[str, ...]
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True)
 class Applied:
     """The entry that was written: its index is the token of the jobs in ``assigned``."""
@@ -139,17 +143,20 @@ class MemorySchedule:
 
     def add_blocks(self, blocks: Sequence[NewBlock]) -> AddOutcome:
         """Make new blocks live and queue them; an id that was ever accepted changes nothing."""
-        known = [block for block in blocks if self.refuses_known and block.ulid in self.ledger]
-        conflicting = tuple(block.ulid for block in known if self.ledger[block.ulid] != block.digest())
-        duplicates = tuple(block.ulid for block in known if self.ledger[block.ulid] == block.digest())
-        fresh = blocks if not known else [block for block in blocks if block.ulid not in self.ledger]
+        ledger, fresh = self.ledger, blocks
+        duplicates: tuple[str, ...] = ()
+        conflicting: tuple[str, ...] = ()
+        if self.refuses_known and (known := [block for block in blocks if block.ulid in ledger]):
+            conflicting = tuple([block.ulid for block in known if ledger[block.ulid] != block.digest()])
+            duplicates = tuple([block.ulid for block in known if ledger[block.ulid] == block.digest()])
+            fresh = [block for block in blocks if block.ulid not in ledger]
         if fresh:
             now_ms = self.time().now_ms
             index = self.write("add", blocks)
             for queue in {self._insert(block, now_ms, index): None for block in fresh}:
                 if queue is not None:
                     self.queues.settle(queue)
-        return AddOutcome(tuple(block.ulid for block in fresh), duplicates, conflicting)
+        return AddOutcome(tuple([block.ulid for block in fresh]), duplicates, conflicting)
 
     def _insert(self, block: NewBlock, now_ms: int, masks_applied: int) -> MemoryQueue | None:
         self._block_id += 1
@@ -482,15 +489,3 @@ class MemorySchedule:
         if self.keeps_log:
             self.log.append(Command(kind, self.clock.wall_ms, arguments))
         return self.last_index
-
-
-def masks_about(masks: Iterable[DeleteMask], sources: Iterable[MemoryBlock]) -> tuple[DeleteMask, ...]:
-    """Return the masks that a merge of these blocks has to apply, by index."""
-    return tuple(mask for mask in masks if any(is_about(mask, block) for block in sources))
-
-
-def is_about(mask: DeleteMask, block: MemoryBlock) -> bool:
-    """Say whether a block holds data that a delete request means."""
-    return mask.index > block.masks_applied and any(
-        share.tenant == mask.tenant and mask.service in ("", share.service) for share in block.shares
-    )

@@ -12,7 +12,7 @@ from engine.scheduling.limits import ScopeKind
 from engine.scheduling.model import JobState, ParkedKind, PolicyName
 from engine.scheduling.pauses import PausedScope, PauseMode
 from engine.simulation import memory_orders, memory_removal
-from engine.simulation.memory_schedule import is_about
+from engine.simulation.results import is_about
 from engine.simulation.rows import LANE, LIVE_BLOCKS, MemoryJob
 from engine.simulation.scenario import Sabotage, Trouble
 from engine.simulation.suspects import Suspects

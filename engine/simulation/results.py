@@ -55,6 +55,18 @@ def is_masked(masks: Iterable[DeleteMask], source: MemoryBlock, share: Share) ->
     )
 
 
+def masks_about(masks: Iterable[DeleteMask], sources: Iterable[MemoryBlock]) -> tuple[DeleteMask, ...]:
+    """Return the masks that a merge of these blocks has to apply, by index."""
+    return tuple(mask for mask in masks if any(is_about(mask, block) for block in sources))
+
+
+def is_about(mask: DeleteMask, block: MemoryBlock) -> bool:
+    """Say whether a block holds data that a delete request means."""
+    return mask.index > block.masks_applied and any(
+        share.tenant == mask.tenant and mask.service in ("", share.service) for share in block.shares
+    )
+
+
 def accept(job: MemoryJob, result: ProfileMergeResult) -> list[NewBlock]:
     """Return the blocks that would replace the job's sources. Raises ResultDoesNotFit."""
     sources = tuple([block.ulid for block in job.sources])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.planning.model import LevelPolicy, QueuedBlock
 from engine.protocol.profile_jobs import DeleteMask
+from engine.quick_values import quickly_built
 from engine.scheduling.model import JobState
 
 LANE = "profiles"
@@ -32,6 +33,7 @@ DatasetKey = tuple[str, str]
 """Tenant and service."""
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True)
 class Share:
     """A service's data in a block: how many segments it comes from, and the sum of their digests."""
@@ -136,6 +138,7 @@ class Tombstone:
     is_dispatched: bool = False
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True)
 class NewBlock:
     """A block to register."""
@@ -152,7 +155,7 @@ class NewBlock:
 
     def digest(self) -> int:
         """Return what tells a repeated registration from another block under the same id."""
-        return hash((self.size_bytes, self.shares))
+        return hash((self.size_bytes, *[share.digest for share in self.shares]))
 
 
 @dataclass(frozen=True, slots=True)

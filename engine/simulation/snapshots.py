@@ -14,6 +14,7 @@ from engine.errors import LithifyError
 from engine.planning.model import BlockQueue
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.protocol.profile_jobs import ProfileMergeResult
+from engine.quick_values import quickly_built
 from engine.scheduling.fairness import LaneView, TenantView
 from engine.scheduling.model import JobState, JobView, PolicyName, Report, ScheduleSnapshot
 from engine.scheduling.pauses import is_paused
@@ -29,6 +30,7 @@ TENANTS_MAX = 64
 """Tenants that one poll looks at, however much it could take."""
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True)
 class Told:
     """A report as a worker sends it: the update, the token it was given, and the result of a success."""
@@ -42,6 +44,7 @@ class Told:
         object.__setattr__(self, "plain", Report(update=self.update, token=self.token))
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True)
 class PollOrder:
     """A poll of a simulated worker. ``plain`` are its reports as they stand, if all say that a job still runs;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect
 from itertools import accumulate
 
 from engine.simulation.ids import item_digest, segment_id
@@ -70,7 +71,7 @@ class Writers:
         if load.tenants_per_segment == 1:
             tenants = [draw.choices(self._tenants, cum_weights=self._weights)[0]] if load.tenants > 1 else self._tenants
         else:
-            tenants = sorted(set(draw.choices(self._tenants, cum_weights=self._weights, k=load.tenants_per_segment)))
+            tenants = self._several_tenants(load.tenants_per_segment)
         if load.services == 1:
             shares = tuple([Share(tenant, 1, item_digest(ulid, tenant)) for tenant in tenants])
         else:
@@ -80,6 +81,12 @@ class Writers:
         shard = draw.randrange(load.shards) + 1
         size = int(load.segment_bytes * (0.5 + draw.random()))
         return NewBlock(ulid, "", shard, 0, size, world.now_ms, shares, (), world.now_ms)
+
+    def _several_tenants(self, count: int) -> list[str]:
+        """Draw so many tenants, less those that are drawn twice."""
+        draw, weights, names = self.random.random, self._weights, self._tenants
+        last, total = len(names) - 1, self._weights[-1] + 0.0
+        return sorted({names[bisect(weights, draw() * total, 0, last)] for _ in range(count)})
 
     def _register(self, block: NewBlock) -> None:
         if self.world.is_away():
