@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, OperationalError, connection, models
@@ -51,18 +52,22 @@ def lock_row(model: type[models.Model]) -> None:
 
 
 @contextmanager
-def turn(number: int) -> Iterator[None]:
-    """Let one after the other in, by number; no data is locked, and whoever loses its connection leaves.
+def turn(number: int) -> Iterator[bool]:
+    """Let one after the other in, by number; yields whether there was somebody to wait for.
 
-    For work that would only be in vain if two did it at once. SQLite's one writer comes too seldom for that.
+    No data is locked, and whoever loses its connection leaves. For work that would only be in vain if two did it at
+    once. SQLite's one writer comes too seldom for that.
     """
     if connection.vendor != "postgresql":
-        yield
+        yield False
         return
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [number])
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [number])
+        is_alone = cursor.fetchone()[0]
+        if not is_alone:
+            cursor.execute("SELECT pg_advisory_lock(%s)", [number])
     try:
-        yield
+        yield not is_alone
     finally:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [number])
@@ -94,6 +99,47 @@ def continue_ids(model: type[models.Model], column: str, last: int) -> None:
     if connection.vendor == "postgresql":  # SQLite looks at the rows
         with connection.cursor() as cursor:
             cursor.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s)", [model._meta.db_table, column, last])
+
+
+def read_rows(
+    model: type[models.Model], columns: Sequence[str], rest: str, values: Sequence[Any] = (), *, lock: bool = False
+) -> list[tuple[Any, ...]]:
+    """Return these columns of the rows that ``rest`` (``WHERE`` and so on, with marks for ``values``) picks.
+
+    For what every poll asks: a query set costs more time than the database needs to answer. Values come as the database
+    gives them: JSON as text, on SQLite booleans as numbers and times as text. ``lock`` is as for ``locked``.
+    """
+    ending = " FOR NO KEY UPDATE" if lock and connection.features.has_select_for_update else ""
+    table = _quoted([model._meta.db_table])[0]
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(_quoted(columns))} FROM {table} {rest}{ending}", list(values))  # noqa: S608
+        return list(cursor.fetchall())
+
+
+def marks(values: Sequence[Any]) -> str:
+    """Return the right side of ``IN`` for so many values, at least one."""
+    return f"({', '.join(['%s'] * len(values))})"
+
+
+def insert_and_number(
+    model: type[models.Model], columns: Sequence[str], rows: Sequence[Sequence[Any]], *, number: str, key: str
+) -> dict[Any, int]:
+    """Insert rows of plain values; return the number that the database gave to each, by its ``key``."""
+    if not rows:
+        return {}
+    table, names = _quoted([model._meta.db_table])[0], ", ".join(_quoted(columns))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} ({names}) VALUES {', '.join([marks(columns)] * len(rows))} "  # noqa: S608
+            f"RETURNING {', '.join(_quoted([key, number]))}",
+            [value for row in rows for value in row],
+        )
+        return {key: int(number) for key, number in cursor.fetchall()}
+
+
+def time_value(at: datetime) -> Any:
+    """Return a point in time as a plain value of a row."""
+    return connection.ops.adapt_datetimefield_value(at)
 
 
 def first_rows(
@@ -184,13 +230,15 @@ def update_rows(
     *,
     to: Mapping[str, Any] | None = None,
     where: Mapping[str, Any] | None = None,
+    at_least: Mapping[str, Any] | None = None,
 ) -> int:
     """Change many rows, few statements; return how many there were.
 
     Each of ``rows`` has the values of the columns ``keys``, by which it finds its row, and then the new ones of
-    ``columns``. ``to`` are new values, ``where`` old ones, that are the same for all.
+    ``columns``. ``to`` are new values, ``where`` old ones, that are the same for all; what is below ``at_least`` is
+    raised to that.
     """
-    to, where = to or {}, where or {}
+    to, where, at_least = to or {}, where or {}, at_least or {}
     fresh = [  # both databases call the columns of values so
         f"CAST(fresh.column{place} AS {kind})" for place, kind in enumerate(_kinds(model, [*keys, *columns]), 1)
     ]
@@ -198,6 +246,8 @@ def update_rows(
     found += [f"held.{name} = %s" for name in _quoted(where)]
     changed = [f"{name} = {value}" for name, value in zip(_quoted(columns), fresh[len(keys) :], strict=True)]
     changed += [f"{name} = %s" for name in _quoted(to)]
+    changed += [f"{name} = CASE WHEN held.{name} < %s THEN %s ELSE held.{name} END" for name in _quoted(at_least)]
+    raised = [value for value in at_least.values() for _ in range(2)]
     mark = f"({', '.join(['%s'] * len(fresh))})"
     count = 0
     with connection.cursor() as cursor:
@@ -206,7 +256,7 @@ def update_rows(
             cursor.execute(
                 f"UPDATE {_quoted([model._meta.db_table])[0]} AS held SET {', '.join(changed)} "  # noqa: S608
                 f"FROM (VALUES {', '.join([mark] * len(chunk))}) AS fresh WHERE {' AND '.join(found)}",
-                [*to.values(), *(value for row in chunk for value in row), *where.values()],
+                [*to.values(), *raised, *(value for row in chunk for value in row), *where.values()],
             )
             count += cursor.rowcount
     return count

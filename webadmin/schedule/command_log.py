@@ -6,6 +6,8 @@ most one lease. A clock that jumps, or a service that was away, therefore ends n
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -17,15 +19,19 @@ from engine.scheduling.model import FORMAT_VERSION, JobState
 from webadmin.database import dialect
 from webadmin.schedule.models import Command, Job, LogHead
 
-_HEAD = """
-SELECT h.last_index, h.command_time_ms, h.clock_ms, h.live_job_count,
+HEAD_COLUMNS = """
+       h.last_index, h.command_time_ms, h.clock_ms, h.live_job_count,
        COALESCE((SELECT c.value FROM schedule_limitchange c
                  WHERE NOT c.is_superseded AND c.name = 'lease_seconds' AND c.scope_kind = 'global'
                        AND c.scope_value = '' AND (c.valid_until_ms IS NULL OR c.valid_until_ms > h.command_time_ms)
                  ORDER BY c.id DESC LIMIT 1), l.lease_seconds)
-FROM schedule_loghead h CROSS JOIN schedule_limits l
 """
 """The head with the lease that was in force at its command time: by hand, for every poll begins with it."""
+_MOVE_HEAD = "UPDATE schedule_loghead SET last_index = %s, command_time_ms = %s, clock_ms = %s, live_job_count = %s"
+HEAD_COLUMN_COUNT = 5
+HEAD_TABLES = "schedule_loghead h CROSS JOIN schedule_limits l"
+
+_ENTRY = ("kind", "actor", "command_time_ms", "wall_time", "format_version", "change_set")
 
 LEASES_AWAY = 2
 """While jobs run, each lease sees a command, and workers poll several times in a lease: after two without any command
@@ -52,8 +58,7 @@ def read_time() -> CommandTime:
 
 def read_head() -> tuple[LogHead, CommandTime]:
     """Return the head of the log, which nobody holds for us, and the command time now."""
-    head, lease_ms = _head()
-    return head, _time_after(head, lease_ms)
+    return head_of(_head())
 
 
 def take_head() -> tuple[LogHead, CommandTime]:
@@ -64,10 +69,10 @@ def take_head() -> tuple[LogHead, CommandTime]:
     """
     assert connection.in_atomic_block, "the head is held by a transaction"
     dialect.lock_row(LogHead)
-    head, lease_ms = _head()
-    time = _time_after(head, lease_ms)
+    row = _head()
+    head, time = head_of(row)
     if time.was_away:
-        expires_ms = time.now_ms + lease_ms
+        expires_ms = time.now_ms + row[-1] * 1000
         Job.objects.filter(state=JobState.LEASED).update(
             lease_expires_ms=Greatest("lease_expires_ms", Value(expires_ms))
         )
@@ -76,22 +81,16 @@ def take_head() -> tuple[LogHead, CommandTime]:
 
 def move_head(index: int, time: CommandTime, *, live_jobs: int) -> None:
     """Make ``index`` the last command; ``live_jobs`` is the new number of waiting, blocked and leased jobs."""
-    LogHead.objects.update(
-        last_index=index, command_time_ms=time.now_ms, clock_ms=time.wall_ms, live_job_count=live_jobs
-    )
+    with connection.cursor() as cursor:
+        cursor.execute(_MOVE_HEAD, [index, time.now_ms, time.wall_ms, live_jobs])
 
 
 def write_command(*, kind: Command.Kind, actor: str, time: CommandTime, change_set: dict[str, Any]) -> int:
     """Append an entry and return its index."""
-    command = Command.objects.create(
-        kind=kind,
-        actor=actor,
-        command_time_ms=time.now_ms,
-        wall_time=datetime.fromtimestamp(time.wall_ms / 1000, UTC),
-        format_version=FORMAT_VERSION,
-        change_set=change_set,
-    )
-    return int(command.index)
+    wall_time = dialect.time_value(datetime.fromtimestamp(time.wall_ms / 1000, UTC))
+    row = (kind.value, actor, time.now_ms, wall_time, FORMAT_VERSION, json.dumps(change_set))
+    [index] = dialect.insert_and_number(Command, _ENTRY, [row], number="index", key="kind").values()
+    return index
 
 
 def advance_clock(*, actor: str) -> int | None:
@@ -108,27 +107,27 @@ def advance_clock(*, actor: str) -> int | None:
     return index
 
 
-def _head() -> tuple[LogHead, int]:
-    """Return the head, and the length of a lease (ms)."""
-    with connection.cursor() as cursor:
-        cursor.execute(_HEAD)
-        last_index, command_time_ms, clock_ms, live_job_count, lease_seconds = cursor.fetchone()
+def head_of(row: Sequence[int]) -> tuple[LogHead, CommandTime]:
+    """Return the head whose ``HEAD_COLUMNS`` were just read, and the command time now."""
+    wall_ms = dialect.clock_ms()
+    if row[2] == 0:
+        # Nobody has asked for the time yet: it starts as wall time, once, so that it cannot go back from now on.
+        LogHead.objects.filter(clock_ms=0).update(clock_ms=wall_ms, command_time_ms=wall_ms)
+        row = _head()
+    last_index, command_time_ms, clock_ms, live_job_count, lease_seconds = row
     head = LogHead(
         last_index=last_index, command_time_ms=command_time_ms, clock_ms=clock_ms, live_job_count=live_job_count
     )
-    return head, lease_seconds * 1000
-
-
-def _time_after(head: LogHead, lease_ms: int) -> CommandTime:
-    wall_ms = dialect.clock_ms()
-    if head.clock_ms == 0:
-        # Nobody has asked for the time yet: it starts as wall time, once, so that it cannot go back from now on.
-        LogHead.objects.filter(clock_ms=0).update(clock_ms=wall_ms, command_time_ms=wall_ms)
-        head, lease_ms = _head()
-    passed = wall_ms - head.clock_ms
-    return CommandTime(
-        now_ms=head.command_time_ms + min(max(passed, 0), lease_ms),
+    passed, lease_ms = wall_ms - clock_ms, lease_seconds * 1000
+    return head, CommandTime(
+        now_ms=command_time_ms + min(max(passed, 0), lease_ms),
         wall_ms=wall_ms,
         is_held_back=not 0 <= passed < lease_ms,
         was_away=passed > LEASES_AWAY * lease_ms,
     )
+
+
+def _head() -> tuple[int, ...]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {HEAD_COLUMNS} FROM {HEAD_TABLES}")  # noqa: S608
+        return tuple(cursor.fetchone())

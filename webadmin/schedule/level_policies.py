@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.planning.model import LevelPolicy
+from webadmin.database.dialect import marks, read_rows
 from webadmin.schedule import models
 from webadmin.schedule.errors import PolicyMissing
 
 EVERYBODY = ""
+COLUMNS = tuple(field.attname for field in models.LevelPolicy._meta.concrete_fields)
 
 
 class LevelPolicies:
@@ -26,8 +28,10 @@ class LevelPolicies:
         missing = {EVERYBODY, *tenants} - self._known
         if missing:
             self._known |= missing
-            for row in models.LevelPolicy.objects.filter(tenant__in=missing):
-                self._rows[row.lane, row.tenant, row.level] = _policy(row)
+            names = sorted(missing)
+            for row in read_rows(models.LevelPolicy, COLUMNS, f"WHERE tenant IN {marks(names)}", names):
+                policy = models.LevelPolicy.from_db(None, COLUMNS, row)
+                self._rows[policy.lane, policy.tenant, policy.level] = _policy(policy)
 
     def of(self, lane: str, tenant: str, level: int) -> LevelPolicy:
         """Return the policy of a queue. Raises PolicyMissing."""

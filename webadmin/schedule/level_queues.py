@@ -16,7 +16,7 @@ from django.db.models import Q
 from engine.planning.levels import ready_at_ms
 from engine.planning.model import LevelPolicy, QueueKey
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import first_rows, locked, update_rows
+from webadmin.database.dialect import first_rows, locked, marks, read_rows, update_rows
 from webadmin.index.models import Block
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import LevelQueue
@@ -29,6 +29,7 @@ SUMS = (
     *("block_count", "byte_count", "oldest_arrival_ms", "newest_arrival_ms"),
     *("ready_at_ms", "priority_ms", "served_at_ms", "is_noticed"),
 )
+QUEUE_COLUMNS = tuple(field.attname for field in LevelQueue._meta.concrete_fields)
 FrontRow = tuple[int, int]
 """When a block arrived, and its size."""
 
@@ -97,10 +98,10 @@ def settle_queues(
     An empty queue is never noticed, or its tenant could sleep while nobody notices the blocks that come into it next:
     not one that another poll has emptied since this one found it ready, nor one whose last blocks were removed.
     """
-    queues = list(locked(LevelQueue.objects.filter(id__in={*changes.blocks, *noticed}).order_by("id")))
+    queues = _locked_queues(sorted({*changes.blocks, *noticed}))
     policies.load(queue.tenant for queue in queues)
-    only_noticed = LevelQueue.objects.filter(id__in=[id for id in noticed if id not in changes.blocks])
-    only_noticed.filter(block_count__gt=0).update(is_noticed=True)
+    if only_noticed := [id for id in noticed if id not in changes.blocks]:
+        LevelQueue.objects.filter(id__in=only_noticed, block_count__gt=0).update(is_noticed=True)
     turned = {(queue.lane, queue.tenant) for queue in queues if queue.id in noticed}
     changed = [queue for queue in queues if queue.id in changes.blocks]
     known = {
@@ -167,6 +168,13 @@ def _summarise_one(queue: LevelQueue, policy: LevelPolicy, front: Sequence[Front
         ready_at_ms=max(queue.ready_at_ms, queue.served_at_ms),
         size_bytes=min(size, policy.bytes_max) if policy.bytes_max else size,
     )
+
+
+def _locked_queues(ids: Sequence[int]) -> list[LevelQueue]:
+    if not ids:
+        return []
+    rows = read_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE id IN {marks(ids)} ORDER BY id", ids, lock=True)
+    return [LevelQueue.from_db(None, QUEUE_COLUMNS, row) for row in rows]
 
 
 def _first_blocks(counts: Sequence[tuple[int, int]]) -> dict[int, list[FrontRow]]:

@@ -19,11 +19,11 @@ from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKin
 from engine.scheduling.model import LIVE_STATES, JobState
 from engine.scheduling.pauses import PausedScope, PauseMode
 from engine.scheduling.queue_choice import QueueSums, choose_queues
-from webadmin.database.dialect import first_rows
+from webadmin.database.dialect import first_rows, read_rows
 from webadmin.index.models import Block
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
 from webadmin.schedule.level_policies import LevelPolicies
-from webadmin.schedule.level_queues import QUEUED_IN, Front
+from webadmin.schedule.level_queues import QUEUE_COLUMNS, QUEUED_IN, Front
 from webadmin.schedule.models import Job, LevelQueue
 from webadmin.schedule.operation_models import LimitChange
 from webadmin.schedule.poll_opening import PollOpening
@@ -32,7 +32,8 @@ from webadmin.schedule.queries import effective_limits
 TENANTS_MAX = 64
 """Tenants that one poll looks at in a lane, however much it could take: the next one looks at others."""
 
-QUEUE_COLUMNS = tuple(field.attname for field in LevelQueue._meta.concrete_fields)
+LANE_COLUMNS = ("id", "lane", "tenant_time", "virtual_time", "started_time")
+SHARE_COLUMNS = tuple(field.attname for field in TenantShare._meta.concrete_fields)
 BLOCK_COLUMNS = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
 OWN_READY = "lane = %s AND tenant = %s AND block_count > 0 AND is_noticed AND ready_at_ms <= %s"
 """The noticed queues of a tenant, in the words of their partial index."""
@@ -101,14 +102,16 @@ def read_ready(opening: PollOpening, *, job_max: int, ending: Sequence[Job] = ()
     paused, now_ms = opening.paused, opening.time.now_ms
     if job_max <= 0:
         return ReadyQueues()
-    lanes = {row.lane: row for row in LaneShare.objects.all()}
+    lanes = {row[1]: LaneShare.from_db(None, LANE_COLUMNS, row) for row in read_rows(LaneShare, LANE_COLUMNS, "")}
     if any(scope.kind is ScopeKind.GLOBAL for scope in paused):
         return ReadyQueues(lanes=lanes)
     full = _tenants_at_cap(now_ms, ending, lanes) if opening.has_own_limits else set()
-    unnoticed = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms, is_noticed=False)
-    unnoticed = _without(without_paused(unnoticed, paused, planning=True), full)
-    fresh = list(unnoticed.order_by("ready_at_ms", "id")[:job_max])
-    awake = _neediest(paused, full, lanes, tenant_max=min(job_max, TENANTS_MAX))
+    fresh: list[LevelQueue] = []
+    if opening.has_unnoticed:
+        unnoticed = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms, is_noticed=False)
+        unnoticed = _without(without_paused(unnoticed, paused, planning=True), full)
+        fresh += unnoticed.order_by("ready_at_ms", "id")[:job_max]
+    awake = _neediest(paused, full, lanes, tenant_max=min(job_max, TENANTS_MAX)) if opening.has_awake else []
     queues, asleep = _queues_of(awake, {_key(queue) for queue in fresh}, paused, now_ms=now_ms, job_max=job_max)
     return ReadyQueues(
         queues=(*queues, *fresh),
@@ -225,12 +228,21 @@ def _neediest(
     paused: Iterable[PausedScope], full: Collection[TenantKey], lanes: Iterable[str], *, tenant_max: int
 ) -> list[TenantShare]:
     """Return the awake tenants of each lane that have had least."""
+    if not (paused or full):
+        return _neediest_of_all(lanes, tenant_max=tenant_max)
     places = [scope for scope in paused if scope.kind is not ScopeKind.LEVEL]
     awake = _without(without_paused(TenantShare.objects.filter(is_awake=True), places, planning=True), full)
     found: list[TenantShare] = []
     for lane in sorted(lanes):
         found += awake.filter(lane=lane).order_by("virtual_time", "tenant")[:tenant_max]
     return found
+
+
+def _neediest_of_all(lanes: Iterable[str], *, tenant_max: int) -> list[TenantShare]:
+    keys = [((lane,), tenant_max) for lane in sorted(lanes)]
+    found = first_rows(TenantShare, SHARE_COLUMNS, "lane = %s AND is_awake", "virtual_time, tenant", keys)
+    shares = [[TenantShare.from_db(None, SHARE_COLUMNS, row) for row in rows] for rows in found]
+    return [share for own in shares for share in sorted(own, key=lambda share: (share.virtual_time, share.tenant))]
 
 
 def _queues_of(

@@ -1,4 +1,4 @@
-"""What every poll reads first, in two statements: the time, the limits, and which other questions are worth asking.
+"""What every poll reads first, in two or three statements: the time, the limits, and what else is worth asking.
 
 Most polls find no pause, no limit of a tenant's own, no job that waits: they need not ask about each.
 """
@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from engine.scheduling.limits import EffectiveLimits
+from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.scheduling.pauses import PausedScope
-from webadmin.schedule.command_log import CommandTime, read_head
+from webadmin.database.dialect import read_rows
+from webadmin.schedule.command_log import HEAD_COLUMN_COUNT, HEAD_COLUMNS, HEAD_TABLES, CommandTime, head_of
 from webadmin.schedule.models import Limits
+from webadmin.schedule.operation_models import LimitChange
 from webadmin.schedule.pauses import paused_scopes
-from webadmin.schedule.queries import effective_limits, limits_in_force
+from webadmin.schedule.queries import limits_in_force
 
 _LIMITS = (
     "lease_seconds",
@@ -25,7 +27,7 @@ _LIMITS = (
     "policy",
 )
 _OPENING = f"""
-SELECT {", ".join(_LIMITS)},
+SELECT {HEAD_COLUMNS}, {", ".join(f"l.{name}" for name in _LIMITS)},
        EXISTS (SELECT 1 FROM schedule_pause WHERE ended_at_ms IS NULL),
        EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')),
        EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('tenant', 'job')),
@@ -34,8 +36,10 @@ SELECT {", ".join(_LIMITS)},
        EXISTS (SELECT 1 FROM schedule_jobpin),
        EXISTS (SELECT 1 FROM schedule_tenantshare WHERE is_awake),
        (SELECT min(ready_at_ms) FROM schedule_levelqueue WHERE block_count > 0 AND NOT is_noticed)
-FROM schedule_limits
+FROM {HEAD_TABLES}
 """  # noqa: S608
+_LIMIT_COLUMNS = ("id", "name", "scope_kind", "scope_value", "value", "valid_until_ms")
+_EVERYWHERE = "WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,21 +67,26 @@ class PollOpening:
         return self.first_expiry_ms is not None and self.first_expiry_ms < self.time.now_ms
 
     @property
+    def has_unnoticed(self) -> bool:
+        """Say whether a queue is ready that nobody has noticed."""
+        return self.first_ready_ms is not None and self.first_ready_ms <= self.time.now_ms
+
+    @property
     def has_work(self) -> bool:
         """Say whether there could be a job for a worker with capacity."""
-        is_ready = self.first_ready_ms is not None and self.first_ready_ms <= self.time.now_ms
-        return self.has_waiting or self.has_awake or self.has_expired or is_ready
+        return self.has_waiting or self.has_awake or self.has_expired or self.has_unnoticed
 
 
 def open_poll() -> PollOpening:
     """Read what every poll begins with."""
-    head, time = read_head()
     with connection.cursor() as cursor:
         cursor.execute(_OPENING)
         row = cursor.fetchone()
+    head, time = head_of(row[:HEAD_COLUMN_COUNT])
+    row = row[HEAD_COLUMN_COUNT:]
     columns, flags = row[: len(_LIMITS)], row[len(_LIMITS) :]
     is_paused, has_limits, has_own_limits, has_waiting, first_expiry_ms, has_pins, has_awake, first_ready_ms = flags
-    everywhere = effective_limits(time.now_ms) if has_limits else EffectiveLimits()
+    everywhere = _set_everywhere(time.now_ms) if has_limits else EffectiveLimits()
     return PollOpening(
         time=time,
         last_index=head.last_index,
@@ -91,4 +100,23 @@ def open_poll() -> PollOpening:
         has_awake=bool(has_awake),
         first_ready_ms=first_ready_ms,
         first_expiry_ms=first_expiry_ms,
+    )
+
+
+def _set_everywhere(now_ms: int) -> EffectiveLimits:
+    """Return what is set for everything and for any lane; as ``queries.effective_limits``, for less."""
+    return EffectiveLimits.of(
+        [
+            SetLimit(
+                name=LimitName(name),
+                scope=Scope(ScopeKind(kind), scope_value),
+                value=value,
+                number=number,
+                valid_until_ms=valid_until_ms,
+            )
+            for number, name, kind, scope_value, value, valid_until_ms in read_rows(
+                LimitChange, _LIMIT_COLUMNS, _EVERYWHERE
+            )
+        ],
+        now_ms=now_ms,
     )

@@ -5,6 +5,7 @@ Nothing here is locked: whoever applies the decisions checks again what they res
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from engine.scheduling.completion import CompletionFacts, check_result
 from engine.scheduling.errors import ResultRefused
 from engine.scheduling.limits import EffectiveLimits, LimitName
 from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
+from webadmin.database.dialect import marks, read_rows
 from webadmin.index.errors import BlockRefused
 from webadmin.index.masks import JobMasks, job_masks
 from webadmin.index.models import AcceptedId, Block, Dataset
@@ -47,6 +49,12 @@ from webadmin.schedule.poll_opening import PollOpening, open_poll
 from webadmin.schedule.queries import effective_limits, level_policies, schedule_limits
 from webadmin.schedule.remnant_view import with_remnants
 
+JOB_COLUMNS = (
+    *("id", "name", "lane", "tenant", "shard", "level", "state", "token", "worker_id", "lease_expires_ms"),
+    *("failures", "added_at_ms", "priority_ms", "source_bytes", "spec"),
+)
+"""What reports and results are checked against; what else a job's row holds is left to itself."""
+SOURCE_COLUMNS = ("state", "id", "owner_job_id", "ulid", "min_time_ms", "max_time_ms")
 HELD_MAX = 1000
 """Jobs of one worker that one poll compares with what the worker names."""
 EXHAUSTED_MAX = 32
@@ -81,6 +89,11 @@ class Reported:
         ends = {report.update.job for report in self.reports if report.update.status is not UpdateStatus.IN_PROGRESS}
         return [job for job in self.jobs.values() if job.name in ends and job.state == JobState.LEASED]
 
+    def coming(self) -> list[BlockRegistration]:
+        """Return the blocks that may come into the index by this poll."""
+        swaps = [swap for name, swap in self.replacements.items() if self.jobs[name].state == JobState.LEASED]
+        return [result for swap in swaps for result in swap.results]
+
 
 @dataclass(slots=True, kw_only=True)
 class _Sources:
@@ -112,7 +125,7 @@ def read_poll(
 ) -> PollView:
     """Read everything that ``prepare`` may look at for this request, but what was read before."""
     opening = opening or open_poll()
-    reported = reported or read_reported(request.updates, credential)
+    reported = reported or read_reported(request.updates, worker, credential)
     time, policies, jobs = opening.time, level_policies(), reported.jobs
     job_max = request.capacity if opening.has_work else 0
     assignable = _assignable(request, opening) if job_max else []
@@ -154,11 +167,11 @@ def read_poll(
     )
 
 
-def read_reported(updates: Sequence[JobUpdate], credential: str) -> Reported:
-    """Read the jobs that a request speaks of, and check its tokens and results. Needs nobody's turn."""
+def read_reported(updates: Sequence[JobUpdate], worker: Worker, credential: str) -> Reported:
+    """Read the jobs that a worker's request speaks of, and check its tokens and results. Needs nobody's turn."""
     if not updates:
         return Reported()
-    jobs = {job.name: job for job in _reported_jobs(updates)}
+    jobs = {job.name: job for job in _reported_jobs(updates, worker)}
     reports, replacements = _read_reports(updates, jobs, credential)
     return Reported(jobs=jobs, reports=reports, replacements=replacements)
 
@@ -175,9 +188,17 @@ def _any_block_waits() -> bool:
     return LevelQueue.objects.filter(block_count__gt=0).exists()
 
 
-def _reported_jobs(updates: Sequence[JobUpdate]) -> list[Job]:
-    named = Job.objects.filter(name__in={update.job for update in updates}, state__in=HOLDING_STATES)
-    return list(named.select_related("worker"))
+def _reported_jobs(updates: Sequence[JobUpdate], worker: Worker) -> list[Job]:
+    values = [*{update.job for update in updates}, *(state.value for state in HOLDING_STATES)]
+    names, states = values[: -len(HOLDING_STATES)], values[-len(HOLDING_STATES) :]
+    rows = read_rows(Job, JOB_COLUMNS, f"WHERE name IN {marks(names)} AND state IN {marks(states)}", values)
+    jobs = [Job.from_db(None, JOB_COLUMNS, (*row[:-1], json.loads(row[-1]))) for row in rows]
+    workers = {None: None, worker.id: worker}
+    if others := {job.worker_id for job in jobs} - workers.keys():
+        workers |= Worker.objects.in_bulk(others)
+    for job in jobs:
+        job.worker = workers[job.worker_id]
+    return jobs
 
 
 def _held_jobs(worker: Worker, heard: int) -> list[Job]:
@@ -236,11 +257,9 @@ def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
     if not sources:
         return sources
     # All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
-    held = Block.objects.filter(owner_job__in=sources)
+    held = read_rows(Block, SOURCE_COLUMNS, f"WHERE owner_job_id IN {marks(list(sources))}", list(sources))
     job_of = {}
-    for state, block_id, job_id, ulid, *times in held.values_list(
-        "state", "id", "owner_job_id", "ulid", "min_time_ms", "max_time_ms"
-    ):
+    for state, block_id, job_id, ulid, *times in held:
         if state != BlockState.OWNED:
             continue
         sources[job_id].rows[ulid] = block_id

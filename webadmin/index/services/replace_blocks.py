@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from webadmin.database.dialect import insert_rows, update_rows
+from webadmin.database.dialect import insert_rows, marks, read_rows, update_rows
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block, BlockLineage, RemovalCause, Tombstone
 from webadmin.index.registration import BlockRegistration
@@ -64,12 +64,12 @@ def _retire_sources(replacements: Sequence[Replacement], moment: InsertMoment) -
     """Mark the sources as replaced; they must be all that their jobs own."""
     sources = {(block_id, replacement.job_id) for replacement in replacements for block_id in replacement.sources}
     # All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
-    held = Block.objects.filter(owner_job__in=[replacement.job_id for replacement in replacements])
-    rows = held.values_list("id", "owner_job_id", "state")
+    jobs = [replacement.job_id for replacement in replacements]
+    rows = read_rows(Block, ("id", "owner_job_id", "state"), f"WHERE owner_job_id IN {marks(jobs)}", jobs)
     owned = {(block_id, job_id) for block_id, job_id, state in rows if state == BlockState.OWNED}
     if owned != sources:
-        jobs = sorted({job_id for _, job_id in owned ^ sources})
-        raise SourcesChanged(f"jobs {jobs}: {len(owned & sources)} of {len(sources)} sources are still theirs")
+        changed = sorted({job_id for _, job_id in owned ^ sources})
+        raise SourcesChanged(f"jobs {changed}: {len(owned & sources)} of {len(sources)} sources are still theirs")
     replaced = {"state": BlockState.REPLACED.value, "removed_command_index": moment.command_index}
     count = update_rows(
         Block, ("id", "owner_job_id"), (), sorted(sources), to=replaced, where={"state": BlockState.OWNED.value}

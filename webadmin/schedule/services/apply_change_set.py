@@ -27,7 +27,7 @@ from engine.scheduling.model import (
     ReturnJob,
 )
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import insert_rows, is_contention, update_rows
+from webadmin.database.dialect import insert_and_number, insert_rows, is_contention, update_rows
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames
@@ -40,6 +40,8 @@ from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.level_queues import QueueChanges, settle_queues
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
 from webadmin.schedule.planning_view import QueueFront, ReadyQueues
+
+JOB_IDS = {"number": "id", "key": "name"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,8 @@ class _Application:
         self._return(changes.returned)
         self._assign(changes.assigned)
         created = self._create(changes.created)
-        assigned = (*(a.job.id for a in changes.assigned), *(job.id for job in created if job.state == JobState.LEASED))
+        given = (created[creation.plan.name] for creation in changes.created if creation.is_assigned)
+        assigned = (*(assignment.job.id for assignment in changes.assigned), *given)
         self._open_attempts(assigned)
         ready = self.context.ready
         intern_shares(ready.noticed.values())
@@ -211,9 +214,11 @@ class _Application:
             if is_over:
                 self._close_attempts([(one.job, AttemptOutcome.EXPIRED, None) for one in group])
 
-    def _create(self, created: tuple[CreateJob, ...]) -> list[Job]:
-        rows = Job.objects.bulk_create([self._job_row(creation) for creation in created])
-        parts = [(row.id, part) for made, row in zip(created, rows, strict=True) for part in made.plan.taken()]
+    def _create(self, created: tuple[CreateJob, ...]) -> dict[str, int]:
+        """Insert the planned jobs and give them their blocks; return their row ids by name."""
+        rows = [self._job_row(creation) for creation in created]
+        ids = insert_and_number(Job, tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows], **JOB_IDS)
+        parts = [(ids[made.plan.name], part) for made in created for part in made.plan.taken()]
         taken = [(block.id, part.queue_id, job_id) for job_id, part in parts for block in part.blocks]
         owned, queued = {"state": BlockState.OWNED.value, "queue_id": None}, {"state": BlockState.QUEUED.value}
         if update_rows(Block, ("id", "queue_id"), ("owner_job_id",), taken, to=owned, where=queued) != len(taken):
@@ -221,38 +226,40 @@ class _Application:
         for _, part in parts:
             size = sum(block.size_bytes for block in part.blocks)
             self.queue_changes.add(part.queue_id, -len(part.blocks), -size)
-        return rows
+        return ids
 
-    def _job_row(self, creation: CreateJob) -> Job:
+    def _job_row(self, creation: CreateJob) -> dict[str, object]:
+        """Return every column of the job's row but its id, always in the same order."""
         plan = creation.plan
         policy = self.context.policies.of(plan.lane, plan.tenant, plan.level)
         moved = plan.source_shards()
-        assigned = {
-            "state": JobState.LEASED,
-            "token": self.index,
-            "worker": self.context.worker,
-            "lease_expires_ms": self.lease_expires_ms,
-            "assigned_at_ms": self.time.now_ms,
+        is_assigned = creation.is_assigned
+        spec = {
+            "sources": [block.ulid for block in plan.blocks],
+            "task_memory_bytes": self.context.limits.task_memory_bytes,
+            "result_bytes_max": policy.result_bytes_max,
         }
-        return Job(
-            name=plan.name,
-            lane=plan.lane,
-            tenant=plan.tenant,
-            shard=plan.shard,
-            level=plan.level,
-            **(assigned if creation.is_assigned else {"state": JobState.WAITING}),
-            added_at_ms=self.time.now_ms,
-            priority_ms=job_priority_ms(ready_at_ms=plan.ready_at_ms, size_bytes=plan.size_bytes()),
-            created_command_index=self.index,
-            source_count=len(plan.blocks),
-            source_bytes=plan.size_bytes(),
-            spec={
-                "sources": [block.ulid for block in plan.blocks],
-                "task_memory_bytes": self.context.limits.task_memory_bytes,
-                "result_bytes_max": policy.result_bytes_max,
-            }
-            | ({"source_shards": moved} if moved else {}),
-        )
+        return {
+            "name": plan.name,
+            "lane": plan.lane,
+            "tenant": plan.tenant,
+            "shard": plan.shard,
+            "level": plan.level,
+            "state": (JobState.LEASED if is_assigned else JobState.WAITING).value,
+            "token": self.index if is_assigned else 0,
+            "worker_id": self.context.worker.id if is_assigned else None,
+            "lease_expires_ms": self.lease_expires_ms if is_assigned else None,
+            "failures": 0,
+            "parked_reason": "",
+            "parked_kind": "",
+            "added_at_ms": self.time.now_ms,
+            "priority_ms": job_priority_ms(ready_at_ms=plan.ready_at_ms, size_bytes=plan.size_bytes()),
+            "assigned_at_ms": self.time.now_ms if is_assigned else None,
+            "created_command_index": self.index,
+            "source_count": len(plan.blocks),
+            "source_bytes": plan.size_bytes(),
+            "spec": json.dumps(spec | ({"source_shards": moved} if moved else {})),
+        }
 
     def _open_attempts(self, job_ids: Iterable[int]) -> None:
         worker, outcome = self.context.worker, AttemptOutcome.RUNNING.value

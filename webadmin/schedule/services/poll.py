@@ -5,6 +5,7 @@ Read a snapshot, let the engine decide, apply in one short transaction; if other
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,10 +19,10 @@ from engine.scheduling.model import ChangeSet, RenewLease
 from engine.scheduling.prepare import prepare
 from webadmin.access.errors import NameTaken
 from webadmin.access.models import WorkerCredential
-from webadmin.database.dialect import turn
+from webadmin.database.dialect import marks, read_rows, time_value, turn
 from webadmin.index.masks import job_masks
 from webadmin.index.models import Block
-from webadmin.index.services.insert_blocks import intern_names
+from webadmin.index.services.insert_blocks import InternedNames, intern_names
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
@@ -40,20 +41,24 @@ PLANNING = 0x6C697468
 """The number of the turn to plan, among the turns that others may take in the same database."""
 SEEN_GRAIN = timedelta(seconds=5)
 """How precisely we want to know when a worker polled last, without a write per poll."""
+SEEN_RECENTLY = "WHERE name = %s AND credential_id = %s AND build = %s AND capacity = %s AND last_poll_at > %s"
+SPEC_COLUMNS = ("id", "name", "tenant", "shard", "level", "spec")
+SOURCE_COLUMNS = ("state", "owner_job_id", "id", "shard", "ulid", "object_key", "size_bytes", "metadata")
 
 
 def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) -> PollResponse:
     """Answer a worker's poll. ``at`` is only shown to people. Raises ScheduleBusy, NameTaken."""
     worker = _note_worker(request, credential, at)
     for _ in range(ATTEMPTS_MAX):
-        reported = read_reported(request.updates, credential.key_id)
+        reported = read_reported(request.updates, worker, credential.key_id)
+        interned = intern_names(reported.coming())
         with _turn(request, worker) as opening:
             view = read_poll(request, worker, credential.key_id, opening, reported)
             change_set = prepare(view.snapshot)
             expires_ms = view.time.now_ms + view.snapshot.limits.lease_ms
             renewed = renew_leases(change_set.renewed, worker=worker, expires_ms=expires_ms)
             try:
-                applied = _apply(change_set, view, worker)
+                applied = _apply(change_set, view, worker, interned)
             except StaleSnapshot as error:
                 log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
                 continue
@@ -71,8 +76,8 @@ def _turn(request: PollRequest, worker: Worker) -> Iterator[PollOpening]:
     """
     opening = _opened(worker)
     if request.capacity and opening.has_work:
-        with turn(PLANNING):
-            yield _opened(worker)
+        with turn(PLANNING) as has_waited:
+            yield _opened(worker) if has_waited else opening
     else:
         yield opening
 
@@ -87,22 +92,22 @@ def _opened(worker: Worker) -> PollOpening:
 
 def _note_worker(request: PollRequest, credential: WorkerCredential, at: datetime) -> Worker:
     """Return the worker's row; a name belongs to its credential until that is revoked."""
+    seen = (request.worker, credential.id, request.build, request.capacity, time_value(at - SEEN_GRAIN))
+    if known := read_rows(Worker, ("id",), SEEN_RECENTLY, seen):
+        return Worker(id=known[0][0], name=request.worker, credential=credential, build=request.build)
     worker, _ = Worker.objects.select_related("credential").get_or_create(
         name=request.worker, defaults={"credential": credential, "build": request.build}
     )
     if worker.credential_id != credential.id and worker.credential.revoked_at is None:
         raise NameTaken(f"the worker name {request.worker!r} belongs to the credential {worker.credential.name!r}")
-    seen = (credential.id, request.build, request.capacity)
-    is_recent = worker.last_poll_at is not None and worker.last_poll_at > at - SEEN_GRAIN
-    if not is_recent or seen != (worker.credential_id, worker.build, worker.capacity):
-        Worker.objects.filter(Q(last_poll_at=None) | Q(last_poll_at__lte=at), id=worker.id).update(
-            credential=credential, build=request.build, capacity=request.capacity, last_poll_at=at
-        )
-        worker.build = request.build
+    Worker.objects.filter(Q(last_poll_at=None) | Q(last_poll_at__lte=at), id=worker.id).update(
+        credential=credential, build=request.build, capacity=request.capacity, last_poll_at=at
+    )
+    worker.build = request.build
     return worker
 
 
-def _apply(change_set: ChangeSet, view: PollView, worker: Worker) -> AppliedCommand | None:
+def _apply(change_set: ChangeSet, view: PollView, worker: Worker, interned: InternedNames) -> AppliedCommand | None:
     if not change_set.changes_plan():
         if view.waits_for_time:
             advance_clock(actor=f"worker:{worker.name}")
@@ -115,7 +120,7 @@ def _apply(change_set: ChangeSet, view: PollView, worker: Worker) -> AppliedComm
         fronts=view.fronts,
         lane_places={lane.lane: lane.queue_max for lane in view.snapshot.lanes if lane.queue_max},
         replacements=view.replacements,
-        interned=intern_names([result for swap in view.replacements.values() for result in swap.results]),
+        interned=interned,
     )
     applied = apply_change_set(change_set, context)
     _log(change_set, applied, worker)
@@ -170,13 +175,13 @@ def _answer(
 
 def _specs(applied: AppliedCommand) -> list[ProfileMergeSpec]:
     """Return what the merges of the jobs just assigned need to know, in the order of their assignment."""
-    jobs = Job.objects.in_bulk(applied.assigned)
+    among = marks(applied.assigned)
+    rows = read_rows(Job, SPEC_COLUMNS, f"WHERE id IN {among}", applied.assigned)
+    jobs = {row[0]: Job.from_db(None, SPEC_COLUMNS, (*row[:-1], json.loads(row[-1]))) for row in rows}
     sources: dict[int, dict[str, SourceObject]] = {job_id: {} for job_id in jobs}
     masks = job_masks(dict.fromkeys(jobs, applied.index))
-    held = Block.objects.filter(owner_job__in=jobs)
-    for state, block_id, job_id, shard, ulid, key, size, metadata in held.values_list(
-        "state", "id", "owner_job_id", "shard", "ulid", "object_key", "size_bytes", "metadata"
-    ):
+    held = read_rows(Block, SOURCE_COLUMNS, f"WHERE owner_job_id IN {among}", applied.assigned)
+    for state, job_id, block_id, shard, ulid, key, size, metadata in held:
         if state != BlockState.OWNED:
             continue
         sources[job_id][ulid] = SourceObject(

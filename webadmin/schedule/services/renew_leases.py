@@ -1,13 +1,14 @@
-"""Extends the leases that a worker still holds: one conditional update, no head, no log entry."""
+"""Extends the leases that a worker still holds: conditional updates, no head, no log entry."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from django.db.models import Case, F, JSONField, Q, Value, When
-from django.db.models.functions import Greatest
+from django.db.models import Q
 
 from engine.scheduling.model import JobState, RenewLease
+from webadmin.database.dialect import update_rows
 from webadmin.schedule.models import Job, Worker
 
 
@@ -15,28 +16,23 @@ def renew_leases(renewals: Sequence[RenewLease], *, worker: Worker, expires_ms: 
     """Extend these leases to ``expires_ms``, never shortening one; return those that the worker really held."""
     if not renewals:
         return []
-    pairs = Q(pk__in=[])
-    for renewal in renewals:
-        pairs |= Q(id=renewal.job.id, token=renewal.job.token)
-    held = Job.objects.filter(pairs, state=JobState.LEASED, worker=worker)
-    renewed = held.update(
-        lease_expires_ms=Greatest(F("lease_expires_ms"), Value(expires_ms)), progress=_progress(renewals)
+    silent = [(renewal.job.id, renewal.job.token) for renewal in renewals if renewal.progress is None]
+    told = [(renewal.job.id, renewal.job.token, _progress(renewal)) for renewal in renewals if renewal.progress]
+    held = {"state": JobState.LEASED.value, "worker_id": worker.id}
+    renewed = sum(
+        update_rows(Job, ("id", "token"), columns, rows, where=held, at_least={"lease_expires_ms": expires_ms})
+        for columns, rows in (((), silent), (("progress",), told))
     )
     if renewed == len(renewals):
         return list(renewals)
-    still_held = set(held.values_list("id", flat=True))
+    pairs = Q(pk__in=[])
+    for renewal in renewals:
+        pairs |= Q(id=renewal.job.id, token=renewal.job.token)
+    still_held = set(Job.objects.filter(pairs, **held).values_list("id", flat=True))
     return [renewal for renewal in renewals if renewal.job.id in still_held]
 
 
-def _progress(renewals: Sequence[RenewLease]) -> Case | F:
-    told = [
-        When(id=renewal.job.id, then=Value(_plain(renewal), output_field=JSONField()))
-        for renewal in renewals
-        if renewal.progress is not None
-    ]
-    return Case(*told, default=F("progress"), output_field=JSONField()) if told else F("progress")
-
-
-def _plain(renewal: RenewLease) -> dict[str, object]:
+def _progress(renewal: RenewLease) -> str:
     assert renewal.progress is not None
-    return {"done": renewal.progress.done, "total": renewal.progress.total, "phase": renewal.progress.phase}
+    progress = renewal.progress
+    return json.dumps({"done": progress.done, "total": progress.total, "phase": progress.phase})
