@@ -6,9 +6,11 @@ table and eight times as many location ids and values.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+
+from engine.profiles._columns cimport Column, push, reserve
 
 import numpy as np
 
@@ -21,7 +23,6 @@ cdef enum:
     WIRE_BYTES = 2
     WIRE_FIXED32 = 5
     VARINT_BYTES_MAX = 10
-    FIRST_ROOM = 64  # items a column starts with
     ITEMS_PER_ENTRY = 8  # location ids and values allowed per allowed sample
 
 cdef uint64_t FIELD_NUMBER_MAX = (1 << 29) - 1
@@ -34,21 +35,6 @@ cdef enum Fault:
     WIRE_TYPE
     TOO_MANY
 
-# The columns of all tables; the comment after a group names the table they become.
-cdef enum:
-    LOCATION_STARTS, LOCATION_IDS, VALUE_STARTS, VALUES
-    LABEL_STARTS, LABEL_KEYS, LABEL_STRINGS, LABEL_NUMBERS, LABEL_UNITS  # samples
-    MAPPING_ID, MEMORY_START, MEMORY_LIMIT, FILE_OFFSET, MAPPING_FILENAME, BUILD_ID, MAPPING_FLAGS  # mappings
-    LOCATION_ID, LOCATION_MAPPING, ADDRESS, FOLDED, LINE_STARTS, LINE_FUNCTION, LINE_NUMBER  # locations
-    FUNCTION_ID, FUNCTION_NAME, SYSTEM_NAME, FUNCTION_FILENAME, START_LINE  # functions
-    STRING_STARTS, STRING_ENDS, TYPES, UNITS, COMMENTS
-    COLUMN_COUNT
-
-cdef struct Column:
-    uint64_t* items
-    size_t count
-    size_t room
-
 cdef struct Field:
     uint64_t number
     int wire
@@ -56,12 +42,6 @@ cdef struct Field:
     size_t start    # of the bytes
     size_t end
     size_t key      # offset of the key
-
-# Single integers at the top of the message, by field number.
-cdef struct Header:
-    uint64_t integers[15]
-    uint64_t period_type[3]
-
 
 cdef int fail(Fault fault, size_t offset, uint64_t detail) except -1 with gil:
     if fault == ENDS_IN_NUMBER:
@@ -75,32 +55,6 @@ cdef int fail(Fault fault, size_t offset, uint64_t detail) except -1 with gil:
     if fault == TOO_MANY:
         raise LimitExceeded("pprof", offset, f"a table has more than {detail} entries; send shorter profiles")
     raise BadProfile("pprof", offset, f"wire type {detail} does not belong here; is this a pprof profile?")
-
-
-cdef int out_of_memory() except -1 with gil:
-    raise MemoryError
-
-
-cdef int reserve(Column* column, size_t more) except -1 nogil:
-    cdef size_t room
-    cdef uint64_t* items
-    if column.room - column.count >= more:
-        return 0
-    room = max(<size_t>FIRST_ROOM, 2 * column.room, column.count + more)
-    items = <uint64_t*>realloc(column.items, room * sizeof(uint64_t))
-    if items == NULL:
-        return out_of_memory()
-    column.items = items
-    column.room = room
-    return 0
-
-
-cdef inline int push(Column* column, uint64_t value) except -1 nogil:
-    if column.count == column.room:
-        reserve(column, 1)
-    column.items[column.count] = value
-    column.count += 1
-    return 0
 
 
 cdef inline int push_ref(Column* column, uint64_t value, size_t entries_max, size_t key) except -1 nogil:
@@ -340,9 +294,6 @@ cdef int message(
 
 cdef class Tables:
     """Owns the columns of one parse."""
-
-    cdef Column columns[COLUMN_COUNT]
-    cdef Header header
 
     def __cinit__(self):
         cdef int i

@@ -53,6 +53,31 @@ FRAMES_MAX = 4_000_000
 """Frames of all stacks of a profile: each may become a node of the stack tree, at about 100 bytes while it is built."""
 
 
+def wrong_time() -> BadProfile:
+    """Return the refusal of a profile from before 1970, or of a negative duration."""
+    return BadProfile("pprof", -1, "the profile's time or duration is negative; send unix nanoseconds")
+
+
+def too_many_sample_types() -> LimitExceeded:
+    """Return the refusal of more than SAMPLE_TYPES_MAX sample types."""
+    return LimitExceeded("pprof", -1, f"the profile has more than {SAMPLE_TYPES_MAX} sample types")
+
+
+def too_deep() -> LimitExceeded:
+    """Return the refusal of a stack of more than STACK_FRAMES_MAX frames."""
+    return LimitExceeded("pprof", -1, f"a stack has more than {STACK_FRAMES_MAX} frames; limit its depth")
+
+
+def too_many_frames() -> LimitExceeded:
+    """Return the refusal of more than FRAMES_MAX frames in all stacks."""
+    return LimitExceeded("pprof", -1, f"the stacks have more than {FRAMES_MAX} frames; send shorter profiles")
+
+
+def values_too_large() -> BadProfile:
+    """Return the refusal of values whose sum the format cannot hold."""
+    return BadProfile("pprof", -1, "the values of a sample type sum to more than 63 bits")
+
+
 def normalise(profile: Profile, *, received_at_ns: int) -> Profile:
     """Apply the steps above; a profile without a time gets ``received_at_ns`` (unix nanoseconds).
 
@@ -60,7 +85,7 @@ def normalise(profile: Profile, *, received_at_ns: int) -> Profile:
     bits; LimitExceeded if there are too many sample types or frames.
     """
     if profile.time_ns < 0 or profile.duration_ns < 0:
-        raise BadProfile("pprof", -1, "the profile's time or duration is negative; send unix nanoseconds")
+        raise wrong_time()
     _check_sizes(profile)
     valid = _with_valid_references(_with_valid_strings(profile))
     samples = _order_and_join(_worth_keeping(_string_labels_only(valid.samples), len(valid.sample_types)))
@@ -70,11 +95,11 @@ def normalise(profile: Profile, *, received_at_ns: int) -> Profile:
 
 def _check_sizes(profile: Profile) -> None:
     if len(profile.sample_types) > SAMPLE_TYPES_MAX:
-        raise LimitExceeded("pprof", -1, f"the profile has more than {SAMPLE_TYPES_MAX} sample types")
+        raise too_many_sample_types()
     if int(np.diff(profile.samples.location_starts).max(initial=0)) > STACK_FRAMES_MAX:
-        raise LimitExceeded("pprof", -1, f"a stack has more than {STACK_FRAMES_MAX} frames; limit its depth")
+        raise too_deep()
     if len(profile.samples.location_ids) > FRAMES_MAX:
-        raise LimitExceeded("pprof", -1, f"the stacks have more than {FRAMES_MAX} frames; send shorter profiles")
+        raise too_many_frames()
 
 
 def positions_of(ids: Ids, wanted: Ids) -> Integers:
@@ -219,7 +244,7 @@ def _check_sums(values: Integers) -> None:
     """Refuse values whose sum leaves 63 bits, so that no sum of some of them can; added in halves to stay exact."""
     for high, low in zip((values >> 32).sum(axis=0), (values & 0xFFFFFFFF).sum(axis=0), strict=True):
         if (int(high) << 32) + int(low) > INT64_MAX:
-            raise BadProfile("pprof", -1, "the values of a sample type sum to more than 63 bits")
+            raise values_too_large()
 
 
 def _order_and_join(samples: Samples) -> Samples:

@@ -11,25 +11,22 @@ so two copies of one differ.)
 
 from __future__ import annotations
 
-import hashlib
 import io
-import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from engine.profiles import ulids
+from engine.profiles import intake, ulids
 from engine.profiles.container import BlockWriter, ByteTarget
+from engine.profiles.intake import DatasetBuilder
 from engine.profiles.merge_model import InlineSection
 from engine.profiles.model import BlockMeta, Label
-from engine.profiles.normalise import normalise
 from engine.profiles.object_names import check_tenant
-from engine.profiles.pprof_model import Functions, Locations, Mappings, Profile, Samples
-from engine.profiles.segment_dataset import BuiltDataset, DatasetBuilder
-from engine.profiles.split import SERVICE_NAME, check_text, external_labels, split
+from engine.profiles.pprof_model import Profile
+from engine.profiles.segment_dataset import BuiltDataset
+from engine.profiles.split import SERVICE_NAME, check_text, external_labels
 
-ID_BYTES = 16
 NANOSECONDS_PER_MS = 1_000_000
 
 
@@ -49,6 +46,8 @@ class SegmentBuilder:
     def __init__(self, shard: int, created_by: str = "") -> None:
         self._shard = shard
         self._created_by = created_by
+        self._intake = intake.Intake()
+        self._make_dataset = intake.DatasetBuilder
         self._datasets: dict[tuple[str, str], DatasetBuilder] = {}
         self._ids: set[bytes] = set()
         self.profile_count = 0
@@ -59,36 +58,41 @@ class SegmentBuilder:
         self,
         tenant: str,
         labels: Mapping[str, str] | Iterable[Label],
-        profile: Profile,
+        profile: Profile | bytes,
         *,
         annotations: Sequence[Label] = (),
         received_at_ns: int = 0,
     ) -> AddedProfile:
-        """Normalise, split and add a parsed profile pushed with these labels (``__name__``, ``service_name``, ...).
+        """Normalise, split and add a profile pushed with these labels (``__name__``, ``service_name``, ...).
 
-        A profile whose samples are all dropped adds nothing; one that was added before adds nothing again. Raises
-        BadBlockName for a bad tenant, BadProfile or LimitExceeded for a profile that cannot be stored.
+        It may be parsed or the bytes of a pprof message, which is quicker. A profile whose samples are all dropped adds
+        nothing; one that was added before adds nothing again. Raises BadBlockName for a bad tenant; BadProfile,
+        Truncated or LimitExceeded for a profile that cannot be stored.
         """
         check_tenant(tenant)
         check_text(*(text for annotation in annotations for text in annotation))
         external = external_labels(labels.items() if isinstance(labels, Mapping) else labels)
-        normal = normalise(profile, received_at_ns=received_at_ns)
-        identity = profile_id(tenant, external, normal)
+        self._intake.take(profile, received_at_ns)
+        identity = self._intake.identity(tenant, external)
         if identity in self._ids:
             return AddedProfile(id=identity, row_count=0, sample_count=0, is_repeat=True)
-        groups = split(normal, external)
-        if not groups:
+        if not self._intake.sample_count:
             return AddedProfile(id=identity, row_count=0, sample_count=0)
-        service = dict(external)[SERVICE_NAME]
-        dataset = self._datasets.setdefault((tenant, service), DatasetBuilder(service))
+        dataset = self._dataset(tenant, dict(external)[SERVICE_NAME])
         rows_before = dataset.row_count
-        sample_count = sum(dataset.add(group, identity, annotations) for group in groups)
+        sample_count = dataset.add(self._intake, external, identity, annotations)
         row_count = dataset.row_count - rows_before
         self._ids.add(identity)
         self.profile_count += 1
         self.row_count += row_count
         self.sample_count += sample_count
         return AddedProfile(id=identity, row_count=row_count, sample_count=sample_count)
+
+    def _dataset(self, tenant: str, service: str) -> DatasetBuilder:
+        found = self._datasets.get((tenant, service))
+        if found is None:
+            found = self._datasets[tenant, service] = self._make_dataset(service, self._intake)
+        return found
 
     def build(self, segment_id: str) -> tuple[bytes, BlockMeta]:
         """Return the object and its metadata (with ``size``); there must be at least one row."""
@@ -122,32 +126,3 @@ def _add_dataset(writer: BlockWriter, tenant: str, service: str, built: BuiltDat
         sections=[InlineSection(section) for section in built.sections],
         series=built.series,
     )
-
-
-def profile_id(tenant: str, labels: Iterable[Label], profile: Profile) -> bytes:
-    """Return the 16-byte ID of a normalised profile: equal for equal tenant, labels and content, on every machine."""
-    digest = hashlib.blake2b(digest_size=ID_BYTES, person=b"lithify-profile")
-    for part in _identity_parts(tenant, labels, profile):
-        digest.update(struct.pack("<Q", len(part)))
-        digest.update(part)
-    return digest.digest()
-
-
-def _identity_parts(tenant: str, labels: Iterable[Label], profile: Profile) -> Iterator[bytes]:
-    yield tenant.encode()
-    for name, value in sorted(labels):
-        yield name.encode()
-        yield value.encode()
-    pairs = [*profile.sample_types, profile.period_type]
-    numbers = [profile.time_ns, profile.duration_ns, profile.period, *(ref for pair in pairs for ref in pair)]
-    yield struct.pack(f"<{len(numbers)}q", *numbers)
-    yield struct.pack(f"<{len(profile.strings)}Q", *map(len, profile.strings))
-    yield b"".join(profile.strings)
-    for table in (profile.samples, profile.mappings, profile.locations, profile.functions):
-        yield from _column_bytes(table)
-
-
-def _column_bytes(table: Samples | Mappings | Locations | Functions) -> Iterator[bytes]:
-    for field in fields(table):
-        column = getattr(table, field.name)
-        yield column.astype(column.dtype.newbyteorder("<"), copy=False).tobytes()

@@ -1,4 +1,4 @@
-"""One dataset of a segment in the making: the rows, series and symbols of one tenant's service."""
+"""One dataset of a segment in the making: the rows, series and symbols of one tenant's service. The plain twin."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from engine.profiles.interning import SymbolInterner
 from engine.profiles.model import IndexedSeries, Label, Labels
 from engine.profiles.pprof_model import Integers
 from engine.profiles.profile_table import SCHEMA, ProfileTableWriter
+from engine.profiles.segment_table import PARTITION, StoredLabels
 from engine.profiles.series_index import encode_series_index
 from engine.profiles.split import LabelGroup, fingerprint, series_labels
 from engine.profiles.symbols import encode_symbols
 
-StoredLabels = tuple[tuple[bytes, bytes], ...]
-
 _SAMPLE = SCHEMA.field("Samples").type.value_type
 _SAMPLE_LABELS = _SAMPLE.field("Labels").type
 _ANNOTATIONS = SCHEMA.field("Annotations").type
-PARTITION = 0
-"""The symbol partition of a segment's dataset; there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,18 +112,19 @@ class DatasetBuilder:
         return BuiltDataset(
             sections=(table.getvalue(), encode_series_index(series), symbols),
             series=tuple(series),
-            labels=tuple(self._label_sets()),
+            labels=tuple(dataset_labels(self._service, self._profile_types, self._symbols.is_symbolized)),
             min_time_ns=min(entry.min_time_ns for entry in series),
             max_time_ns=max(entry.max_time_ns for entry in series),
         )
 
-    def _label_sets(self) -> Iterator[Labels]:
-        """Yield the label sets by which a query finds the dataset."""
-        service = ("service_name", self._service)
-        for profile_type in sorted(self._profile_types, key=str.encode):
-            yield service, ("__profile_type__", profile_type)
-        if not self._symbols.is_symbolized:
-            yield service, ("__unsymbolized__", "true")
+
+def dataset_labels(service: str, profile_types: Iterable[str], is_symbolized: bool) -> Iterator[Labels]:
+    """Yield the label sets by which a query finds a dataset."""
+    own = ("service_name", service)
+    for profile_type in sorted(profile_types, key=str.encode):
+        yield own, ("__profile_type__", profile_type)
+    if not is_symbolized:
+        yield own, ("__unsymbolized__", "true")
 
 
 def _series(rows: Iterable[ProfileRow]) -> tuple[list[IndexedSeries], list[int]]:

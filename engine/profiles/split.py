@@ -7,7 +7,7 @@ equal (a sample label repeats one the push already has) are joined.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,7 +60,8 @@ def split(profile: Profile, labels: Iterable[tuple[str, str]]) -> list[LabelGrou
         groups.setdefault(group, []).append(position)
     joined: dict[Labels, list[int]] = {}
     for group in sorted(groups):
-        joined.setdefault(_with_sample_labels(external, profile.strings, group), []).extend(groups[group])
+        pairs = [(profile.strings[key], profile.strings[value]) for key, value in group]
+        joined.setdefault(with_sample_labels(external, pairs), []).extend(groups[group])
     if len(joined) == 1:
         return [_label_group(profile, only, members, links, whole=True) for only, members in joined.items()]
     return [_label_group(profile, own, members, links, whole=False) for own, members in joined.items()]
@@ -91,8 +92,12 @@ def check_text(*texts: str) -> None:
 
 def series_labels(labels: Labels, profile: Profile, sample_type: int) -> Labels:
     """Return the labels, in stored order, of a group's series for the sample type at this position."""
-    text = [string.decode("utf-8", "replace") for string in _value_type_strings(profile, sample_type)]
-    kind, unit, period_type, period_unit = text
+    return named_series(labels, *_value_type_strings(profile, sample_type))
+
+
+def named_series(labels: Labels, *value_types: bytes) -> Labels:
+    """Return the same for the strings type, unit, period type and period unit."""
+    kind, unit, period_type, period_unit = (string.decode("utf-8", "replace") for string in value_types)
     known = dict(labels)
     added = {
         "__service_name__": known[SERVICE_NAME],
@@ -156,10 +161,11 @@ def _hex(text: bytes, size: int) -> bytes | None:
     return value if len(value) == size else None
 
 
-def _with_sample_labels(external: Labels, strings: Sequence[bytes], group: Group) -> Labels:
+def with_sample_labels(external: Labels, pairs: Iterable[tuple[bytes, bytes]]) -> Labels:
+    """Return the labels of a group; a sample label does not replace one of the push."""
     labels = dict(external)
-    for key, value in group:
-        labels.setdefault(strings[key].decode("utf-8", "replace"), strings[value].decode("utf-8", "replace"))
+    for name, value in pairs:
+        labels.setdefault(name.decode("utf-8", "replace"), value.decode("utf-8", "replace"))
     return tuple(sorted(labels.items()))
 
 

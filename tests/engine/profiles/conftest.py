@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from engine.profiles import dataset_merge, merge, series_index, symbols
+from engine.profiles import _intake_py, dataset_merge, intake, merge, series_index, symbols
 from engine.profiles.merge_model import Scratch
 from engine.profiles.metadata import encode_metadata, read_footer
 from engine.profiles.metadata_file import read_metadata_file
@@ -143,3 +143,18 @@ def foreign_blocks(foreign_data: Path) -> ForeignBlocks:
         meta = read_footer(lambda offset, length, data=data: data[offset : offset + length], len(data))
         blocks[path.parent.name] = Block(f"samples/{path.parent.name}/block.bin", data, meta)
     return ForeignBlocks(store, blocks)
+
+
+@pytest.fixture(params=["twin", "compiled"])
+def each_intake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test on both implementations behind ``intake``."""
+    if request.param == "twin":
+        monkeypatch.setattr(intake, "Intake", _intake_py.Intake)
+        monkeypatch.setattr(intake, "DatasetBuilder", _intake_py.DatasetBuilder)
+        return
+    try:
+        monkeypatch.setattr(intake, "Intake", importlib.import_module("engine.profiles._intake").Intake)
+        rows = importlib.import_module("engine.profiles._dataset_rows")
+        monkeypatch.setattr(intake, "DatasetBuilder", rows.DatasetBuilder)
+    except ModuleNotFoundError:
+        pytest.skip("the kernels are not built")

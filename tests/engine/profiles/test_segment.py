@@ -28,6 +28,8 @@ from engine.profiles.symbols import decode_symbols
 from engine.protocol.profile_jobs import ProfileMergeSpec, SourceObject
 from engine.storage.local import LocalStore
 
+pytestmark = pytest.mark.usefixtures("each_intake")
+
 SEGMENT_ID = "01JKT3DJRETWN25NKEFZNEP1V0"
 TIME_NS = 1_739_264_694_822_565_000
 CPU, COUNT = ("cpu", "nanoseconds"), ("samples", "count")
