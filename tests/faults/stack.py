@@ -300,6 +300,7 @@ class FaultStack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(shipped, "WEB_PROCESSES", 1)
             patch.setattr(shipped, "WEB_THREADS", 4)
+            patch.setattr(shipped, "WRITERS", 0)  # their faults have a fleet of their own
             redis, web, beat, control, node = shipped.describe_stack(settings)
         web, beat, control = (self._with_database(program) for program in (web, beat, control))
         first, second = (self._node(node, name) for name in NODES)
