@@ -38,6 +38,10 @@ STATUSES = {
     "tenant_not_allowed": 403,
     "invalid_rule": 400,
     "tenant_busy": 409,
+    "placement_limits_refused": 400,
+    "pin_refused": 400,
+    "ring_refused": 400,
+    "empty_ring": 409,
     "index_busy": 503,
 }
 """Status by error code; a LithifyError that is not listed is our fault (500)."""

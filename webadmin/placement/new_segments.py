@@ -10,13 +10,17 @@ control worker runs; so nothing is added to the transaction of a writer, and not
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from engine.profiles.errors import BadObject
 from engine.profiles.metadata import decode_metadata
 from engine.profiles.model import BlockMeta
 from webadmin.index.models import Block
 from webadmin.schedule.models import Command
+
+log = logging.getLogger(__name__)
 
 COMMANDS_MAX = 4_000
 """Entries per round; a round that is behind goes on at the next."""
@@ -89,5 +93,11 @@ def _read(added: dict[tuple[int, str], int]) -> Iterator[NewSegment]:
         # The shards stand beside the ids because the index begins with them.
         rows = Block.objects.filter(shard__in={shard for shard, _ in some}, ulid__in=[ulid for _, ulid in some])
         for shard, ulid, metadata in rows.order_by("ulid", "shard").values_list("shard", "ulid", "metadata"):
-            if (shard, ulid) in added:
-                yield NewSegment(at_ms=added[shard, ulid], meta=decode_metadata(bytes(metadata)))
+            if (shard, ulid) not in added:
+                continue
+            try:
+                meta = decode_metadata(bytes(metadata))
+            except BadObject as error:  # one damaged row must not end placement for everybody
+                log.warning("segment_not_counted block=%s error=%s", ulid, error)
+                continue
+            yield NewSegment(at_ms=added[shard, ulid], meta=meta)

@@ -22,6 +22,7 @@ from tests.webadmin.service import REASON, Service
 from webadmin.access.models import AuditEntry
 from webadmin.index.block_list import CONTENT_TYPE
 from webadmin.index.models import Block
+from webadmin.placement.services.instances import Registration, register_instance
 from webadmin.schedule.models import Command, Job
 from webadmin.schedule.operation_models import Quarantine
 
@@ -76,6 +77,16 @@ CALLS: dict[str, Call] = {
     "operations/retention-rules": Call(body=WHY | {"tenant": "acme", "keep_days": 1}),
     "operations/holds": Call(body=WHY | {"tenant": "acme"}),
     "operations/delete-requests": Call(get=True, body=WHY | {"tenant": "acme"}, before="segments"),
+    "placement/rules": Call(get=True),
+    "placement/changes": Call(get=True),
+    "placement/instances": Call(get=True),
+    "placement/limits": Call(get=True, body=WHY | {"tenant": "acme", "numbers": {"tenant_shards": 4}}),
+    "placement/overrides": Call(
+        get=True, body=WHY | {"tenant": "acme", "dataset": SECRET, "override": {"dataset_shards": 4}}
+    ),
+    "placement/drain": Call(body=WHY | {"instance": "writer-1"}, before="writers"),
+    "placement/ring-size": Call(body=WHY | {"shards": 40}, before="writers"),
+    "placement/what-if": Call(body={"add": ["a"]}, before="writers", changes=False),
 }
 
 
@@ -124,6 +135,9 @@ def prepare(service: Service, wanted: str) -> None:
     """Make what an endpoint needs to have something to do."""
     if wanted == "drained":
         Caller("operate", name="earlier").post("/api/v1/operations/pauses", WHY | {"mode": "drain"})
+        return
+    if wanted == "writers":
+        register_instance(Registration(name="writer-1", address="http://127.0.0.1:1"))
         return
     if wanted == "old":
         old_id = segment_ids(service.clock.now_ms - 40 * 86_400_000, 1)[0]

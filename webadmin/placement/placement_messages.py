@@ -1,0 +1,178 @@
+"""Placement's requests and answers as the OpenAPI page shows them; ``placement_api`` is what checks them."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from webadmin.schedule.operation_serializers import OrderSerializer
+
+
+class DatasetPlaceSerializer(serializers.Serializer):
+    """A dataset of a tenant."""
+
+    tenant = serializers.CharField()
+    dataset = serializers.CharField(allow_blank=True)
+
+
+class OverrideValuesSerializer(serializers.Serializer):
+    """What is decided for a dataset; null leaves it to the load."""
+
+    tenant_shards = serializers.IntegerField(required=False, allow_null=True, help_text="0: the whole ring")
+    dataset_shards = serializers.IntegerField(required=False, allow_null=True)
+    load_balancing = serializers.CharField(required=False, allow_null=True, help_text="fingerprint or round_robin")
+    shards = serializers.ListField(
+        child=serializers.IntegerField(), required=False, help_text="pins it to these, from 1"
+    )
+
+
+class DatasetRuleSerializer(DatasetPlaceSerializer):
+    """A rule in force."""
+
+    tenant_shards = serializers.IntegerField()
+    dataset_shards = serializers.IntegerField()
+    load_balancing = serializers.CharField()
+    shards = serializers.ListField(child=serializers.IntegerField())
+
+
+class RulesSerializer(serializers.Serializer):
+    version = serializers.IntegerField()
+    created_at_ms = serializers.IntegerField()
+    datasets = DatasetRuleSerializer(many=True)
+
+
+class RuleChangeSerializer(DatasetPlaceSerializer):
+    """What one version changed for one dataset."""
+
+    id = serializers.IntegerField()
+    version = serializers.IntegerField()
+    at_ms = serializers.IntegerField()
+    before = serializers.DictField(allow_null=True)
+    after = serializers.DictField(allow_null=True)
+    reason = serializers.CharField()
+
+
+class HistorySerializer(serializers.Serializer):
+    changes = RuleChangeSerializer(many=True)
+
+
+class LimitNumbersSerializer(serializers.Serializer):
+    """Limits that are set; what is absent is as everybody's, or built in."""
+
+    tenant_shards = serializers.IntegerField(required=False, allow_null=True, help_text="0: the whole ring")
+    default_dataset_shards = serializers.IntegerField(required=False, allow_null=True)
+    dataset_shards_min = serializers.IntegerField(required=False, allow_null=True)
+    dataset_shards_max = serializers.IntegerField(required=False, allow_null=True)
+    load_balancing = serializers.CharField(
+        required=False, allow_null=True, help_text="dynamic, fingerprint or round_robin"
+    )
+    unit_bytes = serializers.IntegerField(required=False, allow_null=True, help_text="bytes/s that a shard carries")
+    burst_window_s = serializers.FloatField(required=False, allow_null=True)
+    decay_window_s = serializers.FloatField(required=False, allow_null=True)
+    may_leave_zone = serializers.BooleanField(required=False, allow_null=True)
+
+
+class LimitsRowSerializer(serializers.Serializer):
+    tenant = serializers.CharField(allow_blank=True)
+    numbers = LimitNumbersSerializer()
+
+
+class LimitsListSerializer(serializers.Serializer):
+    limits = LimitsRowSerializer(many=True)
+
+
+class ChangeLimitsSerializer(OrderSerializer):
+    """Limits to set."""
+
+    tenant = serializers.CharField(required=False, allow_blank=True, help_text="default: everybody")
+    numbers = LimitNumbersSerializer(allow_null=True, help_text="null takes back what was set")
+
+
+class OverrideRowSerializer(DatasetPlaceSerializer):
+    override = OverrideValuesSerializer()
+
+
+class OverrideListSerializer(serializers.Serializer):
+    overrides = OverrideRowSerializer(many=True)
+
+
+class ChangeOverrideSerializer(DatasetPlaceSerializer, OrderSerializer):
+    """An override to make or take back."""
+
+    override = OverrideValuesSerializer(allow_null=True, help_text="null takes it back")
+
+
+class LoadSerializer(serializers.Serializer):
+    instance = serializers.CharField()
+    before = serializers.CharField(help_text="share of all bytes")
+    after = serializers.CharField()
+
+
+class MoverSerializer(DatasetPlaceSerializer):
+    moves = serializers.CharField(help_text="share of its bytes that another instance gets")
+    shards_before = serializers.IntegerField()
+    shards_after = serializers.IntegerField()
+
+
+class ForesightSerializer(serializers.Serializer):
+    """What would move."""
+
+    shards_before = serializers.IntegerField()
+    shards_after = serializers.IntegerField()
+    moved_to_other_instances = serializers.CharField()
+    unavoidable = serializers.CharField()
+    moved_to_other_shards = serializers.CharField()
+    instances = LoadSerializer(many=True)
+    datasets = MoverSerializer(many=True)
+    notes = serializers.ListField(child=serializers.CharField())
+
+
+class DecisionSerializer(DatasetPlaceSerializer):
+    """What was decided."""
+
+    changed = serializers.BooleanField()
+    before = serializers.DictField(allow_null=True)
+    after = serializers.DictField(allow_null=True)
+    dry_run = serializers.BooleanField()
+    foresight = ForesightSerializer(allow_null=True)
+
+
+class InstanceSerializer(serializers.Serializer):
+    instance = serializers.CharField()
+    zone = serializers.CharField(allow_blank=True)
+    address = serializers.CharField()
+    tokens = serializers.IntegerField()
+    state = serializers.CharField()
+    heartbeat_at_ms = serializers.IntegerField()
+    shards = serializers.IntegerField(help_text="that it hosts for the fleet")
+
+
+class FleetSerializer(serializers.Serializer):
+    ring_version = serializers.IntegerField()
+    shards = serializers.IntegerField()
+    instances = InstanceSerializer(many=True)
+
+
+class DrainSerializer(OrderSerializer):
+    """Who is to leave."""
+
+    instance = serializers.CharField()
+
+
+class RingSizeSerializer(OrderSerializer):
+    """How many shards."""
+
+    shards = serializers.IntegerField()
+
+
+class DoneSerializer(serializers.Serializer):
+    changed = serializers.BooleanField()
+    foresight = ForesightSerializer(allow_null=True, help_text="of a dry run")
+
+
+class WhatIfSerializer(serializers.Serializer):
+    """A change of the fleet."""
+
+    add = serializers.ListField(child=serializers.CharField(allow_blank=True), required=False, help_text="zones")
+    remove = serializers.ListField(child=serializers.CharField(), required=False, help_text="instances")
+    tokens = serializers.IntegerField(required=False, help_text="of each that comes")
+    shards = serializers.IntegerField(required=False, allow_null=True)

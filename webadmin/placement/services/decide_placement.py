@@ -1,0 +1,214 @@
+"""What operators decide about placement: limits for everybody and for tenants, overrides and pins of single datasets.
+
+A decision holds from the next round of the rules on (at most 15 s). Each leaves an entry in the audit log and a row of
+history with what held before; a decision that changes nothing leaves none, so it can be given twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db import transaction
+
+from engine.placement.build_rules import PlacementSettings
+from engine.placement.errors import LimitsRefused
+from engine.placement.model import DatasetOverride, LoadBalancing
+from engine.profiles.errors import BadBlockName
+from engine.profiles.object_names import check_tenant
+from webadmin.access.services import record_audit
+from webadmin.database import dialect
+from webadmin.placement.models import PlacementChange, PlacementLimit, PlacementOverride, RulesHead
+from webadmin.placement.operator_settings import (
+    EVERYBODY,
+    LIMIT_NAMES,
+    OVERRIDE_NAMES,
+    limit_values,
+    operator_settings,
+    override_of,
+    override_values,
+    settings_of,
+)
+from webadmin.placement.rule_models import DATASET_NAME_MAX, WHY_MAX
+from webadmin.placement.services.foresee_placement import Foresight, foresee_settings
+from webadmin.placement.services.instances import current_ring
+from webadmin.schedule.services.operation import Order
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What was decided, or would be; None is nothing of its own. ``foresight`` says, of a dry run, what moves."""
+
+    subject: PlacementChange.Subject
+    tenant: str
+    dataset: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    is_dry_run: bool
+    foresight: Foresight | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as API and commands show it."""
+        place = {"tenant": self.tenant, "dataset": self.dataset}
+        return place | {
+            "changed": self.before != self.after,
+            "before": self.before,
+            "after": self.after,
+            "dry_run": self.is_dry_run,
+            "foresight": self.foresight.to_json() if self.foresight else None,
+        }
+
+
+def change_limits(*, tenant: str = EVERYBODY, values: Values | None, order: Order) -> Decision:
+    """Set the numbers that are given and keep the others; a number that is None, or no values at all, takes it back.
+
+    Raises LimitsRefused unless what then holds can be obeyed, for everybody and for each tenant.
+    """
+    _check_place(tenant)
+    _check_names(values, LIMIT_NAMES)
+    if order.is_dry_run:
+        return _foreseen(_limits_decision(tenant, values, order))
+    with transaction.atomic(durable=True):
+        _hold_decisions()
+        decision = _limits_decision(tenant, values, order)
+        if decision.before != decision.after:
+            rows = PlacementLimit.objects.filter(tenant=tenant)
+            rows.delete()
+            if decision.after is not None:
+                PlacementLimit.objects.create(tenant=tenant, **decision.after)
+            _record(decision, order, "change_placement_limits", tenant or "everybody")
+    return decision
+
+
+def change_override(*, tenant: str, dataset: str, values: Values | None, order: Order) -> Decision:
+    """Decide what is given for one dataset and keep the rest; None takes a decision back. ``shards`` pins it.
+
+    Raises LimitsRefused, and PinRefused for shards that the ring does not have.
+    """
+    _check_place(tenant, dataset)
+    if not tenant:
+        raise LimitsRefused("an override is for one dataset of one tenant: name the tenant")
+    _check_names(values, OVERRIDE_NAMES)
+    if order.is_dry_run:
+        return _foreseen(_override_decision(tenant, dataset, values, order))
+    with transaction.atomic(durable=True):
+        _hold_decisions()
+        decision = _override_decision(tenant, dataset, values, order)
+        if decision.before != decision.after:
+            PlacementOverride.objects.filter(tenant=tenant, dataset=dataset).delete()
+            if decision.after is not None:
+                PlacementOverride.objects.create(tenant=tenant, dataset=dataset, **decision.after)
+            _record(decision, order, "change_placement_override", f"{tenant}/{dataset}")
+    return decision
+
+
+def _check_place(tenant: str, dataset: str = "") -> None:
+    if tenant:
+        try:
+            check_tenant(tenant)
+        except BadBlockName as error:
+            raise LimitsRefused(str(error)) from error
+    if len(dataset) > DATASET_NAME_MAX or "\0" in dataset:
+        raise LimitsRefused(f"a dataset has a name of at most {DATASET_NAME_MAX} characters without NUL")
+
+
+def _check_names(values: Values | None, known: tuple[str, ...]) -> None:
+    unknown = sorted(set(values or ()) - set(known))
+    if unknown:
+        raise LimitsRefused(f"{', '.join(unknown)}: the names are {', '.join(known)}")
+
+
+def _hold_decisions() -> None:
+    """Wait for other decisions and rounds; they take milliseconds."""
+    RulesHead.objects.get_or_create(id=1)
+    dialect.locked(RulesHead.objects.filter(id=1)).only("id").get()
+
+
+def _limits_decision(tenant: str, values: Values | None, order: Order) -> Decision:
+    row = PlacementLimit.objects.filter(tenant=tenant).first()
+    before = limit_values(row) if row else None
+    decision = _decision(PlacementChange.Subject.LIMITS, tenant, "", before, values, order)
+    settings = _settings_after(decision)
+    for limits in (settings.default_limits, *settings.tenants.values()):
+        limits.check()
+    return decision
+
+
+def _override_decision(tenant: str, dataset: str, values: Values | None, order: Order) -> Decision:
+    row = PlacementOverride.objects.filter(tenant=tenant, dataset=dataset).first()
+    before = override_values(row) if row else None
+    decision = _decision(PlacementChange.Subject.OVERRIDE, tenant, dataset, before, values, order)
+    override: DatasetOverride = override_of(decision.after or {})
+    override.check(current_ring().shards)
+    return decision
+
+
+def _decision(
+    subject: PlacementChange.Subject,
+    tenant: str,
+    dataset: str,
+    before: dict[str, Any] | None,
+    values: Values | None,
+    order: Order,
+) -> Decision:
+    merged = {} if values is None else (before or {}) | dict(values)
+    after = {name: _plain(name, value) for name, value in merged.items() if value is not None and value != []}
+    return Decision(
+        subject=subject,
+        tenant=tenant,
+        dataset=dataset,
+        before=before,
+        after=after or None,
+        is_dry_run=order.is_dry_run,
+    )
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a value as rows and JSON hold it."""
+    if name == "load_balancing":
+        try:
+            return int(LoadBalancing[value.upper()]) if isinstance(value, str) else int(LoadBalancing(value))
+        except (KeyError, ValueError) as error:
+            words = ", ".join(one.name.lower() for one in LoadBalancing)
+            raise LimitsRefused(f"load balancing {value!r}: it is one of {words}") from error
+    if name == "shards":
+        return sorted(value)
+    if name.endswith("_window_s"):
+        return float(value)
+    return value
+
+
+def _settings_after(decision: Decision) -> PlacementSettings:
+    """Return the settings as they would be with the decision."""
+    limits = {row.tenant: row for row in PlacementLimit.objects.all()}
+    overrides = {(row.tenant, row.dataset): row for row in PlacementOverride.objects.all()}
+    if decision.subject is PlacementChange.Subject.LIMITS:
+        limits[decision.tenant] = PlacementLimit(tenant=decision.tenant, **(decision.after or {}))
+    else:
+        key = (decision.tenant, decision.dataset)
+        overrides.pop(key, None)
+        if decision.after:
+            overrides[key] = PlacementOverride(tenant=key[0], dataset=key[1], **decision.after)
+    return settings_of(limits.values(), overrides.values())
+
+
+def _foreseen(decision: Decision) -> Decision:
+    return replace(decision, foresight=foresee_settings(operator_settings(), _settings_after(decision)))
+
+
+def _record(decision: Decision, order: Order, action: str, target: str) -> None:
+    about = {"before": decision.before, "after": decision.after, "why": order.why[:WHY_MAX]}
+    record_audit(actor=order.actor, action=action, target=target[:250], detail=about)
+    PlacementChange.objects.create(
+        subject=decision.subject,
+        at_ms=dialect.clock_ms(),
+        actor=order.actor[:150],
+        why=order.why[:WHY_MAX],
+        tenant=decision.tenant,
+        dataset=decision.dataset,
+        before=decision.before,
+        after=decision.after,
+    )

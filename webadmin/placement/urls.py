@@ -1,0 +1,18 @@
+"""The addresses of placement's orders and questions."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from webadmin.placement import placement_api as api
+
+urlpatterns = [
+    path("placement/rules", api.PlacementRulesView.as_view(), name="placement-rules"),
+    path("placement/changes", api.PlacementHistoryView.as_view(), name="placement-changes"),
+    path("placement/limits", api.PlacementLimitsView.as_view(), name="placement-limits"),
+    path("placement/overrides", api.PlacementOverridesView.as_view(), name="placement-overrides"),
+    path("placement/instances", api.PlacementInstancesView.as_view(), name="placement-instances"),
+    path("placement/drain", api.DrainInstanceView.as_view(), name="placement-drain"),
+    path("placement/ring-size", api.RingSizeView.as_view(), name="placement-ring-size"),
+    path("placement/what-if", api.WhatIfView.as_view(), name="placement-what-if"),
+]
