@@ -29,7 +29,7 @@ class Doors:
     client: Client = field(default_factory=Client)
 
     def post(self, path: str, body: bytes, kind: str = "application/proto", **headers: str) -> HttpResponse:
-        return self.client.post(path, data=body, content_type=kind, headers=headers)  # type: ignore[return-value]
+        return self.client.post(path, data=body, content_type=kind, CONTENT_TYPE=kind, headers=headers)  # type: ignore[return-value]
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how many profiles had which outcome, by tenant, as operators see it."""
