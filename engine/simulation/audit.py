@@ -7,7 +7,7 @@ the batch of added blocks that it was.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from engine.planning.retention import RetentionPolicy, RetentionSlice
 from engine.protocol.profile_jobs import DeleteMask
 from engine.quick_values import quickly_built
 from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
+from engine.simulation.id_book import IdBook
 from engine.simulation.lineage import Item, items_in
 from engine.simulation.memory_schedule import AddOutcome, MemorySchedule
 from engine.simulation.memory_service import PollFact
@@ -109,7 +110,7 @@ class Audit:
     jobs: dict[int, JobShadow] = field(default_factory=dict)
     blocks: dict[str, BlockState] = field(default_factory=dict)
     replaced_at_ms: dict[str, int] = field(default_factory=dict)
-    ever: set[str] = field(default_factory=set)
+    ever: MutableMapping[str, int] = field(default_factory=dict)
     token_owner: dict[int, str] = field(default_factory=dict)
     token_max: int = 0
     live_jobs: int = 0
@@ -122,6 +123,10 @@ class Audit:
     let_go: set[str] = field(default_factory=set)
     masks: dict[DatasetKey, int] = field(default_factory=dict)
     mask_max: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.schedule.keeps_log:
+            self.ever = IdBook("b")
 
     def count_data(self, step: Step) -> set[DatasetKey]:
         """Bring the sums of visible and of accepted data up to date; return the datasets that the step touched."""
@@ -216,7 +221,7 @@ class Audit:
             if before is state:
                 continue
             if before is None:
-                self.ever.add(ulid)
+                self.ever[ulid] = 1
             states[ulid] = state
             if state in REMOVED_BLOCKS:
                 self.replaced_at_ms[ulid] = now_ms

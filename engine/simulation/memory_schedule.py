@@ -8,7 +8,7 @@ collect the rows changed since somebody last cleared them, so that a check after
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,7 @@ from engine.scheduling.model import (
 from engine.scheduling.pauses import PausedScope
 from engine.scheduling.priority import job_priority_ms
 from engine.simulation.command_clock import CommandClock, CommandTime
+from engine.simulation.id_book import IdBook
 from engine.simulation.memory_queues import QueueBook
 from engine.simulation.results import masks_about
 from engine.simulation.rows import (
@@ -114,7 +115,7 @@ class MemorySchedule:
     live_job_count: int = 0
     parked_count: int = 0
     blocks: dict[str, MemoryBlock] = field(default_factory=dict)
-    ledger: dict[str, int] = field(default_factory=dict)
+    ledger: MutableMapping[str, int] = field(default_factory=dict)
     jobs: dict[str, MemoryJob] = field(default_factory=dict)
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
     overdue: dict[str, MemoryJob] = field(default_factory=dict)
@@ -127,6 +128,8 @@ class MemorySchedule:
     removals: list[Removal] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if not self.keeps_log:
+            self.ledger = IdBook()
         self.queues = QueueBook(self.policies)
         self.lane = LaneView(lane=LANE)
         self._leases = JobQueue()

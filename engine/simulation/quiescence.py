@@ -47,7 +47,7 @@ def invariant_04_no_vanishing(audit: Audit) -> None:
     schedule = audit.schedule
     ends = [block.ulid for block in schedule.blocks.values() if block.state in LIVE_BLOCKS]
     reached = {ulid for end in (*ends, *audit.let_go) for ulid in ancestors(schedule, end)}
-    gone = audit.ever - reached
+    gone = audit.ever.keys() - reached
     demand(4, not gone, f"{len(gone)} blocks vanished, e.g. {min(gone, default='')}")
 
 

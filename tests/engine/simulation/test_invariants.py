@@ -227,7 +227,7 @@ def test_a_world_at_rest_that_is_damaged_is_noticed(simulation: Simulation, numb
     if number == 3:
         result.sources = result.sources[:1] * 2
     elif number == 4:
-        world.audit.ever.add("01M00000000000000000000000")
+        world.audit.ever["01M00000000000000000000000"] = 1
     elif number == 12:
         schedule.limits = replace(schedule.limits, queue_max=1)
     elif number == 16:
