@@ -9,9 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests.faults.postgresql import PostgresqlServer, running_postgresql
@@ -20,6 +18,7 @@ from tests.processes import Processes, paused, wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("writer_loss")]
 
+NAMES = ("w1", "w2", "w3")
 TAKEOVER_SECONDS = 5.0
 
 
@@ -29,19 +28,19 @@ def postgresql() -> Iterator[PostgresqlServer]:
         yield server
 
 
-@pytest.fixture
-def fleet(postgresql: PostgresqlServer, tmp_path: Path) -> Iterator[WriterFleet]:
-    """Three writers on a database of their own, which call a silent one lost after two seconds."""
-    name = f"fleet_{time.monotonic_ns()}"
-    with psycopg.connect(postgresql.url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    url = postgresql.url.replace("/postgres?", f"/{name}?")
-    assert url != postgresql.url
+@pytest.fixture(scope="module")
+def running_fleet(postgresql: PostgresqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterFleet]:
+    """Writers that call a silent one lost after three seconds."""
     with Processes() as processes:
         quick = {"WRITER_SUSPECT_SECONDS": "1.5", "WRITER_TIMEOUT_SECONDS": "3", "WRITER_FLUSH_SECONDS": "0.1"}
-        fleet = WriterFleet(processes, tmp_path, url, **quick)
-        fleet.start("w1", "w2", "w3")
-        yield fleet
+        yield WriterFleet(processes, tmp_path_factory.mktemp("fleet"), postgresql.url, **quick)
+
+
+@pytest.fixture
+def fleet(running_fleet: WriterFleet) -> WriterFleet:
+    """Three writers; those that the test before has ended are started again."""
+    running_fleet.start(*NAMES)
+    return running_fleet
 
 
 def check_exactly_once(fleet: WriterFleet, load: Load) -> None:
@@ -52,14 +51,14 @@ def check_exactly_once(fleet: WriterFleet, load: Load) -> None:
 
 
 def test_one_of_three_is_killed_and_the_others_take_over(fleet: WriterFleet) -> None:
-    with load_on(fleet) as load:
+    with load_on(fleet, senders=12) as load:
         load.wait_for(60)
         shards = {shard for shard, owner in enumerate(fleet.ring().tables[""], 1) if owner == "w2"}
         killed_at = time.monotonic()
         fleet.writers["w2"].kill()
-        load.wait_for(200)
+        load.wait_for(60)
         wait_until(lambda: set(fleet.ring().tables[""]) == {"w1", "w3"}, "its shards are others'")
-        load.wait_for(100)
+        load.wait_for(60)
     assert shards
     assert load.takeover_seconds(shards, killed_at) < TAKEOVER_SECONDS
     check_exactly_once(fleet, load)
@@ -96,8 +95,8 @@ def test_without_the_database_pushes_are_acknowledged_and_later_recovered(
         ring = fleet.ring()
         postgresql.stop()
         try:
-            load.wait_for(150)
-            time.sleep(5)  # longer than the silence after which a writer is lost
+            load.wait_for(60)
+            time.sleep(3.5)  # longer than the silence after which a writer is lost
             load.wait_for(30)
             assert fleet.letters()
             assert fleet.ring() == ring, "who cannot be heard is not accused"

@@ -7,6 +7,7 @@ profile again, unchanged, until somebody acknowledges it. Every profile has one 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import random
 import subprocess
@@ -25,7 +26,7 @@ from django.conf import settings
 
 from engine.placement.delivery import Answer, CircuitBreaker, deliver
 from engine.placement.model import LoadBalancing, PlacementRules, TenantLimits
-from engine.placement.placer import Placer
+from engine.placement.placer import Decision, Placer
 from engine.placement.publication import load_ring
 from engine.placement.ring import EMPTY_RING, Ring
 from engine.profiles.metadata import decode_metadata
@@ -40,6 +41,7 @@ ATTEMPTS = 6
 ATTEMPT_SECONDS = 4.0
 REFRESH_SECONDS = 0.5
 EVERYTHING = 1_000_000
+_loads = itertools.count(1)
 SPREAD = PlacementRules(
     default_limits=TenantLimits(default_dataset_shards=24, load_balancing=LoadBalancing.FINGERPRINT)
 )
@@ -89,12 +91,13 @@ class WriterFleet:
         return ended.stdout
 
     def start(self, *names: str) -> None:
-        """Start writers of these names and wait until all are in the published ring."""
-        for name in names:
+        """Start those of these writers that do not run, and wait until all are in the published ring."""
+        missing = [name for name in names if name not in self.writers or not self.writers[name].is_running()]
+        for name in missing:
             self.writers[name] = self._processes.start_python(
                 name, "manage.py", "writer", "--instance-id", name, environment=self.environment
             )
-        for name in names:
+        for name in missing:
             self.writers[name].wait_for_line("writer_ready")
         wait_until(lambda: set(names) <= self.writable(), f"{names} are in the ring")
 
@@ -135,8 +138,9 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class Load:
-    """What the senders have reached so far; ``acknowledged`` by name of the profile."""
+    """What the senders have reached so far; ``acknowledged`` by name of the profile, unique among all loads."""
 
+    number: int = field(default_factory=lambda: next(_loads))
     acknowledged: dict[str, Acknowledged] = field(default_factory=dict)
     unavailable: int = 0
     broken: list[str] = field(default_factory=list)
@@ -165,7 +169,9 @@ def load_on(fleet: WriterFleet, senders: int = 6) -> Iterator[Load]:
     """Send profiles without pause until the block is left; then wait until each one begun is acknowledged."""
     load, stop = Load(), threading.Event()
     threads = [
-        threading.Thread(target=_guarded, args=(_Sender(fleet, number, load), stop), name=f"sender-{number}")
+        threading.Thread(
+            target=_guarded, args=(_Sender(fleet, number, number / senders, load), stop), name=f"sender-{number}"
+        )
         for number in range(senders)
     ]
     for thread in threads:
@@ -191,10 +197,12 @@ def _guarded(sender: _Sender, stop: threading.Event) -> None:
 class _Sender:
     """One thread's way to the writers."""
 
-    def __init__(self, fleet: WriterFleet, number: int, load: Load) -> None:
+    def __init__(self, fleet: WriterFleet, number: int, beginning: float, load: Load) -> None:
+        """``beginning`` is where in the ring this one begins its turns, from 0 to 1."""
         self.load = load
         self._fleet = fleet
         self._number = number
+        self._turn = round(beginning * fleet.ring().shards)
         self._chance = random.Random(number)
         self._ring = EMPTY_RING
         self._refreshed_at = 0.0
@@ -207,17 +215,15 @@ class _Sender:
         with self._client:
             while not stop.is_set():
                 sent += 1
-                self._send(f"profile-{self._number}-{sent}")
+                self._send(f"profile-{self.load.number}-{self._number}-{sent}")
 
     def _send(self, name: str) -> None:
         """Send a profile until it is acknowledged, always with the shard that was decided first."""
-        series, fingerprint = pushed_profile(name), self._chance.getrandbits(64)
-        begun_at, shard, body = time.monotonic(), 0, b""
+        begun_at, fingerprint = time.monotonic(), self._next_fingerprint()
+        shard = self._decide(fingerprint).shard
+        body = push_bytes(pushed_profile(name), shard=shard)
         while True:
-            decision = Placer(self._newest_ring(), SPREAD).decide(TENANT, SERVICE, fingerprint)
-            if not shard:
-                shard = decision.shard
-                body = push_bytes(series, shard=shard)
+            decision = self._decide(fingerprint)
             candidates = islice(decision.candidates(), ATTEMPTS)
             send = functools.partial(self._try, body)
             delivery = deliver(candidates, send, may_try=self._may_try)
@@ -228,6 +234,17 @@ class _Sender:
             assert delivery.answer is not Answer.REFUSED, f"{name} was refused"
             self.load.unavailable += 1
             time.sleep(0.1)  # as a client's library pauses before it sends again
+
+    def _next_fingerprint(self) -> int:
+        """Return a fingerprint that is placed on the shard whose turn it is: each is asked often."""
+        self._turn += 1
+        while True:
+            fingerprint = self._chance.getrandbits(64)
+            if (self._decide(fingerprint).shard - self._turn) % self._ring.shards == 0:
+                return fingerprint
+
+    def _decide(self, fingerprint: int) -> Decision:
+        return Placer(self._newest_ring(), SPREAD).decide(TENANT, SERVICE, fingerprint)
 
     def _newest_ring(self) -> Ring:
         now = time.monotonic()
