@@ -68,7 +68,7 @@ def _mended(given: Iterable[Label]) -> tuple[dict[str, str], list[str]]:
 
 def _text(text: str) -> str:
     """Return text that UTF-8 can hold: JSON can spell half a surrogate pair."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _limit_sessions(labels: dict[str, str], limits: PushLimits, notes: list[str]) -> None:
@@ -98,12 +98,16 @@ def _check_limits(labels: dict[str, str], limits: PushLimits) -> None:
         message = f"the series has {len(labels)} labels, the limit is {limits.labels_max}; the last is {max(labels)!r}"
         raise Refused("max_label_names_per_series", message)
     for name, value in labels.items():
-        if len(name.encode()) > limits.label_name_bytes_max:
+        if _size(name) > limits.label_name_bytes_max:
             message = f"the name of label {name[:80]!r}… is longer than {limits.label_name_bytes_max} bytes"
             raise Refused("label_name_too_long", message, label=name[:80])
-        if len(value.encode()) > limits.label_value_bytes_max:
+        if _size(value) > limits.label_value_bytes_max:
             message = f"the value of label {name!r} is longer than {limits.label_value_bytes_max} bytes"
             raise Refused("label_value_too_long", message, label=name)
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def series_hash(labels: Labels) -> int:

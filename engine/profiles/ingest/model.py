@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from engine.errors import LithifyError
 from engine.profiles.model import Labels
+from engine.profiles.pprof import parse_profile
 from engine.profiles.pprof_model import Profile
 
 NANOSECONDS_PER_SECOND = 1_000_000_000
@@ -52,13 +53,17 @@ class PushLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedProfile:
-    """One checked profile of a push: its series labels (sorted, with ``service_name``) and its content twice.
+    """One checked profile of a push: its series labels (sorted, with ``service_name``) and its content.
 
-    ``profile`` is what was parsed and checked; ``pprof`` is an uncompressed message that parses to the same, which is
-    what a writer gets. ``notes`` says in words what was changed to make it acceptable (a label dropped, a stack cut).
+    ``pprof`` is an uncompressed message, which is what a writer gets. ``notes`` says in words what was changed to make
+    it acceptable (a label dropped, a stack cut).
     """
 
     labels: Labels
-    profile: Profile
     pprof: bytes
     notes: tuple[str, ...] = ()
+
+    @property
+    def profile(self) -> Profile:
+        """The content, parsed anew at every call: a distributor passes the bytes on and never looks at it."""
+        return parse_profile(self.pprof)

@@ -5,7 +5,9 @@ Source: profile API format sheet, section 2. Good series of a request are kept a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
@@ -18,10 +20,14 @@ from engine.profiles.pprof import parse_profile, uncompressed
 from engine.profiles.pprof_encode import encode_profile
 from engine.profiles.pprof_model import Profile
 from engine.profiles.proto import push_pb2
+from engine.profiles.push_screen import is_in_order
+
+Content = TypeVar("Content")
 
 SERIES_MAX = 10_000
 """Series of one request; profilers send a few."""
 PROFILE_SIZE = "profile_size_limit"
+_INT64_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +92,36 @@ def _series(series: push_pb2.RawProfileSeries, limits: PushLimits, bytes_left: i
 
 def checked_pprof(data: bytes, labels: CheckedLabels, limits: PushLimits, *, now_ns: int) -> PushedProfile:
     """Unzip, parse and check one pprof profile; Refused with what to change in the sender."""
-    profile, message = parsed_pprof(data, limits)
+    message = _read(data, limits, uncompressed)
+    if _is_in_order(message, limits, now_ns):
+        return PushedProfile(labels=labels.labels, pprof=message, notes=labels.notes)
+    profile = _read(message, limits, parse_profile)
     return checked_profile(profile, message, labels, limits, now_ns=now_ns)
+
+
+def _is_in_order(message: bytes, limits: PushLimits, now_ns: int) -> bool:
+    """Tell whether it is known beforehand that ``check_profile`` would return the profile as it is."""
+    return is_in_order(
+        message,
+        oldest_ns=max(now_ns - limits.older_than_now_max_ns, -_INT64_MAX),
+        newest_ns=min(now_ns + limits.newer_than_now_max_ns, _INT64_MAX),
+        samples_max=limits.samples_max,
+        sample_labels_max=limits.sample_labels_max,
+        stack_frames_max=limits.stack_frames_max,
+        symbol_bytes_max=limits.symbol_bytes_max,
+    )
 
 
 def parsed_pprof(data: bytes, limits: PushLimits) -> tuple[Profile, bytes]:
     """Unzip and parse; return the profile and its uncompressed message. Refused if it is too large or no pprof."""
+    message = _read(data, limits, uncompressed)
+    return _read(message, limits, parse_profile), message
+
+
+def _read(data: bytes, limits: PushLimits, read: Callable[..., Content]) -> Content:
+    """Unzip or parse within the limits."""
     try:
-        message = uncompressed(data, size_max=limits.profile_bytes_max)
-        return parse_profile(message, size_max=limits.profile_bytes_max), message
+        return read(data, size_max=limits.profile_bytes_max)
     except LimitExceeded as error:
         text = f"uncompressed profile payload size exceeds limit of {limits.profile_bytes_max} bytes: {error}"
         raise Refused(PROFILE_SIZE, text) from error
@@ -108,4 +135,4 @@ def checked_profile(
     """Check a parsed profile; ``message`` is what it was parsed from, None if it was changed or made here."""
     checked, notes = check_profile(profile, limits, now_ns=now_ns)
     pprof = message if message is not None and checked is profile else encode_profile(checked, compress=False)
-    return PushedProfile(labels=labels.labels, profile=checked, pprof=pprof, notes=(*labels.notes, *notes))
+    return PushedProfile(labels=labels.labels, pprof=pprof, notes=(*labels.notes, *notes))
