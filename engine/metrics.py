@@ -52,6 +52,10 @@ SERVICE_METRICS = (
     Metric("lithify_blocks_dropped_total", "counter", _PLACE, "blocks dropped unmerged, by retention or on request"),
     Metric("lithify_bytes_merged_total", "counter", _PLACE, "their bytes"),
     Metric("lithify_blocks_refused_total", "counter", ("code",), "registrations refused, by reason"),
+    Metric(
+        "lithify_pushed_profiles_total", "counter", ("tenant", "outcome"), "pushed profiles: accepted, or why refused"
+    ),
+    Metric("lithify_pushed_bytes_total", "counter", ("tenant",), "their uncompressed bytes, of those accepted"),
     Metric("lithify_requests_refused_total", "counter", ("code",), "requests refused, and reports with forged tokens"),
     Metric("lithify_queues", "gauge", ("level",), "level queues that hold blocks"),
     Metric("lithify_queues_ready", "gauge", ("level",), "those of which a job could be made now"),

@@ -38,6 +38,7 @@ STATUSES = {
     "tenant_not_allowed": 403,
     "invalid_rule": 400,
     "tenant_busy": 409,
+    "push_limit_refused": 400,
     "placement_limits_refused": 400,
     "pin_refused": 400,
     "ring_refused": 400,

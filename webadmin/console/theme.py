@@ -53,9 +53,23 @@ NAVIGATION = [
             _list("Blocks", "deployed_code", "index", "block"),
             _list("Tombstones", "auto_delete", "index", "tombstone"),
             _list("Delete requests", "person_remove", "index", "deleterequest"),
+            _list("Pushes", "publish", "profiles", "pushcount"),
             _list("Dead letters", "mark_email_unread", "index", "deadletter"),
             _list("Refused blocks", "block", "index", "refusalcount"),
             _list("Tenants", "apartment", "access", "tenant"),
+        ],
+    },
+    {
+        "title": "Placement",
+        "items": [
+            {"title": "Ring and load", "icon": "donut_large", "link": reverse_lazy("placement-page")},
+            _list("Segment writers", "edit_note", "placement", "instance"),
+            _list("Rule versions", "account_tree", "placement", "rulesversion"),
+            _list("Rules by dataset", "timeline", "placement", "rulechange"),
+            _list("Placement limits", "straighten", "placement", "placementlimit"),
+            _list("Overrides and pins", "push_pin", "placement", "placementoverride"),
+            _list("Decisions", "gavel", "placement", "placementchange"),
+            _list("Ring changes", "sync_alt", "placement", "ringchange"),
         ],
     },
     {
@@ -63,6 +77,7 @@ NAVIGATION = [
         "items": [
             _list("Limits", "speed", "schedule", "limits"),
             _list("Limits set at run time", "tune", "schedule", "limitchange"),
+            _list("Limits of pushes", "input", "profiles", "pushlimitchange"),
             _list("Pauses", "pause_circle", "schedule", "pause"),
             _list("Level policies", "rule", "schedule", "levelpolicy"),
             _list("Retention", "event_busy", "index", "retentionrule"),

@@ -19,6 +19,7 @@ from engine.version import VERSION
 from webadmin.database import dialect
 from webadmin.index.models import DeadLetter, LetterState, RefusalCount, SweptTotal, Tombstone
 from webadmin.index.services.count_refusals import REQUEST_PREFIX
+from webadmin.profiles.push_counts import push_samples
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.health import judge
 from webadmin.progress.models import FlowTotal
@@ -60,6 +61,7 @@ def _samples() -> Iterator[tuple[str, list[Sample]]]:
     yield from _totals()
     yield from _queues()
     yield from _index()
+    yield from push_samples(TENANTS_MAX)
     time, head = read_time(), LogHead.objects.get()
     yield "lithify_command_index", [((), head.last_index)]
     yield "lithify_command_time_lag_seconds", [((), max(0, time.wall_ms - time.now_ms) / 1000)]

@@ -31,6 +31,7 @@ from webadmin.index.models import (
     Tombstone,
 )
 from webadmin.index.registration import PARTITION_MS
+from webadmin.profiles.models import PushCount, PushLimitChange
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, LogHead, Worker
@@ -303,6 +304,14 @@ def make_operations() -> None:
         code="bad_level",
         reason="level 200 is above 100",
     )
+    PushCount.objects.create(tenant="acme", outcome="accepted", count=812, bytes=9 << 20, last_at_ms=at_ms - 2_000)
+    PushCount.objects.create(
+        tenant="acme", outcome="rate_limited", count=3, last_at_ms=at_ms - 9_000, last_message="tenant acme sends more"
+    )
+    for value in (None, 9 << 20):
+        PushLimitChange.objects.create(
+            tenant="acme", name="bytes_per_second", value=value, is_superseded=value is None, actor="ann", why="growth"
+        )
     RefusalCount.objects.create(
         actor="writer-1", code="bad_level", count=7, last_at_ms=at_ms - 15_000, last_reason="level 200 is above 100"
     )
