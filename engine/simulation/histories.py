@@ -99,6 +99,7 @@ class Report:
     runs: int = 0
     stale: int = 0
     parked: int = 0
+    consolidations: int = 0
     troubles: Counter[str] = field(default_factory=Counter)
     orders: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
@@ -113,12 +114,13 @@ class Report:
         self.runs += tally.runs
         self.stale += tally.stale
         self.parked += outcome.parked_jobs
+        self.consolidations += outcome.consolidations
         self.troubles.update(tally.troubles)
         self.orders.update(outcome.orders)
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers, and the line that replays each failure."""
-        numbers = ("histories", "events", "commands", "segments", "runs", "stale", "parked")
+        numbers = ("histories", "events", "commands", "segments", "runs", "stale", "parked", "consolidations")
         return {name: getattr(self, name) for name in numbers} | {
             "troubles": dict(sorted(self.troubles.items())),
             "commands_by_kind": dict(sorted(self.orders.items())),

@@ -42,6 +42,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
+from engine.planning.consolidation import is_consolidating
 from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState
 from engine.simulation.audit import Audit, InvariantBroken, Step
 from engine.simulation.memory_schedule import StaleSnapshot
@@ -318,16 +319,21 @@ def invariant_13_no_silent_loss(audit: Audit, step: Step) -> None:
 
 
 def invariant_14_batch_purity(audit: Audit, step: Step) -> None:
-    """Blocks of one job share tenant, shard and level, are not too many, and were created near each other."""
+    """Blocks of one job share tenant, level and (but for remnants that join) shard, are few, and created nearby."""
     for job in step.jobs:
         if job.id in audit.jobs:
             continue
-        places = {(block.tenant, block.shard, block.level) for block in job.sources}
-        demand(14, places == {(job.tenant, job.shard, job.level)}, f"job {job.name} mixes {places}")
+        places, shards = {(b.tenant, b.level) for b in job.sources}, {b.shard for b in job.sources}
+        demand(14, places == {(job.tenant, job.level)}, f"job {job.name} mixes {places}")
         if job.is_rewrite:
-            demand(14, len(job.sources) == 1, f"job {job.name} rewrites {len(job.sources)} blocks")
+            demand(14, len(job.sources) == 1 and shards == {job.shard}, f"job {job.name} rewrites several blocks")
             continue
         policy = audit.schedule.policies[job.level]
+        if not is_consolidating(policy, job.tenant):
+            demand(14, shards == {job.shard}, f"job {job.name} mixes shards {shards}")
+        elif not job.root:
+            newest = max(job.sources, key=lambda block: (block.view.created_at_ms, block.ulid))
+            demand(14, newest.shard == job.shard, f"job {job.name} is not in the shard of its newest block")
         demand(14, len(job.sources) <= policy.blocks_max, f"job {job.name} has {len(job.sources)} blocks")
         created = [block.view.created_at_ms for block in job.sources]
         demand(14, max(created) - min(created) <= policy.spread_ms, f"blocks of job {job.name} are far apart")

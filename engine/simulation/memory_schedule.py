@@ -182,7 +182,7 @@ class MemorySchedule:
             BlockState.FINAL if is_final else BlockState.QUEUED,
             None,
             None,
-            block.sources,
+            block.sources if self.keeps_log else (),
             masks_applied,
             block.max_time_ms,
         )
@@ -285,12 +285,13 @@ class MemorySchedule:
 
     def _check_plan(self, creation: CreateJob, planned: set[str]) -> None:
         plan = creation.plan
-        queue = self.queues.by_id[plan.queue_id]
-        for view in plan.blocks:
-            block = self.blocks.get(view.ulid)
-            if block is None or block.queue is not queue or view.ulid in planned:
-                raise StaleSnapshot(f"blocks of the planned job {plan.name} are gone from their queue")
-            planned.add(view.ulid)
+        for part in plan.taken():
+            queue = self.queues.by_id[part.queue_id]
+            for view in part.blocks:
+                block = self.blocks.get(view.ulid)
+                if block is None or block.queue is not queue or view.ulid in planned:
+                    raise StaleSnapshot(f"blocks of the planned job {plan.name} are gone from their queue")
+                planned.add(view.ulid)
         if plan.name in self.jobs:
             raise StaleSnapshot(f"there is a job {plan.name} already")
 
@@ -343,10 +344,11 @@ class MemorySchedule:
             priority,
             since_index=self.last_index,
         )
-        queue = self.queues.by_id[plan.queue_id]
-        self.queues.take(queue, sources)
-        queue.served_at_ms = now_ms
-        queues[queue] = None
+        for part in plan.taken():
+            queue = self.queues.by_id[part.queue_id]
+            self.queues.take(queue, [self.blocks[view.ulid] for view in part.blocks])
+            queue.served_at_ms = now_ms
+            queues[queue] = None
         for block in sources:
             block.state, block.owner = BlockState.OWNED, job
         self.touched_blocks.extend(sources)

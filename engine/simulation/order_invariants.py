@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from engine.planning.consolidation import join_remnants
 from engine.planning.levels import cut_queue
 from engine.planning.model import PlannedJob
 from engine.scheduling.fairness import COST_BYTES_MIN, TIME_PER_KIB
@@ -97,7 +98,7 @@ def _has_room(snapshot: ScheduleSnapshot, change_set: ChangeSet) -> bool:
 
 
 def _plans(snapshot: ScheduleSnapshot) -> Iterator[tuple[PlannedJob, WorkKey]]:
-    for queue in snapshot.queues:
+    for queue in join_remnants(snapshot.queues, now_ms=snapshot.now_ms):
         if is_paused(snapshot.paused, lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True):
             continue
         for position, plan in enumerate(islice(cut_queue(queue, now_ms=snapshot.now_ms), snapshot.capacity)):

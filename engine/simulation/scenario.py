@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.planning.model import LevelPolicy
 from engine.scheduling.model import ScheduleLimits
@@ -13,6 +13,8 @@ from engine.scheduling.model import ScheduleLimits
 START_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000
 MIB = 1 << 20
+CONSOLIDATING_SHARE = 0.4
+"""Of the random scenarios, those in which remnants of several shards join."""
 
 
 class Trouble(enum.StrEnum):
@@ -136,7 +138,7 @@ def random_scenario(seed: int) -> Scenario:
         )
         for level in range(3)
     }
-    return Scenario(
+    scenario = Scenario(
         workload=Workload(
             segments_per_s=draw.choice([0.1, 0.3, 1.0]),
             tenants=tenants,
@@ -163,3 +165,12 @@ def random_scenario(seed: int) -> Scenario:
         troubles=frozenset(trouble for trouble in Trouble if draw.random() < 0.6),
         trouble_rate=draw.choice([0.05, 0.2, 0.5]),
     )
+    if draw.random() < CONSOLIDATING_SHARE:
+        limit = draw.choice([4 * MIB, 64 * MIB])
+        return replace(scenario, policies={level: _joining(policy, limit) for level, policy in policies.items()})
+    return scenario
+
+
+def _joining(policy: LevelPolicy, remnant_bytes: int) -> LevelPolicy:
+    """Return the policy with remnants of several shards joining when half as old as what is flushed."""
+    return replace(policy, remnant_bytes=remnant_bytes, remnant_age_ms=policy.age_ms // 2)

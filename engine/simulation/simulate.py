@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from engine.scheduling.model import ChangeSet
 from engine.simulation.fleet import WorkerFleet
 from engine.simulation.memory_queues import ready_ms
+from engine.simulation.memory_schedule import Command
 from engine.simulation.operations import Operations
 from engine.simulation.quiescence import check_rest, check_sums
 from engine.simulation.rows import DatasetKey
@@ -32,7 +34,8 @@ class Sample:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What happened until arrivals ended. ``live_items`` is (count, digest) of the visible data by dataset; it,
-    ``steps`` and ``parked_jobs`` are those at rest where the scenario drains."""
+    ``steps`` and ``parked_jobs`` are those at rest where the scenario drains. ``consolidations`` are jobs of several
+    shards."""
 
     tally: Tally
     commands: int
@@ -42,6 +45,7 @@ class Outcome:
     live_items: dict[DatasetKey, tuple[int, int]]
     samples: tuple[Sample, ...]
     orders: dict[str, int] = field(default_factory=dict)
+    consolidations: int = 0
 
 
 class Simulation:
@@ -88,6 +92,7 @@ class Simulation:
             live_items=dict(world.audit.live),
             samples=tuple(self.samples),
             orders=Counter(command.kind for command in world.schedule.log),
+            consolidations=sum(count_consolidations(command) for command in world.schedule.log),
         )
 
     def _drain(self) -> None:
@@ -120,6 +125,14 @@ class Simulation:
             )
         )
         world.after(self.scenario.sample_s, self._take_sample)
+
+
+def count_consolidations(command: Command) -> int:
+    """Return how many jobs of blocks of several shards an entry of the log has made."""
+    if command.kind != "update_plan":
+        return 0
+    change_set: ChangeSet = command.arguments[0]
+    return sum(bool(creation.plan.source_shards()) for creation in change_set.created)
 
 
 def simulate(scenario: Scenario, seed: int) -> Outcome:

@@ -21,6 +21,7 @@ from engine.scheduling.pauses import is_paused
 from engine.scheduling.priority import job_priority_ms
 from engine.scheduling.queue_choice import QueueSums, choose_queues
 from engine.simulation.memory_schedule import MemorySchedule
+from engine.simulation.remnants import block_queue, with_remnants
 from engine.simulation.results import accept
 from engine.simulation.rows import LANE, MemoryJob, MemoryQueue, NewBlock, TenantRow
 
@@ -93,6 +94,8 @@ def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: boo
         tenants = tuple([_tenant_view(schedule.queues.tenant(name)) for name in _owners(needy, assignable)])
         lanes = (schedule.lane,) if tenants else ()
         queues = tuple(_ready_queues(schedule, needy, (lanes, tenants), now_ms, order.capacity))
+        if any(queue.policy.remnant_bytes for queue in queues):
+            queues = with_remnants(schedule.queues, queues, now_ms=now_ms)
     snapshot = ScheduleSnapshot(
         now_ms=now_ms,
         worker=order.worker,
@@ -243,7 +246,7 @@ def _ready_queues(
     chosen = choose_queues(sums, lanes=shares[0], tenants=shares[1], now_ms=now_ms, job_max=capacity)
     for queue in ready:
         if queue.id in chosen:
-            yield _block_queue(queue, chosen[queue.id])
+            yield block_queue(queue, chosen[queue.id] * queue.policy.blocks_max)
 
 
 def _sums(queue: MemoryQueue) -> QueueSums:
@@ -258,21 +261,6 @@ def _sums(queue: MemoryQueue) -> QueueSums:
         priority_ms=job_priority_ms(ready_at_ms=queue.place_ms, size_bytes=size),
         job_count=max(1, block_count // policy.blocks_max),
         job_bytes=size,
-    )
-
-
-def _block_queue(queue: MemoryQueue, job_count: int) -> BlockQueue:
-    count = job_count * queue.policy.blocks_max
-    return BlockQueue(
-        id=queue.id,
-        lane=LANE,
-        tenant=queue.tenant,
-        shard=queue.shard,
-        level=queue.level,
-        policy=queue.policy,
-        blocks=tuple([entry[2].view for entry in queue.entries[:count]]),
-        is_whole=len(queue.entries) <= count,
-        served_at_ms=queue.served_at_ms,
     )
 
 

@@ -46,6 +46,7 @@ def test_the_histories_contain_what_they_are_meant_to_survive() -> None:
     assert report.stale > 0, "no change set ever met a changed schedule"
     assert report.parked > 0
     assert report.runs > report.histories
+    assert report.consolidations > 0, "no job ever had blocks of several shards"
     done = set(report.orders)
     assert done >= {"pause", "share", "give_back", "requeue", "split", "quarantine", "drop", "trim", "mask", "limits"}
     assert report.orders["rewrite"] > 0, "no block was ever rewritten for a delete request"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,10 @@ from engine.scheduling.prepare import prepare
 from engine.simulation.memory_schedule import MemorySchedule, StaleSnapshot
 from engine.simulation.quiescence import check_sums, dump
 from engine.simulation.rows import BlockState, NewBlock
+from engine.simulation.scenario import START_MS
 from engine.simulation.snapshots import PollOrder, read_poll
 from engine.simulation.worker import FAILED, Run
-from tests.engine.simulation.worlds import memory_schedule, poll, running, segments, success
+from tests.engine.simulation.worlds import POLICY, memory_schedule, poll, running, segments, success
 
 
 def _leased(**limits: int) -> tuple[MemorySchedule, Run]:
@@ -165,3 +167,26 @@ def test_the_order_of_equal_arrivals_changes_no_plan(seed: int) -> None:
         plans.append([(job.name, [block.ulid for block in job.sources]) for job in assigned])
     assert sorted(plans[0]) == sorted(plans[1])
     assert len(plans[0]) == 6
+
+
+def test_remnants_of_two_shards_become_one_job_in_the_shard_of_the_newer() -> None:
+    schedule = memory_schedule(replace(POLICY, remnant_bytes=1 << 20))
+    for shard in (1, 2):
+        schedule.add_blocks(
+            [replace(block, created_at_ms=START_MS + shard) for block in segments(2, first=10 * shard, shard=shard)]
+        )
+        schedule.clock.wall_ms += 1
+        [job] = poll(schedule)
+        poll(schedule, success(job), capacity=0)
+    assert poll(schedule) == (), "one block of a shard is no job before its time"
+    for _ in range(3):
+        schedule.clock.wall_ms += 10_000
+        schedule.advance_clock()
+    [joined] = poll(schedule)
+    assert [block.shard for block in joined.sources] == [1, 2]
+    assert (joined.tenant, joined.shard, joined.level) == ("acme", 2, 1)
+    assert schedule.queues.block_count == 0
+    poll(schedule, success(joined), capacity=0)
+    [block] = [block for block in schedule.blocks.values() if block.level == 2]
+    assert (block.shard, block.shares[0].count) == (2, 4)
+    check_sums(schedule)

@@ -19,11 +19,11 @@ from engine.simulation.worker import Run
 POLICY = LevelPolicy(blocks_max=2, age_ms=20_000, spread_ms=3_600_000)
 
 
-def memory_schedule(**limits: int) -> MemorySchedule:
+def memory_schedule(policy: LevelPolicy = POLICY, **limits: int) -> MemorySchedule:
     """Return an empty schedule whose jobs have two blocks."""
     return MemorySchedule(
         limits=ScheduleLimits(**limits),
-        policies=dict.fromkeys(range(3), POLICY),
+        policies=dict.fromkeys(range(3), policy),
         cleanup_delay_ms=30_000,
         clock=CommandClock(START_MS),
     )
