@@ -5,6 +5,7 @@ A distributor sends ``authorization_header()``; nothing has to be issued or stor
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 
@@ -26,5 +27,6 @@ def is_authorized(header: str) -> bool:
     return header.startswith(PREFIX) and any(matches)
 
 
+@functools.lru_cache(maxsize=16)
 def _derived(key: str) -> str:
     return hmac.new(key.encode(), PURPOSE, hashlib.sha256).hexdigest()

@@ -85,6 +85,8 @@ class _Life:
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                date_header=False,
+                proxy_headers=False,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=round(GOODBYE_SECONDS),
             )
