@@ -7,6 +7,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
+from webadmin.placement.map_page import placement_page
 from webadmin.progress.pages import progress_page, standstill_page
 from webadmin.progress.views import healthz, metrics, progressz, readyz
 
@@ -14,6 +15,7 @@ urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/backlog/", progress_page, name="progress-page"),
     path("admin/standstill/", standstill_page, name="standstill-page"),
+    path("admin/placement-map/", placement_page, name="placement-page"),
     path("admin/", admin.site.urls),
     path("healthz", healthz),
     path("readyz", readyz),

@@ -64,6 +64,7 @@ def pages(transactional_db: None, scene: Callable[[], object]) -> list[str]:
     cache.clear()
     scene()
     addresses = ["/admin/", "/api/docs/", "/admin/backlog/", "/admin/standstill/", "/admin/standstill/?name=01"]
+    addresses += ["/admin/placement-map/", "/admin/placement-map/?ask=1&add=eu-west-1a&remove=writer-01"]
     for model, page in admin.site._registry.items():
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
         addresses.append(reverse(f"{name}_changelist"))

@@ -8,6 +8,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from tests.webadmin.admin import rows
+from tests.webadmin.admin.placement_rows import fill_placement
 from webadmin.index.models import DeadLetter, Tombstone
 from webadmin.progress.models import FlowMinute
 from webadmin.schedule.models import Job, LevelPolicy
@@ -37,6 +38,7 @@ def fill_night() -> rows.Filled:
     _letters()
     _deletions()
     _flows()
+    fill_placement()
     return filled
 
 

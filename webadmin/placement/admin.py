@@ -1,0 +1,372 @@
+"""Placement in the admin: the fleet, the rules with their reasons, and what operators decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from engine.placement.model import LoadBalancing
+from webadmin.console import formatting as show
+from webadmin.console.filters import ExactFilter, TenantNameFilter
+from webadmin.console.orders import OrderedAdmin
+from webadmin.console.read_only import ReadOnlyAdmin
+from webadmin.console.sections import Facts, Section, Table
+from webadmin.placement.models import (
+    Instance,
+    PlacementChange,
+    PlacementLimit,
+    PlacementOverride,
+    RingChange,
+    RuleChange,
+    RulesVersion,
+    Slot,
+)
+from webadmin.placement.operator_settings import limit_values, override_values
+from webadmin.placement.pictures import rate_text
+from webadmin.placement.placement_orders import INSTANCE_ORDERS, LIMIT_ORDERS, OVERRIDE_ORDERS
+
+CHANGES_SHOWN = 100
+HISTORY_SHOWN = 30
+SHARDS_NAMED = 64
+
+
+class DatasetFilter(ExactFilter):
+    """Rows of one dataset."""
+
+    title = parameter_name = column = "dataset"
+
+
+class PresentFilter(admin.SimpleListFilter):
+    """Instances that are there, or were."""
+
+    title = parameter_name = "now"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("there", "there"), ("gone", "gone")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == "there":
+            return queryset.filter(left_at_ms=None)
+        return queryset.exclude(left_at_ms=None) if self.value() == "gone" else queryset
+
+
+def values_text(values: dict[str, Any] | None) -> str:
+    """Return what was set, in words."""
+    if not values:
+        return "nothing"
+    return ", ".join(f"{name.replace('_', ' ')} {_value(name, value)}" for name, value in values.items())
+
+
+def _value(name: str, value: Any) -> str:
+    if name == "load_balancing":
+        word = value if isinstance(value, str) else LoadBalancing(value).name.lower()
+        return word.replace("_", " ")
+    if name == "unit_bytes":
+        return f"{show.size_text(value)}/s"
+    if name.endswith("_window_s"):
+        return show.duration_text(int(value * 1000))
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@admin.register(Instance)
+class InstanceAdmin(OrderedAdmin):
+    """The fleet of segment writers."""
+
+    list_display = ("name", "zone_cell", "standing", "heartbeat", "tokens", "address")
+    list_filter = (PresentFilter,)
+    shortcuts = (("There", "now=there"), ("Gone", "now=gone"))
+    about = (
+        "Segment writers, which register by themselves. One that is silent gets nothing after seconds and loses its "
+        "shards after a minute; draining lets it go without losing anything."
+    )
+    empty_list = "No segment writer has registered: start one with manage.py writer."
+    orders = INSTANCE_ORDERS
+
+    def heading(self, row: Instance) -> str:
+        return f"Instance {row.name}"
+
+    def sections(self, row: Instance) -> Sequence[Section]:
+        shards = list(Slot.objects.filter(zone="", instance=row.name).values_list("shard", flat=True))
+        named = ", ".join(map(str, shards[:SHARDS_NAMED])) + (" …" if len(shards) > SHARDS_NAMED else "")
+        return [
+            Facts(
+                title="Instance",
+                rows=[
+                    ("State", self.standing(row)),
+                    ("Zone", row.zone or "none"),
+                    ("Address", show.code(row.address)),
+                    ("Tokens", row.tokens),
+                    ("Build", row.build or show.NOTHING),
+                    ("Registered", f"{show.moment_text(row.registered_at_ms)} UTC"),
+                    ("Last heartbeat", f"{show.moment_text(row.heartbeat_at_ms)} UTC"),
+                    ("Left", f"{show.moment_text(row.left_at_ms)} UTC" if row.left_at_ms else show.NOTHING),
+                    ("Shards", f"{len(shards)}: {named}" if shards else "none"),
+                    ("Ring and load", show.link(reverse("placement-page"), "show")),
+                ],
+            )
+        ]
+
+    @display(description="Zone")
+    def zone_cell(self, row: Instance) -> str:
+        return row.zone or show.NOTHING
+
+    @display(description="State")
+    def standing(self, row: Instance) -> SafeString:
+        if row.left_at_ms is not None:
+            return show.badge("gone", "quiet", f"since {show.moment_text(row.left_at_ms)} UTC")
+        return show.badge(row.state, "good" if row.state == Instance.State.ACTIVE else "busy")
+
+    @display(description="Heartbeat (UTC)")
+    def heartbeat(self, row: Instance) -> str:
+        return show.moment_text(row.heartbeat_at_ms)
+
+
+@admin.register(RingChange)
+class RingChangeAdmin(ReadOnlyAdmin):
+    """What happened to the ring."""
+
+    list_display = ("version", "at", "reason", "shards", "instance_count", "moved_slots", "actor")
+    about = "Each change of the ring: who came or went, and how many places of the shard map moved."
+    empty_list = "No segment writer has registered yet."
+
+    def sections(self, row: RingChange) -> Sequence[Section]:
+        return [
+            Facts(
+                title="Change",
+                rows=[
+                    ("When (UTC)", self.at(row)),
+                    ("Reason", row.reason),
+                    ("By", row.actor),
+                    ("Shards", row.shards),
+                    ("Instances", row.instance_count),
+                    ("Places that moved", row.moved_slots),
+                ],
+            )
+        ]
+
+    @display(description="When (UTC)")
+    def at(self, row: RingChange) -> str:
+        return show.moment_text(row.at_ms)
+
+
+@admin.register(RulesVersion)
+class RulesVersionAdmin(ReadOnlyAdmin):
+    """The versions of the rules that changed something."""
+
+    list_display = ("version", "at", "reason", "change_count", "dataset_count", "written")
+    about = (
+        "How many shards each dataset has, built from what is written, every 15 seconds. A version is listed if it "
+        "decided something otherwise; open it to see what, and why."
+    )
+    empty_list = "No rules were built yet: they need beat and a control worker."
+
+    def heading(self, row: RulesVersion) -> str:
+        return f"Placement rules {row.version}"
+
+    def sections(self, row: RulesVersion) -> Sequence[Section]:
+        changes = RuleChange.objects.filter(version=row.version).order_by("id")[:CHANGES_SHOWN]
+        left = row.change_count - CHANGES_SHOWN
+        return [
+            Facts(
+                title="Version",
+                rows=[
+                    ("Built (UTC)", self.at(row)),
+                    ("Datasets", row.dataset_count),
+                    ("Of them changed", row.change_count),
+                    ("Written then", self.written(row)),
+                ],
+            ),
+            Table(
+                title="What changed, and why",
+                headers=("Dataset", "Before", "After", "Why"),
+                rows=[
+                    (
+                        show.note(change.dataset or "(no name)", change.tenant),
+                        values_text(change.before),
+                        values_text(change.after),
+                        change.reason,
+                    )
+                    for change in changes
+                ],
+                empty="These were the first rules.",
+                more=f"{show.counted(left, 'more change')} not shown." if left > 0 else "",
+            ),
+        ]
+
+    @display(description="Built (UTC)")
+    def at(self, row: RulesVersion) -> str:
+        return show.moment_text(row.at_ms)
+
+    @display(description="Written")
+    def written(self, row: RulesVersion) -> str:
+        return rate_text(row.usage_bytes)
+
+
+@admin.register(RuleChange)
+class RuleChangeAdmin(ReadOnlyAdmin):
+    """What happened to single datasets."""
+
+    list_display = ("dataset_cell", "at", "before_cell", "after_cell", "reason")
+    list_filter = (TenantNameFilter, DatasetFilter)
+    about = "The history of each dataset's rule. Filter by tenant and dataset to follow one."
+    empty_list = "No rule has changed yet."
+
+    def heading(self, row: RuleChange) -> str:
+        return f"{row.tenant}/{row.dataset}"
+
+    def sections(self, row: RuleChange) -> Sequence[Section]:
+        before = RuleChange.objects.filter(tenant=row.tenant, dataset=row.dataset, id__lte=row.id).order_by("-id")
+        version = RulesVersion.objects.filter(version=row.version).first()
+        return [
+            Facts(title="Change", rows=[("Reason", row.reason), ("Rules", show.row_link(version))]),
+            Table(
+                title="This dataset until then",
+                headers=("When (UTC)", "After", "Why"),
+                rows=[(self.at(one), self.after_cell(one), one.reason) for one in before[:HISTORY_SHOWN]],
+            ),
+        ]
+
+    @display(description="Dataset")
+    def dataset_cell(self, row: RuleChange) -> SafeString:
+        return show.note(row.dataset or "(no name)", row.tenant)
+
+    @display(description="When (UTC)")
+    def at(self, row: RuleChange) -> str:
+        return show.moment_text(row.at_ms)
+
+    @display(description="Before")
+    def before_cell(self, row: RuleChange) -> str:
+        return _shards_text(row.before)
+
+    @display(description="After")
+    def after_cell(self, row: RuleChange) -> str:
+        return _shards_text(row.after)
+
+
+def _shards_text(rule: dict[str, Any] | None) -> str:
+    """Return a rule in few words."""
+    if rule is None:
+        return "no rule"
+    if rule["shards"]:
+        return f"pinned to {', '.join(map(str, rule['shards']))}"
+    way = rule["load_balancing"].replace("_", " ")
+    return f"{show.counted(rule['dataset_shards'], 'shard')}, {way}"
+
+
+class DecidedAdmin(OrderedAdmin):
+    """Rows that operators decide, with their history."""
+
+    subject = ""
+    values: Any = None
+
+    def history(self, row: Any) -> Table:
+        """Return who decided what."""
+        dataset = getattr(row, "dataset", "")
+        changes = PlacementChange.objects.filter(subject=self.subject, tenant=row.tenant, dataset=dataset)
+        return Table(
+            title="Decisions",
+            headers=("When (UTC)", "Who", "Set", "Why"),
+            rows=[
+                (show.moment_text(one.at_ms), one.actor, values_text(one.after), one.why or show.NOTHING)
+                for one in changes.order_by("-id")[:HISTORY_SHOWN]
+            ],
+        )
+
+    @display(description="Set")
+    def set_cell(self, row: Any) -> str:
+        return values_text(type(self).values(row))
+
+
+@admin.register(PlacementLimit)
+class PlacementLimitAdmin(DecidedAdmin):
+    """How tenants' datasets are placed."""
+
+    list_display = ("__str__", "set_cell")
+    about = (
+        "Numbers for everybody and for single tenants; what is not set is as everybody's, or built in: 1 to 1024 "
+        "shards of 128 KiB/s, windows of 17 and 19 minutes. Changes hold from the next round of the rules on."
+    )
+    empty_list = "Nobody has set a limit: what is built in holds."
+    orders = LIMIT_ORDERS
+    subject = PlacementChange.Subject.LIMITS
+    values = staticmethod(limit_values)
+
+    def heading(self, row: PlacementLimit) -> str:
+        return f"Placement limits of {row}"
+
+    def sections(self, row: PlacementLimit) -> Sequence[Section]:
+        found = [
+            (name.replace("_", " ").capitalize(), _value(name, value)) for name, value in limit_values(row).items()
+        ]
+        return [Facts(title="Set here", rows=found), self.history(row)]
+
+
+@admin.register(PlacementOverride)
+class PlacementOverrideAdmin(DecidedAdmin):
+    """What is decided for single datasets."""
+
+    list_display = ("dataset_cell", "set_cell")
+    list_filter = (TenantNameFilter, DatasetFilter)
+    about = "Datasets that an operator decides about, whatever they write: their shards by number or by name (pinned)."
+    empty_list = "No dataset is overridden or pinned."
+    orders = OVERRIDE_ORDERS
+    subject = PlacementChange.Subject.OVERRIDE
+    values = staticmethod(override_values)
+
+    def heading(self, row: PlacementOverride) -> str:
+        return f"Override of {row}"
+
+    def sections(self, row: PlacementOverride) -> Sequence[Section]:
+        place = {"tenant": row.tenant, "dataset": row.dataset}
+        where = show.link(reverse("placement-page", query=place), "show")
+        rows = [
+            (name.replace("_", " ").capitalize(), _value(name, value)) for name, value in override_values(row).items()
+        ]
+        return [Facts(title="Decided", rows=[*rows, ("On the ring", where)]), self.history(row)]
+
+    @display(description="Dataset")
+    def dataset_cell(self, row: PlacementOverride) -> SafeString:
+        return show.note(row.dataset or "(no name)", row.tenant)
+
+
+@admin.register(PlacementChange)
+class PlacementChangeAdmin(ReadOnlyAdmin):
+    """Every decision of operators about placement."""
+
+    list_display = ("__str__", "at", "actor", "before_cell", "after_cell", "why")
+    list_filter = (TenantNameFilter, DatasetFilter)
+    about = "Who set which limit or override, when and why; also of those that were taken back."
+    empty_list = "Nobody has decided anything about placement."
+
+    def sections(self, row: PlacementChange) -> Sequence[Section]:
+        return [
+            Facts(
+                title="Decision",
+                rows=[
+                    ("When (UTC)", self.at(row)),
+                    ("Who", row.actor),
+                    ("Why", row.why or show.NOTHING),
+                    ("Before", values_text(row.before)),
+                    ("After", values_text(row.after)),
+                ],
+            )
+        ]
+
+    @display(description="When (UTC)")
+    def at(self, row: PlacementChange) -> str:
+        return show.moment_text(row.at_ms)
+
+    @display(description="Before")
+    def before_cell(self, row: PlacementChange) -> str:
+        return values_text(row.before)
+
+    @display(description="After")
+    def after_cell(self, row: PlacementChange) -> str:
+        return values_text(row.after)

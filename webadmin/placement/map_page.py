@@ -1,0 +1,239 @@
+"""The page of placement: ring, subrings and load as pictures, skew, and what a change of the fleet would move."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.safestring import SafeString, mark_safe
+
+from engine.errors import LithifyError
+from engine.placement.documents import decode_statistics
+from engine.placement.load_balancing import skew
+from engine.placement.model import DatasetKey, PlacementRules
+from engine.placement.ring import Ring
+from engine.placement.statistics import DatasetStatistics, PlacementStatistics
+from engine.placement.subrings import dataset_subring, key_hash
+from webadmin.console import formatting as show
+from webadmin.console.orders import outcome_sections
+from webadmin.console.sections import Facts, Section, Table
+from webadmin.console.verdict import Notice
+from webadmin.database import dialect
+from webadmin.placement.models import RulesHead
+from webadmin.placement.pictures import PIECES_MAX, Stretch, heat_picture, rate_text, ring_picture
+from webadmin.placement.services.build_placement_rules import rules_of
+from webadmin.placement.services.foresee_placement import FleetChange, what_if
+from webadmin.placement.services.instances import current_ring
+
+OLD_RULES_MS = 2 * 60_000
+DATASETS_SHOWN = 25
+NO_ZONE = "-"
+PICTURE_WIDTHS = {"ring": 640, "heat": 520}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """An SVG under a title."""
+
+    template: ClassVar[str] = "placement/picture.html"
+    title: str
+    picture: SafeString
+    width: int
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementNow:
+    """What the page shows, read once."""
+
+    ring: Ring
+    rules: PlacementRules
+    statistics: PlacementStatistics
+    now_ms: int
+
+
+def read_now() -> PlacementNow:
+    """Read ring, rules and statistics."""
+    head = RulesHead.objects.filter(id=1).defer("state").first() or RulesHead()
+    data = bytes(head.statistics)
+    return PlacementNow(
+        ring=current_ring(),
+        rules=rules_of(head),
+        statistics=decode_statistics(data) if data else PlacementStatistics(created_at_ms=0),
+        now_ms=dialect.clock_ms(),
+    )
+
+
+@admin.site.admin_view
+def placement_page(request: HttpRequest) -> HttpResponse:
+    """Show how datasets are placed; ``tenant`` and ``dataset`` choose one, ``ask`` asks what would move."""
+    now = read_now()
+    heaviest = sorted(now.statistics.datasets, key=lambda one: (-one.usage(), one.tenant, one.dataset))
+    chosen = _chosen(request, heaviest)
+    asked = {name: request.GET.get(name, "").strip() for name in ("add", "remove", "shards")}
+    foreseen, refused = _answer(asked) if request.GET.get("ask") else ([], [])
+    context = {
+        **admin.site.each_context(request),
+        "title": "Placement",
+        "notices": _notices(now),
+        "overview": [_facts(now)],
+        "pictures": _pictures(now, chosen) if now.ring.shards else [],
+        "tables": [_skew(now, heaviest)],
+        "tenant": chosen[0] if chosen else "",
+        "dataset": chosen[1] if chosen else "",
+        "asked": asked,
+        "foreseen": foreseen,
+        "refused": refused,
+    }
+    return TemplateResponse(request, "placement/map.html", context)
+
+
+def _chosen(request: HttpRequest, heaviest: Sequence[DatasetStatistics]) -> DatasetKey | None:
+    """Return the dataset that is asked for, else the one that writes most."""
+    tenant = request.GET.get("tenant", "").strip()
+    if tenant:
+        return (tenant, request.GET.get("dataset", "").strip())
+    return (heaviest[0].tenant, heaviest[0].dataset) if heaviest else None
+
+
+def _notices(now: PlacementNow) -> list[Notice]:
+    notices = []
+    if not now.ring.shards:
+        notices.append(Notice(tone="warn", text="There is no ring: start a segment writer (manage.py writer)."))
+    elif not any(instance.is_writable() for instance in now.ring.instances):
+        notices.append(Notice(tone="bad", text="No segment writer takes profiles: all are silent or leaving."))
+    if not now.rules.version:
+        text = "No rules were built yet: every dataset has its tenant's defaults until beat and a control worker run."
+        notices.append(Notice(tone="warn", text=text))
+    elif now.now_ms - now.rules.created_at_ms > OLD_RULES_MS:
+        age = show.duration_text(now.now_ms - now.rules.created_at_ms)
+        notices.append(Notice(tone="warn", text=f"The rules are {age} old: is a control worker running?"))
+    return notices
+
+
+def _facts(now: PlacementNow) -> Facts:
+    silent = sum(not instance.is_writable() for instance in now.ring.instances)
+    instances = show.counted(len(now.ring.instances), "instance")
+    loads = _loads(now.statistics)
+    mean = sum(loads.values()) / now.ring.shards if now.ring.shards else 0
+    return Facts(
+        title="Now",
+        rows=[
+            ("Ring", f"version {now.ring.version}, {show.counted(now.ring.shards, 'shard')}"),
+            ("Fleet", f"{instances}, {silent} of them silent or leaving" if silent else instances),
+            ("Zones", ", ".join(now.ring.zones()) or "none"),
+            ("Rules", f"version {now.rules.version}, {show.counted(len(now.rules.datasets), 'dataset')}"),
+            ("Built", show.age(now.rules.created_at_ms or None, now.now_ms)),
+            ("Written", rate_text(sum(loads.values()))),
+            ("Busiest shard", _busiest(loads, mean)),
+            (
+                "Capped by their tenant",
+                show.counted(sum(r.is_capped() for r in now.rules.datasets.values()), "dataset"),
+            ),
+        ],
+    )
+
+
+def _busiest(loads: Counter[int], mean: float) -> str:
+    if not loads or not mean:
+        return show.NOTHING
+    [(shard, load)] = loads.most_common(1)
+    return f"shard {shard}: {rate_text(load)}, {load / mean:.1f} times the mean"
+
+
+def _loads(statistics: PlacementStatistics) -> Counter[int]:
+    """Return bytes/s by shard, of all datasets."""
+    loads: Counter[int] = Counter()
+    for found in statistics.datasets:
+        for shard in found.shards:
+            loads[shard.shard] += shard.usage
+    return loads
+
+
+def _pictures(now: PlacementNow, chosen: DatasetKey | None) -> list[Picture]:
+    title, more, stretch = "Ring and shard map", "", None
+    if chosen is not None:
+        stretch = _stretch(now, chosen)
+        rule = now.rules.rule(*chosen)
+        title = f"Ring and shard map, with {chosen[0]}/{chosen[1]}"
+        way = rule.load_balancing.name.lower().replace("_", " ")
+        place = f"pinned to shards {', '.join(map(str, rule.shards))}" if rule.shards else "placed by hash"
+        more = f"{show.counted(len(stretch.pinned) or stretch.dataset.size(), 'shard')}, {place}, picked by {way}."
+    if now.ring.shards > PIECES_MAX:
+        more = f"{more} Each piece stands for {now.ring.shards / PIECES_MAX:.0f} shards.".strip()
+    # The pictures escape what they show.
+    ring = mark_safe(ring_picture(now.ring, stretch))  # noqa: S308
+    heat = mark_safe(heat_picture(now.ring, _loads(now.statistics)))  # noqa: S308
+    return [
+        Picture(title=title, picture=ring, width=PICTURE_WIDTHS["ring"], more=more),
+        Picture(
+            title="Write load per shard",
+            picture=heat,
+            width=PICTURE_WIDTHS["heat"],
+            more="Bytes per second over the last minutes (half-life three), of all datasets and instances.",
+        ),
+    ]
+
+
+def _stretch(now: PlacementNow, chosen: DatasetKey) -> Stretch:
+    rule, shards = now.rules.rule(*chosen), now.ring.shards
+    keys = key_hash(chosen[0]), key_hash(chosen[1])
+    subring = dataset_subring(shards, *keys, rule.tenant_shards, rule.dataset_shards)
+    pinned = [shard - 1 for shard in rule.shards if shard <= shards]
+    return Stretch(tenant=subring.parent(), dataset=subring, pinned=pinned)
+
+
+def _skew(now: PlacementNow, heaviest: Sequence[DatasetStatistics]) -> Table:
+    left = len(heaviest) - DATASETS_SHOWN
+    rows = []
+    for found in heaviest[:DATASETS_SHOWN]:
+        rule, unevenness = now.rules.rule(found.tenant, found.dataset), skew(found)
+        way = rule.load_balancing.name.lower().replace("_", " ")
+        rows.append(
+            (
+                show.name(found.tenant),
+                show.link(_address(found), found.dataset or "(no name)"),
+                rate_text(found.usage()),
+                f"{len({shard.shard for shard in found.shards})} of {len(rule.shards) or max(1, rule.dataset_shards)}",
+                show.badge(f"{unevenness:.2f}", "warn" if unevenness >= 0.5 else "quiet", "deviation over mean"),
+                show.badge("pinned", "busy") if rule.shards else way,
+            )
+        )
+    return Table(
+        title="Datasets that write most, and their skew",
+        headers=("Tenant", "Dataset", "Writes", "Shards in use", "Skew", "Picked by"),
+        rows=rows,
+        empty="Nothing was written lately.",
+        more=f"{show.counted(left, 'more dataset')} not shown." if left > 0 else "",
+    )
+
+
+def _address(found: DatasetStatistics) -> str:
+    return f"?{urlencode({'tenant': found.tenant, 'dataset': found.dataset})}"
+
+
+def _answer(asked: dict[str, str]) -> tuple[list[Section], list[Notice]]:
+    """Return what would move, or why that cannot be said."""
+    shards = asked["shards"]
+    if shards and not (shards.isascii() and shards.isdigit()):
+        return [], [Notice(tone="warn", text=f"{shards!r} is no number of shards.")]
+    change = FleetChange(
+        add=[zone if zone != NO_ZONE else "" for zone in _names(asked["add"])],
+        remove=_names(asked["remove"]),
+        shards=int(shards) if shards else None,
+    )
+    try:
+        told: dict[str, Any] = what_if(change).to_json()
+    except LithifyError as error:
+        return [], [Notice(tone="warn", text=f"{str(error)[:1].upper()}{str(error)[1:]}.")]
+    return list(outcome_sections(told)), []
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
