@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
+from webadmin.profiles.connect import View
 from webadmin.profiles.ingest_api import ingest
 from webadmin.profiles.otlp_api import export
 from webadmin.profiles.push_api import push
 from webadmin.profiles.push_limits_api import PushLimitsView
 
+PUSH_METHOD = "push.v1.PusherService/Push"
+DOORS: dict[str, View] = {
+    PUSH_METHOD: push,
+    "ingest": ingest,
+    "pyroscope/ingest": ingest,
+    "v1development/profiles": export,
+    "opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export": export,
+}
+"""Views by path. Before the method of a push anything may stand: what is configured in a client is its own affair."""
+
 urlpatterns = [
-    # An address with a path is configured in many a client: whatever stands before the method is theirs.
-    re_path(r"^(?:.+/)?push\.v1\.PusherService/Push$", push, name="push"),
     path("api/v1/operations/push-limits", PushLimitsView.as_view(), name="push-limits"),
-    path("ingest", ingest, name="ingest"),
-    path("pyroscope/ingest", ingest, name="pyroscope-ingest"),
-    path("v1development/profiles", export, name="otlp-profiles"),
-    path(
-        "opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
-        export,
-        name="otlp-profiles-service",
-    ),
+    re_path(r"^(?:.+/)?push\.v1\.PusherService/Push$", push, name="push"),
+    *(path(address, view) for address, view in DOORS.items() if address != PUSH_METHOD),
 ]
