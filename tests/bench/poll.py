@@ -11,6 +11,7 @@ can: once each renewing 8 leases with no room for more, as a busy fleet does, an
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
@@ -255,10 +256,8 @@ def now() -> Any:
 
 
 def join_in() -> None:
-    """Set Django up in a process that joins in; the environment says where."""
-    import django
-
-    django.setup()
+    """Become a web process of the service; the environment says where its database is."""
+    importlib.import_module("webadmin.wsgi")
 
 
 def _share(values: Sequence[float], share: float) -> float:

@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
-from django.db import transaction
-from django.db.models import Exists, OuterRef, Value
-from django.db.models.functions import Greatest
+from django.db import connection, transaction
 
 from engine.scheduling.fairness import LaneCharge, TenantCharge
-from webadmin.database.dialect import locked, raise_rows
+from webadmin.database.dialect import insert_new_rows, locked, marks, raise_rows, read_rows
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
 from webadmin.schedule.models import LevelQueue
 
 TenantKey = tuple[str, str]
 """Lane and tenant."""
+LANE_KEY, TENANT_KEY = ("lane",), ("lane", "tenant")
+LANE_TIMES = ("tenant_time", "virtual_time", "started_time")
+
+_HAS_NOTICED = """
+EXISTS (SELECT 1 FROM schedule_levelqueue q WHERE q.lane = schedule_tenantshare.lane
+        AND q.tenant = schedule_tenantshare.tenant AND q.is_noticed AND q.block_count > 0)
+"""
+_SETTLE_AWAKE = f"""
+UPDATE schedule_tenantshare
+SET virtual_time = CASE WHEN NOT is_awake AND virtual_time < %s THEN %s ELSE virtual_time END,
+    is_awake = NOT is_awake
+WHERE lane = %s AND tenant IN {{names}} AND is_awake <> {_HAS_NOTICED}
+"""  # noqa: S608
 
 
 def intern_shares(tenants: Iterable[TenantKey]) -> None:
@@ -24,9 +35,8 @@ def intern_shares(tenants: Iterable[TenantKey]) -> None:
     keys = sorted(set(tenants))
     if keys:
         lanes = sorted({lane for lane, _ in keys})
-        LaneShare.objects.bulk_create([LaneShare(lane=lane) for lane in lanes], ignore_conflicts=True)
-        shares = [TenantShare(lane=lane, tenant=tenant) for lane, tenant in keys]
-        TenantShare.objects.bulk_create(shares, ignore_conflicts=True)
+        insert_new_rows(LaneShare, (*LANE_KEY, *LANE_TIMES), [(lane, 0, 0, 0) for lane in lanes])
+        insert_new_rows(TenantShare, (*TENANT_KEY, "virtual_time", "is_awake"), [(*key, 0, False) for key in keys])
 
 
 def settle_awake(tenants: Collection[TenantKey]) -> None:
@@ -34,28 +44,24 @@ def settle_awake(tenants: Collection[TenantKey]) -> None:
     been idle earns nothing."""
     if not tenants:
         return
-    noticed = LevelQueue.objects.filter(
-        lane=OuterRef("lane"), tenant=OuterRef("tenant"), is_noticed=True, block_count__gt=0
-    )
-    times = dict(LaneShare.objects.values_list("lane", "tenant_time"))
-    for lane, names in _by_lane(tenants).items():
-        shares = TenantShare.objects.filter(lane=lane, tenant__in=names)
-        waking = shares.filter(Exists(noticed), is_awake=False)
-        waking.update(is_awake=True, virtual_time=Greatest("virtual_time", Value(times.get(lane, 0))))
-        shares.filter(~Exists(noticed), is_awake=True).update(is_awake=False)
+    times = dict(read_rows(LaneShare, ("lane", "tenant_time"), ""))
+    with connection.cursor() as cursor:
+        for lane, names in _by_lane(tenants).items():
+            since = times.get(lane, 0)
+            cursor.execute(_SETTLE_AWAKE.format(names=marks(names)), [since, since, lane, *names])
 
 
 def charge_shares(tenants: Sequence[TenantCharge], lanes: Sequence[LaneCharge]) -> None:
     """Write the new virtual times; none ever goes back."""
     raise_rows(
         LaneShare,
-        ("lane",),
-        ("tenant_time", "virtual_time", "started_time"),
+        LANE_KEY,
+        LANE_TIMES,
         [(lane.lane, lane.tenant_time, lane.virtual_time, lane.started_time) for lane in lanes],
     )
     raise_rows(
         TenantShare,
-        ("lane", "tenant"),
+        TENANT_KEY,
         ("virtual_time",),
         [(tenant.lane, tenant.tenant, tenant.virtual_time) for tenant in tenants],
     )

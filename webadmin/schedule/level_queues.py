@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db import models
-from django.db.models import Q
 
 from engine.planning.levels import ready_at_ms
 from engine.planning.model import LevelPolicy, QueueKey
@@ -25,6 +24,7 @@ KEYS_PER_QUERY = 100
 """An OR of this many keys is well inside the databases' limits for one statement."""
 QUEUED_IN = "queue_id = %s AND state = 'queued'"
 """The blocks of a queue, in the words of their partial index."""
+KEY_COLUMNS = ("lane", "tenant", "shard", "level")
 SUMS = (
     *("block_count", "byte_count", "oldest_arrival_ms", "newest_arrival_ms"),
     *("ready_at_ms", "priority_ms", "served_at_ms", "is_noticed"),
@@ -201,9 +201,9 @@ def _save(queues: Sequence[LevelQueue]) -> None:
 def _queue_ids(keys: list[QueueKey]) -> dict[QueueKey, int]:
     found: dict[QueueKey, int] = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
-        wanted = Q()
-        for lane, tenant, shard, level in keys[start : start + KEYS_PER_QUERY]:
-            wanted |= Q(lane=lane, tenant=tenant, shard=shard, level=level)
-        rows = LevelQueue.objects.filter(wanted).values_list("id", "lane", "tenant", "shard", "level")
+        wanted = keys[start : start + KEYS_PER_QUERY]
+        one = "lane = %s AND tenant = %s AND shard = %s AND level = %s"
+        values = [value for key in wanted for value in key]
+        rows = read_rows(LevelQueue, ("id", *KEY_COLUMNS), f"WHERE {' OR '.join([one] * len(wanted))}", values)
         found |= {(lane, tenant, shard, level): id for id, lane, tenant, shard, level in rows}
     return found

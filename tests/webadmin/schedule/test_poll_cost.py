@@ -14,9 +14,9 @@ from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.models import Attempt, Job, LevelQueue
 
 BACKLOG = 100_000
-IDLE_QUERIES_MAX = 4
-"""The worker, the head with the lease, the clock, and what holds for everything."""
-PLANNING_QUERIES_MAX = 38
+IDLE_QUERIES_MAX = 3
+"""The worker, the clock, and the head with what holds for everything."""
+PLANNING_QUERIES_MAX = 30
 """A poll that plans its first jobs, with the statements that begin and end its transactions."""
 
 
