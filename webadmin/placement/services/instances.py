@@ -96,7 +96,8 @@ def heartbeat(name: str) -> Standing:
     present = Instance.objects.filter(name=name, left_at_ms=None)
     if not present.update(heartbeat_at_ms=dialect.clock_ms()):
         return Standing.UNKNOWN
-    return Standing(present.values_list("state", flat=True).get())
+    state = present.values_list("state", flat=True).first()
+    return Standing(state) if state else Standing.UNKNOWN  # it was given up between the two statements
 
 
 def drain_instance(name: str, *, actor: str, reason: str) -> bool:

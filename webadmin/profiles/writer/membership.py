@@ -57,7 +57,7 @@ class Membership:
             self._in_reach_since = None
             log.warning("heartbeat_failed error=%s", error)
         except LithifyError as error:
-            log.warning("ring_not_published error=%s", error)
+            log.warning("ring_not_settled_or_published error=%s", error)
         finally:
             close_old_connections()
 

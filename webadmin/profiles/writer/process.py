@@ -102,7 +102,9 @@ class _Life:
             loop.add_signal_handler(number, self._stopping.set)
         serving = loop.create_task(self._server.serve(sockets=[listener]))
         beating = loop.create_task(self._keep_membership())
-        await asyncio.wait({serving, loop.create_task(self._stopping.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        asked = loop.create_task(self._stopping.wait())
+        await asyncio.wait({serving, beating, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
         log.info("writer_draining name=%s", self._registration.name)
         self._writer.is_draining = True
         beating.cancel()
@@ -111,6 +113,8 @@ class _Life:
         await asyncio.wait({goodbye}, timeout=GOODBYE_SECONDS)
         self._server.should_exit = True
         await serving
+        if beating.done() and not beating.cancelled():
+            beating.result()  # an error nobody expected ends the process, after everything was stored
         log.info("writer_stopped name=%s", self._registration.name)
 
     async def _keep_membership(self) -> None:

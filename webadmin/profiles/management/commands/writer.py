@@ -14,6 +14,9 @@ from webadmin.placement.services.instances import InstanceRefused
 from webadmin.profiles.writer.process import WriterOptions, run_writer
 from webadmin.profiles.writer.segment_writer import WriterLimits
 
+LOST_CONNECTION_OPTIONS = {"connect_timeout": 5, "tcp_user_timeout": 5_000}
+"""For libpq, in seconds and in milliseconds; what DATABASE_URL says comes first."""
+
 
 class Command(BaseCommand):
     """Take profiles from distributors, make segments of them, and acknowledge what is durable."""
@@ -50,9 +53,17 @@ class Command(BaseCommand):
                 memory_bytes=settings.WRITER_MEMORY_BYTES,
             ),
         )
+        _notice_a_lost_database(settings.DATABASES["default"])
         try:
             run_writer(wished, open_store(settings.OBJECT_STORE_URL))
         except (InstanceRefused, InvalidStoreUrl) as error:
             raise CommandError(str(error)) from error
         except OSError as error:
             raise CommandError(f"{wished.host}:{wished.port}: {error.strerror}; choose another --port") from error
+
+
+def _notice_a_lost_database(database: dict[str, Any]) -> None:
+    """Give up connections over which nothing comes back; the system would wait a quarter of an hour."""
+    if database["ENGINE"].endswith("postgresql"):
+        for option, value in LOST_CONNECTION_OPTIONS.items():
+            database["OPTIONS"].setdefault(option, value)
