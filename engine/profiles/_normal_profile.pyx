@@ -35,6 +35,7 @@ cdef enum:
     STRING_BYTES_MAX = 65535
     LINES_MAX = 255
     HAS_FUNCTIONS = 8
+    SLOTS_PER_ENTRY = 16        # a hash table larger than so many slots per entry is given back
     FEW_LABELS = 16             # so many are sorted by insertion
     DIRECT_IDS_PER_ENTRY = 4    # ids up to so many times the entries are looked up by position
 
@@ -101,6 +102,17 @@ cdef int normalise_columns(NormalProfile* out, Workspace* work, const Column* ra
     _write_locations(out, work, raw)
     _write_functions(out, work, raw)
     return _write_samples(out, work)
+
+
+cdef void _empty(Slots* slots, size_t expected) noexcept nogil:
+    """Empty a table for another profile; one much too large for it goes, as it would be cleared for nothing."""
+    if slots.entries == NULL:
+        return
+    if slots.mask > SLOTS_PER_ENTRY * expected:
+        slots_free(slots)
+    else:
+        memset(slots.entries, 0, (slots.mask + 1) * sizeof(uint64_t))
+        slots.used = 0
 
 
 cdef int _check_sizes(const Column* raw) except -1 nogil:
@@ -182,7 +194,7 @@ cdef int _fill_ids(IdTable* table, const uint64_t* ids, size_t count) except -1 
             table.direct.items[ids[index - 1]] = index
         table.direct.items[0] = 0
         return 0
-    slots_free(&table.slots)
+    _empty(&table.slots, count)
     for index in range(count):
         if ids[index] == 0:
             continue
@@ -265,7 +277,7 @@ cdef int _keep_samples(NormalProfile* out, Workspace* work, const Column* raw) e
     cdef size_t types = raw[TYPES].count, index, at
     cdef const uint64_t* values
     work.keys.count = work.values.count = work.kept.size = 0
-    slots_free(&work.slots)
+    _empty(&work.slots, raw[LOCATION_STARTS].count)
     fill_zeros(&work.sums, types)
     for index in range(raw[LOCATION_STARTS].count - 1):
         values = raw[VALUES].items + raw[VALUE_STARTS].items[index]
