@@ -188,7 +188,7 @@ class RulesVersionAdmin(ReadOnlyAdmin):
                 headers=("Dataset", "Before", "After", "Why"),
                 rows=[
                     (
-                        show.note(change.dataset or "(no name)", change.tenant),
+                        show.note(show.name(change.dataset or "(no name)"), change.tenant),
                         values_text(change.before),
                         values_text(change.after),
                         change.reason,
@@ -235,7 +235,7 @@ class RuleChangeAdmin(ReadOnlyAdmin):
 
     @display(description="Dataset")
     def dataset_cell(self, row: RuleChange) -> SafeString:
-        return show.note(row.dataset or "(no name)", row.tenant)
+        return show.note(show.name(row.dataset or "(no name)"), row.tenant)
 
     @display(description="When (UTC)")
     def at(self, row: RuleChange) -> str:
@@ -333,7 +333,7 @@ class PlacementOverrideAdmin(DecidedAdmin):
 
     @display(description="Dataset")
     def dataset_cell(self, row: PlacementOverride) -> SafeString:
-        return show.note(row.dataset or "(no name)", row.tenant)
+        return show.note(show.name(row.dataset or "(no name)"), row.tenant)
 
 
 @admin.register(PlacementChange)

@@ -26,7 +26,7 @@ from webadmin.console.sections import Facts, Section, Table
 from webadmin.console.verdict import Notice
 from webadmin.database import dialect
 from webadmin.placement.models import RulesHead
-from webadmin.placement.pictures import PIECES_MAX, Stretch, heat_picture, rate_text, ring_picture
+from webadmin.placement.pictures import PIECES_MAX, Stretch, heat_picture, rate_text, ring_legend, ring_picture
 from webadmin.placement.services.build_placement_rules import rules_of
 from webadmin.placement.services.foresee_placement import FleetChange, what_if
 from webadmin.placement.services.instances import current_ring
@@ -34,7 +34,7 @@ from webadmin.placement.services.instances import current_ring
 OLD_RULES_MS = 2 * 60_000
 DATASETS_SHOWN = 25
 NO_ZONE = "-"
-PICTURE_WIDTHS = {"ring": 640, "heat": 520}
+PICTURE_WIDTHS = {"ring": 460, "heat": 520}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,7 @@ class Picture:
     picture: SafeString
     width: int
     more: str = ""
+    legend: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +172,9 @@ def _pictures(now: PlacementNow, chosen: DatasetKey | None) -> list[Picture]:
     ring = mark_safe(ring_picture(now.ring, stretch))  # noqa: S308
     heat = mark_safe(heat_picture(now.ring, _loads(now.statistics)))  # noqa: S308
     return [
-        Picture(title=title, picture=ring, width=PICTURE_WIDTHS["ring"], more=more),
+        Picture(
+            title=title, picture=ring, width=PICTURE_WIDTHS["ring"], more=more, legend=ring_legend(now.ring, stretch)
+        ),
         Picture(
             title="Write load per shard",
             picture=heat,
@@ -198,7 +201,7 @@ def _skew(now: PlacementNow, heaviest: Sequence[DatasetStatistics]) -> Table:
         rows.append(
             (
                 show.name(found.tenant),
-                show.link(_address(found), found.dataset or "(no name)"),
+                show.link(_address(found), show.name(found.dataset or "(no name)")),
                 rate_text(found.usage()),
                 f"{len({shard.shard for shard in found.shards})} of {len(rule.shards) or max(1, rule.dataset_shards)}",
                 show.badge(f"{unevenness:.2f}", "warn" if unevenness >= 0.5 else "quiet", "deviation over mean"),
@@ -232,7 +235,7 @@ def _answer(asked: dict[str, str]) -> tuple[list[Section], list[Notice]]:
         told: dict[str, Any] = what_if(change).to_json()
     except LithifyError as error:
         return [], [Notice(tone="warn", text=f"{str(error)[:1].upper()}{str(error)[1:]}.")]
-    return list(outcome_sections(told)), []
+    return list(outcome_sections({name: value for name, value in told.items() if value != []})), []
 
 
 def _names(text: str) -> list[str]:

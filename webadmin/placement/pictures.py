@@ -20,8 +20,7 @@ RINGS = {"shards": (150.0, 190.0), "tenant": (128.0, 142.0), "dataset": (108.0, 
 """Inner and outer radius."""
 TENANT_COLOUR, DATASET_COLOUR = "#8a6d3b", "#c4541b"
 CELL, CELLS_PER_ROW = 26, 16
-NAME_SHOWN_MAX = 22
-LEGEND_MAX = 14
+LEGEND_MAX = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +41,8 @@ def ring_picture(ring: Ring, stretch: Stretch | None = None) -> str:
     """Return the ring: who hosts which shard, and inside it where a tenant and one of its datasets lie."""
     owners = ring.tables.get("", ())
     colours = {instance.id: colour_of(number) for number, instance in enumerate(ring.instances)}
-    shown = list(colours)[:LEGEND_MAX]
-    height = max(SIZE, 40 + 20 * (len(shown) + 3))
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE + 210} {height}" font-size="12" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {SIZE}" font-size="14" '
         f'fill="currentColor" role="img" aria-label="The ring of {ring.shards} shards and who hosts them">'
     ]
     for first, last in pieces(ring.shards):
@@ -58,16 +55,17 @@ def ring_picture(ring: Ring, stretch: Stretch | None = None) -> str:
         parts += [_position("dataset", position, ring.shards, DATASET_COLOUR) for position in inner]
     parts.append(_text(CENTRE, CENTRE - 4, f"{ring.shards} shards", bold=True, middle=True))
     parts.append(_text(CENTRE, CENTRE + 14, f"{len(ring.instances)} instances", middle=True))
-    legend = [(name, colours[name]) for name in shown]
+    return "".join([*parts, "</svg>"])
+
+
+def ring_legend(ring: Ring, stretch: Stretch | None = None) -> list[tuple[str, str]]:
+    """Return what the colours of the ring's picture mean; of a large fleet the first instances."""
+    legend = [(instance.id, colour_of(number)) for number, instance in enumerate(ring.instances[:LEGEND_MAX])]
+    if len(ring.instances) > LEGEND_MAX:
+        legend.append((f"and {len(ring.instances) - LEGEND_MAX} more instances", "transparent"))
     if stretch is not None:
         legend += [("the tenant's shards", TENANT_COLOUR), ("the dataset's shards", DATASET_COLOUR)]
-    for row, (name, colour) in enumerate(legend):
-        y = 30 + 20 * row
-        parts.append(f'<rect x="{SIZE + 4}" y="{y - 10}" width="12" height="12" rx="2" fill="{colour}"/>')
-        parts.append(_text(SIZE + 22, y, _short(name)))
-    if len(colours) > len(shown):
-        parts.append(_text(SIZE + 22, 30 + 20 * len(legend), f"and {len(colours) - len(shown)} more"))
-    return "".join([*parts, "</svg>"])
+    return legend
 
 
 def heat_picture(ring: Ring, loads: Mapping[int, int]) -> str:
@@ -151,7 +149,3 @@ def _text(x: float, y: float, text: str, *, bold: bool = False, middle: bool = F
 
 def _shards(first: int, last: int) -> str:
     return f"shard {first + 1}" if last - first <= 1 else f"shards {first + 1} to {last}"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= NAME_SHOWN_MAX else f"{name[: NAME_SHOWN_MAX - 1]}…"

@@ -1,0 +1,24 @@
+"""The control task of placement is on beat's schedule and does one round."""
+
+from __future__ import annotations
+
+from engine.placement.publication import load_rules
+from tasks.beat import PERIODIC_JOBS, PLACEMENT_TASK, app
+from tasks.control.placement import build_placement_rules
+from tests.webadmin.placement.conftest import UNIT, Placement
+
+
+def test_it_runs_every_fifteen_seconds() -> None:
+    [job] = [job for job in PERIODIC_JOBS if job.task == PLACEMENT_TASK]
+    assert job.every_seconds == 15
+    assert build_placement_rules.name == PLACEMENT_TASK in app.tasks
+
+
+def test_it_builds_rules_into_the_configured_store(placement: Placement, settings) -> None:
+    settings.OBJECT_STORE_URL = placement.store.url
+    placement.write("acme", "web", UNIT)
+    build_placement_rules()
+    build_placement_rules()
+    rules = load_rules(placement.store)
+    assert rules is not None
+    assert (rules.version, set(rules.datasets)) == (2, {("acme", "web")})
