@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from engine.errors import LithifyError
 from engine.profiles.model import BlockMeta
-from engine.profiles.pprof import parse_profile
 from engine.profiles.segment import SegmentBuilder
 from engine.profiles.segment_push import SegmentPush
 
@@ -76,7 +75,7 @@ class OpenSegment:
                     self._builder.add(
                         waiting.push.tenant,
                         series.labels,
-                        parse_profile(series.pprof),
+                        series.pprof,
                         received_at_ns=series.received_at_ns,
                     )
                 except LithifyError as error:
