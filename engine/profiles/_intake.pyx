@@ -265,18 +265,19 @@ cdef class Intake:
 
     cdef int _sort_by_group(self) except -1 nogil:
         """List the samples group by group, each in their order."""
-        cdef size_t groups = self.links.shared_starts.count - 1, index
-        cdef uint64_t group
+        cdef size_t groups = self.links.shared_starts.count - 1, count = self.links.groups.count, index
+        cdef const uint64_t* group_of = self.links.groups.items
+        cdef uint64_t* starts
         fill_zeros(&self.group_starts, groups + 2)
-        fill_zeros(&self.by_group, self.links.groups.count)
-        for index in range(self.links.groups.count):
-            self.group_starts.items[self.links.groups.items[index] + 2] += 1
+        fill_zeros(&self.by_group, count)
+        starts = self.group_starts.items    # one ahead, until all are dealt out
+        for index in range(count):
+            starts[group_of[index] + 2] += 1
         for index in range(2, groups + 2):
-            self.group_starts.items[index] += self.group_starts.items[index - 1]
-        for index in range(self.links.groups.count):
-            group = self.links.groups.items[index] + 1
-            self.by_group.items[self.group_starts.items[group]] = index
-            self.group_starts.items[group] += 1
+            starts[index] += starts[index - 1]
+        for index in range(count):
+            self.by_group.items[starts[group_of[index] + 1]] = index
+            starts[group_of[index] + 1] += 1
         return 0
 
     cdef int gather(self, list groups, bint is_part) except -1:
