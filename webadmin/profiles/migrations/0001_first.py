@@ -5,44 +5,74 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='PushCount',
+            name="PushCount",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('tenant', webadmin.database.fields.ByteOrderedField(blank=True, max_length=150)),
-                ('outcome', models.CharField(max_length=60)),
-                ('count', models.PositiveBigIntegerField(default=0)),
-                ('bytes', models.PositiveBigIntegerField(default=0, help_text='Uncompressed pprof and labels')),
-                ('last_at_ms', models.BigIntegerField()),
-                ('last_message', models.CharField(blank=True, max_length=500)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("tenant", webadmin.database.fields.ByteOrderedField(blank=True, max_length=150)),
+                ("outcome", models.CharField(max_length=60)),
+                ("count", models.PositiveBigIntegerField(default=0)),
+                ("bytes", models.PositiveBigIntegerField(default=0, help_text="Uncompressed pprof and labels")),
+                ("last_at_ms", models.BigIntegerField()),
+                ("last_message", models.CharField(blank=True, max_length=500)),
             ],
             options={
-                'ordering': ['tenant', 'outcome'],
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'outcome'), name='push_count_unique')],
+                "ordering": ["tenant", "outcome"],
+                "constraints": [models.UniqueConstraint(fields=("tenant", "outcome"), name="push_count_unique")],
             },
         ),
         migrations.CreateModel(
-            name='PushLimitChange',
+            name="PushLimitChange",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('tenant', webadmin.database.fields.ByteOrderedField(blank=True, max_length=150)),
-                ('name', webadmin.database.fields.ByteOrderedField(choices=[('bytes_per_second', 'bytes_per_second'), ('burst_bytes', 'burst_bytes'), ('series_max', 'series_max'), ('body_bytes_max', 'body_bytes_max'), ('profile_bytes_max', 'profile_bytes_max'), ('samples_max', 'samples_max'), ('sample_labels_max', 'sample_labels_max'), ('stack_frames_max', 'stack_frames_max'), ('symbol_bytes_max', 'symbol_bytes_max'), ('labels_max', 'labels_max'), ('label_name_bytes_max', 'label_name_bytes_max'), ('label_value_bytes_max', 'label_value_bytes_max'), ('sessions_max', 'sessions_max'), ('older_than_now_seconds', 'older_than_now_seconds'), ('newer_than_now_seconds', 'newer_than_now_seconds')], max_length=40)),
-                ('value', models.BigIntegerField(null=True)),
-                ('is_superseded', models.BooleanField(default=False)),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('actor', models.CharField(max_length=150)),
-                ('why', models.CharField(max_length=500)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("tenant", webadmin.database.fields.ByteOrderedField(blank=True, max_length=150)),
+                (
+                    "name",
+                    webadmin.database.fields.ByteOrderedField(
+                        choices=[
+                            ("bytes_per_second", "bytes_per_second"),
+                            ("burst_bytes", "burst_bytes"),
+                            ("series_max", "series_max"),
+                            ("body_bytes_max", "body_bytes_max"),
+                            ("profile_bytes_max", "profile_bytes_max"),
+                            ("samples_max", "samples_max"),
+                            ("sample_labels_max", "sample_labels_max"),
+                            ("stack_frames_max", "stack_frames_max"),
+                            ("symbol_bytes_max", "symbol_bytes_max"),
+                            ("labels_max", "labels_max"),
+                            ("label_name_bytes_max", "label_name_bytes_max"),
+                            ("label_value_bytes_max", "label_value_bytes_max"),
+                            ("sessions_max", "sessions_max"),
+                            ("older_than_now_seconds", "older_than_now_seconds"),
+                            ("newer_than_now_seconds", "newer_than_now_seconds"),
+                        ],
+                        max_length=40,
+                    ),
+                ),
+                ("value", models.BigIntegerField(null=True)),
+                ("is_superseded", models.BooleanField(default=False)),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                ("actor", models.CharField(max_length=150)),
+                ("why", models.CharField(max_length=500)),
             ],
             options={
-                'ordering': ['-id'],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('is_superseded', False)), fields=('tenant', 'name'), name='push_limit_one_in_force'), models.CheckConstraint(condition=models.Q(('value', None), ('value__gte', 0), _connector='OR'), name='push_limit_is_no_debt')],
+                "ordering": ["-id"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("is_superseded", False)),
+                        fields=("tenant", "name"),
+                        name="push_limit_one_in_force",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("value", None), ("value__gte", 0), _connector="OR"),
+                        name="push_limit_is_no_debt",
+                    ),
+                ],
             },
         ),
     ]
