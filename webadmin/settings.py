@@ -20,6 +20,7 @@ WRITER_SUSPECT_SECONDS after so long without a heartbeat a segment writer gets n
 WRITER_TIMEOUT_SECONDS after so long without a heartbeat it loses its shards to the others (default 60)
 DISTRIBUTOR_ZONE      zone of this web process: its segment writers are asked first (default: none)
 TRUST_TENANT_HEADER   1: pushes without a credential are taken for the tenant their header names (default 0)
+PLACEMENT_CONFIDENCE_SECONDS so long usage is gathered before the first placement rules are published (default 0)
 """
 
 from __future__ import annotations
@@ -128,6 +129,7 @@ WRITER_SUSPECT_SECONDS = float(os.environ.get("WRITER_SUSPECT_SECONDS") or 3)
 WRITER_TIMEOUT_SECONDS = float(os.environ.get("WRITER_TIMEOUT_SECONDS") or 60)
 DISTRIBUTOR_ZONE = os.environ.get("DISTRIBUTOR_ZONE", "")
 TRUST_TENANT_HEADER = _flag("TRUST_TENANT_HEADER")
+PLACEMENT_CONFIDENCE_SECONDS = float(os.environ.get("PLACEMENT_CONFIDENCE_SECONDS") or 0)
 
 HTTPS = _flag("HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
@@ -157,6 +159,11 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    # Both serializers call their field "limit": without names of their own the schema would number them.
+    "ENUM_NAME_OVERRIDES": {
+        "ScheduleLimitEnum": "webadmin.schedule.operation_serializers.LIMITS",
+        "PushLimitEnum": "webadmin.profiles.push_limits_api.NAMES",
+    },
 }
 
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"

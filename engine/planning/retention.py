@@ -52,8 +52,9 @@ class RetentionSlice:
     max_time_ms: int
     in_segments: bool = False
 
-    def order(self) -> tuple[int, str, int, bool]:
-        return (self.partition_start_ms, self.tenant, self.shard, self.in_segments)
+    def order(self) -> tuple[int, int, str, int, bool, int]:
+        when = (self.partition_start_ms, self.partition_ms)
+        return (*when, self.tenant, self.shard, self.in_segments, self.max_time_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,10 @@ def build_placement_rules() -> None:
     from webadmin.database import dialect
     from webadmin.placement.services.build_placement_rules import build_placement_rules as build
 
-    outcome = build(store=open_store(settings.OBJECT_STORE_URL), now_ms=dialect.clock_ms())
+    outcome = build(
+        store=open_store(settings.OBJECT_STORE_URL),
+        now_ms=dialect.clock_ms(),
+        confidence_ms=round(settings.PLACEMENT_CONFIDENCE_SECONDS * 1000),
+    )
     if outcome.changes:
         log.info("placement_rules_changed", version=outcome.version, changes=outcome.changes)

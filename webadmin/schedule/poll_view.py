@@ -172,7 +172,7 @@ def read_reported(updates: Sequence[JobUpdate], worker: Worker, credential: str)
     if not updates:
         return Reported()
     jobs = {job.name: job for job in _reported_jobs(updates, worker)}
-    reports, replacements = _read_reports(updates, jobs, credential)
+    reports, replacements = _read_reports(updates, jobs, worker, credential)
     return Reported(jobs=jobs, reports=reports, replacements=replacements)
 
 
@@ -210,23 +210,24 @@ def _held_jobs(worker: Worker, heard: int) -> list[Job]:
 
 
 def _read_reports(
-    updates: Sequence[JobUpdate], jobs: dict[str, Job], credential: str
+    updates: Sequence[JobUpdate], jobs: dict[str, Job], worker: Worker, credential: str
 ) -> tuple[tuple[Report, ...], dict[str, Replacement]]:
     """Check tokens and results; return the reports and, for results that fit, what they replace."""
     codec = token_codec()
     tokens = [_decode(codec, update, credential) for update in updates]
-    finished = [
-        jobs[update.job]
-        for update, token in zip(updates, tokens, strict=True)
-        if update.status is UpdateStatus.SUCCESS and update.job in jobs and jobs[update.job].token == token
-    ]
-    sources = _sources_of(finished)
-    masks = job_masks({job.id: job.token for job in finished})
-    checked = [
-        _accept_result(jobs[update.job], update, sources[jobs[update.job].id], masks[jobs[update.job].id])
-        if update.status is UpdateStatus.SUCCESS and update.job in jobs and jobs[update.job].token == token
+    finished = [  # by a job's worker under its current token; what others say of its result is not even read
+        job
+        if update.status is UpdateStatus.SUCCESS
+        and (job := jobs.get(update.job)) is not None
+        and (job.token, job.worker_id) == (token, worker.id)
         else None
         for update, token in zip(updates, tokens, strict=True)
+    ]
+    sources = _sources_of(filter(None, finished))
+    masks = job_masks({job.id: job.token for job in finished if job is not None})
+    checked = [
+        None if job is None else _accept_result(job, update, sources[job.id], masks[job.id])
+        for update, job in zip(updates, finished, strict=True)
     ]
     taken = _taken_ids(checked)
     reports: list[Report] = []

@@ -31,11 +31,15 @@ from webadmin.index.models import (
     Tombstone,
 )
 from webadmin.index.registration import PARTITION_MS
+from webadmin.placement.models import RuleChange, RulesVersion
+from webadmin.placement.services.decide_placement import change_limits, change_override
+from webadmin.placement.services.instances import Registration, register_instance
 from webadmin.profiles.models import PushCount, PushLimitChange
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, LogHead, Worker
 from webadmin.schedule.operation_models import LimitChange, Pause, Quarantine
+from webadmin.schedule.services.operation import Order
 
 HOUR_MS = 3_600_000
 LABELS = [
@@ -334,6 +338,22 @@ def make_operations() -> None:
         )
 
 
+def make_placement() -> None:
+    """Two writers, rules that changed, and what operators decided."""
+    for name in ("writer-a", "writer-b"):
+        register_instance(Registration(name=name, address=f"http://{name}:4041", zone="east", build="0.1.0"))
+    order = Order(actor="operator", why="a launch")
+    change_limits(tenant="acme", values={"dataset_shards_max": 8}, order=order)
+    change_override(tenant="acme", dataset="checkout", values={"dataset_shards": 2}, order=order)
+    at_ms, rule = now_ms(), {"tenant_shards": 2, "dataset_shards": 2, "load_balancing": "fingerprint", "shards": []}
+    RulesVersion.objects.create(
+        version=7, at_ms=at_ms, reason="acme/billing: it is new", dataset_count=1, change_count=1, usage_bytes=9 << 10
+    )
+    RuleChange.objects.create(
+        version=7, at_ms=at_ms, tenant="acme", dataset="billing", after=rule, reason="it is new and writes 9 KiB/s"
+    )
+
+
 @dataclass(frozen=True)
 class Filled:
     """What the pages of a filled database are tried on."""
@@ -400,6 +420,7 @@ def fill() -> Filled:
     )
     make_operations()
     make_deletion()
+    make_placement()
     AuditEntry.objects.create(
         actor="admin", action="issue_worker_credential", target="node-a", detail={"scopes": ["jobs:poll"]}
     )

@@ -60,14 +60,13 @@ class Placement:
         return decode_rules(bytes(RulesHead.objects.get().document))
 
     def run(self, seconds: int, *loads: tuple[str, str, int, int], owner: str = "writer-1") -> None:
-        """Write so many bytes/s per (tenant, dataset, shard, bytes), in segments of 5 s, with a round each 15."""
-        for second in range(5, seconds + 1, 5):
-            self.service.clock.advance(5)
+        """Write so many bytes/s per (tenant, dataset, shard, bytes), a segment and a round every 15 s."""
+        for _ in range(seconds // ROUND_S):
+            self.service.clock.advance(ROUND_S)
             for tenant, dataset, shard, rate in loads:
                 if rate:
-                    self.write(tenant, dataset, 5 * rate, shard=shard, owner=owner)
-            if second % ROUND_S == 0:
-                self.round(after_s=0)
+                    self.write(tenant, dataset, ROUND_S * rate, shard=shard, owner=owner)
+            self.round(after_s=0)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from django.test import Client
 
 from engine.placement.errors import EmptyRing, LimitsRefused, PinRefused, RingRefused
 from engine.placement.model import LoadBalancing
+from engine.placement.placer import Placer
 from tests.webadmin.placement.conftest import KIB, UNIT, Placement
 from webadmin.access.models import AuditEntry
 from webadmin.access.services import issue_worker_credential
@@ -116,6 +117,16 @@ def test_everybodys_limit_may_not_contradict_a_tenants_own(db: None) -> None:
     change_limits(tenant="acme", values={"dataset_shards_min": 50}, order=ORDER)
     with pytest.raises(LimitsRefused):
         change_limits(values={"dataset_shards_max": 40}, order=ORDER)
+
+
+def test_l16_a_dataset_that_is_overridden_is_spread_at_random_and_no_other(fleet: Placement) -> None:
+    values = {"tenant_shards": 4, "dataset_shards": 4, "load_balancing": "round_robin"}
+    change_override(tenant="tenant-a", dataset="dataset-a", values=values, order=ORDER)
+    fleet.round()
+    placer = Placer(current_ring(), fleet.rules(), seed=7)
+    assert len({placer.decide("tenant-a", "dataset-a", 5).shard for _ in range(100)}) == 4
+    for tenant, dataset in (("tenant-a", "dataset-b"), ("tenant-b", "dataset-a")):
+        assert len({placer.decide(tenant, dataset, 5).shard for _ in range(100)}) == 1
 
 
 def test_a_pin_to_shards_that_the_ring_does_not_have_is_refused(fleet: Placement) -> None:

@@ -22,3 +22,13 @@ def test_it_builds_rules_into_the_configured_store(placement: Placement, setting
     rules = load_rules(placement.store)
     assert rules is not None
     assert (rules.version, set(rules.datasets)) == (2, {("acme", "web")})
+
+
+def test_l21_it_publishes_nothing_before_the_configured_confidence(placement: Placement, settings) -> None:
+    settings.OBJECT_STORE_URL = placement.store.url
+    settings.PLACEMENT_CONFIDENCE_SECONDS = 60.0
+    build_placement_rules()
+    assert load_rules(placement.store) is None
+    placement.service.clock.advance(60)
+    build_placement_rules()
+    assert load_rules(placement.store) is not None
