@@ -38,7 +38,8 @@ START_SECONDS = 4.0
 
 @dataclass(slots=True)
 class HeadWatch:
-    """Takes the time from getting the head's row lock to the end of the commit, on this thread's connection."""
+    """Takes the time from the first write under the head's row lock to the end of the commit, on this thread's
+    connection. Between the lock and that write lies one answer of the server with the time."""
 
     held_ms: list[float] = field(default_factory=list)
     statements: int = 0
@@ -59,10 +60,9 @@ class HeadWatch:
 
     def _execute(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         self.statements += 1
-        result = execute(sql, params, many, context)
-        if "schedule_loghead" in sql and "FOR NO KEY UPDATE" in sql:
+        if sql.startswith('INSERT INTO "schedule_command"'):
             self._since = time.perf_counter()
-        return result
+        return execute(sql, params, many, context)
 
     def _note(self, commit: Any) -> None:
         commit()

@@ -30,6 +30,7 @@ HEAD_COLUMNS = """
 _MOVE_HEAD = "UPDATE schedule_loghead SET last_index = %s, command_time_ms = %s, clock_ms = %s, live_job_count = %s"
 HEAD_COLUMN_COUNT = 5
 HEAD_TABLES = "schedule_loghead h CROSS JOIN schedule_limits l"
+_HEAD = f"SELECT {HEAD_COLUMNS} FROM {HEAD_TABLES}"  # noqa: S608
 
 _ENTRY = ("kind", "actor", "command_time_ms", "wall_time", "format_version", "change_set")
 
@@ -68,9 +69,13 @@ def take_head() -> tuple[LogHead, CommandTime]:
     them, and get the time to do so before anybody takes their jobs over.
     """
     assert connection.in_atomic_block, "the head is held by a transaction"
-    dialect.lock_row(LogHead)
-    row = _head()
-    head, time = head_of(row)
+    # Every statement sees what was committed when its turn comes: what is read after the lock is what its holder left.
+    with dialect.together(), connection.cursor() as cursor:
+        dialect.lock_row(LogHead)
+        cursor.execute(_HEAD)
+        wall_ms = dialect.clock_ms()
+        row = tuple(cursor.fetchone())
+    head, time = head_of(row, wall_ms)
     if time.was_away:
         expires_ms = time.now_ms + row[-1] * 1000
         Job.objects.filter(state=JobState.LEASED).update(
@@ -107,9 +112,9 @@ def advance_clock(*, actor: str) -> int | None:
     return index
 
 
-def head_of(row: Sequence[int]) -> tuple[LogHead, CommandTime]:
-    """Return the head whose ``HEAD_COLUMNS`` were just read, and the command time now."""
-    wall_ms = dialect.clock_ms()
+def head_of(row: Sequence[int], wall_ms: int | None = None) -> tuple[LogHead, CommandTime]:
+    """Return the head whose ``HEAD_COLUMNS`` were just read, and the command time now, or when it was ``wall_ms``."""
+    wall_ms = dialect.clock_ms() if wall_ms is None else wall_ms
     if row[2] == 0:
         # Nobody has asked for the time yet: it starts as wall time, once, so that it cannot go back from now on.
         LogHead.objects.filter(clock_ms=0).update(clock_ms=wall_ms, command_time_ms=wall_ms)
@@ -129,5 +134,5 @@ def head_of(row: Sequence[int]) -> tuple[LogHead, CommandTime]:
 
 def _head() -> tuple[int, ...]:
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {HEAD_COLUMNS} FROM {HEAD_TABLES}")  # noqa: S608
+        cursor.execute(_HEAD)
         return tuple(cursor.fetchone())

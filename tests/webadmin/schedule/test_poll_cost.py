@@ -16,8 +16,8 @@ from webadmin.schedule.models import Attempt, Job, LevelQueue
 BACKLOG = 100_000
 IDLE_QUERIES_MAX = 3
 """The worker, the clock, and the head with what holds for everything."""
-PLANNING_QUERIES_MAX = 30
-"""A poll that plans its first jobs, with the statements that begin and end its transactions."""
+PLANNING_QUERIES_MAX = 33
+"""A poll that plans, from a worker whose capacity is new, with the statements that begin and end its transactions."""
 
 
 def queries_of(worker: FakeWorker, *updates, capacity: int) -> int:

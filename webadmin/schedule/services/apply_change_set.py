@@ -27,7 +27,7 @@ from engine.scheduling.model import (
     ReturnJob,
 )
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import insert_and_number, insert_rows, is_contention, update_rows
+from webadmin.database.dialect import insert_and_number, insert_rows, is_contention, together, update_rows
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames
@@ -108,20 +108,25 @@ class _Application:
         given = (created[creation.plan.name] for creation in changes.created if creation.is_assigned)
         assigned = (*(assignment.job.id for assignment in changes.assigned), *given)
         self._open_attempts(assigned)
+        with together():
+            turned = self._settle_queues()
+            charge_shares(changes.tenants, changes.lanes)
+            settle_awake(turned)
+            move_head(self.index, self.time, live_jobs=self.live_jobs)
+        return AppliedCommand(index=self.index, time=self.time, assigned=assigned)
+
+    def _settle_queues(self) -> set[tuple[str, str]]:
+        """Bring the sums of the queues up to date; return the tenants whose queues were noticed or ceased to be."""
         ready = self.context.ready
         intern_shares(ready.noticed.values())
-        taken = {block.id for creation in changes.created for block in creation.plan.blocks}
-        turned = settle_queues(
+        taken = {block.id for creation in self.change_set.created for block in creation.plan.blocks}
+        return settle_queues(
             self.queue_changes,
             self.context.policies,
             served_at_ms=self.time.now_ms,
             noticed=ready.noticed.keys(),
             fronts={front.queue.id: front.without(taken) for front in self.context.fronts},
         )
-        charge_shares(changes.tenants, changes.lanes)
-        settle_awake(turned)
-        move_head(self.index, self.time, live_jobs=self.live_jobs)
-        return AppliedCommand(index=self.index, time=self.time, assigned=assigned)
 
     def _checked_live_jobs(self) -> int:
         """Return how many jobs there will be on the schedule; others may have filled it since it was read."""
