@@ -8,16 +8,22 @@ class, which has the same slots and can be changed, and then makes it what it is
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
+from types import new_class
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 
 
 def quickly_built(cls: type[Value]) -> type[Value]:
-    """Give a dataclass with ``frozen=True, slots=True`` and no base class a quick constructor of the same signature."""
+    """Give a dataclass with ``frozen=True, slots=True`` a quick constructor of the same signature.
+
+    It may be generic, but has no other base class.
+    """
     every: tuple[Field[Any], ...] = fields(cls)  # type: ignore[arg-type]
     given = sorted((field for field in every if field.init), key=lambda field: field.kw_only is True)
-    twin = type(f"{cls.__name__}InTheMaking", (), {"__slots__": tuple(field.name for field in every)})
+    bases = cls.__dict__.get("__orig_bases__", ())
+    slots = {"__slots__": tuple(field.name for field in every)}
+    twin = new_class(f"{cls.__name__}InTheMaking", bases, exec_body=lambda scope: scope.update(slots))
     names: dict[str, Any] = {"cls": cls, "twin": twin, "turn_into": object.__setattr__, "MISSING": MISSING}
     arguments: list[str] = []
     lines = ["turn_into(self, '__class__', twin)"]

@@ -40,6 +40,7 @@ class QueuedBlock:
     size_bytes: int
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePart:
     """Blocks that a job takes from the front of one queue."""
@@ -49,6 +50,7 @@ class QueuePart:
     blocks: tuple[QueuedBlock, ...]
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockQueue:
     """The oldest queued blocks of one key in arrival order; ``is_whole`` says that none was left out.
@@ -74,6 +76,7 @@ class BlockQueue:
         return (self.lane, self.tenant, self.shard, self.level)
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
     """A job to be: its sources in merge order and since when they could have been merged.

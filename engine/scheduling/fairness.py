@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from engine.quick_values import quickly_built
+
 WEIGHT_DEFAULT = 1
 """The weight of a lane or tenant for which no operator has set one."""
 COST_BYTES_MIN = 1 << 20
@@ -26,6 +28,7 @@ TIME_PER_KIB = 1000
 Work = TypeVar("Work")
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantView:
     """A tenant's share of a lane; a ``…_max`` of 0 is no cap. ``virtual_time`` is what it has paid so far."""
@@ -40,6 +43,7 @@ class TenantView:
     running_bytes_max: int = 0
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneView:
     """A lane's share of the fleet. ``tenant_time`` is the virtual time at which its tenants were served last;
@@ -58,6 +62,7 @@ class LaneView:
     queue_max: int = 0
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(Generic[Work]):
     """Work that could be given out now. ``is_running`` says that it counts against the caps already (a takeover)."""
@@ -71,6 +76,7 @@ class Candidate(Generic[Work]):
     is_running: bool = False
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantCharge:
     """The new virtual time of a tenant that was served."""
@@ -80,6 +86,7 @@ class TenantCharge:
     virtual_time: int
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneCharge:
     """The new times of a lane that was served."""

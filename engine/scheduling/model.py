@@ -168,6 +168,7 @@ class RenewLease:
     progress: Progress | None
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteJob:
     """The worker's result replaces the job's sources."""
@@ -187,6 +188,7 @@ class ReturnJob:
     parked_reason: str = ""
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignJob:
     """The job goes to the polling worker under the token of this command; ``failures`` is the new count."""
@@ -195,6 +197,7 @@ class AssignJob:
     failures: int
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateJob:
     """A planned job enters the schedule; it goes to the polling worker at once unless the policy lets it wait."""

@@ -5,14 +5,16 @@ By the same fair shares as ``prepare`` gives out jobs, over what the queues' sum
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
+from engine.quick_values import quickly_built
 from engine.scheduling.fairness import Candidate, FairShare, LaneView, TenantView
 from engine.scheduling.priority import job_priority_ms
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSums:
     """A ready queue without its blocks: the place of its next job, about how many jobs it has, and of what size."""
@@ -36,13 +38,11 @@ def choose_queues(
     """Return how many jobs to plan from each queue, by id; at most ``job_max`` in all."""
     candidates = [candidate for queue in queues for candidate in _candidates(queue, now_ms, job_max)]
     share = FairShare(lanes, tenants, candidates)
-    chosen: Counter[int] = Counter()
-    for candidate in share:
-        if chosen.total() >= job_max:
-            break
-        chosen[candidate.work] += 1
+    chosen: dict[int, int] = {}
+    for candidate in islice(share, max(0, job_max)):
+        chosen[candidate.work] = chosen.get(candidate.work, 0) + 1
         share.charge(candidate)
-    return dict(chosen)
+    return chosen
 
 
 def _candidates(queue: QueueSums, now_ms: int, job_max: int) -> Iterator[Candidate[int]]:

@@ -152,7 +152,7 @@ def _blocks_hold(audit: Audit, step: Step) -> bool:
     for block in step.blocks:
         state, ulid = block.state, block.ulid
         before = states.get(ulid)
-        if not _PLACES[state](audit, block) or (ulid in tombstones) != (state in REMOVED_BLOCKS):
+        if (ulid in tombstones) != (state in REMOVED_BLOCKS) or not _PLACES[state](audit, block):
             return False
         if state is not before:
             if state not in ALLOWED_MOVES[before] or (before is None and ulid in ever):

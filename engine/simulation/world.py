@@ -80,11 +80,11 @@ class World:
 
     def run_until(self, end_ms: int, *, until: Callable[[], bool] | None = None) -> bool:
         """Let everything happen that is due by then; stop early, and say True, once ``until`` holds."""
-        events, pop, clock = self._events, heapq.heappop, self.schedule.clock
+        events, pop, clock, tally = self._events, heapq.heappop, self.schedule.clock, self.tally
         while events and events[0][0] <= end_ms:
             self.now_ms, _, handler, argument = pop(events)
             clock.wall_ms = self.now_ms + self.clock_error_ms
-            self.tally.events += 1
+            tally.events += 1
             handler(argument)
             if until is not None and until():
                 return True

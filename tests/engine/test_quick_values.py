@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
+from typing import Generic, TypeVar
 
 import pytest
 
@@ -52,3 +53,20 @@ def test_values_are_copied_replaced_and_pickled_as_others() -> None:
     point = Point(3, tags=["a"])
     assert replace(point, y=4) == Point(3, 4, tags=["a"])
     assert copy.copy(point) == copy.deepcopy(point) == pickle.loads(pickle.dumps(point)) == point
+
+
+Thing = TypeVar("Thing")
+
+
+@quickly_built
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box(Generic[Thing]):
+    """A generic value."""
+
+    thing: Thing
+
+
+def test_generic_values_are_built_too() -> None:
+    assert Box(thing=1) == Box(thing=1) != Box(thing=2)
+    with pytest.raises(FrozenInstanceError):
+        Box(thing=1).thing = 2  # type: ignore[misc]
