@@ -7,20 +7,15 @@ fleet, of limits and of credentials is refreshed beside the pushes and survives 
 from __future__ import annotations
 
 import atexit
-import functools
 import logging
 import threading
-import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
 
 from django.conf import settings
 from django.db import DatabaseError, connection
 
 from engine.errors import LithifyError
-from engine.placement.delivery import Answer, deliver
 from engine.placement.errors import EmptyRing, NoInstance
 from engine.placement.placer import Decision
 from engine.profiles.ingest.labels import SERVICE_NAME, series_hash
@@ -34,21 +29,18 @@ from webadmin.profiles.push_tally import PushTally
 from webadmin.profiles.senders import Senders
 from webadmin.profiles.services.change_push_limit import set_push_limits
 from webadmin.profiles.services.count_pushes import count_pushes
+from webadmin.profiles.shard_delivery import ShardDelivery
 from webadmin.profiles.tenant_budget import TenantBudgets
 from webadmin.profiles.tenant_limits import DEFAULTS, EVERYBODY, TenantPushLimits, limits_of
 from webadmin.profiles.writer_clients import WriterClients
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS_MAX = 6
-ATTEMPT_SECONDS = 4.0
-"""A writer that takes longer is taken for dead: a flush takes half a second. Stored twice is stored once: equal ids."""
 PUSH_SECONDS = 15.0
 """How long a push may take whose sender did not say."""
 REFRESH_SECONDS = 2.0
 RULES_EVERY = 2
 """Rules and limits are read every so many refreshes: they change slowly and may be large."""
-SHARDS_AT_ONCE = 32
 
 
 @dataclass(slots=True)
@@ -70,7 +62,6 @@ class Distributor:
         self.writers = WriterClients()
         self._set_limits: dict[str, dict[str, int]] = {}
         self._limits: dict[str, TenantPushLimits] = {}
-        self._pool = ThreadPoolExecutor(SHARDS_AT_ONCE, "push")
 
     def limits(self, tenant: str) -> TenantPushLimits:
         """Return what a tenant is held to, as it was read last."""
@@ -110,11 +101,13 @@ class Distributor:
                 group.series.append(PushedSeries(labels=profile.labels, pprof=profile.pprof, received_at_ns=now_ns))
         except (EmptyRing, NoInstance) as error:
             raise NotTaken("unavailable", error.code, f"no segment writer takes profiles now: {error}") from error
-        send = functools.partial(self._send, tenant, addresses, deadline)
-        if len(groups) == 1:
-            failures = [send(*groups.popitem())]
-        else:
-            failures = list(self._pool.map(send, groups, groups.values()))
+        deliveries = [
+            ShardDelivery(self.writers, addresses, group.decision, encode_segment_push(tenant, shard, group.series))
+            for shard, group in groups.items()
+        ]
+        for delivery in deliveries:  # all are under way before the first answer is waited for
+            delivery.begin(deadline)
+        failures = [delivery.finish(deadline) for delivery in deliveries]
         for failure in sorted(filter(None, failures), key=lambda failure: failure.code != "unavailable"):
             raise failure
 
@@ -122,30 +115,6 @@ class Distributor:
         """Write down the last counts and close connections."""
         self.flush_counts()
         self.writers.close()
-        self._pool.shutdown(wait=False)
-
-    def _send(
-        self, tenant: str, addresses: dict[str, str], deadline: float, shard: int, group: ShardGroup
-    ) -> NotTaken | None:
-        body = encode_segment_push(tenant, shard, group.series)
-        said = ""
-
-        def send(instance: str) -> Answer:
-            nonlocal said
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return Answer.UNAVAILABLE
-            reply = self.writers.push(instance, addresses[instance], body, min(left, ATTEMPT_SECONDS))
-            said = reply.message
-            return reply.answer
-
-        candidates = islice(group.decision.candidates(), ATTEMPTS_MAX)
-        answer = deliver(candidates, send, may_try=self.writers.may_try).answer
-        if answer is Answer.ACCEPTED:
-            return None
-        if answer is Answer.REFUSED:
-            return NotTaken("invalid_argument", "writer_refused", said)
-        return NotTaken("unavailable", "not_durable", f"not stored, send it again: {said or 'no writer answered'}")
 
     def _refresh_limits(self) -> None:
         try:

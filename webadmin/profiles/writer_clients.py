@@ -19,7 +19,7 @@ from webadmin.profiles.writer.credential import authorization_header
 log = logging.getLogger(__name__)
 
 PATH = "/internal/v1/segments/push"
-IDLE_MAX = 64
+IDLE_MAX = 512
 """Kept connections per writer; what is more than this is closed after use."""
 IDLE_SECONDS = 15.0
 """A connection that was idle for longer may be closed by the other side at any moment: it is not used again."""
@@ -34,6 +34,19 @@ class Reply:
     message: str = ""
 
 
+@dataclass(slots=True)
+class Exchange:
+    """A message on its way to an instance; ``until`` is on ``time.monotonic``'s clock."""
+
+    instance: str
+    address: str
+    body: bytes
+    until: float
+    connection: http.client.HTTPConnection | None = None
+    was_kept: bool = False
+    error: Exception | None = None
+
+
 class WriterClients:
     """Shared by the threads of a process. Races between them cost a connection or a count, nothing else."""
 
@@ -45,15 +58,27 @@ class WriterClients:
         """Say whether an instance is worth asking now."""
         return self._breakers[instance].may_try(time.monotonic())
 
-    def push(self, instance: str, address: str, body: bytes, seconds: float) -> Reply:
-        """Send one message and wait for the answer up to so many seconds; never raises for what a writer does."""
+    def begin(self, instance: str, address: str, body: bytes, seconds: float) -> Exchange:
+        """Send one message, so that others can be sent before its answer is waited for; never raises for a writer."""
+        exchange = Exchange(instance, address, body, time.monotonic() + seconds)
+        exchange.connection = self._kept(address)
+        exchange.was_kept = exchange.connection is not None
         try:
-            reply = _reply(*self._exchange(address, body, seconds))
+            self._send(exchange)
+        except (OSError, http.client.HTTPException) as error:
+            exchange.error = error
+        return exchange
+
+    def finish(self, exchange: Exchange) -> Reply:
+        """Wait for the answer to a message until its time is over; never raises for what a writer does."""
+        try:
+            reply = _reply(*self._answer(exchange))
         except (OSError, http.client.HTTPException) as error:
             reply = Reply(Answer.UNAVAILABLE, f"{type(error).__name__}: {error}")
-        self._breakers[instance].record(reply.answer, time.monotonic())
+        self._breakers[exchange.instance].record(reply.answer, time.monotonic())
         if reply.answer is not Answer.ACCEPTED:
-            log.warning("push_not_accepted instance=%s answer=%s: %s", instance, reply.answer.value, reply.message)
+            said = (exchange.instance, reply.answer.value, reply.message)
+            log.warning("push_not_accepted instance=%s answer=%s: %s", *said)
         return reply
 
     def close(self) -> None:
@@ -62,16 +87,18 @@ class WriterClients:
             while connections:
                 connections.pop()[0].close()
 
-    def _exchange(self, address: str, body: bytes, seconds: float) -> tuple[int, bytes]:
-        connection = self._kept(address)
-        if connection is not None:
-            try:
-                return self._ask(address, connection, body, seconds)
-            except (http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest):
-                pass  # it was closed while it was idle: nothing was taken, a fresh one tells whether the writer lives
-        parts = urlsplit(address)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        return self._ask(address, kind(parts.hostname or "", parts.port, timeout=seconds), body, seconds)
+    def _answer(self, exchange: Exchange) -> tuple[int, bytes]:
+        try:
+            if exchange.error is not None:
+                raise exchange.error
+            return self._read(exchange)
+        except (http.client.RemoteDisconnected, ConnectionError):
+            if not exchange.was_kept:
+                raise
+        # It was closed while it was idle: nothing was taken, and a fresh one tells whether the writer lives.
+        exchange.connection, exchange.was_kept = None, False
+        self._send(exchange)
+        return self._read(exchange)
 
     def _kept(self, address: str) -> http.client.HTTPConnection | None:
         connections = self._idle[address]
@@ -85,15 +112,27 @@ class WriterClients:
             connection.close()
         return None
 
-    def _ask(
-        self, address: str, connection: http.client.HTTPConnection, body: bytes, seconds: float
-    ) -> tuple[int, bytes]:
+    def _send(self, exchange: Exchange) -> None:
+        seconds = max(0.001, exchange.until - time.monotonic())
+        if exchange.connection is None:
+            parts = urlsplit(exchange.address)
+            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            exchange.connection = kind(parts.hostname or "", parts.port, timeout=seconds)
+        elif exchange.connection.sock is not None:
+            exchange.connection.sock.settimeout(seconds)
+        headers = {"Content-Type": "application/x-protobuf", "Authorization": authorization_header()}
         try:
-            connection.timeout = seconds
+            exchange.connection.request("POST", PATH, exchange.body, headers)
+        except BaseException:
+            exchange.connection.close()
+            raise
+
+    def _read(self, exchange: Exchange) -> tuple[int, bytes]:
+        connection, address = exchange.connection, exchange.address
+        assert connection is not None
+        try:
             if connection.sock is not None:
-                connection.sock.settimeout(seconds)
-            headers = {"Content-Type": "application/x-protobuf", "Authorization": authorization_header()}
-            connection.request("POST", PATH, body, headers)
+                connection.sock.settimeout(max(0.001, exchange.until - time.monotonic()))
             response = connection.getresponse()
             status, answer = response.status, response.read(ANSWER_BYTES_MAX)
             is_whole = response.isclosed() and not response.will_close

@@ -241,8 +241,8 @@ def test_connections_to_writers_are_kept(doors: Doors) -> None:
 
 def test_a_deadline_of_the_client_bounds_the_wait(doors: Doors) -> None:
     seen: list[float] = []
-    push = doors.distributor.writers.push
-    doors.distributor.writers.push = lambda *given: seen.append(given[3]) or push(*given)  # type: ignore[method-assign]
+    begin = doors.distributor.writers.begin
+    doors.distributor.writers.begin = lambda *given: seen.append(given[3]) or begin(*given)  # type: ignore[method-assign]
     assert doors.post(PUSH, push_body(), **{"Connect-Timeout-Ms": "1500"}).status_code == 200
     assert 0 < seen[0] <= 1.5
     response = doors.post(PUSH, push_body(), **{"Connect-Timeout-Ms": "0"})

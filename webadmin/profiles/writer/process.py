@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import uvicorn
+import uvloop
 
 from engine.storage.model import ObjectStore
 from engine.version import VERSION
@@ -62,7 +63,9 @@ def run_writer(options: WriterOptions, store: ObjectStore) -> None:
             build=VERSION,
         )
         registration.check()
-        asyncio.run(_Life(registration, store, options.limits).run(listener))
+        life = _Life(registration, store, options.limits)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(life.run(listener))
 
 
 class _Life:
