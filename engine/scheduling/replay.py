@@ -17,43 +17,9 @@ from engine.profiles.object_names import parse_block_key
 from engine.scheduling.errors import EntryUnknown
 from engine.scheduling.model import FORMAT_VERSION, JobState
 from engine.scheduling.replay_orders import apply_order
+from engine.scheduling.replayed import BlockKey, ReplayedBlock, ReplayedJob, home_state
 
 FORMATS = range(1, FORMAT_VERSION + 1)
-FINAL_LEVEL = 3
-"""Blocks of this level are not merged any further."""
-
-BlockKey = tuple[int, str]
-"""Shard and id."""
-
-
-@dataclass(slots=True)
-class ReplayedBlock:
-    """A block: ``state`` as the index names it, ``owner`` the job that holds it or held it last."""
-
-    tenant: str
-    level: int
-    state: str
-    owner: str = ""
-
-
-@dataclass(slots=True)
-class ReplayedJob:
-    """A job, by its name the last one. ``source_shards``: by id, those of sources from other shards than its own."""
-
-    lane: str
-    tenant: str
-    shard: int
-    level: int
-    sources: tuple[str, ...]
-    state: JobState
-    token: int = 0
-    failures: int = 0
-    parked_reason: str = ""
-    source_shards: Mapping[str, int] = field(default_factory=dict)
-
-    def source_keys(self) -> list[BlockKey]:
-        """Return its sources, in merge order."""
-        return [(self.source_shards.get(source, self.shard), source) for source in self.sources]
 
 
 @dataclass(slots=True)
@@ -83,9 +49,8 @@ class ReplayedState:
 
     def _add_blocks(self, added: list[dict[str, Any]]) -> None:
         for block in added:
-            state = "final" if block["level"] >= FINAL_LEVEL else "queued"
             key = (block["shard"], block["id"])
-            self.blocks.setdefault(key, ReplayedBlock(block["tenant"], block["level"], state))
+            self.blocks.setdefault(key, ReplayedBlock(block["tenant"], block["level"], home_state(block["level"])))
 
     def _update_plan(self, index: int, change_set: Mapping[str, Any]) -> None:
         for completed in change_set["completed"]:
@@ -112,7 +77,7 @@ class ReplayedState:
             {
                 "id": result["id"],
                 "shard": job.shard,
-                "level": job.level + 1,
+                "level": job.level if job.is_rewrite else job.level + 1,
                 "tenant": parse_block_key(result["key"]).tenant,
             }
             for result in completed["results"]

@@ -1,7 +1,7 @@
 """Replays operators' orders, and those of the isolation of bad blocks, which stand in the log like an operator's.
 
-Orders about limits, policies, pauses and pins change neither blocks nor jobs; they decide what later entries do, which
-say so.
+Orders about limits, policies, pauses and pins change neither blocks nor jobs, and a request for deletion hides data
+without doing so; they decide what later entries do, which say so. What was deleted from the store is not in the log.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING, Any
 from engine.planning.job_names import job_name
 from engine.scheduling.errors import EntryUnknown
 from engine.scheduling.model import JobState
+from engine.scheduling.replayed import ReplayedJob, home_state
 
 if TYPE_CHECKING:
     from engine.scheduling.replay import ReplayedState
 
-WITHOUT_EFFECT = frozenset({"change_limit", "change_level_policy", "pause", "resume", "pin", "unpin"})
+WITHOUT_EFFECT = frozenset(
+    {
+        *("change_limit", "change_level_policy", "pause", "resume", "pin", "unpin"),
+        *("request_deletion", "certify_deletion"),
+    }
+)
 
 
 def apply_order(state: ReplayedState, order: Mapping[str, Any]) -> None:
-    """Apply one order. Raises EntryUnknown for an action that this build does not know."""
+    """Apply one order. Raises EntryUnknown for an action that this build does not know, or that an earlier one wrote
+    without saying all that it did."""
     action = order["action"]
     if action in ("requeue", "release"):
         _requeue(state, order)
@@ -35,6 +42,10 @@ def apply_order(state: ReplayedState, order: Mapping[str, Any]) -> None:
             state.jobs[name].failures = 0
     elif action in ("split", "set_missing_aside"):
         _split(state, order)
+    elif action in ("retention", "drop_deleted") and "dropped" in order:
+        _drop(state, order)
+    elif action == "rewrite_blocks" and "rewrites" in order:
+        _rewrite(state, order)
     elif action not in WITHOUT_EFFECT:
         raise EntryUnknown(f"the order {action!r} is not replayed")
 
@@ -58,7 +69,7 @@ def _give_back(state: ReplayedState, order: Mapping[str, Any]) -> None:
         for key in job.source_keys():
             block = state.blocks[key]
             if (block.state, block.owner) == ("owned", name):
-                block.state, block.owner = "queued", ""
+                block.state, block.owner = home_state(block.level), ""
 
 
 def _split(state: ReplayedState, order: Mapping[str, Any]) -> None:
@@ -77,3 +88,32 @@ def _split(state: ReplayedState, order: Mapping[str, Any]) -> None:
     reasons = order.get("parked_reasons", [])
     for name, reason in zip(names[len(names) - len(reasons) :], reasons, strict=True):
         _park(state, name, reason)
+
+
+def _drop(state: ReplayedState, order: Mapping[str, Any]) -> None:
+    """Let blocks leave the index; a job ends with its last source."""
+    for shard, ulid in order["dropped"]:
+        block = state.blocks[shard, ulid]
+        owner, was_owned = block.owner, block.state == "owned"
+        block.state = "dropped"
+        if was_owned:
+            job = state.jobs[owner]
+            job.sources = tuple(source for source in job.sources if source != ulid)
+            if not job.sources:
+                job.state, job.parked_reason = JobState.DISSOLVED, ""
+
+
+def _rewrite(state: ReplayedState, order: Mapping[str, Any]) -> None:
+    """Make a job of each block that still holds deleted data."""
+    for made in order["rewrites"]:
+        block = state.blocks[made["shard"], made["source"]]
+        block.state, block.owner = "owned", made["job"]
+        state.jobs[made["job"]] = ReplayedJob(
+            lane=order["lane"],
+            tenant=block.tenant,
+            shard=made["shard"],
+            level=block.level,
+            sources=(made["source"],),
+            state=JobState.WAITING,
+            is_rewrite=True,
+        )

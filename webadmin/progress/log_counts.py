@@ -118,7 +118,8 @@ def _count_plan(
 
 def _count_completion(job: Job, counts: LogCounts, minute_ms: int) -> None:
     run_ms = max(0, (job.finished_at_ms or 0) - (job.assigned_at_ms or 0))
-    for shard, (block_count, byte_count) in _drained(job).items():
+    backlog = _drained(job) if job.level < COMPACTION_LEVEL_MAX else {}  # final blocks wait for nothing
+    for shard, (block_count, byte_count) in backlog.items():
         flow = counts.flows[minute_ms, job.lane, job.tenant, shard, job.level]
         flow.update(drained_blocks=block_count, drained_bytes=byte_count)
     counts.flows[minute_ms, job.lane, job.tenant, job.shard, job.level].update(completed_jobs=1, run_ms=run_ms)
@@ -126,20 +127,22 @@ def _count_completion(job: Job, counts: LogCounts, minute_ms: int) -> None:
     counts.happened(place, "jobs_completed")
     counts.happened(place, "blocks_merged", job.source_count)
     counts.happened(place, "bytes_merged", job.source_bytes)
+    level = job.level if job.rewrites else job.level + 1
     for block in (job.result or {}).get("blocks", []):
         try:
             key = parse_block_key(block["key"])
         except BadBlockName:
             continue
-        counts.arrive(minute_ms, {"tenant": key.tenant, "shard": key.shard, "level": job.level + 1}, int(block["size"]))
+        counts.arrive(minute_ms, {"tenant": key.tenant, "shard": key.shard, "level": level}, int(block["size"]))
 
 
 def _dropped_by(command: Command) -> Iterable[Block]:
-    """Return the blocks that an order took out of the index; it names those it looked at."""
+    """Return the blocks that an order took out of the index."""
     changes = command.change_set if isinstance(command.change_set, dict) else {}
-    names = changes.get("blocks")
-    if changes.get("action") not in DROPPING or not isinstance(names, list):
+    if changes.get("action") not in DROPPING:
         return ()
+    # Entries of earlier builds name, without shards, the blocks that were looked at.
+    names = [ulid for _, ulid in changes["dropped"]] if "dropped" in changes else changes.get("blocks", [])
     times = [ulids.time_ms(name) for name in names]
     partitions = {time_ms - time_ms % PARTITION_MS for time_ms in times}
     rows = Block.objects.filter(partition_start_ms__in=partitions, ulid__in=names, removed_command_index=command.index)
@@ -187,7 +190,9 @@ def _jobs_of(commands: Iterable[Command]) -> dict[tuple[str, int], Job]:
     listed = sorted(names)
     for start in range(0, len(listed), 500):
         found = Job.objects.filter(name__in=listed[start : start + 500]).defer("spec")
-        for job in found.annotate(moved_sources=F("spec__source_shards")).order_by("id"):
+        for job in found.annotate(moved_sources=F("spec__source_shards"), rewrites=F("spec__is_rewrite")).order_by(
+            "id"
+        ):
             jobs[job.name, job.token] = job
             jobs[job.name, 0] = job  # whichever row it was, its place is in the name
     return jobs

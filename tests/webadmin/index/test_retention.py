@@ -226,7 +226,7 @@ def test_a_hold_placed_after_the_plan_still_holds(service: Service, monkeypatch:
 def test_every_removal_is_in_the_log_and_in_the_audit(service: Service) -> None:
     gone = old_block(service, 40 * 24)
     [index] = apply_retention(order=ORDER).command_indexes
-    assert Command.objects.get(index=index).change_set["blocks"] == [gone]
+    assert Command.objects.get(index=index).change_set["dropped"] == [[1, gone]]
     entry = AuditEntry.objects.get(action="retention")
     assert (entry.actor, entry.target, entry.detail["command"]) == ("test", "acme", index)
 

@@ -13,12 +13,15 @@ from django.test.utils import CaptureQueriesContext
 
 from engine.planning.retention import DAY_MS
 from engine.scheduling.progress import ASSUMED_SECONDS_PER_MIB, MIB
+from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service
 from webadmin.index.services.delete_requests import DeleteOrder, request_deletion
 from webadmin.index.services.retain import apply_retention
 from webadmin.index.services.rewrite_masked import rewrite_masked
+from webadmin.progress.log_counts import count_commands
 from webadmin.progress.report import ProgressReport, progress_report
 from webadmin.progress.services import count_log
+from webadmin.schedule.models import Command
 from webadmin.schedule.services.operation import Order
 
 
@@ -168,3 +171,19 @@ def test_what_is_dropped_on_request_counts_only_where_it_was_waited_for(service:
     assert service.states() == {"replaced": 20, "dropped": 1}
     assert (flow.drained_blocks - before.drained_blocks, flow.dropped_blocks) == (1, 1)
     assert flow.seconds_per_byte() == before.seconds_per_byte()
+
+
+def test_the_result_of_a_rewrite_counts_on_its_own_level_and_drains_no_backlog(service: Service) -> None:
+    order = Order(actor="operator", why="asked")
+    services = [("acme", "web"), ("acme", "api")]
+    service.add(block_meta(ulid(service.clock.now_ms), tenant="acme", level=3, datasets=services, with_index=True))
+    request_deletion(DeleteOrder(tenant="acme", service="api"), order=order)
+    [name] = rewrite_masked(order=order).jobs
+    worker = service.worker()
+    worker.take()
+    worker.poll(worker.success(name), capacity=0)
+    counts = count_commands(Command.objects.order_by("index"))
+    added = {level: count for (_, level, what), count in counts.totals.items() if what == "blocks_added"}
+    assert added == {3: 2}
+    assert sum(flow["drained_blocks"] for flow in counts.flows.values()) == 0
+    assert sum(flow["completed_jobs"] for flow in counts.flows.values()) == 1

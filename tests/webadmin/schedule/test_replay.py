@@ -10,12 +10,24 @@ import pytest
 from engine.scheduling.errors import EntryUnknown
 from engine.scheduling.model import FORMAT_VERSION, PolicyName
 from engine.scheduling.replay import ReplayedState
+from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.index.models import Block
+from webadmin.index.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.index.services.retain import apply_retention
+from webadmin.index.services.retention_rules import set_retention
+from webadmin.index.services.rewrite_masked import rewrite_masked
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.models import Command, Job, LevelPolicy, Limits
+from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.give_blocks_back import give_blocks_back
+from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.set_aside_jobs import cancel
 
 Entry = dict[str, object]
+
+DAY_MS = 86_400_000
+ORDER = Order(actor="test", why="the customer asked")
 
 
 def log() -> list[Entry]:
@@ -85,6 +97,54 @@ def test_i16_replaying_the_log_from_nothing_gives_the_tables(service: Service, s
     state = replayed(entries)
     assert_equal_to_tables(state)
     assert replayed(entries, times=2) == state, "applying an entry twice is applying it once"
+
+
+def test_i16_what_was_let_go_and_rewritten_is_replayed_too(service: Service) -> None:
+    set_retention(tenant="brief", keep_days=1, order=ORDER)
+    made = ((tenant, services) for tenant in ("acme", "brief") for services in (["web"], ["api", "web"]))
+    for number, (tenant, services) in enumerate(made):
+        meta = block_meta(
+            ulid(service.clock.now_ms - 2 * DAY_MS, number),
+            tenant=tenant,
+            level=3,
+            datasets=[(tenant, name) for name in services],
+            with_index=True,
+        )
+        service.add(meta, any_age=True)
+    for number in range(20):
+        both = [("acme", "web"), ("brief", "web")] if number % 2 else [("brief", "web")]
+        meta = block_meta(ulid(service.clock.now_ms - 2 * DAY_MS, 100 + number), datasets=both)
+        service.add(meta, any_age=True)
+    worker = service.worker()
+    [merge] = worker.take()
+    worker.poll(worker.released(merge.job), capacity=0)
+    apply_retention(order=ORDER)
+    request_deletion(DeleteOrder(tenant="acme", service="api"), order=ORDER)
+    [rewrite] = rewrite_masked(order=ORDER).jobs
+    specs = {spec.job: spec for spec in worker.take(2)}
+    assert specs.keys() == {merge.job, rewrite}
+    assert len(specs[merge.job].sources) == 10
+    worker.poll(*map(worker.success, specs), capacity=0)
+    request_deletion(DeleteOrder(tenant="acme", service="web"), order=ORDER)
+    rewrite_masked(order=ORDER)
+    check_invariants()
+    entries = log()
+    actions = {entry["change_set"].get("action") for entry in entries}
+    assert actions >= {"retention", "request_deletion", "rewrite_blocks", "drop_deleted"}
+    assert_equal_to_tables(replayed(entries))
+    assert replayed(entries, times=2) == replayed(entries)
+
+
+def test_i16_a_rewrite_that_gave_its_block_back_leaves_it_final(service: Service) -> None:
+    services = [("acme", "web"), ("acme", "api")]
+    service.add(block_meta(ulid(service.clock.now_ms), tenant="acme", level=3, datasets=services, with_index=True))
+    request_deletion(DeleteOrder(tenant="acme", service="api"), order=ORDER)
+    [rewrite] = rewrite_masked(order=ORDER).jobs
+    cancel(JobFilter(names=(rewrite,)), order=ORDER)
+    give_blocks_back(JobFilter(names=(rewrite,)), order=ORDER)
+    state = replayed(log())
+    assert_equal_to_tables(state)
+    assert [block.state for block in state.blocks.values()] == ["final"]
 
 
 def test_entries_of_version_2_apply(service: Service) -> None:

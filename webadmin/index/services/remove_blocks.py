@@ -64,6 +64,20 @@ def removable(block_ids: Collection[int]) -> list[Block]:
     return [block for block in blocks if block.owner_job is None or block.owner_job.state != JobState.LEASED]
 
 
+def named(blocks: Sequence[Block]) -> list[tuple[int, str]]:
+    """Return the shard and id of each block, as the log names what is dropped."""
+    return [(block.shard, block.ulid) for block in blocks]
+
+
+def emptied(segments: Sequence[Block], gone: Mapping[int, Collection[int]]) -> list[Block]:
+    """Return the segments that would leave the index with their last dataset."""
+    rows = Dataset.objects.filter(block__in=segments, format=DATASET_PROFILES)
+    kept = {
+        block_id for block_id, position in rows.values_list("block_id", "position") if position not in gone[block_id]
+    }
+    return [segment for segment in segments if segment.id not in kept]
+
+
 def drop_blocks(removal: Removal, blocks: Sequence[Block]) -> None:
     """Make these removable blocks leave the index, whatever they wait for."""
     for block in blocks:
@@ -91,18 +105,17 @@ def drop_blocks(removal: Removal, blocks: Sequence[Block]) -> None:
 def trim_segments(removal: Removal, segments: Sequence[Block], gone: Mapping[int, Collection[int]]) -> None:
     """Take datasets (by row id of the segment: their positions) out of removable segments.
 
-    A segment leaves the index with its last dataset. Entries in the metadata keep their places, without name and
+    Those that are ``emptied`` leave the index. Entries in the metadata keep their places, without name and
     labels: merges pass over them, and nobody's position changes.
     """
-    empty = []
+    empty = emptied(segments, gone)
     for segment in segments:
         Dataset.objects.filter(block=segment, position__in=gone[segment.id]).delete()
-        left = list(Dataset.objects.filter(block=segment).values_list("format", flat=True))
-        if DATASET_PROFILES not in left:
-            empty.append(segment)
+        if segment in empty:
             continue
+        left = Dataset.objects.filter(block=segment).count()
         metadata = without_datasets(bytes(segment.metadata), gone[segment.id])
-        Block.objects.filter(id=segment.id).update(metadata=metadata, dataset_count=len(left))
+        Block.objects.filter(id=segment.id).update(metadata=metadata, dataset_count=left)
         removal.trimmed.append(segment.ulid)
     drop_blocks(removal, empty)
 

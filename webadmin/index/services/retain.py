@@ -27,7 +27,9 @@ from webadmin.index.models import Block, Dataset, LegalHold, RemovalCause, Reten
 from webadmin.index.registration import PARTITION_MS
 from webadmin.index.services.remove_blocks import (
     drop_blocks,
+    emptied,
     finish_removal,
+    named,
     removable,
     start_removal,
     trim_segments,
@@ -207,7 +209,11 @@ def _drop_part(expired: ExpiredPart, order: Order, report: RetentionReport) -> N
                 RemovalCause.RETENTION,
                 "retention",
                 target=expired.part.tenant,
-                detail=_described(expired, blocks),
+                detail={
+                    "part": expired.to_json(),
+                    "dropped": named(emptied(blocks, gone) if expired.part.in_segments else blocks),
+                    "trimmed": named(blocks) if expired.part.in_segments else [],
+                },
             )
             if expired.part.in_segments:
                 trim_segments(removal, blocks, gone)
@@ -239,7 +245,3 @@ def _gone_positions(expired: ExpiredPart, segment_ids: Iterable[int]) -> dict[in
     for block_id, position in datasets.values_list("block_id", "position"):
         gone[block_id].append(position)
     return dict(gone)
-
-
-def _described(expired: ExpiredPart, blocks: Iterable[Block]) -> dict[str, Any]:
-    return {"part": expired.to_json(), "blocks": [block.ulid for block in blocks]}

@@ -30,7 +30,7 @@ from webadmin.index.models import (
     RemovalCause,
 )
 from webadmin.index.services.delete_requests import live_concerned
-from webadmin.index.services.remove_blocks import drop_blocks, finish_removal, removable, start_removal
+from webadmin.index.services.remove_blocks import drop_blocks, finish_removal, named, removable, start_removal
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job
@@ -99,7 +99,7 @@ def _drop_whole(request: DeleteRequest, held: QuerySet[Dataset], order: Order, r
                 RemovalCause.REQUEST,
                 "drop_deleted",
                 target=mask.tenant,
-                detail={"request": mask.index, "blocks": [block.ulid for block in chosen]},
+                detail={"request": mask.index, "dropped": named(chosen)},
             )
             drop_blocks(removal, chosen)
             finish_removal(run, removal)
@@ -128,7 +128,11 @@ def _make_jobs(
         blocks = blocks[: run.room()]
         if blocks:
             names = {block.id: _job_name(block, request) for block in blocks}
-            detail = {"request": request.command_index, "jobs": sorted(names.values())}
+            detail = {
+                "request": request.command_index,
+                "lane": KIND,
+                "rewrites": [{"job": names[block.id], "shard": block.shard, "source": block.ulid} for block in blocks],
+            }
             run.write("rewrite_blocks", order, target=request.tenant.name, detail=detail)
             _own(run, blocks, names)
             report.jobs += names.values()
