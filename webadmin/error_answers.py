@@ -31,6 +31,7 @@ STATUSES = {
     "credential_refused": 401,
     "scope_missing": 403,
     "name_taken": 409,
+    "too_many_names": 409,
     "not_found": 404,
     "schedule_busy": 503,
     "invalid_batch": 400,

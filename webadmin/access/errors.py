@@ -21,3 +21,9 @@ class NameTaken(LithifyError):
     """Another one already has this name; choose a different name or revoke the other first."""
 
     code = "name_taken"
+
+
+class TooManyNames(LithifyError):
+    """One credential names more workers than a fleet has; find out what makes new names, then poll again."""
+
+    code = "too_many_names"

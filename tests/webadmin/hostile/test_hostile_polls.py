@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -122,6 +123,18 @@ def test_a_name_of_another_credential_is_refused_and_counted(node: Caller) -> No
     assert (answer.status_code, answer.json()["code"]) == (409, "name_taken")
     assert every_row() == before
     assert refusals(other.name) == {"request.name_taken": 1}
+
+
+def test_a_credential_that_makes_up_names_is_stopped(node: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("webadmin.schedule.services.poll"), "NEW_NAMES_MAX", 2)
+    for name in ("one", "two"):
+        assert node.post(POLL, GOOD | {"worker": name}).status_code == 200
+    before = every_row()
+    answer = node.post(POLL, GOOD | {"worker": "three"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "too_many_names")
+    assert every_row() == before
+    assert refusals(node.name) == {"request.too_many_names": 1}
+    assert node.post(POLL, GOOD | {"worker": "one"}).status_code == 200, "those that are known go on"
 
 
 def test_refusals_are_in_the_metrics_and_in_the_admin(node: Caller, admin_client: Client) -> None:

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from django.db.models import Q
+from django.utils import timezone
 
 from engine.protocol.messages import Assignment, LeaseGrant, PollRequest, PollResponse
 from engine.protocol.profile_jobs import ProfileMergeSpec, SourceObject
 from engine.scheduling.model import ChangeSet, RenewLease
 from engine.scheduling.prepare import prepare
-from webadmin.access.errors import NameTaken
+from webadmin.access.errors import NameTaken, TooManyNames
 from webadmin.access.models import WorkerCredential
 from webadmin.database.dialect import marks, read_rows, time_value, turn
 from webadmin.index.masks import job_masks
@@ -41,13 +42,16 @@ PLANNING = 0x6C697468
 """The number of the turn to plan, among the turns that others may take in the same database."""
 SEEN_GRAIN = timedelta(seconds=5)
 """How precisely we want to know when a worker polled last, without a write per poll."""
+NEW_NAMES_MAX = 1000
+"""Workers that one credential may name for the first time within NEW_NAMES_SPAN: each name is kept."""
+NEW_NAMES_SPAN = timedelta(hours=1)
 SEEN_RECENTLY = "WHERE name = %s AND credential_id = %s AND build = %s AND capacity = %s AND last_poll_at > %s"
 SPEC_COLUMNS = ("id", "name", "tenant", "shard", "level", "spec")
 SOURCE_COLUMNS = ("state", "owner_job_id", "id", "shard", "ulid", "object_key", "size_bytes", "metadata")
 
 
 def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) -> PollResponse:
-    """Answer a worker's poll. ``at`` is only shown to people. Raises ScheduleBusy, NameTaken."""
+    """Answer a worker's poll. ``at`` is only shown to people. Raises ScheduleBusy, NameTaken, TooManyNames."""
     worker = _note_worker(request, credential, at)
     for _ in range(ATTEMPTS_MAX):
         reported = read_reported(request.updates, worker, credential.key_id)
@@ -95,9 +99,10 @@ def _note_worker(request: PollRequest, credential: WorkerCredential, at: datetim
     seen = (request.worker, credential.id, request.build, request.capacity, time_value(at - SEEN_GRAIN))
     if known := read_rows(Worker, ("id",), SEEN_RECENTLY, seen):
         return Worker(id=known[0][0], name=request.worker, credential=credential, build=request.build)
-    worker, _ = Worker.objects.select_related("credential").get_or_create(
-        name=request.worker, defaults={"credential": credential, "build": request.build}
-    )
+    workers = Worker.objects.select_related("credential")
+    if not workers.filter(name=request.worker).exists():
+        _check_new_name(credential)
+    worker, _ = workers.get_or_create(name=request.worker, defaults={"credential": credential, "build": request.build})
     if worker.credential_id != credential.id and worker.credential.revoked_at is None:
         raise NameTaken(f"the worker name {request.worker!r} belongs to the credential {worker.credential.name!r}")
     Worker.objects.filter(Q(last_poll_at=None) | Q(last_poll_at__lte=at), id=worker.id).update(
@@ -105,6 +110,13 @@ def _note_worker(request: PollRequest, credential: WorkerCredential, at: datetim
     )
     worker.build = request.build
     return worker
+
+
+def _check_new_name(credential: WorkerCredential) -> None:
+    since = timezone.now() - NEW_NAMES_SPAN
+    count = Worker.objects.filter(credential=credential, first_poll_at__gt=since).count()
+    if count >= NEW_NAMES_MAX:
+        raise TooManyNames(f"the credential {credential.name!r} has named {count} new workers within the last hour")
 
 
 def _apply(change_set: ChangeSet, view: PollView, worker: Worker, interned: InternedNames) -> AppliedCommand | None:
