@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Sum
+from django.db.models import Count, Exists, ForeignKey, OuterRef, Sum
 
 from engine.profiles.model import BlockMeta
 from engine.protocol.messages import (
@@ -29,7 +29,7 @@ from tests.block_factory import block_meta, merged, segment_ids
 from tests.database import ManualClock
 from webadmin.access.models import WorkerCredential
 from webadmin.access.services import issue_worker_credential
-from webadmin.index.models import AcceptedId, Block, BlockLineage, Tombstone
+from webadmin.index.models import AcceptedId, Block, BlockLineage, Dataset, Tombstone
 from webadmin.index.registration import BlockRegistration
 from webadmin.index.services import AddOutcome, add_blocks
 from webadmin.index.states import BlockState
@@ -152,6 +152,17 @@ def check_invariants() -> None:
     leased = list(Job.objects.filter(state=JobState.LEASED).values_list("id", "token"))
     assert sorted(tokens) == sorted(leased), "exactly the leased jobs have a running attempt"
     assert (Command.objects.order_by("-index").values_list("index", flat=True).first() or 0) >= head.last_index
+    _check_references()
+
+
+def _check_references() -> None:
+    """Whatever a row of the index refers to is there: the database does not look by itself (decision 0022)."""
+    for model in (Block, BlockLineage, Dataset, Tombstone):
+        for own in model._meta.concrete_fields:
+            if isinstance(own, ForeignKey):
+                there = own.related_model.objects.filter(pk=OuterRef(own.attname))
+                lost = model.objects.exclude(**{own.attname: None}).exclude(Exists(there))
+                assert not lost.exists(), f"{model.__name__}.{own.name} refers to nothing"
 
 
 def _check_queues() -> None:

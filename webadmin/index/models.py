@@ -3,6 +3,8 @@
 A block row holds the object's metadata as bytes; dataset rows make it findable. Names and whole lists of label sets
 are interned. ``…_ms`` are milliseconds: command time for what the schedule did, unix time for ids and data. Data times
 are closed at both ends, as in the block format.
+
+``db_constraint=False``: the database does not look whether what a row refers to is there (decision 0022).
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ class Block(models.Model):
     """A segment (tenant null, level 0) or a compacted block, from its registration until long after its deletion."""
 
     ulid = UlidField()
-    tenant = models.ForeignKey(Tenant, null=True, on_delete=models.PROTECT, related_name="blocks")
+    # Those who ask for a tenant's blocks ask for live ones, which have an index of their own.
+    tenant = models.ForeignKey(
+        Tenant, null=True, on_delete=models.PROTECT, related_name="blocks", db_index=False, db_constraint=False
+    )
     shard = models.PositiveBigIntegerField()
     level = models.PositiveSmallIntegerField()
     # The 6 hours in which the id was made: the unit in which rows will be dropped and queries pruned.
@@ -66,8 +71,12 @@ class Block(models.Model):
     state = models.CharField(max_length=10, choices=BlockState)
     parked_reason = models.CharField(max_length=500, blank=True)
     # The job that has the block as a source; kept after replacement.
-    owner_job = models.ForeignKey(Job, null=True, on_delete=models.PROTECT, related_name="source_blocks")
-    queue = models.ForeignKey(LevelQueue, null=True, on_delete=models.PROTECT, related_name="blocks", db_index=False)
+    owner_job = models.ForeignKey(
+        Job, null=True, on_delete=models.PROTECT, related_name="source_blocks", db_constraint=False
+    )
+    queue = models.ForeignKey(
+        LevelQueue, null=True, on_delete=models.PROTECT, related_name="blocks", db_index=False, db_constraint=False
+    )
     added_command_index = models.BigIntegerField()
     removed_command_index = models.BigIntegerField(null=True)
     arrived_at_ms = models.BigIntegerField()
@@ -126,10 +135,16 @@ class Dataset(models.Model):
     Only the indexes below: this is the table with the most rows, and no one looks for datasets by anything else.
     """
 
-    block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="datasets", db_index=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
-    name = models.ForeignKey(DatasetName, on_delete=models.PROTECT, related_name="+", db_index=False)
-    label_sets = models.ForeignKey(LabelSets, on_delete=models.PROTECT, related_name="+", db_index=False)
+    block = models.ForeignKey(
+        Block, on_delete=models.CASCADE, related_name="datasets", db_index=False, db_constraint=False
+    )
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False)
+    name = models.ForeignKey(
+        DatasetName, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
+    label_sets = models.ForeignKey(
+        LabelSets, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
     position = models.PositiveIntegerField(help_text="Its place in the block's list of datasets, from 0")
     format = models.PositiveSmallIntegerField()
     min_time_ms = models.BigIntegerField()
@@ -151,9 +166,11 @@ class Dataset(models.Model):
 class BlockLineage(models.Model):
     """``result`` was merged from ``source`` (and others) by ``job``."""
 
-    result = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="made_from", db_index=False)
-    source = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="went_into")
-    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="lineage")
+    result = models.ForeignKey(
+        Block, on_delete=models.CASCADE, related_name="made_from", db_index=False, db_constraint=False
+    )
+    source = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="went_into", db_constraint=False)
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="lineage", db_constraint=False)
 
     class Meta:
         verbose_name_plural = "block lineage"
@@ -177,8 +194,10 @@ class Tombstone(models.Model):
     It is dispatched before the store is asked and confirmed after; until then it is tried again from ``retry_at_ms``.
     """
 
-    block = models.OneToOneField(Block, on_delete=models.CASCADE, related_name="tombstone")
-    job = models.ForeignKey(Job, null=True, on_delete=models.PROTECT, related_name="tombstones")
+    block = models.OneToOneField(Block, on_delete=models.CASCADE, related_name="tombstone", db_constraint=False)
+    job = models.ForeignKey(
+        Job, null=True, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
     cause = models.CharField(max_length=10, choices=RemovalCause, default=RemovalCause.REPLACED)
     command_index = models.BigIntegerField()
     created_at_ms = models.BigIntegerField()

@@ -80,7 +80,7 @@ def test_gzip_in_several_members_is_one_body() -> None:
     assert posted(body, **{"Content-Encoding": "gzip"}).content == push("a", "b")
 
 
-@pytest.mark.parametrize("body", [b"junk", gzip.compress(push("a"))[:-3], b""])
+@pytest.mark.parametrize("body", [b"junk", gzip.compress(push("a"))[:-3], b""], ids=["junk", "cut", "empty"])
 def test_broken_gzip_is_refused(body: bytes) -> None:
     assert error_of(posted(body, **{"Content-Encoding": "gzip"})) == (400, "invalid_argument")
 
