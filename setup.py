@@ -25,6 +25,8 @@ DIRECTIVES = {
 # Comparisons of signed with unsigned stand in what Cython writes, not in what we write.
 QUIET = ["-Wno-sign-compare", "-Wno-unused-function"]
 COMPILE_ARGS = [*QUIET, "-O1", "-g", "-DLITHIFY_DEBUG_BUILD"] if DEBUG_BUILD else [*QUIET, "-O3", "-g0"]
+# The headers that all kernels share, also those in subpackages.
+HEADER_FOLDERS = ["engine/profiles"]
 
 
 def _module_name(path: Path) -> str:
@@ -33,7 +35,7 @@ def _module_name(path: Path) -> str:
 
 def _extensions() -> list[Extension]:
     return [
-        Extension(_module_name(path), [str(path)], extra_compile_args=COMPILE_ARGS)
+        Extension(_module_name(path), [str(path)], include_dirs=HEADER_FOLDERS, extra_compile_args=COMPILE_ARGS)
         for path in sorted(Path("engine").rglob("*.pyx"))
     ]
 
