@@ -7,6 +7,7 @@ name) in a table whose hashes are seeded per process.
 
 import os
 
+cimport cython
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -125,6 +126,7 @@ cdef int _reach(const Source* source, Scratch* scratch) except -1 nogil:
     return 0
 
 
+@cython.final
 cdef class StackMerge:
     """Collects the rows of any number of datasets in one tree of at most ``nodes_max`` nodes besides the root."""
 
