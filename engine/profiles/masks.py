@@ -62,15 +62,20 @@ class HiddenRows:
         stretches = (_Stretch.of(mask, matched[mask] - gone) for mask in masks if mask not in timeless)
         return cls(gone, tuple(stretch for stretch in stretches if stretch.series.size))
 
+    def in_stretches(self, series: npt.NDArray[np.uint32], times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Say of rows of these series and times (nanoseconds) which lie in one of the stretches."""
+        gone = np.zeros(len(series), np.bool_)
+        for stretch in self.stretches:
+            gone |= stretch.covers(series, times)
+        return gone
+
     def without_stretches(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch that lie in none of the stretches; whole series are left for the caller."""
         if not self.stretches:
             return batch
-        series = batch.column("SeriesIndex").to_numpy()
-        times = batch.column("TimeNanos").cast(pa.int64()).to_numpy()
-        gone = np.zeros(batch.num_rows, np.bool_)
-        for stretch in self.stretches:
-            gone |= stretch.covers(series, times)
+        gone = self.in_stretches(
+            batch.column("SeriesIndex").to_numpy(), batch.column("TimeNanos").cast(pa.int64()).to_numpy()
+        )
         return batch.take(pa.array(np.flatnonzero(~gone))) if gone.any() else batch
 
 

@@ -7,7 +7,7 @@ between writers; contents are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from engine.profiles.errors import BadObject, LimitExceeded, UnknownFormat
 from engine.profiles.merge_model import READ_BATCH_BYTES, ROW_BYTES, SAMPLE_BYTES
-from engine.profiles.table_footer import check_table_footer
+from engine.profiles.table_footer import MAGIC, TAIL_BYTES, check_table_footer
 
 _SECTION = "profiles"
 VALUES_PER_BYTE_MAX = 128
@@ -186,19 +186,34 @@ def _bad_object_on_arrow_errors() -> Iterator[None]:
 
 
 class ProfileTableReader:
-    """Reads a profile table, given whole (bytes) or as a ``SectionFile``, one bounded batch after another."""
+    """Reads a profile table, given whole (bytes) or as a ``SectionFile``, one bounded batch after another.
 
-    def __init__(self, source: bytes | memoryview | SectionFile) -> None:
+    ``footer`` is that of an earlier reader of the same table, which then is not read again. Who fetches with
+    ``SectionFile.hold`` or the like what is needed says ``reads_ahead=False``: pyarrow fetches more than that.
+    """
+
+    def __init__(
+        self,
+        source: bytes | memoryview | SectionFile,
+        *,
+        footer: pq.FileMetaData | None = None,
+        reads_ahead: bool = True,
+    ) -> None:
         self._section = source if isinstance(source, SectionFile) else None
-        _check_footer(source)
+        if footer is None:
+            _check_footer(source)
+            footer = _own_footer(self._section) if self._section else None
         with _bad_object_on_arrow_errors():
             opened = pa.PythonFile(source, mode="r") if self._section else pa.BufferReader(source)
-            self._file = pq.ParquetFile(opened, page_checksum_verification=True)
+            self._file = pq.ParquetFile(
+                opened, metadata=footer, page_checksum_verification=True, pre_buffer=reads_ahead
+            )
             metadata = self._file.metadata
             self._groups = [metadata.row_group(i) for i in range(min(metadata.num_row_groups, ROW_GROUPS_MAX + 1))]
         if len(self._groups) > ROW_GROUPS_MAX:
             raise LimitExceeded(_SECTION, -1, f"{metadata.num_row_groups} row groups")
-        self._stack_column = self._check_columns()
+        self._size = self._section.size if self._section else None
+        self._paths = self._check_columns()
         self._sizes = [self._check_group(group) for group in self._groups]
 
     @property
@@ -210,6 +225,50 @@ class ProfileTableReader:
     def sample_count(self) -> int:
         """Samples in all rows, as the file's footer says (rows without samples count one)."""
         return sum(samples for _, samples in self._sizes)
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """The file's footer, for other readers of the same table."""
+        return self._file.metadata
+
+    @property
+    def group_sizes(self) -> list[tuple[int, int]]:
+        """Rows and samples of every row group, as the footer says."""
+        return self._sizes
+
+    def bounds(self, number: int, path: str) -> tuple[int, int] | None:
+        """Return a column's smallest and largest integer in a row group; None if the footer does not say."""
+        statistics = self._groups[number].column(self._paths[path]).statistics
+        if statistics is None or not statistics.has_min_max:
+            return None
+        return int(statistics.min_raw), int(statistics.max_raw)
+
+    def stretches(self, number: int, paths: Sequence[str]) -> list[tuple[int, int]]:
+        """Return where in the table (start, end) these columns of a row group lie, in order; absent ones do not."""
+        found = []
+        for path in paths:
+            if path in self._paths:
+                column = self._groups[number].column(self._paths[path])
+                start = column.dictionary_page_offset or column.data_page_offset
+                found.append((start, start + column.total_compressed_size))
+                if (
+                    start < 0
+                    or column.total_compressed_size < 0
+                    or (self._size is not None and found[-1][1] > self._size)
+                ):
+                    raise BadObject(_SECTION, -1, f"row group {number} is outside the section")
+        return sorted(found)
+
+    def columns(self, number: int, paths: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield these columns of a row group as they are stored, so many rows at a time; absent ones are left out."""
+        rows_read = 0
+        present = [path for path in paths if path in self._paths]
+        with _bad_object_on_arrow_errors():
+            for batch in self._file.iter_batches(batch_rows, [number], columns=present, use_threads=False):
+                rows_read += batch.num_rows
+                yield batch
+        if rows_read != self._sizes[number][0]:
+            raise BadObject(_SECTION, -1, f"row group {number} has {rows_read} rows, not {self._sizes[number][0]}")
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows in order as batches in SCHEMA of about READ_BATCH_BYTES decoded, or one row.
@@ -244,19 +303,19 @@ class ProfileTableReader:
         if rows_read != self._sizes[number][0]:
             raise BadObject(_SECTION, -1, f"row group {number} has {rows_read} rows, not {self._sizes[number][0]}")
 
-    def _check_columns(self) -> int:
-        """Refuse a file without the columns that carry the data; return the position of the stack ids."""
+    def _check_columns(self) -> dict[str, int]:
+        """Refuse a file without the columns that carry the data; return the position of every column."""
         schema = self._file.schema
         paths = {schema.column(i).path: i for i in range(len(schema))}
         wanted = ("ID", "SeriesIndex", "StacktracePartition", "TotalValue", "TimeNanos")
         for path in (*wanted, "Samples.list.element.StacktraceID", "Samples.list.element.Value"):
             if path not in paths:
                 raise UnknownFormat(_SECTION, -1, f"no column {path}")
-        return paths["Samples.list.element.StacktraceID"]
+        return paths
 
     def _check_group(self, group: pq.RowGroupMetaData) -> tuple[int, int]:
         """Return (rows, samples) of a row group, refusing what its bytes cannot hold."""
-        column = group.column(self._stack_column)
+        column = group.column(self._paths["Samples.list.element.StacktraceID"])
         samples, size = column.num_values, column.total_compressed_size
         if column.compression != "UNCOMPRESSED":
             raise UnknownFormat(_SECTION, -1, f"columns compressed with {column.compression}")
@@ -353,3 +412,11 @@ def _check_footer(source: bytes | memoryview | SectionFile) -> None:
     else:
         view = memoryview(source)
         check_table_footer(lambda offset, length: bytes(view[offset : offset + length]), len(view))
+
+
+def _own_footer(section: SectionFile) -> pq.FileMetaData:
+    """Read the footer of a table that was checked; pyarrow alone would fetch the last 64 KiB for it."""
+    tail = section.read_at(section.size - TAIL_BYTES, TAIL_BYTES)
+    length = int.from_bytes(tail[:4], "little") + TAIL_BYTES
+    with _bad_object_on_arrow_errors():
+        return pq.read_metadata(pa.BufferReader(MAGIC + section.read_at(section.size - length, length)))

@@ -21,7 +21,7 @@ from engine.profiles.metadata import encode_metadata
 from engine.profiles.metadata_file import read_metadata_file
 from engine.profiles.model import BlockMeta, DatasetMeta, Location, StackTree, SymbolPartition
 from engine.profiles.proto import block_pb2
-from engine.profiles.query import top_functions
+from engine.profiles.query.top_functions import top_functions
 from engine.profiles.symbols import decode_symbols, encode_symbols
 from engine.protocol.profile_jobs import ProfileMergeResult
 from engine.storage import ObjectStore, open_store

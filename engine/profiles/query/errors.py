@@ -17,3 +17,37 @@ class InvalidSelector(LithifyError):
 
     def __str__(self) -> str:
         return self.reason + (f" at character {self.offset}" if self.offset >= 0 else "")
+
+
+class InvalidQuestion(LithifyError):
+    """A question makes no sense: its range, its step, its profile type; the message says what to change."""
+
+    code = "invalid_question"
+
+
+class QueryTooLarge(LithifyError):
+    """Answering would take more than the limit ``name`` allows; nothing is answered."""
+
+    code = "query_too_large"
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(name, limit)
+        self.name = name
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"the answer needs more than {self.limit:,} {self.name}: ask for less time or fewer series"
+
+
+class QueryTimedOut(LithifyError):
+    """The answer was not there within ``seconds``; nothing is answered."""
+
+    code = "query_timed_out"
+    retryable = True
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"no answer within {self.seconds:g} s: ask for less time or fewer series"

@@ -1,8 +1,10 @@
 """Label selectors such as ``{service_name="checkout", region!~"eu-.*"}``, and which label sets they match.
 
-A label set matches if every ``=`` and ``=~`` finds its name in it with such a value (a name that is not there never
-matches, not even an empty value) and no ``!=`` or ``!~`` is broken by a name that is there. A dataset matches if any of
-its sets does. Regular expressions are RE2's, so no pattern can take long, and they match whole values.
+What an index knows of a dataset are label sets that do not name every label: such a set matches if every ``=`` and
+``=~`` finds its name in it with such a value (a name that is not there never matches, not even an empty value) and no
+``!=`` or ``!~`` is broken by a name that is there; a dataset matches if any of its sets does. A series has all its
+labels: in it, a name that is not there is an empty value. Regular expressions are RE2's, so no pattern can take long,
+and they match whole values.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.profiles.model import Labels
+from engine.profiles.model import IndexedSeries, Labels
 from engine.profiles.query.errors import InvalidSelector
 
 MATCHERS_MAX = 50
@@ -25,9 +27,23 @@ PATTERN_LENGTH_MAX = 1_000
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.]*|"(?:[^"\\\n]|\\.)*"')
 _OPERATOR = re.compile(r"=~|!~|!=|=")
-_TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_ESCAPE = re.compile(r"\\(.)")
-_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
+_NO_VALUES = pa.array([""], pa.string())
+_METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+_TEXT = re.compile(r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`""")
+_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[0-7]{3}|.)", re.DOTALL)
+_ESCAPES = {
+    '"': b'"',
+    "'": b"'",
+    "\\": b"\\",
+    "a": b"\a",
+    "b": b"\b",
+    "f": b"\f",
+    "n": b"\n",
+    "r": b"\r",
+    "t": b"\t",
+    "v": b"\v",
+}
+METRIC_NAME = "__name__"
 
 
 class MatchOperator(enum.StrEnum):
@@ -74,21 +90,29 @@ def matcher(name: str, operator: str, value: str) -> Matcher:
 
 
 def parse_selector(text: str) -> tuple[Matcher, ...]:
-    """Read a selector; "" and ``{}`` match everything. Raises InvalidSelector naming the place."""
+    """Read a selector; "" and ``{}`` match everything, ``name{}`` what has this ``__name__``.
+
+    Values stand in double or single quotes with the escapes of Go, or in back quotes without any. Raises
+    InvalidSelector naming the place.
+    """
     if len(text) > SELECTOR_LENGTH_MAX:
         raise InvalidSelector(-1, f"the selector is longer than {SELECTOR_LENGTH_MAX} characters")
     if not text.strip():
         return ()
-    position = _skip(text, 0, "{")
     found: list[Matcher] = []
+    start = _after_space(text, 0)
+    if metric := _METRIC.match(text, start):
+        found.append(matcher(METRIC_NAME, "=", metric[0]))
+        start = metric.end()
+    position = opened = _skip(text, start, "{")
     while not text.startswith("}", position):
-        if found:
+        if position != opened:
             position = _skip(text, position, ",")
             if text.startswith("}", position):  # a comma may end the list
                 break
         name, position = _token(_NAME, text, position, "a label name")
         operator, position = _token(_OPERATOR, text, position, "one of = != =~ !~")
-        value, position = _token(_TEXT, text, position, "a value in double quotes")
+        value, position = _token(_TEXT, text, position, "a value in quotes")
         found.append(matcher(_plain(name), operator, _plain(value)))
         if len(found) > MATCHERS_MAX:
             raise InvalidSelector(position, f"more than {MATCHERS_MAX} matchers")
@@ -101,6 +125,37 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
 def select_label_sets(label_sets: Sequence[Labels], matchers: Sequence[Matcher]) -> list[Labels]:
     """Return those of a dataset's label sets that match."""
     return [labels for labels, is_match in zip(label_sets, match_all(label_sets, matchers), strict=True) if is_match]
+
+
+def fits(condition: Matcher, value: str) -> bool:
+    """Say whether a label of this value breaks no condition on it; "" is also that of a label which is not there."""
+    return bool(_fitting(condition, [value]))
+
+
+class SeriesFilter:
+    """Decides for series, by all their labels; what it found for a value it need not find again."""
+
+    def __init__(self, matchers: Iterable[Matcher]) -> None:
+        self._conditions = tuple((each, each.name.encode(), dict[bytes, bool]()) for each in matchers)
+
+    def matching(self, series: Sequence[IndexedSeries]) -> list[IndexedSeries]:
+        """Return those that match, in the same order."""
+        left = list(series)
+        for condition, name, verdicts in self._conditions:
+            values = [_value(entry, name) for entry in left]
+            if unknown := sorted(set(values) - verdicts.keys()):
+                texts = [value.decode(errors="replace") for value in unknown]
+                fitting = _fitting(condition, texts)
+                verdicts.update((value, text in fitting) for value, text in zip(unknown, texts, strict=True))
+            left = [entry for entry, value in zip(left, values, strict=True) if verdicts[value]]
+        return left
+
+
+def _value(entry: IndexedSeries, wanted: bytes) -> bytes:
+    for name, value in entry.labels:
+        if name == wanted:
+            return value
+    return b""
 
 
 def match_all(label_sets: Sequence[Labels], matchers: Iterable[Matcher]) -> list[bool]:
@@ -131,8 +186,9 @@ def _matching_values(condition: Matcher, values: list[str]) -> set[str]:
     if len(condition.value) > PATTERN_LENGTH_MAX:
         raise InvalidSelector(-1, f"the pattern for {condition.name} is longer than {PATTERN_LENGTH_MAX} characters")
     try:
+        pc.match_substring_regex(_NO_VALUES, pattern=condition.value)  # alone: "a)|(b" is none, but would be inside
         found = pc.match_substring_regex(pa.array(values, pa.string()), pattern=rf"\A(?s:{condition.value})\z")
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         raise InvalidSelector(-1, f"{condition} has no RE2 pattern: {error}") from error
     return {value for value, is_match in zip(values, found.to_pylist(), strict=True) if is_match}
 
@@ -157,15 +213,33 @@ def _after_space(text: str, position: int) -> int:
 
 
 def _plain(token: str) -> str:
-    if not token.startswith('"'):
+    if token.startswith("`"):
+        return token[1:-1]
+    if token[:1] not in ("'", '"'):
         return token
-    return _ESCAPE.sub(lambda found: _unescaped(found[1]), token[1:-1])
+    inner = token[1:-1]
+    out = bytearray()
+    end = 0
+    for found in _ESCAPE.finditer(inner):
+        out += inner[end : found.start()].encode(errors="surrogatepass") + _unescaped(found[1])
+        end = found.end()
+    out += inner[end:].encode(errors="surrogatepass")
+    try:
+        return out.decode()
+    except UnicodeDecodeError:
+        raise InvalidSelector(-1, f"{token} is not UTF-8 text") from None
 
 
-def _unescaped(letter: str) -> str:
-    if letter not in _ESCAPES:
-        raise InvalidSelector(-1, f"unknown escape \\{letter}")
-    return _ESCAPES[letter]
+def _unescaped(letters: str) -> bytes:
+    if letters in _ESCAPES:
+        return _ESCAPES[letters]
+    if letters[0] in "uU" and len(letters) > 1 and int(letters[1:], 16) <= 0x10FFFF:
+        return chr(int(letters[1:], 16)).encode(errors="surrogatepass")
+    if letters[0] == "x" and len(letters) > 1:
+        return bytes([int(letters[1:], 16)])
+    if len(letters) == 3 and int(letters, 8) < 256:
+        return bytes([int(letters, 8)])
+    raise InvalidSelector(-1, f"unknown escape \\{letters}")
 
 
 def project(label_sets: Iterable[Labels], names: Sequence[str]) -> Iterator[Labels]:

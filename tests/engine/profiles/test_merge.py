@@ -17,7 +17,7 @@ from engine.profiles.merge import merge_dataset, plan_outputs, run, write_result
 from engine.profiles.merge_model import Scratch
 from engine.profiles.metadata import decode_metadata
 from engine.profiles.object_names import block_key
-from engine.profiles.query import top_functions
+from engine.profiles.query.top_functions import top_functions
 from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec, SourceObject
 from engine.storage import ObjectNotFound, ObjectStore, open_store
 from tests.engine.profiles.conftest import Implementation

@@ -13,7 +13,7 @@ from engine.profiles.block_ids import result_ids
 from engine.profiles.container import BlockReader, ObjectReader
 from engine.profiles.merge import merge_dataset, plan_outputs, run
 from engine.profiles.merge_model import MergedDataset, Scratch
-from engine.profiles.query import top_functions
+from engine.profiles.query.top_functions import top_functions
 from engine.profiles.series_cut import estimate_bytes
 from engine.protocol.profile_jobs import ProfileMergeSpec, SourceObject
 from engine.storage import ObjectStore

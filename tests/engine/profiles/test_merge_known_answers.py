@@ -10,7 +10,7 @@ import pytest
 from engine.profiles.merge import run
 from engine.profiles.merge_model import Scratch
 from engine.profiles.profile_table import ProfileTableReader
-from engine.profiles.query import top_functions
+from engine.profiles.query.top_functions import top_functions
 from engine.protocol.profile_jobs import ProfileMergeResult
 from engine.storage import ObjectStore
 from tests.engine.profiles.conftest import Block, ForeignBlocks, Implementation

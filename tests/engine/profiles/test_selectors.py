@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.profiles.model import IndexedSeries
 from engine.profiles.query.errors import InvalidSelector
 from engine.profiles.query.selectors import (
     PATTERN_LENGTH_MAX,
     Matcher,
     MatchOperator,
+    SeriesFilter,
     match_all,
     matcher,
     parse_selector,
@@ -80,8 +82,61 @@ def test_what_is_no_selector_is_refused(text: str) -> None:
         parse_selector(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('cpu{a="b"}', [("__name__", "cpu"), ("a", "b")]),
+        ("process_cpu{}", [("__name__", "process_cpu")]),
+        ("{a='b\\'c'}", [("a", "b'c")]),
+        ('{a=`b\\n"`,}', [("a", 'b\\n"')]),
+        ('{"service.name"="x"}', [("service.name", "x")]),
+        (r'{a="\x41\u00e4\U0001F600\101\a\b\f\r\v\t\n"}', [("a", "A\u00e4\U0001f600A\a\b\f\r\v\t\n")]),
+        (r'{a="\xc3\xa4"}', [("a", "\u00e4")]),
+    ],
+)
+def test_values_are_quoted_as_in_go_and_a_name_may_stand_in_front(text: str, expected: list[tuple[str, str]]) -> None:
+    assert [(each.name, each.value) for each in parse_selector(text)] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [r'{a="\xff"}', r'{a="\777"}', r'{a="\U00110000"}', r'{a="\u12"}', "{a='b}", "cpu", '{a=~"x)|(y"}', "{a=`b}"],
+)
+def test_what_only_looks_like_a_value_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSelector):
+        parse_selector(text)
+
+
+def series(position: int, **labels: str) -> IndexedSeries:
+    pairs = tuple((name.encode(), value.encode()) for name, value in labels.items())
+    return IndexedSeries(position, pairs, 0, 0, position)
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("{}", [0, 1, 2]),
+        ('{a=""}', [1, 2]),
+        ('{a!="b"}', [1, 2]),
+        ('{a=~".*"}', [0, 1, 2]),
+        ('{a=~".+"}', [0]),
+        ('{a!~"b"}', [1, 2]),
+        ('{a!~".*"}', []),
+        ('{a=~"b|"}', [0, 1, 2]),
+        ('{a="b", c="d"}', []),
+        ('{c="d\\ne"}', [2]),
+        ('{c=~"d.e"}', [2]),
+    ],
+)
+def test_in_a_series_a_missing_label_is_an_empty_one(selector: str, expected: list[int]) -> None:
+    entries = [series(0, a="b"), series(1, a=""), series(2, c="d\ne")]
+    found = SeriesFilter(parse_selector(selector))
+    assert [entry.position for entry in found.matching(entries)] == expected
+    assert [entry.position for entry in found.matching(entries)] == expected, "the second time from what it knows"
+
+
 def test_the_refusal_names_the_place() -> None:
-    with pytest.raises(InvalidSelector, match="expected a value in double quotes at character 3"):
+    with pytest.raises(InvalidSelector, match="expected a value in quotes at character 3"):
         parse_selector("{a=b}")
     with pytest.raises(InvalidSelector, match="no operator"):
         matcher("a", "==", "b")

@@ -13,8 +13,8 @@ from engine.profiles.container import BlockReader
 from engine.profiles.errors import BadObject
 from engine.profiles.model import BlockMeta
 from engine.profiles.profile_table import ProfileTableReader
-from engine.profiles.query import FunctionValue, TopFunctions, top_functions
 from engine.profiles.query.dataset_index import visible_series
+from engine.profiles.query.top_functions import FunctionValue, TopFunctions, top_functions
 from engine.profiles.series_index import decode_series_index
 from engine.protocol.profile_jobs import DeleteMask
 from engine.storage import ObjectStore

@@ -11,7 +11,7 @@ from engine.profiles.container import ObjectReader
 from engine.profiles.merge_model import SERIES_INDEX
 from engine.profiles.metadata import decode_metadata
 from engine.profiles.model import DATASET_PROFILES, BlockMeta, DatasetMeta
-from engine.profiles.query import FunctionValue, top_functions
+from engine.profiles.query.top_functions import FunctionValue, top_functions
 from engine.profiles.series_index import decode_series_index
 from engine.storage import ObjectStore
 from webadmin.console.demo.figures import LiveBlock

@@ -1,0 +1,258 @@
+"""Runs one question over its blocks: in parallel, within limits, and past what is damaged.
+
+A ``QueryEngine`` belongs to a process: its threads and its cache are shared by all questions, so that many questions at
+once take no more memory than a few. A ``QueryRun`` is one question being answered. A dataset or object that cannot be
+read leaves the answer without it and is named in the report; nothing else stops an answer but a limit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import TypeVar
+
+from engine.errors import LithifyError
+from engine.profiles.container import ObjectReader
+from engine.profiles.errors import BadObject
+from engine.profiles.model import DATASET_INDEX, IndexedSeries
+from engine.profiles.query.dataset_index import visible_series
+from engine.profiles.query.dataset_reader import SERIES_BYTES, OpenDataset, OpenObjects
+from engine.profiles.query.errors import QueryTimedOut, QueryTooLarge
+from engine.profiles.query.model import (
+    PHASES,
+    Damage,
+    QueryBlock,
+    QueryCost,
+    QueryDataset,
+    QueryLimits,
+    QueryReport,
+    Question,
+    profile_datasets,
+)
+from engine.profiles.query.section_cache import SectionCache
+from engine.profiles.query.selectors import SeriesFilter
+from engine.profiles.series_index import decode_series_index
+from engine.storage.model import ObjectStore, StorageError
+
+THREADS = 8
+CACHE_BYTES = 128 << 20
+AHEAD_PER_THREAD = 2
+"""Datasets handed to the threads beyond those at work; more would let one question keep all others waiting."""
+INDEX_PAYS_FROM = 4
+"""With so many datasets of a block in question its dataset index is asked which of them to open."""
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+
+class QueryEngine:
+    """What the questions of a process share: the store, threads, and a cache of what was decoded."""
+
+    def __init__(self, store: ObjectStore, *, threads: int = THREADS, cache_bytes: int = CACHE_BYTES) -> None:
+        self.store = store
+        self.cache = SectionCache(cache_bytes)
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="query")
+
+    def run(self, limits: QueryLimits | None = None) -> QueryRun:
+        """Begin to answer a question; its time runs from now."""
+        return QueryRun(self, limits or QueryLimits())
+
+    def submit(self, work: Callable[[Item], Result], item: Item) -> Future[Result]:
+        """Let a thread do it."""
+        return self._pool.submit(work, item)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+class QueryRun:
+    """One question being answered. Reading happens in the engine's threads, results come to the caller's."""
+
+    def __init__(self, engine: QueryEngine, limits: QueryLimits) -> None:
+        self.limits = limits
+        self._engine = engine
+        self._started = time.monotonic()
+        self._objects = OpenObjects()
+        self._lock = threading.Lock()
+        self._phases = dict.fromkeys(PHASES, 0.0)
+        self._rows_read = 0
+        self._damage: list[Damage] = []
+        self._is_over = False
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time inside for one of PHASES."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - started
+            with self._lock:
+                self._phases[name] += seconds
+
+    def check(self) -> None:
+        """Raise QueryTimedOut or QueryTooLarge if it took too much; called before each larger step."""
+        if self._is_over or time.monotonic() - self._started > self.limits.seconds:
+            raise QueryTimedOut(self.limits.seconds)
+        if self._objects.bytes_read > self.limits.bytes:
+            raise QueryTooLarge("bytes", self.limits.bytes)
+
+    def count_rows(self, count: int) -> None:
+        """Add rows that answered. Raises QueryTooLarge."""
+        with self._lock:
+            self._rows_read += count
+        if self._rows_read > self.limits.rows:
+            raise QueryTooLarge("rows", self.limits.rows)
+
+    def over(
+        self,
+        blocks: Sequence[QueryBlock],
+        question: Question,
+        work: Callable[[OpenDataset, list[IndexedSeries]], Result],
+    ) -> Iterator[Result]:
+        """Yield, in no order, what ``work`` makes of every dataset with series that the question selects.
+
+        ``work`` gets those series and runs in another thread. Raises QueryTooLarge, QueryTimedOut, InvalidQuestion.
+        """
+        question.check()
+        if len(blocks) > self.limits.objects:
+            raise QueryTooLarge("objects", self.limits.objects)
+        selected = SeriesFilter(question.matchers)
+
+        def read(target: tuple[QueryBlock, QueryDataset]) -> list[Result]:
+            return self._read_dataset(*target, question, selected, work)
+
+        for results in self._each(read, self._targets(blocks, question, selected)):
+            yield from results
+
+    def damaged(self, opened: OpenDataset, error: LithifyError) -> None:
+        """Say that the rest of a dataset could not be read, while what was read counts."""
+        self._add_damage(opened.key, opened.dataset, error)
+
+    def report(self) -> QueryReport:
+        """Return what it took so far, and what the answer is without."""
+        with self._lock:
+            cost = QueryCost(
+                objects_opened=self._objects.count,
+                datasets_read=self._objects.datasets,
+                requests=self._objects.requests,
+                bytes_read=self._objects.bytes_read,
+                rows_read=self._rows_read,
+                seconds=time.monotonic() - self._started,
+                phases=dict(self._phases),
+            )
+            damage = sorted(self._damage, key=lambda each: (each.key, each.tenant, each.service))
+        return QueryReport(cost=cost, damage=tuple(damage))
+
+    def forget(self) -> None:
+        """Drop what was found damaged: the question begins again, with other blocks."""
+        with self._lock:
+            self._damage.clear()
+            self._rows_read = 0
+
+    def _targets(
+        self, blocks: Sequence[QueryBlock], question: Question, selected: SeriesFilter
+    ) -> Iterator[tuple[QueryBlock, QueryDataset]]:
+        """Yield the datasets to open, first of blocks whose dataset index need not be asked."""
+        asked: list[tuple[QueryBlock, list[QueryDataset], QueryDataset]] = []
+        for block in blocks:
+            wanted = [dataset for dataset in profile_datasets(block) if question.may_be_in(dataset)]
+            indexes = [dataset for dataset in block.datasets if dataset.format == DATASET_INDEX]
+            own = [index for index in indexes if all(index.tenant == dataset.tenant for dataset in wanted)]
+            if own and len(wanted) >= INDEX_PAYS_FROM and question.matchers:
+                asked.append((block, wanted, own[0]))
+            else:
+                yield from ((block, dataset) for dataset in wanted)
+
+        def choose(item: tuple[QueryBlock, list[QueryDataset], QueryDataset]) -> list[tuple[QueryBlock, QueryDataset]]:
+            block, wanted, index = item
+            return [(block, dataset) for dataset in self._chosen(block, wanted, index, selected)]
+
+        for chosen in self._each(choose, asked):
+            yield from chosen
+
+    def _chosen(
+        self, block: QueryBlock, wanted: list[QueryDataset], index: QueryDataset, selected: SeriesFilter
+    ) -> list[QueryDataset]:
+        """Return those of the datasets that have selected series, as the block's dataset index says."""
+        reader = ObjectReader(self._engine.store, block.key, block.size)
+
+        def read() -> tuple[list[IndexedSeries], int]:
+            with self.phase("open"):
+                (offset,) = index.table_of_contents
+                section = reader.read(offset, index.size)
+            with self.phase("series"):
+                series = decode_series_index(section)
+            return series, SERIES_BYTES * len(series)
+
+        try:
+            if len(index.table_of_contents) != 1:
+                raise BadObject("container", -1, f"a dataset index of {len(index.table_of_contents)} sections")
+            series = self._engine.cache.get((block.key, index.position, "series"), read)
+        except (BadObject, StorageError) as error:
+            self._add_damage(block.key, index, error)
+            return wanted  # the datasets themselves say as much
+        finally:
+            self._objects.add(reader)
+        shown = visible_series(series, {dataset.position: dataset.masks for dataset in wanted})
+        positions = {entry.position for entry in selected.matching(shown)}
+        return [dataset for dataset in wanted if dataset.position in positions]
+
+    def _read_dataset(
+        self,
+        block: QueryBlock,
+        dataset: QueryDataset,
+        question: Question,
+        selected: SeriesFilter,
+        work: Callable[[OpenDataset, list[IndexedSeries]], Result],
+    ) -> list[Result]:
+        self.check()
+        reader = ObjectReader(self._engine.store, block.key, block.size)
+        try:
+            opened = OpenDataset(reader, dataset, self._engine.cache, self.phase)
+            entries = opened.series()
+            with self.phase("series"):
+                inside = [
+                    entry
+                    for entry in selected.matching(entries)
+                    if entry.max_time_ns >= question.start_ns and entry.min_time_ns <= question.end_ns
+                ]
+            return [work(opened, inside)] if inside else []
+        except (BadObject, StorageError) as error:
+            self._add_damage(block.key, dataset, error)
+            return []
+        finally:
+            self._objects.add(reader)
+
+    def _add_damage(self, key: str, dataset: QueryDataset, error: LithifyError) -> None:
+        if isinstance(error, BadObject):
+            error = error.in_object(key)
+        with self._lock:
+            self._damage.append(Damage(key=key, tenant=dataset.tenant, service=dataset.name, error=error))
+
+    def _each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield results as they come, a bounded number of items being under way."""
+        waiting: set[Future[Result]] = set()
+        left = iter(items)
+        ahead = self._engine.threads * (1 + AHEAD_PER_THREAD)
+        try:
+            while True:
+                while len(waiting) < ahead and (item := next(left, None)) is not None:
+                    waiting.add(self._engine.submit(work, item))
+                if not waiting:
+                    return
+                patience = max(0.0, self.limits.seconds - (time.monotonic() - self._started))
+                done, waiting = wait(waiting, timeout=patience, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
+                self.check()
+        except BaseException:
+            self._is_over = True  # what is under way stops at its next step
+            for future in waiting:
+                future.cancel()
+            raise

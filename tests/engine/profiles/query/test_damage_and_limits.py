@@ -1,0 +1,277 @@
+"""What is damaged is named and left out, what is too much is refused, and only what is needed is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.profiles.container import BlockReader
+from engine.profiles.errors import BadObject
+from engine.profiles.model import DATASET_INDEX
+from engine.profiles.query import dataset_reader, execution
+from engine.profiles.query.errors import InvalidQuestion, QueryTimedOut, QueryTooLarge
+from engine.profiles.query.execution import QueryEngine, QueryRun
+from engine.profiles.query.model import QueryBlock, QueryLimits, Question, blocks_of, type_id
+from engine.profiles.query.select_labels import label_values, select_series
+from engine.profiles.query.select_points import Grid, select_points
+from engine.profiles.query.select_stacks import select_stacks
+from engine.profiles.query.selectors import parse_selector
+from engine.storage import ObjectStore
+from tests.engine.profiles.factories import CPU, TIME_MS, Dataset, row, series_labels, write_block
+from tests.engine.profiles.query.naive import Folded, equal
+
+IDS = [f"01JKT3DJRETWN25NKEFZNEP1V{number}" for number in range(10)]
+ALWAYS = Question(start_ms=0, end_ms=1 << 45)
+
+
+def block_of(store: ObjectStore, number: int, *datasets: Dataset) -> QueryBlock:
+    source = write_block(store, datasets, id=IDS[number])
+    [block] = blocks_of([(source.key, BlockReader.open(store, source.key).meta)])
+    return block
+
+
+def stacks(run: QueryRun, blocks: list[QueryBlock], question: Question = ALWAYS) -> dict[tuple[str, ...], int]:
+    folded = Folded()
+    select_stacks(run, blocks, question, folded)
+    return dict(folded.stacks)
+
+
+@pytest.fixture
+def three(store: ObjectStore) -> list[QueryBlock]:
+    """Three objects of a service with a row each; the second and the third have one row in common."""
+    shared = row(("shared",), id=9, value=100)
+    own = [[row((f"own-{n}",), id=n, value=n + 1)] for n in range(3)]
+    return [block_of(store, n, Dataset("acme", "api", (*own[n], *([shared] if n else [])))) for n in range(3)]
+
+
+def damage(store: ObjectStore, block: QueryBlock, section: int) -> None:
+    """Change the last byte of a section of the block's first dataset."""
+    starts = block.datasets[0].table_of_contents
+    end = (*starts[1:], starts[0] + block.datasets[0].size)[section]
+    data = bytearray(store.get(block.key))
+    data[end - 1] ^= 0xFF
+    store.put(block.key, bytes(data))
+
+
+@pytest.mark.parametrize(("section", "name"), [(0, "profiles"), (1, "series_index"), (2, "symbols")])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_damaged_object_is_left_out_and_named_and_loses_no_row_that_others_have(
+    section: int,
+    name: str,
+    whole: bool,
+    engine: QueryEngine,
+    store: ObjectStore,
+    three: list[QueryBlock],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dataset_reader, "WHOLE_BYTES", (1 << 18) if whole else 0)
+    damage(store, three[1], section)
+    run = engine.run()
+    assert stacks(run, three) == {("own-0",): 1, ("own-2",): 3, ("shared",): 100}
+    [found] = run.report().damage
+    assert (found.key, found.tenant, found.service) == (three[1].key, "acme", "api")
+    assert isinstance(found.error, BadObject)
+    assert (found.error.section, found.error.object_name) == (name, three[1].key)
+    assert run.report().is_partial
+    assert three[1].key in str(found)
+
+
+def test_a_truncated_and_a_missing_object_are_named_too(
+    engine: QueryEngine, store: ObjectStore, three: list[QueryBlock]
+) -> None:
+    store.put(three[0].key, store.get(three[0].key)[:100])
+    store.delete(three[1].key)
+    run = engine.run()
+    assert stacks(run, three) == {("own-2",): 3, ("shared",): 100}
+    assert [(found.key, found.is_missing) for found in run.report().damage] == [
+        (three[0].key, False),
+        (three[1].key, True),
+    ]
+
+
+def test_a_damaged_row_group_takes_only_its_own_rows(
+    engine: QueryEngine, store: ObjectStore, three: list[QueryBlock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = engine.run()
+    monkeypatch.setattr("engine.profiles.query.rows._SampleReader", _FailingOnce())
+    assert sum(stacks(run, three).values()) in (101 + 2 + 3 - 1, 100 + 1 + 3, 100 + 1 + 2)
+    assert len(run.report().damage) == 1
+
+
+class _FailingOnce:
+    """Stands in front of what reads samples, and finds the first batch damaged."""
+
+    def __init__(self) -> None:
+        from engine.profiles.query import rows
+
+        self._reader = rows._SampleReader
+        self._has_failed = False
+
+    def __call__(self, *arguments: object) -> object:
+        if not self._has_failed:
+            self._has_failed = True
+            raise BadObject("profiles", 7, "made up")
+        return self._reader(*arguments)  # type: ignore[arg-type]
+
+
+def test_a_damaged_dataset_index_is_named_and_not_needed(
+    engine: QueryEngine, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "INDEX_PAYS_FROM", 2)
+    datasets = [Dataset("acme", name, (row((name,), labels=series_labels(service=name)),)) for name in ("api", "web")]
+    block = block_of(store, 0, *datasets)
+    [index] = [each for each in block.datasets if each.format == DATASET_INDEX]
+    question = replace(ALWAYS, matchers=parse_selector('{service_name="web"}'))
+    run = engine.run()
+    assert stacks(run, [block], question) == {("web",): 1}
+    assert run.report().cost.datasets_read == 2, "the dataset index and one dataset"
+    data = bytearray(store.get(block.key))
+    data[index.table_of_contents[0] + index.size - 1] ^= 0xFF
+    store.put(block.key, bytes(data))
+    other = QueryEngine(store)
+    again = other.run()
+    assert stacks(again, [block], question) == {("web",): 1}
+    [found] = again.report().damage
+    assert str(found).startswith("dataset index in ")
+    other.close()
+
+
+def test_what_the_cost_says_is_what_the_store_was_asked(engine: QueryEngine, store: ObjectStore) -> None:
+    big = tuple(row((f"function-{n}",), id=n, labels=series_labels(region=str(n % 5))) for n in range(200))
+    blocks = [block_of(store, n, Dataset("acme", "api", big)) for n in range(2)]
+    before = store.usage.requests().get("get_range", 0)
+    run = engine.run()
+    total = sum(stacks(run, blocks).values())
+    cost = run.report().cost
+    assert total == 200, "the second object has the same rows"
+    assert (cost.objects_opened, cost.datasets_read, cost.rows_read) == (2, 2, 200)
+    assert cost.requests == store.usage.requests()["get_range"] - before == 2
+    assert cost.bytes_read == sum(block.datasets[0].size for block in blocks)
+    assert cost.seconds > 0
+    assert all(cost.phases[name] > 0 for name in ("open", "series", "rows", "symbols", "merge"))
+
+
+def test_of_a_large_dataset_only_the_columns_asked_for_are_read(
+    engine: QueryEngine, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset_reader, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(dataset_reader, "FOOTER_GUESS_BYTES", 4096)
+    monkeypatch.setattr(dataset_reader, "GAP_BYTES", 0)
+    monkeypatch.setattr("engine.profiles.query.rows.SMALL_BYTES", 0)
+    big = tuple(
+        row((f"function-{n}",), id=n, labels=series_labels(region="eu"), time_ns=(TIME_MS + n) * 1_000_000)
+        for n in range(3000)
+    )
+    block = block_of(store, 0, Dataset("acme", "api", big))
+    run = engine.run()
+    found = select_points(run, [block], ALWAYS, Grid(start_ms=TIME_MS, end_ms=TIME_MS + 2999, step_ms=1000))
+    assert sum(point.value for point in found[0].points) == 2001, "later rows are behind the last point"
+    points_cost = run.report().cost
+    starts = block.datasets[0].table_of_contents
+    assert points_cost.bytes_read < 3000 * (16 + 8) + 4096 + (starts[2] - starts[1]) + 1000, "ids, times, the rest"
+    again = engine.run()
+    assert label_values(again, [block], ALWAYS, "region") == ["eu"]
+    assert again.report().cost.requests == 0, "the series are in the cache"
+    assert again.report().cost.objects_opened == 0
+
+
+def test_a_series_that_surrounds_the_range_is_looked_into(engine: QueryEngine, store: ObjectStore) -> None:
+    times = {"early-and-late": (0, 10), "also-between": (0, 5, 10)}
+    rows = tuple(
+        row(id=n, labels=series_labels(region=region), time_ns=(TIME_MS + ms) * 1_000_000)
+        for region, own in times.items()
+        for n, ms in enumerate(own)
+    )
+    block = block_of(store, 0, Dataset("acme", "api", rows))
+    question = Question(start_ms=TIME_MS + 3, end_ms=TIME_MS + 6)
+    assert label_values(engine.run(), [block], question, "region") == ["also-between"]
+
+
+def test_a_profile_is_found_by_its_id(engine: QueryEngine, three: list[QueryBlock]) -> None:
+    wanted = frozenset({(9).to_bytes(16, "big")})
+    assert stacks(engine.run(), three, replace(ALWAYS, profile_ids=wanted)) == {("shared",): 100}
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        (QueryLimits(objects=2), "objects"),
+        (QueryLimits(bytes=100), "bytes"),
+        (QueryLimits(rows=2), "rows"),
+    ],
+)
+def test_too_much_is_refused_in_words(
+    engine: QueryEngine, three: list[QueryBlock], limits: QueryLimits, name: str
+) -> None:
+    with pytest.raises(QueryTooLarge, match=f"{name}: ask for less"):
+        stacks(engine.run(limits), three)
+
+
+def test_too_many_series_or_points_are_refused(engine: QueryEngine, store: ObjectStore) -> None:
+    rows = tuple(row(id=n, labels=series_labels(region=str(n))) for n in range(5))
+    block = block_of(store, 0, Dataset("acme", "api", rows))
+    run = engine.run(QueryLimits(series=4, points=10))
+    with pytest.raises(QueryTooLarge, match="4 series"):
+        select_series(run, [block], ALWAYS)
+    grid = Grid(start_ms=TIME_MS, end_ms=TIME_MS, step_ms=1, group_by=("region",))
+    with pytest.raises(QueryTooLarge, match="4 series"):
+        select_points(engine.run(QueryLimits(series=4)), [block], ALWAYS, grid)
+    with pytest.raises(QueryTooLarge, match="10 points"):
+        select_points(run, [block], ALWAYS, Grid(start_ms=0, end_ms=10, step_ms=1))
+
+
+def test_a_deadline_ends_a_question(engine: QueryEngine, three: list[QueryBlock]) -> None:
+    with pytest.raises(QueryTimedOut, match="no answer within 0 s"):
+        stacks(engine.run(QueryLimits(seconds=0)), three)
+    assert sum(stacks(engine.run(), three).values()) == 106, "and leaves nothing behind for the next"
+
+
+@pytest.mark.parametrize(
+    ("grid", "reason"),
+    [
+        (Grid(start_ms=0, end_ms=1, step_ms=0), "step must be >= 1ms"),
+        (Grid(start_ms=2, end_ms=1, step_ms=1), "start time is after"),
+        (Grid(start_ms=0, end_ms=1, step_ms=1, limit=-1), "negative"),
+    ],
+)
+def test_a_grid_without_sense_is_refused(engine: QueryEngine, grid: Grid, reason: str) -> None:
+    with pytest.raises(InvalidQuestion, match=reason):
+        select_points(engine.run(), [], ALWAYS, grid)
+
+
+def test_questions_without_sense_are_refused(engine: QueryEngine) -> None:
+    with pytest.raises(InvalidQuestion, match="start time is after end time"):
+        stacks(engine.run(), [], Question(start_ms=2, end_ms=1))
+    with pytest.raises(InvalidQuestion, match="not for both"):
+        stacks(engine.run(), [], replace(ALWAYS, span_ids=frozenset({1}), trace_ids=frozenset({b"t" * 16})))
+    with pytest.raises(InvalidQuestion, match="name is required"):
+        label_values(engine.run(), [], ALWAYS, "")
+
+
+def test_a_profile_type_has_five_parts_and_a_sixth_that_says_nothing() -> None:
+    assert type_id(CPU) == type_id(f"{CPU}:delta") == CPU
+    assert ALWAYS.of_type(CPU).matchers == (equal("__profile_type__", CPU),)
+    for text, parts in (("a:b:c:d", 4), ("a", 1), ("a:b:c:d:e:f:g", 7)):
+        with pytest.raises(InvalidQuestion, match=rf"got\({parts}\): {text}"):
+            type_id(text)
+
+
+def test_the_points_of_the_sheet(engine: QueryEngine, store: ObjectStore) -> None:
+    rows = [
+        row(value=value, id=n, time_ns=ms * 1_000_000)
+        for n, (ms, value) in enumerate([(947, 100), (987, 300), (1847, 200)])
+    ]
+    block = block_of(store, 0, Dataset("acme", "api", tuple(rows)))
+    [found] = select_points(engine.run(), [block], ALWAYS, Grid(start_ms=1000, end_ms=3000, step_ms=1000))
+    assert [(point.time_ms, point.value) for point in found.points] == [(1000, 400), (2000, 200)]
+
+
+def test_the_largest_series_come_first(engine: QueryEngine, store: ObjectStore) -> None:
+    values = {"a": 3, "b": 4, "c": 2, "d": 2}
+    rows = [row(value=value, labels=series_labels(name=name)) for name, value in values.items()]
+    block = block_of(store, 0, Dataset("acme", "api", tuple(rows)))
+    grid = Grid(start_ms=TIME_MS, end_ms=TIME_MS, step_ms=1, group_by=("name",))
+    assert [each.labels[0][1] for each in select_points(engine.run(), [block], ALWAYS, grid)] == ["b", "a", "c", "d"]
+    top = select_points(engine.run(), [block], ALWAYS, replace(grid, limit=2))
+    assert [each.labels[0][1] for each in top] == ["b", "a"]
