@@ -45,6 +45,7 @@ STATUSES = {
     "ring_refused": 400,
     "empty_ring": 409,
     "index_busy": 503,
+    "index_moved": 503,
 }
 """Status by error code; a LithifyError that is not listed is our fault (500)."""
 

@@ -27,6 +27,13 @@ class SourcesChanged(LithifyError):
     retryable = True
 
 
+class IndexMoved(LithifyError):
+    """Blocks were replaced and their objects deleted while the index was read, again and again."""
+
+    code = "index_moved"
+    retryable = True
+
+
 class InvalidBatch(LithifyError):
     """A list of blocks cannot be read at all, or is longer than one call may be; nothing of it was looked at."""
 

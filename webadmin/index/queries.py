@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Max, Min, OuterRef, Subquery
+from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
 
 from engine.profiles.model import DATASET_INDEX, Labels
 from engine.profiles.query.selectors import Matcher, project, select_label_sets
 from engine.profiles.sections import read_tables_of_contents
 from engine.protocol.profile_jobs import DeleteMask
-from webadmin.index.errors import InvalidIndexQuery
+from webadmin.index.errors import IndexMoved, InvalidIndexQuery
 from webadmin.index.masks import read_masks, reading_masks
 from webadmin.index.models import Block, Dataset, LabelSets, TenantService
 from webadmin.index.states import LIVE_STATES
@@ -26,17 +26,24 @@ TENANTS_MAX = 1_000
 NAMES_PER_QUERY = 500
 LABEL_NAMES_MAX = 100
 BLOCKS_PER_QUERY = 500
+LOOKS_MAX = 5
+SERVICE_NAME = "service_name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexQuery:
-    """What to look for. ``labels`` are the label names to return; without them no labels are."""
+    """What to look for. ``labels`` are the label names to return; without them no labels are.
+
+    With ``by_name`` a dataset without label sets, as old writers leave it, counts as one of the service of its name;
+    otherwise it can only be found without matchers.
+    """
 
     tenants: tuple[str, ...]
     start_ms: int
     end_ms: int
     matchers: tuple[Matcher, ...] = ()
     labels: tuple[str, ...] = ()
+    by_name: bool = False
 
     def check(self) -> None:
         """Raise InvalidIndexQuery if there is no sense in it."""
@@ -112,6 +119,14 @@ class _Service:
 def find_blocks(query: IndexQuery) -> list[BlockFound]:
     """Return the blocks with matching datasets, by tenant ("" first), shard and id. Raises InvalidIndexQuery."""
     query.check()
+    for _ in range(LOOKS_MAX):
+        if (found := _look(query)) is not None:
+            return found
+    raise IndexMoved("blocks were deleted faster than the index could be read: ask again")
+
+
+def _look(query: IndexQuery) -> list[BlockFound] | None:
+    """Return what there is at this moment; None if a block's object was deleted while this was looking."""
     services = {service.key: service for service in _matching_services(query)}
     masks = read_masks(query.tenants)  # before the rows: what is done in between was rewritten
     rows = [row for row in _visible_rows(list(services.values()), query, masks) if row[:3] in services]
@@ -120,6 +135,8 @@ def find_blocks(query: IndexQuery) -> list[BlockFound]:
     facts: dict[int, tuple] = {}
     for row in sorted(rows, key=lambda row: (row[3], row[4])):
         (block_id, position), dataset, block = row[3:5], row[5:12], row[12:]
+        if (block_id, position) not in tables:
+            return None
         facts[block_id] = block
         labels = tuple(project(services[row[:3]].matching, query.labels)) if query.labels else ()
         table, own = tables[block_id, position], _masks_of(dataset, masks)
@@ -165,15 +182,26 @@ def _matching_services(query: IndexQuery) -> Iterator[_Service]:
     listed = TenantService.objects.filter(tenant__name__in=query.tenants)
     rows = list(listed.values_list("tenant_id", "name_id", "label_sets_id", "span_max_ms"))
     matching = _matching_label_sets({row[2] for row in rows}, query)
+    named = _matching_names(listed, query) if query.by_name and query.matchers else set()
     for tenant_id, name_id, label_sets_id, span_max_ms in rows:
-        if label_sets_id in matching:
+        if label_sets_id in matching or (name_id, label_sets_id) in named:
             yield _Service(
                 tenant_id=tenant_id,
                 name_id=name_id,
                 label_sets_id=label_sets_id,
                 span_max_ms=span_max_ms,
-                matching=matching[label_sets_id],
+                matching=matching.get(label_sets_id, ()),
             )
+
+
+def _matching_names(listed: QuerySet[TenantService], query: IndexQuery) -> set[tuple[int, int]]:
+    """Return (name, label sets) of services without any label set whose name matches as if it were in one."""
+    bare = listed.filter(label_sets__label_sets=[]).values_list("name_id", "label_sets_id", "name__name")
+    return {
+        (name_id, label_sets_id)
+        for name_id, label_sets_id, name in bare
+        if name and select_label_sets([((SERVICE_NAME, name),)], query.matchers)
+    }
 
 
 def _matching_label_sets(ids: set[int], query: IndexQuery) -> dict[int, tuple[Labels, ...]]:
@@ -242,13 +270,15 @@ def _masks_of(dataset: tuple, masks: Sequence[DeleteMask]) -> tuple[DeleteMask, 
 
 
 def _tables_of_contents(rows: Iterable[tuple]) -> dict[tuple[int, int], tuple[int, ...]]:
-    """Return where the sections of these datasets are, from their blocks' metadata."""
+    """Return where the sections of these datasets are, from their blocks' metadata; not of blocks deleted since."""
     positions: dict[int, list[int]] = {}
     for row in rows:
         positions.setdefault(row[3], []).append(row[4])
     tables: dict[tuple[int, int], tuple[int, ...]] = {}
     for part in _parts(sorted(positions), BLOCKS_PER_QUERY):
         for block_id, metadata in Block.objects.filter(id__in=part).values_list("id", "metadata"):
+            if not metadata:  # replaced and deleted since its rows were read
+                continue
             read = read_tables_of_contents(bytes(metadata), positions[block_id])
             tables |= {(block_id, position): table for position, table in read.items()}
     return tables
