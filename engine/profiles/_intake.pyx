@@ -10,12 +10,12 @@ import os
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.buffer cimport PyBUF_READ
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from engine.profiles._byte_buffers cimport Buffer, buffer_free, put_bytes, put_u64, put_u8
+from engine.profiles._byte_buffers cimport Buffer, buffer_free, buffer_reserve, put_bytes, put_u64, put_u8
 from engine.profiles._columns cimport Column, column_free, fill_zeros, push
 from engine.profiles._label_groups cimport gather, label_group_free, link_samples, links_free, narrow
 from engine.profiles._normal_profile cimport (
@@ -50,6 +50,38 @@ cdef dict _FIRST = {
 }
 cdef size_t PROFILE_ENTRIES_MAX = ENTRIES_MAX
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
+
+
+cdef int _put_narrow(Buffer* out, const Column* column) except -1 nogil:
+    """Append a column in the fewest bytes a number that hold its largest, after a byte that says so."""
+    cdef uint64_t every = 0
+    cdef size_t index, width = 1
+    cdef uint8_t* place
+    cdef uint16_t half
+    cdef uint32_t word
+    for index in range(column.count):
+        every |= column.items[index]
+    while width < sizeof(uint64_t) and every >> (8 * width):
+        width *= 2
+    put_u64(out, 1 + column.count * width)
+    put_u8(out, <uint8_t>width)
+    buffer_reserve(out, column.count * width)
+    place = out.data + out.size
+    if width == 1:
+        for index in range(column.count):
+            place[index] = <uint8_t>column.items[index]
+    elif width == 2:
+        for index in range(column.count):
+            half = <uint16_t>column.items[index]
+            memcpy(place + 2 * index, &half, sizeof(uint16_t))
+    elif width == 4:
+        for index in range(column.count):
+            word = <uint32_t>column.items[index]
+            memcpy(place + 4 * index, &word, sizeof(uint32_t))
+    elif column.count:
+        memcpy(place, column.items, column.count * width)
+    out.size += column.count * width
+    return 0
 
 
 cdef class Intake:
@@ -192,13 +224,13 @@ cdef class Intake:
 
     def identity(self, str tenant, labels):
         """Return the 16-byte ID of the profile pushed with these labels."""
-        cdef size_t index
         self.digested.size = 0
         self._put_part(tenant.encode())
         for name, value in sorted(labels):
             self._put_part(name.encode())
             self._put_part(value.encode())
-        self._put_columns()
+        with nogil:
+            self._put_columns()
         content = PyMemoryView_FromMemory(<char*>self.digested.data, self.digested.size, PyBUF_READ)
         return hashlib.blake2b(content, digest_size=ID_BYTES, person=PERSON).digest()
 
@@ -206,7 +238,7 @@ cdef class Intake:
         put_u64(&self.digested, len(part))
         return put_bytes(&self.digested, <char*>part, len(part))
 
-    cdef int _put_columns(self) except -1:
+    cdef int _put_columns(self) except -1 nogil:
         cdef Column* columns = self.normal.columns
         cdef Buffer* out = &self.digested
         cdef const StringItem* strings = strings_of(&self.normal)
@@ -229,13 +261,7 @@ cdef class Intake:
         for index in range(count):
             put_bytes(out, strings[index].data, strings[index].size)
         for name in range(LOCATION_STARTS, START_LINE + 1):
-            if name == MAPPING_FLAGS or name == FOLDED:
-                put_u64(out, columns[name].count)
-                for index in range(columns[name].count):
-                    put_u8(out, <uint8_t>columns[name].items[index])
-            else:
-                put_u64(out, columns[name].count * sizeof(uint64_t))
-                put_bytes(out, columns[name].items, columns[name].count * sizeof(uint64_t))
+            _put_narrow(out, &columns[name])
         return 0
 
     cdef bytes string(self, uint64_t ref):

@@ -131,28 +131,42 @@ cdef uint32_t add_location(OutputPartition* partition, LocationItem item,
 
 
 cdef uint32_t add_node(OutputPartition* partition, uint32_t parent, uint32_t location) except? 0xFFFFFFFF nogil:
-    """Return the child of parent for a location, appending it if new."""
-    cdef uint32_t tag = tag_of(lithify_mix(partition.seed, (<uint64_t>parent << 32) | location))
-    cdef size_t position, index
-    cdef NodeItem* known
-    cdef NodeItem node
-    slots_make_room(&partition.node_slots)
-    position = tag & partition.node_slots.mask
-    while partition.node_slots.entries[position]:
-        if partition.node_slots.entries[position] >> 32 == tag:
-            index = <uint32_t>partition.node_slots.entries[position] - 1
-            known = &(<NodeItem*>partition.nodes.data)[index]
-            if known.location == location and known.parent == <int32_t>parent:
+    """Return the child of parent for a location, appending it if new.
+
+    Most nodes have one child, and most of those come right behind their parent: such a child is seen there, and only
+    the others are in the table.
+    """
+    cdef const NodeItem* nodes = <const NodeItem*>partition.nodes.data
+    cdef size_t count = partition.nodes.size // sizeof(NodeItem), next_to = <size_t>parent + 1, position, index
+    cdef Slots* slots = &partition.node_slots
+    cdef uint32_t tag
+    if next_to == count:    # the last node of all: nothing is below it yet
+        return _append_node(partition, parent, location)
+    if nodes[next_to].location == location and nodes[next_to].parent == <int32_t>parent:
+        return <uint32_t>next_to
+    slots_make_room(slots)
+    tag = tag_of(lithify_mix(partition.seed, (<uint64_t>parent << 32) | location))
+    position = tag & slots.mask
+    while slots.entries[position]:
+        if slots.entries[position] >> 32 == tag:
+            index = <uint32_t>slots.entries[position] - 1
+            if nodes[index].location == location and nodes[index].parent == <int32_t>parent:
                 return <uint32_t>index
-        position = (position + 1) & partition.node_slots.mask
-    index = partition.nodes.size // sizeof(NodeItem)
+        position = (position + 1) & slots.mask
+    index = _append_node(partition, parent, location)
+    slots_fill(slots, position, tag, index)
+    return <uint32_t>index
+
+
+cdef inline uint32_t _append_node(OutputPartition* partition, uint32_t parent, uint32_t location) except? 0xFFFFFFFF nogil:
+    cdef size_t index = partition.nodes.size // sizeof(NodeItem)
+    cdef NodeItem node
     if index >= NODES_MAX:
-        refuse(LIMIT, b"symbols", -1, b"the merged stack tree has more than 2^31 nodes: cut the dataset by series")
+        refuse(LIMIT, b"symbols", -1, b"the stack tree has more than 2^31 nodes: flush earlier, or cut by series")
     node.parent = <int32_t>parent
     node.location = location
     put_bytes(&partition.nodes, &node, sizeof(NodeItem))
     put_u8(&partition.is_stack, 0)
-    slots_fill(&partition.node_slots, position, tag, index)
     return <uint32_t>index
 
 

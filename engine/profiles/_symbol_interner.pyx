@@ -8,10 +8,8 @@ from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from engine.profiles._bad_object cimport LIMIT, refuse
-from engine.profiles._byte_buffers cimport Buffer, buffer_free, buffer_reserve, put_zeros
+from engine.profiles._byte_buffers cimport Buffer, buffer_free
 from engine.profiles._columns cimport Column, column_free, fill_zeros
-from engine.profiles._interning cimport Slots, lithify_mix, slots_fill, slots_make_room, tag_of
 from engine.profiles._normal_profile cimport sample_count
 from engine.profiles._output_partition cimport (
     OutputPartition, add_function, add_location, add_mapping, add_node, add_string, as_arrays, free_output_partition,
@@ -23,80 +21,15 @@ from engine.profiles._pprof cimport (
     MAPPING_ID, MEMORY_LIMIT, MEMORY_START, START_LINE, SYSTEM_NAME, TYPES, UNITS,
 )
 from engine.profiles._symbol_arrays cimport (
-    FunctionItem, LineItem, LocationItem, MappingItem, NodeItem, PartitionItem, StringItem,
+    FunctionItem, LineItem, LocationItem, MappingItem, PartitionItem, StringItem,
 )
 from engine.profiles._symbol_writer cimport write_symbols
-
-cdef extern from *:
-    """
-    #ifdef __GNUC__
-    #define lithify_prefetch(place) __builtin_prefetch((place), 1)
-    #else
-    #define lithify_prefetch(place) ((void)0)
-    #endif
-    """
-    void lithify_prefetch(const void* place) noexcept nogil
 
 cdef enum:
     LINES_MAX = 255
     HAS_FUNCTIONS = 8
-    NODES_MAX = 0x7FFFFFFF
-    FRAMES_AT_ONCE = 32
     CHUNK_BYTES_MIN = 4096
     CHUNK_BYTES_MAX = 262144
-
-
-cdef uint32_t _insert(OutputPartition* partition, const Column* locations, const uint64_t* ids, size_t start,
-                      size_t end) except? 0xFFFFFFFF nogil:
-    """Walk a stack, leaf first in ``ids``, from its root end; return the node of its leaf.
-
-    As ``add_node`` frame by frame, but below a node that is new nothing is looked up: all there is new too.
-    """
-    cdef uint32_t node = 0
-    cdef size_t at = end, count
-    while at > start:
-        count = partition.nodes.size // sizeof(NodeItem)
-        node = add_node(partition, node, <uint32_t>locations.items[ids[at - 1] - 1])
-        at -= 1
-        if node == count:
-            break
-    if partition.nodes.size // sizeof(NodeItem) + (at - start) > NODES_MAX:
-        refuse(LIMIT, b"symbols", -1, b"the stack tree has more than 2^31 nodes: flush earlier")
-    while at > start:
-        count = min(at - start, <size_t>FRAMES_AT_ONCE)
-        node = _append(partition, locations, ids + at - count, count, node)
-        at -= count
-    return node
-
-
-cdef uint32_t _append(OutputPartition* partition, const Column* locations, const uint64_t* ids, size_t count,
-                      uint32_t parent) except? 0xFFFFFFFF nogil:
-    """Add a few frames below a node without children; their places in the table are asked for all at once."""
-    cdef Slots* slots = &partition.node_slots
-    cdef uint32_t tags[FRAMES_AT_ONCE]
-    cdef size_t first = partition.nodes.size // sizeof(NodeItem), index, position
-    cdef NodeItem* nodes
-    buffer_reserve(&partition.nodes, count * sizeof(NodeItem))
-    put_zeros(&partition.is_stack, count)
-    slots.used += count - 1     # room for all of them
-    try:
-        slots_make_room(slots)
-    finally:
-        slots.used -= count - 1
-    nodes = <NodeItem*>partition.nodes.data
-    for index in range(count):
-        nodes[first + index].parent = <int32_t>parent
-        nodes[first + index].location = <uint32_t>locations.items[ids[count - 1 - index] - 1]
-        tags[index] = tag_of(lithify_mix(partition.seed, (<uint64_t>parent << 32) | nodes[first + index].location))
-        lithify_prefetch(&slots.entries[tags[index] & slots.mask])
-        parent = <uint32_t>(first + index)
-    for index in range(count):
-        position = tags[index] & slots.mask
-        while slots.entries[position]:
-            position = (position + 1) & slots.mask
-        slots_fill(slots, position, tags[index], first + index)
-    partition.nodes.size += count * sizeof(NodeItem)
-    return parent
 
 
 cdef class SymbolInterner:
@@ -122,7 +55,7 @@ cdef class SymbolInterner:
         """Add what the tables hold; fill in the stack id of each of the samples."""
         cdef const uint64_t* starts = samples[LOCATION_STARTS].items
         cdef const uint64_t* ids = samples[LOCATION_IDS].items
-        cdef size_t index
+        cdef size_t index, at
         cdef uint32_t node
         self._take_strings(samples, tables, strings, string_count)
         self._take_mappings(tables)
@@ -130,7 +63,9 @@ cdef class SymbolInterner:
         self._take_locations(tables)
         fill_zeros(stack_ids, sample_count(samples))
         for index in range(stack_ids.count):
-            node = _insert(self.partition, &self.locations, ids, starts[index], starts[index + 1])
+            node = 0
+            for at in range(starts[index + 1], starts[index], -1):      # the leaf comes first, the root is above
+                node = add_node(self.partition, node, <uint32_t>self.locations.items[ids[at - 1] - 1])
             mark_stack(self.partition, node)
             stack_ids.items[index] = node
         return 0

@@ -7,12 +7,16 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
+import numpy as np
+
 from engine.profiles.model import Label
 from engine.profiles.pprof_model import Functions, Locations, Mappings, Profile, Samples
 
 ID_BYTES = 16
 PERSON = b"lithify-profile"
 """Sets these digests apart from all others of the same content."""
+WIDTHS = (1, 2, 4, 8)
+"""Bytes a number may have where a column is digested."""
 
 
 def profile_id(tenant: str, labels: Iterable[Label], profile: Profile) -> bytes:
@@ -39,6 +43,12 @@ def _identity_parts(tenant: str, labels: Iterable[Label], profile: Profile) -> I
 
 
 def _column_bytes(table: Samples | Mappings | Locations | Functions) -> Iterator[bytes]:
+    """Yield each column in the fewest bytes a number (1, 2, 4 or 8) that hold its largest, after a byte that says so.
+
+    Most numbers are small, and what is digested is what an ID costs. Negative numbers are as large as they get.
+    """
     for field in fields(table):
-        column = getattr(table, field.name)
-        yield column.astype(column.dtype.newbyteorder("<"), copy=False).tobytes()
+        numbers = getattr(table, field.name).astype(np.uint64)
+        highest = int(numbers.max(initial=0))
+        width = next(width for width in WIDTHS if highest < 1 << 8 * width)
+        yield bytes([width]) + numbers.astype(f"<u{width}").tobytes()
