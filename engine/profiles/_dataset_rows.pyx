@@ -119,13 +119,13 @@ cdef class DatasetBuilder:
     cdef int _add_group(self, Intake intake, labels, bytes profile_id, annotations, size_t first_comment,
                         const Column* samples, const Column* tables, bint is_linked) except -1:
         cdef size_t types = tables[TYPES].count, index, before
-        cdef const StringItem* strings = strings_of(&intake.normal)
-        cdef size_t string_count = intake.normal.strings.size // sizeof(StringItem)
         cdef Row row
-        with nogil:
-            self.symbols.intern(samples, tables, strings, string_count, &self.group_stacks)
-            self._order_by_stack()
-            row.knows_spans = knows_spans(&intake.normal)
+        if intake.is_small:
+            self._take_symbols(intake, samples, tables)
+        else:
+            with nogil:
+                self._take_symbols(intake, samples, tables)
+        row.knows_spans = knows_spans(&intake.normal)
         memcpy(row.id, <char*>profile_id, ID_BYTES)
         row.time_ns, row.duration_ns = intake.normal.time_ns, intake.normal.duration_ns
         row.drop_frames, row.keep_frames = intake.normal.drop_frames, intake.normal.keep_frames
@@ -133,8 +133,7 @@ cdef class DatasetBuilder:
         row.first_comment, row.comment_count = first_comment, self.comments.count - first_comment
         for index in range(types):
             row.first_sample = self.stack_ids.count
-            with nogil:
-                row.total = self._add_samples(intake, samples[VALUES].items, types, index, is_linked)
+            row.total = self._add_samples(intake, samples[VALUES].items, types, index, is_linked)
             if row.total == 0:
                 continue
             row.sample_count = self.stack_ids.count - row.first_sample
@@ -143,6 +142,11 @@ cdef class DatasetBuilder:
                 self.annotations[self.rows.size // sizeof(Row)] = annotations
             put_bytes(&self.rows, &row, sizeof(Row))
         return 0
+
+    cdef int _take_symbols(self, Intake intake, const Column* samples, const Column* tables) except -1 nogil:
+        cdef size_t string_count = intake.normal.strings.size // sizeof(StringItem)
+        self.symbols.intern(samples, tables, strings_of(&intake.normal), string_count, &self.group_stacks)
+        return self._order_by_stack()
 
     cdef int _order_by_stack(self) except -1 nogil:
         cdef size_t count = self.group_stacks.count, index

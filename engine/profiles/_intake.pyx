@@ -37,6 +37,7 @@ from engine.profiles.profile_identity import ID_BYTES, PERSON
 from engine.profiles.split import with_sample_labels
 
 cdef enum:
+    ALONE_BYTES = 16384         # what is made of a smaller message is made sooner than another thread is woken up
     KEPT_ITEMS_MAX = 1048576    # items of all columns of a parsed profile up to which its memory is kept for the next
 
 # The column that each one is as long as.
@@ -124,44 +125,53 @@ cdef class Intake:
 
     def take(self, profile, int64_t received_at_ns):
         """Read and normalise a profile, parsed or as the bytes of a message; BadProfile, Truncated or LimitExceeded."""
-        cdef const StringItem* strings
-        cdef size_t count
+        cdef const uint8_t* data
+        cdef size_t size
         self.clear()
         if isinstance(profile, bytes):
-            self._read_message(uncompressed(profile))
+            self.held = uncompressed(profile)
+            data, size = <const uint8_t*>PyBytes_AS_STRING(self.held), PyBytes_GET_SIZE(self.held)
+            self.is_small = size < ALONE_BYTES
+            if self.is_small:
+                self._read_message(data, size)
+            else:
+                with nogil:
+                    self._read_message(data, size)
         else:
             self._read_profile(profile)
-        strings, count = <const StringItem*>self.raw_strings.data, self.raw_strings.size // sizeof(StringItem)
-        with nogil:
-            normalise_columns(&self.normal, &self.work, self.tables.columns, strings, count)
+            self._normalise()
         self.normal.time_ns = self.normal.time_ns or received_at_ns
+
+    cdef int _normalise(self) except -1 nogil:
+        cdef size_t count = self.raw_strings.size // sizeof(StringItem)
+        return normalise_columns(
+            &self.normal, &self.work, self.tables.columns, <const StringItem*>self.raw_strings.data, count
+        )
 
     @property
     def sample_count(self):
         """Samples that are left."""
         return sample_count(self.normal.columns)
 
-    cdef int _read_message(self, bytes message) except -1:
-        cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(message)
-        cdef size_t size = PyBytes_GET_SIZE(message), index
+    cdef int _read_message(self, const uint8_t* data, size_t size) except -1 nogil:
         cdef Column* columns = self.tables.columns
         cdef Header* header = &self.tables.header
         cdef StringItem item
-        self.held = message
-        with nogil:
-            parse_columns(data, size, columns, header, PROFILE_ENTRIES_MAX)
-            self.raw_strings.size = 0
-            for index in range(columns[STRING_STARTS].count):
-                item.data = data + columns[STRING_STARTS].items[index]
-                item.size = <uint32_t>(columns[STRING_ENDS].items[index] - columns[STRING_STARTS].items[index])
-                put_bytes(&self.raw_strings, &item, sizeof(StringItem))
+        cdef size_t index
+        parse_columns(data, size, columns, header, PROFILE_ENTRIES_MAX)
+        self.raw_strings.size = 0
+        for index in range(columns[STRING_STARTS].count):
+            item.data = data + columns[STRING_STARTS].items[index]
+            item.size = <uint32_t>(columns[STRING_ENDS].items[index] - columns[STRING_STARTS].items[index])
+            put_bytes(&self.raw_strings, &item, sizeof(StringItem))
         if columns[TYPES].count == 0:
-            raise BadProfile("pprof", -1, "the profile has no sample types; is this a pprof profile?")
+            with gil:
+                raise BadProfile("pprof", -1, "the profile has no sample types; is this a pprof profile?")
         self.normal.period_type, self.normal.period_unit = <int64_t>header.period_type[1], <int64_t>header.period_type[2]
         self.normal.drop_frames, self.normal.keep_frames = <int64_t>header.integers[7], <int64_t>header.integers[8]
         self.normal.time_ns, self.normal.duration_ns = <int64_t>header.integers[9], <int64_t>header.integers[10]
         self.normal.period, self.normal.default_sample_type = <int64_t>header.integers[12], <int64_t>header.integers[14]
-        return 0
+        return self._normalise()
 
     cdef int _read_profile(self, profile) except -1:
         cdef StringItem item
@@ -229,8 +239,7 @@ cdef class Intake:
         for name, value in sorted(labels):
             self._put_part(name.encode())
             self._put_part(value.encode())
-        with nogil:
-            self._put_columns()
+        self._put_columns()
         content = PyMemoryView_FromMemory(<char*>self.digested.data, self.digested.size, PyBUF_READ)
         return hashlib.blake2b(content, digest_size=ID_BYTES, person=PERSON).digest()
 
@@ -238,7 +247,7 @@ cdef class Intake:
         put_u64(&self.digested, len(part))
         return put_bytes(&self.digested, <char*>part, len(part))
 
-    cdef int _put_columns(self) except -1 nogil:
+    cdef int _put_columns(self) except -1:
         cdef Column* columns = self.normal.columns
         cdef Buffer* out = &self.digested
         cdef const StringItem* strings = strings_of(&self.normal)

@@ -21,6 +21,9 @@ from engine.profiles.pprof_model import ENTRIES_MAX
 cdef extern from "csrc/utf8.h":
     bint lithify_is_utf8(const uint8_t* data, size_t size) noexcept nogil
 
+cdef enum:
+    ALONE_BYTES = 65536     # a smaller message is screened sooner than another thread is woken up
+
 cdef size_t PROFILE_ENTRIES_MAX = ENTRIES_MAX
 
 ctypedef struct Limits:
@@ -43,12 +46,20 @@ def is_in_order(bytes message not None, *, int64_t oldest_ns, int64_t newest_ns,
     )
     cdef bint passes
     try:
-        with nogil:
-            parse_columns(data, size, tables.columns, &tables.header, PROFILE_ENTRIES_MAX)
-            passes = _passes(data, <const Column*>tables.columns, &tables.header, &limits)
+        if size < ALONE_BYTES:
+            passes = _screen(data, size, tables.columns, &tables.header, &limits)
+        else:
+            with nogil:
+                passes = _screen(data, size, tables.columns, &tables.header, &limits)
         return passes
     except BadObject:
         return False
+
+
+cdef bint _screen(const uint8_t* data, size_t size, Column* columns, Header* header,
+                  const Limits* limits) except -1 nogil:
+    parse_columns(data, size, columns, header, PROFILE_ENTRIES_MAX)
+    return _passes(data, columns, header, limits)
 
 
 cdef bint _passes(const uint8_t* data, const Column* columns, const Header* header, const Limits* limits) noexcept nogil:

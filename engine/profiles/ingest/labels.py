@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import xxhash
 
@@ -24,6 +25,8 @@ REPLACED_NAME = "__name_replaced__"
 UNKNOWN_SERVICE = "unknown_service"
 """The service of a push that names none, as its senders know it."""
 _DELTA_PROFILER = "godeltaprof_"
+REMEMBERED_MAX, REMEMBERED_LENGTH_MAX = 8_192, 1_024
+"""So many label sets are remembered with what became of them, and only those with so many characters or fewer."""
 _SESSION_ID = re.compile(r"[0-9a-fA-F]{16}")
 
 
@@ -37,6 +40,12 @@ class CheckedLabels:
 
 def check_labels(given: Iterable[Label], limits: PushLimits) -> CheckedLabels:
     """Return the labels a series has; Refused if there are too many, one is too long, or the metric has no name."""
+    labels = tuple(given)
+    is_short = sum(len(name) + len(value) for name, value in labels) <= REMEMBERED_LENGTH_MAX
+    return (_remembered if is_short else _checked)(labels, limits)
+
+
+def _checked(given: Labels, limits: PushLimits) -> CheckedLabels:
     kept, notes = _mended(given)
     if not kept:
         raise Refused("missing_labels", "the series has no labels; it needs at least __name__ and service_name")
@@ -48,6 +57,10 @@ def check_labels(given: Iterable[Label], limits: PushLimits) -> CheckedLabels:
         raise Refused("invalid_labels", "the series has no __name__; it says what was measured, such as process_cpu")
     _check_limits(relabelled, limits)
     return CheckedLabels(tuple(sorted(relabelled.items())), tuple(notes))
+
+
+_remembered = lru_cache(REMEMBERED_MAX)(_checked)
+"""Most pushes are of series that have pushed before."""
 
 
 def _mended(given: Iterable[Label]) -> tuple[dict[str, str], list[str]]:

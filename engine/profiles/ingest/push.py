@@ -46,8 +46,7 @@ def decode_push(body: bytes, *, is_json: bool, limits: PushLimits, now_ns: int) 
     request = _request(body, is_json=is_json)
     if len(request.series) > SERIES_MAX:
         raise Refused(MALFORMED, f"{len(request.series)} series in one request, the limit is {SERIES_MAX}")
-    raw = [sample.raw_profile for series in request.series for sample in series.samples]
-    if not raw:
+    if not any(series.samples for series in request.series):
         raise Refused("no_profiles", "no profiles received")
     taken: list[PushedProfile] = []
     refused: list[Refused] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -64,6 +65,8 @@ def run_writer(options: WriterOptions, store: ObjectStore) -> None:
         )
         registration.check()
         life = _Life(registration, store, options.limits)
+        gc.collect()
+        gc.freeze()  # what has been loaded until here stays, and is not looked through again and again
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(life.run(listener))
 
