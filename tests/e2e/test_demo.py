@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from webadmin.console.demo.run import STACK_LOG
+from webadmin.console.demo.run import SDK_ROWS, STACK_LOG
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 240
@@ -37,10 +37,15 @@ def demo(home: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+def cells(text: str, row: str) -> list[str]:
+    """Return what stands in a table's row after its name."""
+    line = next(line for line in text.splitlines() if line.strip().startswith(row))
+    return re.split(r"\s{2,}", line.strip())[1:]
+
+
 def numbers(text: str, row: str) -> list[int]:
     """Return the whole numbers of a table's row that stand alone."""
-    line = next(line for line in text.splitlines() if line.strip().startswith(row))
-    return [int(cell) for cell in re.split(r"\s{2,}", line.strip())[1:] if cell.isdigit()]
+    return [int(cell) for cell in cells(text, row) if cell.isdigit()]
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +61,45 @@ def test_the_answers_are_equal_and_the_exit_code_says_so(finished: tuple[Path, s
     _, output, code = finished
     assert code == 0, output
     assert "The answers are equal." in output
-    assert len(re.findall(r" yes\s*$", output, re.MULTILINE)) == 10
+    assert len(re.findall(r" yes\s*$", output, re.MULTILINE)) == 10 + SDK_ROWS
 
 
 def test_many_segments_became_a_few_final_objects(finished: tuple[Path, str, int]) -> None:
     _, output, _ = finished
-    assert numbers(output, "level 0 (segments)") == [SEGMENTS]
+    (segments,) = numbers(output, "level 0 (segments)")
+    assert segments >= SEGMENTS
     before, after = numbers(output, "all levels")
-    assert before == SEGMENTS
-    assert 4 <= after <= SEGMENTS // 2  # at least one per tenant and shard
+    assert before == segments
+    assert 2 <= after <= segments // 2  # at least one per tenant
     opened_before, opened_after = numbers(output, "objects a query must open")
-    assert opened_after < opened_before == SEGMENTS // 2
+    assert opened_after < opened_before <= segments
+
+
+def test_writers_made_the_segments_of_what_two_tenants_pushed_with_credentials(
+    finished: tuple[Path, str, int],
+) -> None:
+    home, output, _ = finished
+    assert f"{numbers(output, 'level 0 (segments)')[0]} segments on " in output
+    with sqlite3.connect(f"file:{home}/demo/lithify.sqlite3?mode=ro", uri=True) as database:
+        actors = dict(database.execute("SELECT actor, kind FROM schedule_command WHERE kind = 'add_blocks'"))
+        pushed = dict(database.execute("SELECT tenant || ' ' || outcome, count FROM profiles_pushcount"))
+    database.close()
+    # A segment that a busy index did not take in time has its dead letter recovered.
+    assert actors.keys() - {"control:dead_letters"} == {"writer:writer-1", "writer:writer-2"}
+    assert set(pushed) == {"orchard accepted", "harbour accepted"}
+    acknowledged = re.search(r"acknowledged: (\d+) profiles", output)
+    assert acknowledged
+    assert sum(pushed.values()) > int(acknowledged[1]) > 0, "those of the SDK come on top"
+
+
+def test_the_program_with_the_unmodified_sdk_is_found_again(finished: tuple[Path, str, int]) -> None:
+    _, output, _ = finished
+    found = re.search(r"route-planner of tenant orchard, .*: (\d+) profiles of the SDK found, most in (\S+)", output)
+    assert found
+    assert int(found[1]) >= 1
+    assert found[2] in {"shortest_route", "City.neighbours"}
+    *_, is_equal = cells(output, "shortest_route")
+    assert is_equal == "yes"
 
 
 def test_the_index_of_the_demonstration_says_the_same_as_its_table(finished: tuple[Path, str, int]) -> None:
@@ -74,7 +107,7 @@ def test_the_index_of_the_demonstration_says_the_same_as_its_table(finished: tup
     with sqlite3.connect(f"file:{home}/demo/lithify.sqlite3?mode=ro", uri=True) as database:
         states = dict(database.execute("SELECT state || level, count(*) FROM index_block GROUP BY 1"))
     database.close()
-    assert states["replaced0"] == SEGMENTS
+    assert states["replaced0"] == numbers(output, "level 0 (segments)")[0]
     assert states["final3"] == numbers(output, "level 3 (final)")[0]
     assert not {state for state in states if state.startswith(("queued", "owned", "parked"))}
 

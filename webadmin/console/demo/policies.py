@@ -1,17 +1,21 @@
-"""Makes small remainders wait seconds instead of hours: in the demonstration's own database only."""
+"""What the demonstration decides as an operator would: short waits, a pause. In its own database only."""
 
 from __future__ import annotations
 
 from engine.protocol.profile_jobs import KIND
+from engine.scheduling.limits import EVERYTHING
 from webadmin.access.services import record_audit
 from webadmin.schedule.models import LevelPolicy
+from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.pause_schedule import pause, resume
 
+ACTOR = "manage.py demo"
 AGE_SECONDS = {0: 3, 1: 6, 2: 6}
 """Per level: long enough that the results of one wave of jobs are merged together, short enough to watch."""
 
 
 def shorten_ages(seconds: int | None = None) -> dict[int, tuple[int, int]]:
-    """Shorten after how many seconds a queue's remainder is merged; returns (before, now) per level.
+    """Make remainders be merged after seconds instead of hours; returns (before, now) per level.
 
     ``seconds`` is for all levels, None for AGE_SECONDS.
     """
@@ -20,5 +24,15 @@ def shorten_ages(seconds: int | None = None) -> dict[int, tuple[int, int]]:
         now = AGE_SECONDS[policy.level] if seconds is None else seconds
         changed[policy.level] = (policy.age_seconds, now)
         LevelPolicy.objects.filter(pk=policy.pk).update(age_seconds=now)
-    record_audit(actor="manage.py demo", action="shorten_ages", detail={str(k): list(v) for k, v in changed.items()})
+    record_audit(actor=ACTOR, action="shorten_ages", detail={str(k): list(v) for k, v in changed.items()})
     return changed
+
+
+def pause_compaction() -> None:
+    """Let nothing be compacted until ``resume_compaction``, so that the segments can be looked at as they lie."""
+    pause(scope=EVERYTHING, order=Order(actor=ACTOR, why="the demo asks its question before anything is compacted"))
+
+
+def resume_compaction() -> None:
+    """Let the compaction begin."""
+    resume(scope=EVERYTHING, order=Order(actor=ACTOR, why="the question was answered from the segments as they lie"))

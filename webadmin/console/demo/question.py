@@ -45,10 +45,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The top functions, the sum of everything, and what it took to know."""
+    """The top functions, the sum of everything, the profiles that were read, and what it took to know."""
 
     functions: tuple[FunctionValue, ...]
     total_value: int
+    profiles: int
     objects_opened: int
     requests: int
     bytes_read: int
@@ -66,6 +67,7 @@ def ask(question: Question, blocks: Sequence[LiveBlock], store: ObjectStore) -> 
     return Answer(
         functions=found.functions,
         total_value=found.total_value,
+        profiles=found.statistics.rows_read,
         objects_opened=found.statistics.objects_opened,
         requests=found.statistics.requests,
         bytes_read=found.statistics.bytes_read,

@@ -19,7 +19,8 @@ from webadmin.console.demo.figures import (
     totals_by_level,
     value_text,
 )
-from webadmin.console.demo.question import Answer, Question
+from webadmin.console.demo.outcome import Asked, Comparison
+from webadmin.console.demo.question import TOP_COUNT, Answer
 
 LEVEL_NAMES = {0: "level 0 (segments)", 3: "level 3 (final)"}
 NOTHING = "-"
@@ -46,11 +47,21 @@ def query_table(before: Answer, after: Answer) -> Table:
     return table
 
 
-def answer_table(question: Question, before: Answer, after: Answer, wrong: Sequence[int]) -> Table:
-    """The top functions before and after, side by side; ``wrong`` are the positions at which they differ."""
+def sdk_text(sdk: Asked) -> str:
+    """What was found again of the program with the SDK."""
+    top = sdk.answer.functions[0]
+    spent = value_text(top.self_value, sdk.question.unit)
+    return f"{sdk.question.text}: {sdk.answer.profiles} profiles of the SDK found, most in {top.function} ({spent})"
+
+
+def answer_table(compared: Comparison, rows: int = TOP_COUNT) -> Table:
+    """The largest functions before and after, side by side; what differs is shown in any case."""
+    question, wrong = compared.question, compared.wrong
     title = f"Where does it go? {question.text}"
     table = _table(title, "function", "self before", "self after", "total before", "total after", "equal")
-    for position, (was, now) in enumerate(zip_longest(before.functions, after.functions)):
+    for position, (was, now) in enumerate(zip_longest(compared.before.functions, compared.after.functions)):
+        if position >= rows and position not in wrong:
+            continue
         table.add_row(
             Text(name_text((was or now).function), overflow="ellipsis", no_wrap=True),
             *(value_text(row.self_value, question.unit) if row else NOTHING for row in (was, now)),

@@ -55,7 +55,7 @@ def standing() -> Standing:
     queued = Block.objects.filter(state=BlockState.QUEUED).order_by("level")
     return Standing(
         unsettled=Block.objects.filter(Q(state=BlockState.QUEUED) | has_live_job).count(),
-        live=Block.objects.live().count(),
+        live=live_count(),
         parked_jobs=jobs.get(JobState.PARKED.value, 0),
         done=jobs.get(JobState.DONE.value, 0),
         running=jobs.get(JobState.LEASED.value, 0),
@@ -83,6 +83,11 @@ def wait_for_the_fix_point(
         if time.monotonic() - changed_at > silence_seconds:
             raise NothingHappens(f"for {silence_seconds:g} s nothing changed: {now.text}")
         pause.wait(LOOK_SECONDS)
+
+
+def live_count() -> int:
+    """Return how many blocks queries read."""
+    return Block.objects.live().count()
 
 
 def live_blocks() -> list[LiveBlock]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from engine.profiles.pprof_build import Frame, ProfileBuilder
 from engine.profiles.pprof_encode import encode_profile
+from tests.webadmin.console.demo.listener import Listener
 from webadmin.console.demo.plan import Recording
 
 SERVICES = ("parser", "tables", "store", "templates")
@@ -35,3 +37,11 @@ def recordings(tmp_path: Path) -> list[Recording]:
             paths.append(path)
         made.append(Recording(service=service, name="process_cpu", windows=tuple(paths)))
     return made
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    """Somebody who takes pushes."""
+    listener = Listener()
+    yield listener
+    listener.close()

@@ -7,17 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from engine.profiles.metadata import encode_metadata, read_footer
+from engine.profiles import ulids
+from engine.profiles.metadata import encode_metadata
 from engine.profiles.model import BlockMeta
+from engine.profiles.object_names import block_key
 from engine.profiles.pprof import parse_profile
 from engine.profiles.segment import SegmentBuilder
 from engine.protocol.profile_jobs import DeleteMask
-from engine.storage import open_store
+from engine.storage import ObjectStore, open_store
 from webadmin.console.demo.figures import LiveBlock
 from webadmin.console.demo.foreign import NothingToCompact
-from webadmin.console.demo.plan import Recording, plan_segments
+from webadmin.console.demo.plan import Recording
 from webadmin.console.demo.question import Question, ask, choose_dataset, choose_profile_type, choose_question
-from webadmin.console.demo.segments import write_segments
+
+TIME_NS = 1_790_000_000_000_000_000
 
 
 def block(recordings: list[Recording], *datasets: tuple[str, int]) -> LiveBlock:
@@ -29,6 +32,21 @@ def block(recordings: list[Recording], *datasets: tuple[str, int]) -> LiveBlock:
         builder.add(tenant, labels, parse_profile(recording.windows[0].read_bytes()))
     meta: BlockMeta = builder.build("01JKT3DJRETWN25NKEFZNEP1V0")[1]
     return LiveBlock(key="k", level=0, size=meta.size, metadata=encode_metadata(meta), visible=all_of(meta))
+
+
+def stored_segment(recordings: list[Recording], number: int, store: ObjectStore) -> LiveBlock:
+    """A segment in the store: those with even numbers are of the first two services, the others of the last two."""
+    builder = SegmentBuilder(1 + number % 2)
+    for recording in recordings[2 * (number % 2) :][:2]:
+        for tenant in ("orchard", "harbour"):
+            window = recording.windows[number % len(recording.windows)]
+            profile = replace(parse_profile(window.read_bytes()), time_ns=TIME_NS + number)
+            labels = {"__name__": recording.name, "service_name": recording.service}
+            builder.add(tenant, labels, profile)
+    data, meta = builder.build(ulids.new(TIME_NS // 1_000_000))
+    key = block_key(meta.shard, meta.tenant, meta.compaction_level, meta.id)
+    store.put(key, data)
+    return LiveBlock(key=key, level=0, size=meta.size, metadata=encode_metadata(meta), visible=all_of(meta))
 
 
 def all_of(meta: BlockMeta) -> dict[int, tuple[DeleteMask, ...]]:
@@ -50,16 +68,11 @@ def test_profile_types_are_read_from_the_objects_of_the_chosen_service(
     recordings: list[Recording], tmp_path: Path
 ) -> None:
     store = open_store(f"file://{tmp_path}/objects")
-    write_segments(plan_segments(recordings, segment_count=5, end_ms=1_790_000_000_000), store, lambda done: None)
-    blocks = []
-    for info in store.list():
-        meta = read_footer(lambda offset, length, key=info.key: store.get_range(key, offset, length), info.size)
-        data = encode_metadata(meta)
-        blocks.append(LiveBlock(key=info.key, level=0, size=info.size, metadata=data, visible=all_of(meta)))
+    blocks = [stored_segment(recordings, number, store) for number in range(5)]
     question = choose_question(blocks, store)
     assert question.profile_type == "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
     answer = ask(question, blocks, store)
-    assert answer.objects_opened == 3  # of five segments three are of the chosen service's shard
+    assert (answer.objects_opened, answer.profiles) == (3, 3)  # of five segments three are of the chosen services
     # Each window has stacks of 1, 2 and 3 frames that take 10, 20 and 30 ms.
     assert answer.total_value == 3 * 60_000_000
     assert sum(row.self_value for row in answer.functions) == answer.total_value

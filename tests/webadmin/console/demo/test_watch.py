@@ -8,9 +8,17 @@ from engine.protocol.messages import FailureReason
 from tests.webadmin.service import Service
 from webadmin.access.models import AuditEntry
 from webadmin.console.demo.figures import totals_by_level
-from webadmin.console.demo.policies import AGE_SECONDS, shorten_ages
-from webadmin.console.demo.watch import NothingHappens, Standing, live_blocks, standing, wait_for_the_fix_point
+from webadmin.console.demo.policies import AGE_SECONDS, pause_compaction, resume_compaction, shorten_ages
+from webadmin.console.demo.watch import (
+    NothingHappens,
+    Standing,
+    live_blocks,
+    live_count,
+    standing,
+    wait_for_the_fix_point,
+)
 from webadmin.schedule.models import LevelPolicy, Limits
+from webadmin.schedule.operation_models import Pause
 
 REASON = FailureReason(error_class="ChecksumMismatch", message="stored 1, found 2")
 
@@ -60,6 +68,24 @@ def test_a_compaction_that_stands_still_is_an_error_not_an_endless_wait(service:
     service.add_segments(2)
     with pytest.raises(NothingHappens, match="2 live objects, queued L0:2"):
         wait_for_the_fix_point(lambda now: None, silence_seconds=0.3)
+
+
+def test_while_it_is_paused_nothing_is_handed_out_and_everything_waits_for_the_end_of_the_pause(
+    service: Service,
+) -> None:
+    shorten_ages()
+    pause_compaction()
+    service.add_segments(3)
+    let_everything_age(service)
+    worker = service.worker()
+    assert worker.take() == []
+    assert (standing().unsettled, live_count()) == (3, 3)
+    resume_compaction()
+    (spec,) = worker.take()
+    assert len(spec.sources) == 3
+    kept = Pause.objects.get()
+    assert "before anything is compacted" in kept.why
+    assert kept.ended_by == kept.actor == "manage.py demo"
 
 
 def test_shortened_ages_are_rows_of_this_database_and_in_the_audit_log(service: Service) -> None:

@@ -17,7 +17,8 @@ from rich.console import Console
 
 from engine.errors import LithifyError
 from webadmin.console.demo.home import demo_environment, wipe_home
-from webadmin.console.demo.run import STACK_LOG, STEP_COUNT, Demonstration, DemoSettings, Outcome
+from webadmin.console.demo.outcome import Outcome
+from webadmin.console.demo.run import STACK_LOG, STEP_COUNT, Demonstration, DemoSettings
 from webadmin.console.demo.steps import Steps
 from webadmin.console.stack_home import locked_home
 
@@ -37,7 +38,9 @@ class Command(BaseCommand):
         parser.add_argument("--bucket", default="", help="folder or URL with objects to compact (it is only read)")
         parser.add_argument("--metadata", help="side file for segments without footer (default: beside the objects)")
         parser.add_argument("--home", help="folder of the demonstration, emptied at its start (default: .lithify/demo)")
-        parser.add_argument("--segments", type=int, default=SEGMENTS, help=f"how many to write (default {SEGMENTS})")
+        parser.add_argument(
+            "--segments", type=int, default=SEGMENTS, help=f"push until there are so many (default {SEGMENTS})"
+        )
         parser.add_argument("--keep-running", action="store_true", help="leave the stack running until Ctrl-C")
         parser.add_argument(
             "--record-seconds", type=float, default=RECORD_SECONDS, help=f"per program (default {RECORD_SECONDS:g})"
@@ -92,11 +95,7 @@ class Command(BaseCommand):
             ),
             Steps(console, STEP_COUNT),
         )
-        before = demonstration.prepare()
-        question, answer = demonstration.ask_before(before)
-        with demonstration.stack():
-            end = demonstration.compact()
-            outcome = demonstration.summarise(before, question, answer, end)
+        with demonstration.compacted() as outcome:
             self._say_verdict(console, outcome)
             if options["keep_running"]:
                 console.print(f"\n{demonstration.address}/admin/ stays up until Ctrl-C", highlight=False)
@@ -117,7 +116,7 @@ class Command(BaseCommand):
         if outcome.is_good:
             console.print("[bold green]The answers are equal.[/]")
             return
-        if outcome.wrong or outcome.before.total_value != outcome.after.total_value:
+        if not outcome.are_equal:
             console.print("[bold red]The answers differ: this is a bug, please report it.[/]")
         if outcome.parked_jobs:
             console.print(f"[bold red]{outcome.parked_jobs} jobs were parked; their reasons are in the admin.[/]")
