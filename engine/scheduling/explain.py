@@ -7,7 +7,7 @@ has a sentence of its own here, and it never ends without what would change the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.planning.model import LevelPolicy
 from engine.scheduling.model import JobState, ParkedKind
@@ -56,7 +56,8 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What is known of a job. ``last_error`` is that of its last attempt that ended badly; times are command time."""
+    """What is known of a job. ``last_error`` is that of its last attempt that ended badly; times are command time.
+    ``shard_count`` is how many shards its sources are from; a rewrite leaves deleted data out of one block."""
 
     name: str
     state: JobState
@@ -65,6 +66,8 @@ class JobFacts:
     finished_at_ms: int | None = None
     worker: str = ""
     source_count: int = 0
+    shard_count: int = 1
+    is_rewrite: bool = False
     failures: int = 0
     failures_max: int = 0
     parked_kind: str = ""
@@ -81,6 +84,8 @@ def explain_queued(subject: str, queue: QueueFacts) -> Explanation:
     if policy is None:
         return _queued(subject, f"it waits in {queue.name}, whose level has no policy", "a policy for that level does")
     held = f"it waits in {queue.name} with {queue.block_count} of {policy.blocks_max} blocks"
+    if queue.byte_count < policy.remnant_bytes and queue.block_count < policy.blocks_max:
+        held += ", few enough to go into one job with those of the tenant's other shards"
     if queue.paused:
         return _queued(subject, f"{held}, and {_paused(queue.paused)}", "resuming that lets it be planned")
     wait_ms = queue.ready_at_ms - queue.now_ms
@@ -150,6 +155,15 @@ def explain_replaced(
 
 def explain_job(job: JobFacts) -> Explanation:
     """Explain a job."""
+    plain = _explain_state(job)
+    if job.is_rewrite:
+        return replace(plain, why=f"it writes a block again without deleted data; {plain.why}")
+    if job.shard_count > 1:
+        return replace(plain, why=f"it gathers what the tenant left in {job.shard_count} shards; {plain.why}")
+    return plain
+
+
+def _explain_state(job: JobFacts) -> Explanation:
     subject = f"Job {job.name}"
     failed = _failed(job)
     if job.state is JobState.LEASED:

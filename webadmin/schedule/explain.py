@@ -136,6 +136,8 @@ def _job_facts(job: Job) -> JobFacts:
         finished_at_ms=job.finished_at_ms,
         worker=job.worker.name if job.worker else "",
         source_count=job.source_count,
+        shard_count=len({job.shard, *job.spec.get("source_shards", {}).values()}),
+        is_rewrite=job.spec.get("is_rewrite", False),
         failures=job.failures,
         failures_max=limits.value(LimitName.FAILURES_MAX, global_max, lane=job.lane, tenant=job.tenant, job=job.name),
         parked_kind=job.parked_kind,

@@ -53,6 +53,10 @@ JOB = JobFacts(
         ),
         ({"block_count": 19}, "1 more block or in 24 s make a job of it."),
         (
+            {"policy": LevelPolicy(blocks_max=20, age_ms=36_000, spread_ms=1, bytes_max=0, remnant_bytes=1 << 40)},
+            "with 7 of 20 blocks, few enough to go into one job with those of the tenant's other shards; 13 more",
+        ),
+        (
             {"ready_at_ms": 940_000},
             "a job could be made of them since 1 min; the next poll with free capacity takes it, in its turn.",
         ),
@@ -69,6 +73,11 @@ def test_a_queued_block_is_told_what_its_queue_waits_for(change: dict[str, objec
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
+        (
+            {"shard_count": 3},
+            "it gathers what the tenant left in 3 shards; worker node-a runs it and must renew within",
+        ),
+        ({"is_rewrite": True}, "it writes a block again without deleted data; worker node-a runs it and must renew"),
         ({}, "Job j1 is leased: worker node-a runs it and must renew within 9 s; its report ends it, its silence"),
         ({"failures": 1, "last_error": "BadObject"}, "having failed once of 3 allowed (last: BadObject)"),
         ({"lease_expires_ms": 998_000}, "its lease is over since 2 s; the next poll takes it over."),
