@@ -348,3 +348,29 @@ cdef void _sort_by_rank(const FlameNode* items, size_t count, const int64_t* tot
             rank = <size_t>ranks[items[node].name]
             by_rank[rank_ends[rank]] = <int32_t>node
             rank_ends[rank] += 1
+
+
+def outermost(const int32_t[::1] parents, const int32_t[::1] name_refs, const int32_t[::1] child_starts,
+              size_t name_count):
+    """Say of every node (see ``Nodes``) whether none above it bears its name; the root's is False."""
+    cdef size_t count = parents.shape[0]
+    found = np.zeros(count, np.bool_)
+    cdef uint8_t[::1] flags = found.view(np.uint8)
+    cdef int32_t[::1] following = np.array(child_starts)
+    cdef int32_t* open_names = <int32_t*>_array(name_count, sizeof(int32_t))
+    cdef int32_t node = 0
+    try:
+        with nogil:
+            while node >= 0:
+                if following[node] < child_starts[node + 1]:
+                    following[node] += 1
+                    node = following[node] - 1
+                    flags[node] = open_names[name_refs[node]] == 0
+                    open_names[name_refs[node]] += 1
+                else:
+                    if node > 0:
+                        open_names[name_refs[node]] -= 1
+                    node = parents[node]
+    finally:
+        free(open_names)
+    return found

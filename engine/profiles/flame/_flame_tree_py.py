@@ -140,6 +140,26 @@ class StackMerge:
         )
 
 
+def outermost(parents: Int32s, name_refs: Int32s, child_starts: Int32s, name_count: int) -> NDArray[np.bool_]:
+    """Say of every node (see ``Nodes``) whether none above it bears its name; the root's is False."""
+    found = np.zeros(len(parents), np.bool_)
+    open_names = [0] * name_count
+    above, refs, starts = parents.tolist(), name_refs.tolist(), child_starts.tolist()
+    following = list(starts)
+    node = 0
+    while node >= 0:
+        if following[node] < starts[node + 1]:
+            following[node] += 1
+            node = following[node] - 1
+            found[node] = not open_names[refs[node]]
+            open_names[refs[node]] += 1
+        else:
+            if node:
+                open_names[refs[node]] -= 1
+            node = above[node]
+    return found
+
+
 def _check_parents(parents: list[int]) -> None:
     for node, parent in enumerate(parents):
         if not -1 <= parent < node:

@@ -21,16 +21,25 @@ from engine.profiles.flame.stack_table import StackTable
 IMPLEMENTATION = "python"
 
 if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
-    from engine.profiles.flame._flame_tree_py import StackMerge
+    from engine.profiles.flame._flame_tree_py import StackMerge, outermost
 else:
     try:
-        from engine.profiles.flame._flame_tree import StackMerge
+        from engine.profiles.flame._flame_tree import StackMerge, outermost
 
         IMPLEMENTATION = "compiled"
     except ImportError:
-        from engine.profiles.flame._flame_tree_py import StackMerge
+        from engine.profiles.flame._flame_tree_py import StackMerge, outermost
 
-__all__ = ["IMPLEMENTATION", "NODES_MAX", "AlignedNodes", "FlameTree", "Nodes", "align"]
+__all__ = [
+    "IMPLEMENTATION",
+    "NODES_MAX",
+    "AlignedNodes",
+    "FlameTree",
+    "Nodes",
+    "align",
+    "mark_below",
+    "outermost_nodes",
+]
 
 NODES_MAX = 20_000_000
 """Nodes a tree may have unless the caller says otherwise: it needs about 50 bytes for each."""
@@ -120,6 +129,20 @@ class FlameTree:
         tree = cls()
         tree.add_nodes(names, parents, name_refs, own)
         return tree
+
+
+def outermost_nodes(nodes: Nodes) -> NDArray[np.bool_]:
+    """Say of every node whether none above it bears its name: what recursion must not count twice."""
+    found: NDArray[np.bool_] = outermost(nodes.parents, nodes.name_refs, nodes.child_starts, len(nodes.names))
+    return found
+
+
+def mark_below(mask: NDArray[np.bool_], nodes: Nodes, node: int, value: bool) -> None:
+    """Set the mask of a node and of everything below it."""
+    start, end = node, node + 1
+    while start < end:  # of neighbours in a level the children are neighbours too
+        mask[start:end] = value
+        start, end = int(nodes.child_starts[start]), int(nodes.child_starts[end])
 
 
 class AlignedNodes(NamedTuple):

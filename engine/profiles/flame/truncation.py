@@ -6,10 +6,12 @@ can stay. The two forms are those of the wire: a tree, which can be merged with 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.profiles.flame.tree import FlameTree, Nodes
+from engine.profiles.flame.tree import FlameTree, Nodes, mark_below
 
 OTHER = b"other"
 
@@ -24,7 +26,7 @@ def smallest_shown(totals: NDArray[np.int64], max_nodes: int) -> int:
     return int(np.partition(totals, place)[place])
 
 
-def truncated(tree: FlameTree, max_nodes: int) -> FlameTree:
+def truncated(tree: FlameTree, max_nodes: int, other: Hashable = OTHER) -> FlameTree:
     """Return the tree with the children below the smallest shown total in a child ``other`` of their parent.
 
     An ``other`` that was there takes them up and keeps its own children that are large enough.
@@ -33,7 +35,7 @@ def truncated(tree: FlameTree, max_nodes: int) -> FlameTree:
     minimum = smallest_shown(nodes.totals[1:], max_nodes)
     kept = nodes.totals >= minimum
     kept[0] = True
-    for node in np.flatnonzero(_is_other(nodes) & ~kept).tolist():  # parents first
+    for node in np.flatnonzero(_is_other(nodes, other) & ~kept).tolist():  # parents first
         kept[node] = kept[nodes.parents[node]]
     if kept.all():
         return tree
@@ -41,7 +43,7 @@ def truncated(tree: FlameTree, max_nodes: int) -> FlameTree:
     places = np.cumsum(kept, dtype=np.int32) - 1
     old_parents = np.concatenate([nodes.parents[kept], nodes.parents[gone]])
     return FlameTree.of_nodes(
-        [*nodes.names, OTHER],
+        [*nodes.names, other],
         np.where(old_parents < 0, -1, places[old_parents]),
         np.concatenate([nodes.name_refs[kept], np.full(len(gone), len(nodes.names), np.int32)]),
         np.concatenate([nodes.own[kept], nodes.totals[gone]]),
@@ -54,10 +56,10 @@ def shown_nodes(tree: FlameTree, max_nodes: int) -> Nodes:
     nodes = tree.nodes()
     kept = nodes.totals >= smallest_shown(nodes.totals[1:], max_nodes)
     kept[0] = True
-    is_other = _is_other(nodes)
+    is_other = _is_other(nodes, OTHER)
     for node in np.flatnonzero(is_other & kept).tolist():
         if kept[node]:
-            _drop(kept, nodes, node)
+            mark_below(kept, nodes, node, False)
     gone = _folded(nodes, kept)
     parents, first = np.unique(nodes.parents[gone], return_index=True)
     sums = np.add.reduceat(nodes.totals[gone], first) if len(gone) else np.zeros(0, np.int64)
@@ -90,8 +92,8 @@ def with_last_children(
     return Nodes(names, new_parents, refs, values[0], values[1], starts), values
 
 
-def _is_other(nodes: Nodes) -> Mask:
-    ref = nodes.names.index(OTHER) if OTHER in nodes.names else len(nodes.names)
+def _is_other(nodes: Nodes, other: Hashable) -> Mask:
+    ref = nodes.names.index(other) if other in nodes.names else len(nodes.names)
     return np.equal(nodes.name_refs, ref)
 
 
@@ -100,11 +102,3 @@ def _folded(nodes: Nodes, kept: Mask) -> NDArray[np.intp]:
     gone = ~kept
     gone[0] = False
     return np.flatnonzero(gone & kept[nodes.parents])
-
-
-def _drop(kept: Mask, nodes: Nodes, node: int) -> None:
-    """Take out a node and everything below it: of neighbours in a level the children are neighbours too."""
-    start, end = node, node + 1
-    while start < end:
-        kept[start:end] = False
-        start, end = int(nodes.child_starts[start]), int(nodes.child_starts[end])
