@@ -45,6 +45,13 @@ def smoothed_level(level: float, sample: float, elapsed_s: float, half_life_s: f
     return _blend(level, sample, max(0.0, elapsed_s), half_life_s)
 
 
+def rate_text(rate: float) -> str:
+    """Return bytes/s as people read them: what is written at all is never 0."""
+    if rate < 1024:
+        return f"{rate:.0f} B/s"
+    return f"{rate / (1 << 20):.1f} MiB/s" if rate >= 1 << 20 else f"{rate / 1024:.0f} KiB/s"
+
+
 def _blend(old: float, new: float, elapsed_s: float, half_life_s: float) -> float:
     weight = -math.expm1(-elapsed_s * math.log(2) / max(1.0, half_life_s))
     return weight * new + (1 - weight) * old

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from engine.placement.model import LoadBalancing
+from engine.placement.rate import rate_text
 from webadmin.console import formatting as show
 from webadmin.console.filters import ExactFilter, TenantNameFilter
 from webadmin.console.orders import OrderedAdmin
@@ -29,7 +30,6 @@ from webadmin.placement.models import (
     Slot,
 )
 from webadmin.placement.operator_settings import limit_values, override_values
-from webadmin.placement.pictures import rate_text
 from webadmin.placement.placement_orders import INSTANCE_ORDERS, LIMIT_ORDERS, OVERRIDE_ORDERS
 
 CHANGES_SHOWN = 100

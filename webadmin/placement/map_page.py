@@ -17,6 +17,7 @@ from engine.errors import LithifyError
 from engine.placement.documents import decode_statistics
 from engine.placement.load_balancing import skew
 from engine.placement.model import DatasetKey, PlacementRules
+from engine.placement.rate import rate_text
 from engine.placement.ring import Ring
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics
 from engine.placement.subrings import dataset_subring, key_hash
@@ -26,7 +27,7 @@ from webadmin.console.sections import Facts, Section, Table
 from webadmin.console.verdict import Notice
 from webadmin.database import dialect
 from webadmin.placement.models import RulesHead
-from webadmin.placement.pictures import PIECES_MAX, Stretch, heat_picture, rate_text, ring_legend, ring_picture
+from webadmin.placement.pictures import PIECES_MAX, Stretch, heat_picture, ring_legend, ring_picture
 from webadmin.placement.services.build_placement_rules import rules_of
 from webadmin.placement.services.foresee_placement import FleetChange, what_if
 from webadmin.placement.services.instances import current_ring

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from engine.placement.rate import rate_text
 from engine.placement.ring import Ring
 from engine.placement.subrings import Subring
 
@@ -102,11 +103,6 @@ def pieces(shards: int) -> list[tuple[int, int]]:
     """Return the positions [first, last) of each piece that is drawn."""
     count = min(shards, PIECES_MAX)
     return [(shards * piece // count, shards * (piece + 1) // count) for piece in range(count)]
-
-
-def rate_text(rate: float) -> str:
-    """Return bytes/s as people read them."""
-    return f"{rate / (1 << 20):.1f} MiB/s" if rate >= 1 << 20 else f"{rate / 1024:.0f} KiB/s"
 
 
 def _some(subring: Subring) -> list[int]:
