@@ -19,7 +19,7 @@ from engine.profiles._symbol_arrays cimport StringItem
 from engine.profiles._symbol_interner cimport SymbolInterner
 
 from engine.profiles.segment_dataset import BuiltDataset, dataset_labels
-from engine.profiles.segment_table import RowColumns, encoded_table, indexed_series, ordered_rows
+from engine.profiles.segment_table import RowColumns, encoded_table, indexed_series, ordered_rows, stored_labels
 from engine.profiles.series_index import encode_series_index
 from engine.profiles.split import named_series
 
@@ -193,7 +193,7 @@ cdef class DatasetBuilder:
         if known is None:
             named = named_series(*key)
             self.profile_types.add(dict(named)["__profile_type__"])
-            stored = tuple([(name.encode(), value.encode()) for name, value in named])
+            stored = stored_labels(named)
             known = self.known_series[key] = self.series.setdefault(stored, len(self.series))
         return known
 

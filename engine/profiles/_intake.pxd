@@ -35,7 +35,6 @@ cdef class Intake:
     cdef int _check_columns(self) except -1
     cdef int _check_starts(self, int name, size_t count, int items) except -1
     cdef _free(self)
-    cdef int _put_part(self, bytes part) except -1
     cdef int _put_columns(self) except -1
     cdef int _sort_by_group(self) except -1 nogil
     cdef object _group_pairs(self, size_t number)

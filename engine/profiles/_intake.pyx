@@ -33,7 +33,7 @@ from engine.profiles._symbol_arrays cimport StringItem
 from engine.profiles.errors import BadProfile
 from engine.profiles.pprof import uncompressed
 from engine.profiles.pprof_model import ENTRIES_MAX
-from engine.profiles.profile_identity import ID_BYTES, PERSON
+from engine.profiles.profile_identity import ID_BYTES, PERSON, sender_bytes
 from engine.profiles.split import with_sample_labels
 
 cdef enum:
@@ -234,18 +234,12 @@ cdef class Intake:
 
     def identity(self, str tenant, labels):
         """Return the 16-byte ID of the profile pushed with these labels."""
+        cdef bytes sender = sender_bytes(tuple(labels), tenant)
         self.digested.size = 0
-        self._put_part(tenant.encode())
-        for name, value in sorted(labels):
-            self._put_part(name.encode())
-            self._put_part(value.encode())
+        put_bytes(&self.digested, PyBytes_AS_STRING(sender), PyBytes_GET_SIZE(sender))
         self._put_columns()
         content = PyMemoryView_FromMemory(<char*>self.digested.data, self.digested.size, PyBUF_READ)
         return hashlib.blake2b(content, digest_size=ID_BYTES, person=PERSON).digest()
-
-    cdef int _put_part(self, bytes part) except -1:
-        put_u64(&self.digested, len(part))
-        return put_bytes(&self.digested, <char*>part, len(part))
 
     cdef int _put_columns(self) except -1:
         cdef Column* columns = self.normal.columns

@@ -9,7 +9,8 @@ from dataclasses import fields
 
 import numpy as np
 
-from engine.profiles.model import Label
+from engine.profiles.label_memory import remembered
+from engine.profiles.model import Label, Labels
 from engine.profiles.pprof_model import Functions, Locations, Mappings, Profile, Samples
 
 ID_BYTES = 16
@@ -22,17 +23,24 @@ WIDTHS = (1, 2, 4, 8)
 def profile_id(tenant: str, labels: Iterable[Label], profile: Profile) -> bytes:
     """Return the 16-byte ID of a normalised profile: equal for equal tenant, labels and content, on every machine."""
     digest = hashlib.blake2b(digest_size=ID_BYTES, person=PERSON)
-    for part in _identity_parts(tenant, labels, profile):
-        digest.update(struct.pack("<Q", len(part)))
-        digest.update(part)
+    digest.update(sender_bytes(tuple(labels), tenant))
+    for part in _content_parts(profile):
+        digest.update(_part(part))
     return digest.digest()
 
 
-def _identity_parts(tenant: str, labels: Iterable[Label], profile: Profile) -> Iterator[bytes]:
-    yield tenant.encode()
-    for name, value in sorted(labels):
-        yield name.encode()
-        yield value.encode()
+@remembered
+def sender_bytes(labels: Labels, tenant: str) -> bytes:
+    """Return what is digested of tenant and labels."""
+    texts = [tenant, *(text for label in sorted(labels) for text in label)]
+    return b"".join(_part(text.encode()) for text in texts)
+
+
+def _part(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + data
+
+
+def _content_parts(profile: Profile) -> Iterator[bytes]:
     pairs = [*profile.sample_types, profile.period_type]
     numbers = [profile.time_ns, profile.duration_ns, profile.period, *(ref for pair in pairs for ref in pair)]
     yield struct.pack(f"<{len(numbers)}q", *numbers)

@@ -21,7 +21,7 @@ from engine.profiles import intake, ulids
 from engine.profiles.container import BlockWriter, ByteTarget
 from engine.profiles.intake import DatasetBuilder
 from engine.profiles.merge_model import InlineSection
-from engine.profiles.model import BlockMeta, Label, Labels
+from engine.profiles.model import BlockMeta, Label
 from engine.profiles.object_names import check_tenant
 from engine.profiles.pprof_model import Profile
 from engine.profiles.segment_dataset import BuiltDataset
@@ -50,7 +50,6 @@ class SegmentBuilder:
         self._make_dataset = intake.DatasetBuilder
         self._datasets: dict[tuple[str, str], DatasetBuilder] = {}
         self._ids: set[bytes] = set()
-        self._known_labels: dict[Labels, Labels] = {}
         self.profile_count = 0
         self.row_count = 0
         self.sample_count = 0
@@ -72,7 +71,7 @@ class SegmentBuilder:
         """
         check_tenant(tenant)
         check_text(*(text for annotation in annotations for text in annotation))
-        external = self._external(tuple(labels.items()) if isinstance(labels, Mapping) else tuple(labels))
+        external = external_labels(labels.items() if isinstance(labels, Mapping) else labels)
         self._intake.take(profile, received_at_ns)
         identity = self._intake.identity(tenant, external)
         if identity in self._ids:
@@ -88,13 +87,6 @@ class SegmentBuilder:
         self.row_count += row_count
         self.sample_count += sample_count
         return AddedProfile(id=identity, row_count=row_count, sample_count=sample_count)
-
-    def _external(self, labels: Labels) -> Labels:
-        """Return ``external_labels`` of these, remembered: one series sends again and again."""
-        found = self._known_labels.get(labels)
-        if found is None:
-            found = self._known_labels[labels] = external_labels(labels)
-        return found
 
     def _dataset(self, tenant: str, service: str) -> DatasetBuilder:
         found = self._datasets.get((tenant, service))

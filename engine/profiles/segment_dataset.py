@@ -14,7 +14,7 @@ from engine.profiles.interning import SymbolInterner
 from engine.profiles.model import IndexedSeries, Label, Labels
 from engine.profiles.pprof_model import Integers
 from engine.profiles.profile_table import SCHEMA, ProfileTableWriter
-from engine.profiles.segment_table import PARTITION, StoredLabels
+from engine.profiles.segment_table import PARTITION, StoredLabels, stored_labels
 from engine.profiles.series_index import encode_series_index
 from engine.profiles.split import LabelGroup, fingerprint, series_labels
 from engine.profiles.symbols import encode_symbols
@@ -83,7 +83,7 @@ class DatasetBuilder:
             self._profile_types.add(dict(labels)["__profile_type__"])
             self._rows.append(
                 ProfileRow(
-                    labels=tuple((name.encode(), value.encode()) for name, value in labels),
+                    labels=stored_labels(labels),
                     profile_id=profile_id,
                     time_ns=profile.time_ns,
                     stack_ids=stack_ids[order],

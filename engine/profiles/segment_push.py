@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from engine.profiles.errors import BadObject, LimitExceeded
+from engine.profiles.label_memory import remembered
 from engine.profiles.model import Labels
 from engine.profiles.object_names import check_tenant
 from engine.profiles.proto import segment_push_pb2
+from engine.quick_values import quickly_built
 
 SERIES_MAX = 100_000
 """Profiles of one message; a distributor sends what one client pushed, which is a few."""
@@ -22,6 +24,7 @@ LABELS_MAX = 256
 _SECTION = "segment push"
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedSeries:
     """One profile on its way: series labels, an uncompressed pprof message, when it came (unix nanoseconds)."""
@@ -44,9 +47,7 @@ def encode_segment_push(tenant: str, shard: int, series: Sequence[PushedSeries])
     """Return the message's bytes."""
     message = segment_push_pb2.SegmentPush(tenant=tenant, shard=shard)
     for one in series:
-        added = message.series.add(profile=one.pprof, received_at_ns=one.received_at_ns)
-        for name, value in one.labels:
-            added.labels.add(name=name, value=value)
+        message.series.add(profile=one.pprof, received_at_ns=one.received_at_ns, labels=_encoded(one.labels))
     return message.SerializeToString()
 
 
@@ -62,7 +63,22 @@ def decode_segment_push(data: bytes) -> SegmentPush:
         raise BadObject(_SECTION, -1, "the message names no shard; shards count from 1")
     if len(message.series) > SERIES_MAX:
         raise LimitExceeded(_SECTION, -1, f"{len(message.series)} profiles in one message, the limit is {SERIES_MAX}")
-    return SegmentPush(tenant=message.tenant, shard=message.shard, series=tuple(map(_series, message.series)))
+    try:
+        series = tuple(map(_series, message.series))
+    except DecodeError as error:
+        raise BadObject(_SECTION, -1, f"a label is not a protobuf message: {error}") from error
+    return SegmentPush(tenant=message.tenant, shard=message.shard, series=series)
+
+
+@remembered
+def _encoded(labels: Labels) -> tuple[bytes, ...]:
+    return tuple(segment_push_pb2.PushedLabel(name=name, value=value).SerializeToString() for name, value in labels)
+
+
+@remembered
+def _decoded(encoded: tuple[tuple[bytes], ...]) -> Labels:
+    found = [segment_push_pb2.PushedLabel.FromString(one) for (one,) in encoded]
+    return tuple((label.name, label.value) for label in found)
 
 
 def _series(message: segment_push_pb2.PushedSeries) -> PushedSeries:
@@ -70,5 +86,5 @@ def _series(message: segment_push_pb2.PushedSeries) -> PushedSeries:
         raise LimitExceeded(_SECTION, -1, f"a profile with {len(message.labels)} labels, the limit is {LABELS_MAX}")
     if message.received_at_ns <= 0:
         raise BadObject(_SECTION, -1, "a profile without the time it was received")
-    labels = tuple((label.name, label.value) for label in message.labels)
+    labels = _decoded(tuple(zip(message.labels, strict=True)))
     return PushedSeries(labels=labels, pprof=message.profile, received_at_ns=message.received_at_ns)

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from engine.profiles.model import IndexedSeries, Label
+from engine.profiles.label_memory import remembered
+from engine.profiles.model import IndexedSeries, Label, Labels
 from engine.profiles.pprof_model import Bytes, Ids, Integers
 from engine.profiles.profile_table import SCHEMA, ProfileTableWriter
 from engine.profiles.split import fingerprint
@@ -51,6 +52,12 @@ class RowColumns(NamedTuple):
     without_span: Mask
     traces: Bytes
     without_trace: Mask
+
+
+@remembered
+def stored_labels(labels: Labels) -> StoredLabels:
+    """Return labels as the index of series has them."""
+    return tuple((name.encode(), value.encode()) for name, value in labels)
 
 
 def ordered_rows(

@@ -14,6 +14,7 @@ import numpy as np
 import xxhash
 
 from engine.profiles.errors import BadProfile
+from engine.profiles.label_memory import remembered
 from engine.profiles.model import Labels
 from engine.profiles.pprof_model import Integers, Profile, Samples
 from engine.profiles.pprof_select import reached_by, take_labels, take_samples
@@ -72,6 +73,11 @@ def external_labels(labels: Iterable[tuple[str, str]]) -> Labels:
 
     BadProfile if a label is not text that UTF-8 can hold.
     """
+    return _external(tuple(labels))
+
+
+@remembered
+def _external(labels: Labels) -> Labels:
     kept: dict[str, str] = {}
     for name, value in labels:
         check_text(name, value)
@@ -95,6 +101,7 @@ def series_labels(labels: Labels, profile: Profile, sample_type: int) -> Labels:
     return named_series(labels, *_value_type_strings(profile, sample_type))
 
 
+@remembered
 def named_series(labels: Labels, *value_types: bytes) -> Labels:
     """Return the same for the strings type, unit, period type and period unit."""
     kind, unit, period_type, period_unit = (string.decode("utf-8", "replace") for string in value_types)
@@ -119,6 +126,11 @@ def stored_order(labels: dict[str, str]) -> Labels:
 
 def fingerprint(labels: Iterable[tuple[bytes, bytes]]) -> int:
     """Return the hash a series is known by; it depends on the stored order."""
+    return _fingerprint(tuple(labels))
+
+
+@remembered
+def _fingerprint(labels: tuple[tuple[bytes, bytes], ...]) -> int:
     return xxhash.xxh64_intdigest(b"".join(name + b"\xff" + value + b"\xff" for name, value in labels))
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import xxhash
 
 from engine.profiles.ingest.model import PushLimits, Refused
+from engine.profiles.label_memory import remembered
 from engine.profiles.model import Label, Labels
 
 METRIC_NAME = "__name__"
@@ -25,8 +25,6 @@ REPLACED_NAME = "__name_replaced__"
 UNKNOWN_SERVICE = "unknown_service"
 """The service of a push that names none, as its senders know it."""
 _DELTA_PROFILER = "godeltaprof_"
-REMEMBERED_MAX, REMEMBERED_LENGTH_MAX = 8_192, 1_024
-"""So many label sets are remembered with what became of them, and only those with so many characters or fewer."""
 _SESSION_ID = re.compile(r"[0-9a-fA-F]{16}")
 
 
@@ -40,11 +38,10 @@ class CheckedLabels:
 
 def check_labels(given: Iterable[Label], limits: PushLimits) -> CheckedLabels:
     """Return the labels a series has; Refused if there are too many, one is too long, or the metric has no name."""
-    labels = tuple(given)
-    is_short = sum(len(name) + len(value) for name, value in labels) <= REMEMBERED_LENGTH_MAX
-    return (_remembered if is_short else _checked)(labels, limits)
+    return _checked(tuple(given), limits)
 
 
+@remembered
 def _checked(given: Labels, limits: PushLimits) -> CheckedLabels:
     kept, notes = _mended(given)
     if not kept:
@@ -57,10 +54,6 @@ def _checked(given: Labels, limits: PushLimits) -> CheckedLabels:
         raise Refused("invalid_labels", "the series has no __name__; it says what was measured, such as process_cpu")
     _check_limits(relabelled, limits)
     return CheckedLabels(tuple(sorted(relabelled.items())), tuple(notes))
-
-
-_remembered = lru_cache(REMEMBERED_MAX)(_checked)
-"""Most pushes are of series that have pushed before."""
 
 
 def _mended(given: Iterable[Label]) -> tuple[dict[str, str], list[str]]:
@@ -123,6 +116,7 @@ def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
+@remembered
 def series_hash(labels: Labels) -> int:
     """Return the fingerprint by which a series is placed: XXH64 over name, 0xFF, value, 0xFF of labels in order.
 

@@ -11,6 +11,7 @@ from engine.errors import LithifyError
 from engine.profiles.model import Labels
 from engine.profiles.pprof import parse_profile
 from engine.profiles.pprof_model import Profile
+from engine.quick_values import quickly_built
 
 NANOSECONDS_PER_SECOND = 1_000_000_000
 
@@ -51,6 +52,7 @@ class PushLimits:
     newer_than_now_max_ns: int = 600 * NANOSECONDS_PER_SECOND
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedProfile:
     """One checked profile of a push: its series labels (sorted, with ``service_name``) and its content.

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(engine/profiles/proto/segment_push.proto\x12\x10lithify.profiles\"\\\n\x0bSegmentPush\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\r\n\x05shard\x18\x02 \x01(\r\x12.\n\x06series\x18\x03 \x03(\x0b\x32\x1e.lithify.profiles.PushedSeries\"f\n\x0cPushedSeries\x12-\n\x06labels\x18\x01 \x03(\x0b\x32\x1d.lithify.profiles.PushedLabel\x12\x0f\n\x07profile\x18\x02 \x01(\x0c\x12\x16\n\x0ereceived_at_ns\x18\x03 \x01(\x03\"*\n\x0bPushedLabel\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(engine/profiles/proto/segment_push.proto\x12\x10lithify.profiles\"\\\n\x0bSegmentPush\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\r\n\x05shard\x18\x02 \x01(\r\x12.\n\x06series\x18\x03 \x03(\x0b\x32\x1e.lithify.profiles.PushedSeries\"G\n\x0cPushedSeries\x12\x0e\n\x06labels\x18\x01 \x03(\x0c\x12\x0f\n\x07profile\x18\x02 \x01(\x0c\x12\x16\n\x0ereceived_at_ns\x18\x03 \x01(\x03\"*\n\x0bPushedLabel\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SEGMENTPUSH']._serialized_start=62
   _globals['_SEGMENTPUSH']._serialized_end=154
   _globals['_PUSHEDSERIES']._serialized_start=156
-  _globals['_PUSHEDSERIES']._serialized_end=258
-  _globals['_PUSHEDLABEL']._serialized_start=260
-  _globals['_PUSHEDLABEL']._serialized_end=302
+  _globals['_PUSHEDSERIES']._serialized_end=227
+  _globals['_PUSHEDLABEL']._serialized_start=229
+  _globals['_PUSHEDLABEL']._serialized_end=271
 # @@protoc_insertion_point(module_scope)

@@ -57,11 +57,13 @@ class PushedSeries(_message.Message):
     received_at_ns: _builtins.int
     """unix time; becomes the profile's time if it has none"""
     @_builtins.property
-    def labels(self) -> _containers.RepeatedCompositeFieldContainer[Global___PushedLabel]: ...
+    def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """PushedLabel each: whoever knows the bytes need not decode them again"""
+
     def __init__(
         self,
         *,
-        labels: _abc.Iterable[Global___PushedLabel] | None = ...,
+        labels: _abc.Iterable[_builtins.bytes] | None = ...,
         profile: _builtins.bytes = ...,
         received_at_ns: _builtins.int = ...,
     ) -> None: ...
