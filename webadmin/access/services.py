@@ -16,6 +16,7 @@ from django.db.models import Q
 
 from webadmin.access.errors import CredentialRefused, NameTaken
 from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
+from webadmin.database.dialect import marks, read_rows
 
 SCOPE_POLL = "jobs:poll"
 KEY_ID_BYTES = 6
@@ -90,7 +91,7 @@ def intern_tenants(names: Iterable[str]) -> dict[str, int]:
 
 
 def _tenant_ids(names: list[str]) -> dict[str, int]:
-    return dict(Tenant.objects.filter(name__in=names).values_list("name", "id")) if names else {}
+    return dict(read_rows(Tenant, ("name", "id"), f"WHERE name IN {marks(names)}", names)) if names else {}
 
 
 def _hash(secret: str) -> str:

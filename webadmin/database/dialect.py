@@ -6,7 +6,8 @@ adds nothing. PostgreSQL locks the row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -90,6 +91,11 @@ def together() -> Iterator[None]:
         yield
 
 
+def _are_together() -> bool:
+    """Say whether answers are not waited for; rows cannot be copied then."""
+    return connection.vendor == "postgresql" and bool(connection.connection.pgconn.pipeline_status)
+
+
 def is_contention(error: DatabaseError) -> bool:
     """Say whether the same transaction can succeed when it is tried again: it lost against another writer."""
     if connection.vendor == "postgresql":
@@ -133,7 +139,7 @@ def read_rows(
         return list(cursor.fetchall())
 
 
-def marks(values: Sequence[Any]) -> str:
+def marks(values: Collection[Any]) -> str:
     """Return the right side of ``IN`` for so many values, at least one."""
     return f"({', '.join(['%s'] * len(values))})"
 
@@ -144,13 +150,9 @@ def insert_and_number(
     """Insert rows of plain values; return the number that the database gave to each, by its ``key``."""
     if not rows:
         return {}
-    table, names = _quoted([model._meta.db_table])[0], ", ".join(_quoted(columns))
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {table} ({names}) VALUES {', '.join([marks(columns)] * len(rows))} "  # noqa: S608
-            f"RETURNING {', '.join(_quoted([key, number]))}",
-            [value for row in rows for value in row],
-        )
+        sql = f"{_insert(model, columns, 'INSERT', len(rows))} RETURNING {', '.join(_quoted([key, number]))}"
+        cursor.execute(sql, _table_values(rows))
         return {key: int(number) for key, number in cursor.fetchall()}
 
 
@@ -195,17 +197,15 @@ def raise_rows(
     names = [*keys, *columns]
     rest = [f for f in model._meta.concrete_fields if not f.primary_key and f.column not in names]
     others = {f.column: f.get_default() for f in rest}
-    mark = f"({', '.join(['%s'] * (len(names) + len(others)))})"
     grown = [
         f"{name} = CASE WHEN excluded.{name} > held.{name} THEN excluded.{name} ELSE held.{name} END"
         for name in _quoted(columns)
     ]
-    table, conflict = _quoted([model._meta.db_table])[0], ", ".join(_quoted(keys))
+    insert = _insert(model, [*names, *others], "INSERT", len(rows))
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO {table} AS held ({', '.join(_quoted([*names, *others]))}) "  # noqa: S608
-            f"VALUES {', '.join([mark] * len(rows))} ON CONFLICT ({conflict}) DO UPDATE SET {', '.join(grown)}",
-            [value for row in rows for value in (*row, *others.values())],
+            f"{insert} ON CONFLICT ({', '.join(_quoted(keys))}) DO UPDATE SET {', '.join(grown)}",
+            _table_values([(*row, *others.values()) for row in rows]),
         )
 
 
@@ -214,9 +214,8 @@ def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
     if not rows:
         return
     with connection.cursor() as cursor:
-        if len(rows) <= ROWS_PER_INSERT:
-            values = [value for row in rows for value in row]
-            cursor.execute(_insert(model, columns, "INSERT", len(rows)), values)
+        if len(rows) <= ROWS_PER_INSERT or _are_together():
+            cursor.execute(_insert(model, columns, "INSERT", len(rows)), _table_values(rows))
         elif connection.vendor == "postgresql":
             names = ", ".join(_quoted(columns))
             with cursor.copy(f"COPY {_quoted([model._meta.db_table])[0]} ({names}) FROM STDIN") as copy:
@@ -232,12 +231,8 @@ def insert_new_rows(model: type[models.Model], columns: Sequence[str], rows: Seq
         return
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            table, names = _quoted([model._meta.db_table])[0], ", ".join(_quoted(columns))
-            arrays = ", ".join(f"%s::{kind}[]" for kind in _kinds(model, columns))
-            cursor.execute(
-                f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays}) ON CONFLICT DO NOTHING",  # noqa: S608
-                [list(values) for values in zip(*rows, strict=True)],
-            )
+            insert = _insert(model, columns, "INSERT", len(rows))
+            cursor.execute(f"{insert} ON CONFLICT DO NOTHING", _table_values(rows))
         else:
             cursor.executemany(_insert(model, columns, "INSERT OR IGNORE"), rows)
 
@@ -259,38 +254,84 @@ def update_rows(
     raised to that.
     """
     to, where, at_least = to or {}, where or {}, at_least or {}
-    fresh = [  # both databases call the columns of values so
-        f"CAST(fresh.column{place} AS {kind})" for place, kind in enumerate(_kinds(model, [*keys, *columns]), 1)
-    ]
-    found = [f"held.{name} = {value}" for name, value in zip(_quoted(keys), fresh[: len(keys)], strict=True)]
-    found += [f"held.{name} = %s" for name in _quoted(where)]
-    changed = [f"{name} = {value}" for name, value in zip(_quoted(columns), fresh[len(keys) :], strict=True)]
-    changed += [f"{name} = %s" for name in _quoted(to)]
-    changed += [f"{name} = CASE WHEN held.{name} < %s THEN %s ELSE held.{name} END" for name in _quoted(at_least)]
     raised = [value for value in at_least.values() for _ in range(2)]
-    mark = f"({', '.join(['%s'] * len(fresh))})"
     count = 0
     with connection.cursor() as cursor:
         for start in range(0, len(rows), ROWS_PER_UPDATE):
             chunk = rows[start : start + ROWS_PER_UPDATE]
+            update = _update(model, (*keys,), (*columns,), (*to,), (*where,), (*at_least,))
             cursor.execute(
-                f"UPDATE {_quoted([model._meta.db_table])[0]} AS held SET {', '.join(changed)} "  # noqa: S608
-                f"FROM (VALUES {', '.join([mark] * len(chunk))}) AS fresh WHERE {' AND '.join(found)}",
-                [*to.values(), *raised, *(value for row in chunk for value in row), *where.values()],
+                update.replace(_TABLE, _table(model, [*keys, *columns], len(chunk))),
+                [*to.values(), *raised, *_table_values(chunk), *where.values()],
             )
             count += cursor.rowcount
     return count
 
 
+_TABLE = "{table of values}"
+
+
+@functools.cache
+def _update(
+    model: type[models.Model],
+    keys: tuple[str, ...],
+    columns: tuple[str, ...],
+    to: tuple[str, ...],
+    where: tuple[str, ...],
+    at_least: tuple[str, ...],
+) -> str:
+    """Return the text of ``update_rows``, with a gap for the table of its values."""
+    fresh = [f"CAST(fresh.column{place} AS {kind})" for place, kind in enumerate(_kinds(model, (*keys, *columns)), 1)]
+    found = [f"held.{name} = {value}" for name, value in zip(_quoted(keys), fresh[: len(keys)], strict=True)]
+    found += [f"held.{name} = %s" for name in _quoted(where)]
+    changed = [f"{name} = {value}" for name, value in zip(_quoted(columns), fresh[len(keys) :], strict=True)]
+    changed += [f"{name} = %s" for name in _quoted(to)]
+    changed += [f"{name} = CASE WHEN held.{name} < %s THEN %s ELSE held.{name} END" for name in _quoted(at_least)]
+    table = _quoted([model._meta.db_table])[0]
+    return f"UPDATE {table} AS held SET {', '.join(changed)} FROM {_TABLE} WHERE {' AND '.join(found)}"  # noqa: S608
+
+
 def _insert(model: type[models.Model], columns: Sequence[str], verb: str, count: int = 1) -> str:
-    values = ", ".join([marks(columns)] * count)
-    return f"{verb} INTO {_quoted([model._meta.db_table])[0]} ({', '.join(_quoted(columns))}) VALUES {values}"
+    """Return the statement that inserts so many rows; ON CONFLICT or RETURNING may follow."""
+    names, source = ", ".join(_quoted(columns)), _table(model, columns, count)
+    table = _quoted([model._meta.db_table])[0]
+    return f"{verb} INTO {table} AS held ({names}) SELECT * FROM {source} WHERE true"  # noqa: S608
 
 
-def _kinds(model: type[models.Model], columns: Iterable[str]) -> list[str]:
+def _table(model: type[models.Model], columns: Sequence[str], count: int) -> str:
+    """Return a table ``fresh`` of so many rows of these columns, as FROM takes it; ``_table_values`` are its values.
+
+    On PostgreSQL it is made of an array per column: a mark for each value costs ten times as much on the way.
+    """
+    if connection.vendor != "postgresql":
+        return f"(VALUES {', '.join([marks(columns)] * count)}) AS fresh"  # its columns are column1, column2 ...
+    arrays = ", ".join(f"%s::{kind}[]" for kind in _kinds(model, (*columns,)))
+    return f"unnest({arrays}) AS fresh ({', '.join(f'column{place}' for place in range(1, len(columns) + 1))})"
+
+
+def _table_values(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return what the marks of a ``_table`` stand for."""
+    if connection.vendor != "postgresql":
+        return [value for row in rows for value in row]
+    return ["{" + ",".join(map(_element, values)) + "}" for values in zip(*rows, strict=True)]
+
+
+def _element(value: Any) -> str:
+    """Return a value as an element of an array in PostgreSQL's own notation."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):  # and bool
+        return str(value)
+    text = "\\x" + value.hex() if isinstance(value, bytes) else str(value)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@functools.cache
+def _kinds(model: type[models.Model], columns: tuple[str, ...]) -> list[str]:
+    """Return the columns' types in this process's database, without their lengths."""
     fields = {field.column: field for field in model._meta.concrete_fields}
     return [(fields[column].rel_db_type(connection) or "").partition("(")[0] for column in columns]
 
 
 def _quoted(names: Iterable[str]) -> list[str]:
-    return [connection.ops.quote_name(name) for name in names]
+    return [f'"{name}"' for name in names]  # as both databases do

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from django.conf import settings
+from django.db import connection
 
 from engine.errors import LithifyError
 from engine.profiles.model import DATASET_PROFILES, BlockMeta
@@ -27,7 +28,7 @@ from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyNam
 from webadmin.database.dialect import marks, read_rows
 from webadmin.index.errors import BlockRefused
 from webadmin.index.masks import JobMasks, job_masks
-from webadmin.index.models import AcceptedId, Block, Dataset
+from webadmin.index.models import AcceptedId
 from webadmin.index.registration import BlockRegistration, check_registration
 from webadmin.index.services.replace_blocks import Replacement
 from webadmin.index.states import BlockState
@@ -54,7 +55,16 @@ JOB_COLUMNS = (
     *("failures", "added_at_ms", "priority_ms", "source_bytes", "spec"),
 )
 """What reports and results are checked against; what else a job's row holds is left to itself."""
-SOURCE_COLUMNS = ("state", "id", "owner_job_id", "ulid", "min_time_ms", "max_time_ms")
+# All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
+_SOURCES = """
+SELECT b.state, b.id, b.owner_job_id, b.ulid, b.min_time_ms, b.max_time_ms,
+       t.name, n.name, d.min_time_ms, d.max_time_ms
+FROM index_block b
+LEFT JOIN index_dataset d ON d.block_id = b.id AND d.format = %s
+LEFT JOIN access_tenant t ON t.id = d.tenant_id
+LEFT JOIN index_datasetname n ON n.id = d.name_id
+WHERE b.owner_job_id IN {jobs}
+"""
 HELD_MAX = 1000
 """Jobs of one worker that one poll compares with what the worker names."""
 EXHAUSTED_MAX = 32
@@ -257,21 +267,18 @@ def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
     sources = {job.id: _Sources() for job in jobs}
     if not sources:
         return sources
-    # All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
-    held = read_rows(Block, SOURCE_COLUMNS, f"WHERE owner_job_id IN {marks(list(sources))}", list(sources))
-    job_of = {}
-    for state, block_id, job_id, ulid, *times in held:
+    with connection.cursor() as cursor:
+        cursor.execute(_SOURCES.format(jobs=marks(list(sources))), [DATASET_PROFILES, *sources])
+        rows = cursor.fetchall()
+    for state, block_id, job_id, ulid, block_from, block_until, tenant, name, data_from, data_until in rows:
         if state != BlockState.OWNED:
             continue
-        sources[job_id].rows[ulid] = block_id
-        sources[job_id].times += times
-        job_of[block_id] = job_id
-    datasets = Dataset.objects.filter(block__in=list(job_of), format=DATASET_PROFILES)
-    for block_id, tenant, name, *times in datasets.values_list(
-        "block_id", "tenant__name", "name__name", "min_time_ms", "max_time_ms"
-    ):
-        sources[job_of[block_id]].datasets[block_id].add((tenant, name))
-        sources[job_of[block_id]].times += times  # old writers' datasets may leave their block's time
+        own = sources[job_id]
+        own.rows[ulid] = block_id
+        own.times += (block_from, block_until)
+        if tenant is not None:
+            own.datasets[block_id].add((tenant, name))
+            own.times += (data_from, data_until)  # old writers' datasets may leave their block's time
     return sources
 
 
@@ -326,7 +333,7 @@ def _taken_ids(checked: Iterable[_Accepted | FailureReason | None]) -> set[tuple
     """Return those of the results' ids, with their shards, that the ledger has."""
     accepted = [one for one in checked if isinstance(one, _Accepted)]
     ids = {registration.meta.id for one in accepted for registration in one.replacement.results}
-    return set(AcceptedId.objects.filter(ulid__in=ids).values_list("shard", "ulid")) if ids else set()
+    return set(read_rows(AcceptedId, ("shard", "ulid"), f"WHERE ulid IN {marks(ids)}", tuple(ids))) if ids else set()
 
 
 def _assignable(request: PollRequest, opening: PollOpening) -> list[Job]:

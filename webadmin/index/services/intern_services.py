@@ -5,13 +5,13 @@ It runs before the transaction that inserts: a service without blocks and a span
 
 from __future__ import annotations
 
-from django.db.models import Q
-
+from webadmin.database.dialect import marks, read_rows
 from webadmin.index.models import TenantService
 
 KEYS_PER_QUERY = 200
 SHORTEST_SPAN_MS = 1 << 10
 
+KEY_COLUMNS = ("tenant_id", "name_id", "label_sets_id")
 ServiceKey = tuple[int, int, int]
 """Row ids of tenant, dataset name and label sets."""
 
@@ -39,12 +39,10 @@ def _known_spans(keys: list[ServiceKey]) -> dict[ServiceKey, tuple[int, int]]:
     found: dict[ServiceKey, tuple[int, int]] = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
         part = keys[start : start + KEYS_PER_QUERY]
-        wanted = Q(
-            tenant__in={tenant for tenant, _, _ in part},
-            name__in={name for _, name, _ in part},
-            label_sets__in={label_sets for _, _, label_sets in part},
-        )
-        rows = TenantService.objects.filter(wanted).values_list("tenant", "name", "label_sets", "id", "span_max_ms")
+        each = [tuple({key[place] for key in part}) for place in range(len(KEY_COLUMNS))]
+        wanted = " AND ".join(f"{column} IN {marks(ids)}" for column, ids in zip(KEY_COLUMNS, each, strict=True))
+        values = [row_id for ids in each for row_id in ids]
+        rows = read_rows(TenantService, (*KEY_COLUMNS, "id", "span_max_ms"), f"WHERE {wanted}", values)
         found |= {(tenant, name, labels): (id, span) for tenant, name, labels, id, span in rows}
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from webadmin.database.dialect import insert_rows, marks, read_rows, update_rows
+from webadmin.database.dialect import insert_rows, marks, read_rows, together, update_rows
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block, BlockLineage, RemovalCause, Tombstone
 from webadmin.index.registration import BlockRegistration
@@ -45,19 +45,20 @@ def replace_blocks(
         return
     _retire_sources(replacements, moment)
     results = [result for replacement in replacements for result in replacement.results]
-    remember_ids(results, moment)
-    ids = iter(insert_blocks(results, interned, moment, changes))
-    lineage = [row for replacement in replacements for row in _lineage(replacement, ids)]
-    insert_rows(BlockLineage, LINEAGE_COLUMNS, lineage)
-    tombstones = [
-        (
-            *(block_id, replacement.job_id, RemovalCause.REPLACED.value),
-            *(moment.command_index, moment.command_time_ms, eligible_at_ms, 0, 0, ""),
-        )
-        for replacement in replacements
-        for block_id in replacement.sources
-    ]
-    insert_rows(Tombstone, TOMBSTONE_COLUMNS, tombstones)
+    with together():
+        ids = iter(insert_blocks(results, interned, moment, changes))
+        remember_ids(results, moment)
+        lineage = [row for replacement in replacements for row in _lineage(replacement, ids)]
+        insert_rows(BlockLineage, LINEAGE_COLUMNS, lineage)
+        tombstones = [
+            (
+                *(block_id, replacement.job_id, RemovalCause.REPLACED.value),
+                *(moment.command_index, moment.command_time_ms, eligible_at_ms, 0, 0, ""),
+            )
+            for replacement in replacements
+            for block_id in replacement.sources
+        ]
+        insert_rows(Tombstone, TOMBSTONE_COLUMNS, tombstones)
 
 
 def _retire_sources(replacements: Sequence[Replacement], moment: InsertMoment) -> None:
