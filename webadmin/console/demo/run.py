@@ -130,7 +130,7 @@ class Demonstration:
         if is_paused:
             self._migrate()
             pause_compaction()
-            self._steps.say("compaction is paused until the question was answered from the segments as they lie")
+            self._steps.say("compaction is paused until a question is answered from the segments as they lie")
         log_file = self._settings.home / STACK_LOG
         self.login = prepare_login(self._settings.home)
         stack = StackSettings(

@@ -82,7 +82,10 @@ def duration_table(seconds: Mapping[str, float]) -> Table:
 
 
 def _table(title: str, first: str, *numbers: str) -> Table:
-    table = Table(first, title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    head = Text(title)
+    table = Table(
+        first, title=head, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, min_width=head.cell_len
+    )
     for heading in numbers:
         table.add_column(heading, justify="right", no_wrap=True)
     return table

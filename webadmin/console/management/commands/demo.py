@@ -22,7 +22,7 @@ from webadmin.console.demo.run import STACK_LOG, STEP_COUNT, Demonstration, Demo
 from webadmin.console.demo.steps import Steps
 from webadmin.console.stack_home import locked_home
 
-SEGMENTS = 400
+SEGMENTS = 300
 RECORD_SECONDS = 8.0
 LOG_LINES = 40
 WIDTH_WITHOUT_TERMINAL = 150
