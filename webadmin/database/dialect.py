@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
+import psycopg
 from django.db import DatabaseError, OperationalError, connection, models
+from django.db.backends.utils import CursorWrapper
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -23,6 +25,9 @@ ROWS_PER_INSERT = 32
 ROWS_PER_UPDATE = 500
 """So many rows with ten values each are well inside the databases' limits for one statement."""
 
+PREPARE_AFTER = 5
+"""So often a statement is planned anew before a connection keeps its plan."""
+
 _LOST_RACES = {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock not available
 _CLOCK_MS = {
     # clock_timestamp() moves inside a transaction; now() would be the time before the head was waited for.
@@ -31,9 +36,21 @@ _CLOCK_MS = {
 }
 
 
+def quick_cursor() -> CursorWrapper:
+    """Return a cursor for the few statements that are asked again and again: PostgreSQL keeps their plans.
+
+    A kept plan knows none of the values, so what a partial index rests on must stand in the text itself.
+    """
+    if connection.vendor != "postgresql":
+        return connection.cursor()
+    connection.ensure_connection()
+    connection.connection.prepare_threshold = PREPARE_AFTER
+    return connection.make_cursor(psycopg.Cursor(connection.connection))
+
+
 def clock_ms() -> int:
     """Return the database's own clock, unix milliseconds."""
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         cursor.execute(_CLOCK_MS[connection.vendor])
         return int(cursor.fetchone()[0])
 
@@ -50,7 +67,7 @@ def locked(rows: models.QuerySet[Row]) -> models.QuerySet[Row]:
 def lock_row(model: type[models.Model]) -> None:
     """Lock the one row of this table until the end of the transaction."""
     if connection.features.has_select_for_update:
-        with connection.cursor() as cursor:
+        with quick_cursor() as cursor:
             cursor.execute(f"SELECT 1 FROM {_quoted([model._meta.db_table])[0]} FOR NO KEY UPDATE")  # noqa: S608
 
 
@@ -64,7 +81,7 @@ def turn(number: int) -> Iterator[bool]:
     if connection.vendor != "postgresql":
         yield False
         return
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [number])
         is_alone = cursor.fetchone()[0]
         if not is_alone:
@@ -72,7 +89,7 @@ def turn(number: int) -> Iterator[bool]:
     try:
         yield not is_alone
     finally:
-        with connection.cursor() as cursor:
+        with quick_cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [number])
 
 
@@ -106,7 +123,7 @@ def is_contention(error: DatabaseError) -> bool:
 def reserve_ids(model: type[models.Model], count: int) -> list[int]:
     """Return row ids that nobody else will get. Call it in the transaction that inserts the rows."""
     table = model._meta.db_table
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         if connection.vendor == "postgresql":
             sequence = "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)"
             cursor.execute(sequence, [table, count])
@@ -134,7 +151,7 @@ def read_rows(
     """
     ending = " FOR NO KEY UPDATE" if lock and connection.features.has_select_for_update else ""
     table = _quoted([model._meta.db_table])[0]
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         cursor.execute(f"SELECT {', '.join(_quoted(columns))} FROM {table} {rest}{ending}", list(values))  # noqa: S608
         return list(cursor.fetchall())
 
@@ -150,7 +167,7 @@ def insert_and_number(
     """Insert rows of plain values; return the number that the database gave to each, by its ``key``."""
     if not rows:
         return {}
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         sql = f"{_insert(model, columns, 'INSERT', len(rows))} RETURNING {', '.join(_quoted([key, number]))}"
         cursor.execute(sql, _table_values(rows))
         return {key: int(number) for key, number in cursor.fetchall()}
@@ -175,7 +192,7 @@ def first_rows(
         f"SELECT * FROM (SELECT %s AS place, {', '.join(_quoted(columns))} "  # noqa: S608
         f"FROM {_quoted([model._meta.db_table])[0]} WHERE {condition} ORDER BY {order} LIMIT %s) AS part"
     )
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         for start in range(0, len(keys), KEYS_PER_SELECT):
             chunk = keys[start : start + KEYS_PER_SELECT]
             values = [v for place, (own, limit) in enumerate(chunk, start) for v in (place, *own, limit)]
@@ -202,7 +219,7 @@ def raise_rows(
         for name in _quoted(columns)
     ]
     insert = _insert(model, [*names, *others], "INSERT", len(rows))
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         cursor.execute(
             f"{insert} ON CONFLICT ({', '.join(_quoted(keys))}) DO UPDATE SET {', '.join(grown)}",
             _table_values([(*row, *others.values()) for row in rows]),
@@ -213,7 +230,7 @@ def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
     """Insert many rows of plain values at a fifth of what model instances cost; nothing is checked or defaulted."""
     if not rows:
         return
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         if len(rows) <= ROWS_PER_INSERT or _are_together():
             cursor.execute(_insert(model, columns, "INSERT", len(rows)), _table_values(rows))
         elif connection.vendor == "postgresql":
@@ -229,7 +246,7 @@ def insert_new_rows(model: type[models.Model], columns: Sequence[str], rows: Seq
     """Insert those of the rows that break no unique constraint; wait for others that are about to insert the same."""
     if not rows:
         return
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         if connection.vendor == "postgresql":
             insert = _insert(model, columns, "INSERT", len(rows))
             cursor.execute(f"{insert} ON CONFLICT DO NOTHING", _table_values(rows))
@@ -256,7 +273,7 @@ def update_rows(
     to, where, at_least = to or {}, where or {}, at_least or {}
     raised = [value for value in at_least.values() for _ in range(2)]
     count = 0
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         for start in range(0, len(rows), ROWS_PER_UPDATE):
             chunk = rows[start : start + ROWS_PER_UPDATE]
             update = _update(model, (*keys,), (*columns,), (*to,), (*where,), (*at_least,))

@@ -70,7 +70,7 @@ def take_head() -> tuple[LogHead, CommandTime]:
     """
     assert connection.in_atomic_block, "the head is held by a transaction"
     # Every statement sees what was committed when its turn comes: what is read after the lock is what its holder left.
-    with dialect.together(), connection.cursor() as cursor:
+    with dialect.together(), dialect.quick_cursor() as cursor:
         dialect.lock_row(LogHead)
         cursor.execute(_HEAD)
         wall_ms = dialect.clock_ms()
@@ -86,7 +86,7 @@ def take_head() -> tuple[LogHead, CommandTime]:
 
 def move_head(index: int, time: CommandTime, *, live_jobs: int) -> None:
     """Make ``index`` the last command; ``live_jobs`` is the new number of waiting, blocked and leased jobs."""
-    with connection.cursor() as cursor:
+    with dialect.quick_cursor() as cursor:
         cursor.execute(_MOVE_HEAD, [index, time.now_ms, time.wall_ms, live_jobs])
 
 
@@ -133,6 +133,6 @@ def head_of(row: Sequence[int], wall_ms: int | None = None) -> tuple[LogHead, Co
 
 
 def _head() -> tuple[int, ...]:
-    with connection.cursor() as cursor:
+    with dialect.quick_cursor() as cursor:
         cursor.execute(_HEAD)
         return tuple(cursor.fetchone())

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db import connection
-
 from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.scheduling.pauses import PausedScope
-from webadmin.database.dialect import read_rows
+from webadmin.database.dialect import quick_cursor, read_rows
 from webadmin.schedule.command_log import HEAD_COLUMN_COUNT, HEAD_COLUMNS, HEAD_TABLES, CommandTime, head_of
 from webadmin.schedule.models import Limits
 from webadmin.schedule.operation_models import LimitChange
@@ -79,7 +77,7 @@ class PollOpening:
 
 def open_poll() -> PollOpening:
     """Read what every poll begins with."""
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         cursor.execute(_OPENING)
         row = cursor.fetchone()
     head, time = head_of(row[:HEAD_COLUMN_COUNT])

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from django.conf import settings
-from django.db import connection
 
 from engine.errors import LithifyError
 from engine.profiles.model import DATASET_PROFILES, BlockMeta
@@ -25,7 +24,7 @@ from engine.scheduling.completion import CompletionFacts, check_result
 from engine.scheduling.errors import ResultRefused
 from engine.scheduling.limits import EffectiveLimits, LimitName
 from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
-from webadmin.database.dialect import marks, read_rows
+from webadmin.database.dialect import marks, quick_cursor, read_rows
 from webadmin.index.errors import BlockRefused
 from webadmin.index.masks import JobMasks, job_masks
 from webadmin.index.models import AcceptedId
@@ -65,6 +64,8 @@ LEFT JOIN access_tenant t ON t.id = d.tenant_id
 LEFT JOIN index_datasetname n ON n.id = d.name_id
 WHERE b.owner_job_id IN {jobs}
 """
+HELD = f"state IN ({', '.join(repr(state.value) for state in HOLDING_STATES)})"
+"""The jobs whose names are unique, in the words of their partial index."""
 HELD_MAX = 1000
 """Jobs of one worker that one poll compares with what the worker names."""
 EXHAUSTED_MAX = 32
@@ -199,9 +200,8 @@ def _any_block_waits() -> bool:
 
 
 def _reported_jobs(updates: Sequence[JobUpdate], worker: Worker) -> list[Job]:
-    values = [*{update.job for update in updates}, *(state.value for state in HOLDING_STATES)]
-    names, states = values[: -len(HOLDING_STATES)], values[-len(HOLDING_STATES) :]
-    rows = read_rows(Job, JOB_COLUMNS, f"WHERE name IN {marks(names)} AND state IN {marks(states)}", values)
+    names = tuple({update.job for update in updates})
+    rows = read_rows(Job, JOB_COLUMNS, f"WHERE name IN {marks(names)} AND {HELD}", names)
     jobs = [Job.from_db(None, JOB_COLUMNS, (*row[:-1], json.loads(row[-1]))) for row in rows]
     workers = {None: None, worker.id: worker}
     if others := {job.worker_id for job in jobs} - workers.keys():
@@ -267,7 +267,7 @@ def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
     sources = {job.id: _Sources() for job in jobs}
     if not sources:
         return sources
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         cursor.execute(_SOURCES.format(jobs=marks(list(sources))), [DATASET_PROFILES, *sources])
         rows = cursor.fetchall()
     for state, block_id, job_id, ulid, block_from, block_until, tenant, name, data_from, data_until in rows:

@@ -89,13 +89,14 @@ class _Application:
         self.change_set = change_set
         self.context = context
         self.queue_changes = QueueChanges()
+        entry = change_set.to_json()  # while others hold the head
         self.head, self.time = take_head()
         self.live_jobs = self._checked_live_jobs()
         self.index = write_command(
             kind=Command.Kind.UPDATE_PLAN,
             actor=f"worker:{context.worker.name}",
             time=self.time,
-            change_set=change_set.to_json(),
+            change_set=entry,
         )
         self.lease_expires_ms = self.time.now_ms + context.limits.lease_seconds * 1000
 
@@ -107,8 +108,8 @@ class _Application:
         created = self._create(changes.created)
         given = (created[creation.plan.name] for creation in changes.created if creation.is_assigned)
         assigned = (*(assignment.job.id for assignment in changes.assigned), *given)
-        self._open_attempts(assigned)
         with together():
+            self._open_attempts(assigned)
             turned = self._settle_queues()
             charge_shares(changes.tenants, changes.lanes)
             settle_awake(turned)
