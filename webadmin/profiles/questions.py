@@ -15,7 +15,9 @@ from typing import Generic, TypeVar
 
 from django.conf import settings
 
+from engine.profiles.flame.stack_table import stack_table
 from engine.profiles.model import Labels
+from engine.profiles.query.dataset_reader import TableOf
 from engine.profiles.query.execution import QueryEngine, QueryRun
 from engine.profiles.query.model import (
     PROFILE_TYPE,
@@ -55,13 +57,17 @@ def ask_stacks(
     question: Question,
     new_target: Callable[[], Target],
     *,
+    table_of: TableOf = stack_table,
     limits: QueryLimits | None = None,
 ) -> Answer[Target]:
-    """Merge the stacks of all rows that answer into what ``new_target`` makes. Raises as ``ask``."""
+    """Merge the stacks of all rows that answer into what ``new_target`` makes: a ``FlameTree``. Raises as ``ask``.
+
+    ``table_of`` says what a frame is: a function, or with ``location_table`` a whole location.
+    """
 
     def work(run: QueryRun, blocks: Sequence[QueryBlock]) -> Target:
         target = new_target()
-        select_stacks(run, blocks, question, target)
+        select_stacks(run, blocks, question, target, table_of=table_of)
         return target
 
     return ask(tenants, question, work, limits=limits)

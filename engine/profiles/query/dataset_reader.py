@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 
 from engine.profiles.container import ObjectReader
 from engine.profiles.errors import BadObject
+from engine.profiles.flame.stack_table import StackTable
 from engine.profiles.merge_model import PROFILES, SERIES_INDEX, SYMBOLS, DatasetSource
-from engine.profiles.model import IndexedSeries
+from engine.profiles.model import IndexedSeries, SymbolPartition
 from engine.profiles.profile_table import ProfileTableReader, SectionFile
-from engine.profiles.query.frames import FrameTree
 from engine.profiles.query.model import QueryDataset
 from engine.profiles.query.section_cache import SectionCache
 from engine.profiles.series_index import decode_series_index
@@ -35,6 +35,10 @@ SERIES_BYTES = 600
 FOOTER_FACTOR = 8
 """About how much larger a decoded footer is."""
 
+NAME_BYTES = 60
+"""About what a name of a stack table takes beside its own bytes."""
+
+TableOf = Callable[[SymbolPartition], StackTable]
 Phase = Callable[[str], AbstractContextManager[None]]
 
 
@@ -120,9 +124,9 @@ class OpenDataset:
         if not self._is_small:
             self._ranges.drop()
 
-    def symbols(self) -> dict[int, FrameTree]:
-        """Return the trees of functions by partition."""
-        return self._cache.get((self.key, self.dataset.position, "symbols"), self._read_symbols)
+    def symbols(self, table_of: TableOf) -> dict[int, StackTable]:
+        """Return the stacks by partition, as ``table_of`` makes them."""
+        return self._cache.get((self.key, self.dataset.position, table_of), lambda: self._read_symbols(table_of))
 
     def _read_series(self) -> tuple[list[IndexedSeries], int]:
         self._hold_head()
@@ -132,12 +136,12 @@ class OpenDataset:
             series = decode_series_index(section)
         return series, SERIES_BYTES * len(series)
 
-    def _read_symbols(self) -> tuple[dict[int, FrameTree], int]:
+    def _read_symbols(self, table_of: TableOf) -> tuple[dict[int, StackTable], int]:
         with self._phase("open"):
             section = self._source.read_section(SYMBOLS)
         with self._phase("symbols"):
-            trees = {partition.id: FrameTree.of(partition) for partition in decode_symbols(section)}
-        return trees, sum(tree.size_bytes for tree in trees.values())
+            tables = {partition.id: table_of(partition) for partition in decode_symbols(section)}
+        return tables, sum(map(_table_bytes, tables.values()))
 
     def _hold_head(self) -> None:
         """Fetch what is read first: all of a small dataset, else the footer and the series index."""
@@ -149,6 +153,12 @@ class OpenDataset:
                 self._ranges.hold(start, start + self.dataset.size)
             else:
                 self._ranges.hold(start + max(0, size - FOOTER_GUESS_BYTES), index_start + index_size)
+
+
+def _table_bytes(table: StackTable) -> int:
+    columns = (table.parents, table.locations, table.frame_starts, table.frames)
+    texts = sum(len(name) for name in table.names if isinstance(name, bytes))
+    return sum(column.nbytes for column in columns) + texts + NAME_BYTES * len(table.names)
 
 
 class OpenObjects:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
-from engine.profiles.errors import BadObject, BadReference
+from engine.profiles.errors import BadObject, BadReference, LimitExceeded
+from engine.profiles.flame.stack_table import StackTable, stack_table
+from engine.profiles.flame.tree import NODES_MAX
 from engine.profiles.model import IndexedSeries
-from engine.profiles.query.dataset_reader import OpenDataset
+from engine.profiles.query.dataset_reader import OpenDataset, TableOf
 from engine.profiles.query.duplicates import Duplicates
+from engine.profiles.query.errors import QueryTooLarge
 from engine.profiles.query.execution import QueryRun
-from engine.profiles.query.frames import FrameTree
 from engine.profiles.query.model import QueryBlock, Question, profile_datasets
 from engine.profiles.query.rows import RowReader, Samples
 from engine.profiles.query.selectors import Matcher, MatchOperator
@@ -25,37 +27,44 @@ NOT_SAMPLED = Matcher("__sampled__", MatchOperator.NOT_EQUAL, "true")
 
 
 class StackTarget(Protocol):
-    """Takes stacks: a tree of functions, or anything else that adds them up."""
+    """Takes stacks and adds them up, as a ``FlameTree`` does."""
 
-    def add_stacks(
-        self,
-        strings: Sequence[bytes],
-        nodes_parent: npt.NDArray[np.int32],
-        nodes_function: npt.NDArray[np.int32],
-        node: npt.NDArray[np.int32],
-        value: npt.NDArray[np.int64],
-    ) -> object:
-        """Add values to nodes of a tree of functions; node 0 is its root, whose parent is -1."""
+    def add_stacks(self, stacks: StackTable, nodes: NDArray[np.int32], values: NDArray[np.int64]) -> object:
+        """Add one dataset's values: the stack that ends in ``nodes[i]`` has ``values[i]``."""
 
 
 @dataclass(frozen=True, slots=True)
 class StackValues:
     """Values by stack in one partition of one dataset; every node is there once."""
 
-    tree: FrameTree
-    nodes: npt.NDArray[np.int32]
-    values: npt.NDArray[np.int64]
+    stacks: StackTable
+    nodes: NDArray[np.int32]
+    values: NDArray[np.int64]
 
 
-def select_stacks(run: QueryRun, blocks: Sequence[QueryBlock], question: Question, target: StackTarget) -> None:
-    """Add the stacks of all rows that answer to ``target``. Raises QueryTooLarge, QueryTimedOut, InvalidQuestion."""
-    for found in stack_values(run, blocks, question):
+def select_stacks(
+    run: QueryRun,
+    blocks: Sequence[QueryBlock],
+    question: Question,
+    target: StackTarget,
+    *,
+    table_of: TableOf = stack_table,
+) -> None:
+    """Add the stacks of all rows that answer to ``target``; their frames are what ``table_of`` makes of symbols.
+
+    Raises QueryTooLarge, QueryTimedOut, InvalidQuestion.
+    """
+    for found in stack_values(run, blocks, question, table_of):
         with run.phase("merge"):
-            tree = found.tree
-            target.add_stacks(tree.strings, tree.parents, tree.functions, found.nodes, found.values)
+            try:
+                target.add_stacks(found.stacks, found.nodes, found.values)
+            except LimitExceeded as error:
+                raise QueryTooLarge("nodes in a tree, or 2^63 in sum", NODES_MAX) from error
 
 
-def stack_values(run: QueryRun, blocks: Sequence[QueryBlock], question: Question) -> Iterator[StackValues]:
+def stack_values(
+    run: QueryRun, blocks: Sequence[QueryBlock], question: Question, table_of: TableOf = stack_table
+) -> Iterator[StackValues]:
     """Yield what the stacks of all rows that answer used, by dataset, in no order. Raises as ``select_stacks``."""
     asked = replace(question, matchers=(*question.matchers, NOT_SAMPLED))
     datasets = (dataset for block in blocks for dataset in profile_datasets(block) if asked.may_be_in(dataset))
@@ -65,7 +74,7 @@ def stack_values(run: QueryRun, blocks: Sequence[QueryBlock], question: Question
         reader = RowReader(run, dataset, asked, series, duplicates)
         if not reader.series:
             return []
-        sums = _Sums(dataset)
+        sums = _Sums(dataset, table_of)
         try:
             for rows in reader.rows(sums.verify):
                 with run.phase("rows"):
@@ -81,30 +90,31 @@ def stack_values(run: QueryRun, blocks: Sequence[QueryBlock], question: Question
 class _Sums:
     """Sums values by stack in one dataset. Symbols are read when the first stack is met."""
 
-    def __init__(self, dataset: OpenDataset) -> None:
+    def __init__(self, dataset: OpenDataset, table_of: TableOf) -> None:
         self._dataset = dataset
-        self._trees: dict[int, FrameTree] = {}
-        self._sums: dict[int, npt.NDArray[np.int64]] = {}
+        self._table_of = table_of
+        self._tables: dict[int, StackTable] = {}
+        self._sums: dict[int, NDArray[np.int64]] = {}
 
     def verify(self, samples: Sequence[Samples]) -> None:
         """Raise a BadObject for stacks that the dataset's symbols do not have."""
-        self._trees = self._trees or self._dataset.symbols()
+        self._tables = self._tables or self._dataset.symbols(self._table_of)
         for part in samples:
-            if part.partition not in self._trees:
+            if part.partition not in self._tables:
                 raise BadReference("profiles", -1, f"no symbols for partition {part.partition}")
-            self._trees[part.partition].places(part.stack_ids)
+            self._tables[part.partition].nodes_of(part.stack_ids)
 
     def add(self, samples: Sequence[Samples]) -> None:
         """Add what was verified."""
         for part in samples:
-            tree = self._trees[part.partition]
+            table = self._tables[part.partition]
             if part.partition not in self._sums:
-                self._sums[part.partition] = np.zeros(len(tree.leaves), np.int64)
-            np.add.at(self._sums[part.partition], tree.places(part.stack_ids), part.values)
+                self._sums[part.partition] = np.zeros(len(table.parents), np.int64)
+            np.add.at(self._sums[part.partition], table.nodes_of(part.stack_ids), part.values)
 
     def values(self) -> list[StackValues]:
         found = []
         for partition, sums in self._sums.items():
-            places = np.flatnonzero(sums)
-            found.append(StackValues(self._trees[partition], self._trees[partition].leaves[places], sums[places]))
+            nodes = np.flatnonzero(sums)
+            found.append(StackValues(self._tables[partition], nodes.astype(np.int32), sums[nodes]))
         return found

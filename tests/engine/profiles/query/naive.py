@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.profiles.flame.stack_table import StackTable
 from engine.profiles.query.model import QueryBlock, Question
 from engine.profiles.query.select_points import Aggregation, Grid
 from engine.profiles.query.selectors import Matcher, MatchOperator
@@ -18,26 +19,19 @@ Stacks = Counter[tuple[str, ...]]
 
 
 class Folded:
-    """Adds stacks up by their function names, root first, walking from each node to the root."""
+    """Adds stacks up by function names, root first, walking from each node to the root; inlined functions too."""
 
     def __init__(self) -> None:
         self.stacks: Stacks = Counter()
 
-    def add_stacks(
-        self,
-        strings: Sequence[bytes],
-        nodes_parent: npt.NDArray[np.int32],
-        nodes_function: npt.NDArray[np.int32],
-        node: npt.NDArray[np.int32],
-        value: npt.NDArray[np.int64],
-    ) -> None:
-        assert nodes_parent[0] == -1
-        for leaf, amount in zip(node.tolist(), value.tolist(), strict=True):
-            names = []
-            while leaf > 0:
-                names.append(strings[nodes_function[leaf]].decode())
-                assert nodes_parent[leaf] < leaf
-                leaf = nodes_parent[leaf]
+    def add_stacks(self, stacks: StackTable, nodes: npt.NDArray[np.int32], values: npt.NDArray[np.int64]) -> None:
+        for node, amount in zip(nodes.tolist(), values.tolist(), strict=True):
+            names: list[str] = []
+            while stacks.parents[node] >= 0:
+                location = stacks.locations[node]
+                frames = stacks.frames[stacks.frame_starts[location] : stacks.frame_starts[location + 1]]
+                names += [str(stacks.names[frame], "utf-8") for frame in frames]  # type: ignore[arg-type]
+                node = int(stacks.parents[node])
             self.stacks[tuple(reversed(names))] += amount
 
 
