@@ -13,6 +13,8 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import httptools
+
 from engine.placement.delivery import Answer, CircuitBreaker
 from webadmin.profiles.writer.credential import authorization_header
 
@@ -118,32 +120,73 @@ class WriterClients:
             parts = urlsplit(exchange.address)
             kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
             exchange.connection = kind(parts.hostname or "", parts.port, timeout=seconds)
-        elif exchange.connection.sock is not None:
-            exchange.connection.sock.settimeout(seconds)
-        headers = {"Content-Type": "application/x-protobuf", "Authorization": authorization_header()}
+        connection = exchange.connection
         try:
-            exchange.connection.request("POST", PATH, exchange.body, headers)
+            if connection.sock is None:
+                connection.connect()
+            connection.sock.settimeout(seconds)
+            connection.sock.sendall(_request(urlsplit(exchange.address).netloc, exchange.body))
         except BaseException:
-            exchange.connection.close()
+            connection.close()
             raise
 
     def _read(self, exchange: Exchange) -> tuple[int, bytes]:
         connection, address = exchange.connection, exchange.address
         assert connection is not None
+        response = _Response()
         try:
-            if connection.sock is not None:
+            while not response.is_over:
                 connection.sock.settimeout(max(0.001, exchange.until - time.monotonic()))
-            response = connection.getresponse()
-            status, answer = response.status, response.read(ANSWER_BYTES_MAX)
-            is_whole = response.isclosed() and not response.will_close
+                response.feed(connection.sock.recv(ANSWER_BYTES_MAX))
         except BaseException:
             connection.close()
             raise
-        if is_whole and len(self._idle[address]) < IDLE_MAX:
+        if response.stays_open and len(self._idle[address]) < IDLE_MAX:
             self._idle[address].append((connection, time.monotonic()))
         else:
             connection.close()
-        return status, answer
+        return response.status, bytes(response.body)
+
+
+def _request(netloc: str, body: bytes) -> bytes:
+    """Return a whole request: head and body leave in one call, and arrive as one."""
+    head = (
+        f"POST {PATH} HTTP/1.1\r\nHost: {netloc}\r\nContent-Type: application/x-protobuf\r\n"
+        f"Authorization: {authorization_header()}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode("ascii") + body
+
+
+class _Response:
+    """An answer while it comes in. ``http.client`` would read its head as if it were an e-mail's, at great length."""
+
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.is_over = False
+        self.stays_open = False
+        self._parser = httptools.HttpResponseParser(self)
+
+    @property
+    def status(self) -> int:
+        return int(self._parser.get_status_code())
+
+    def feed(self, data: bytes) -> None:
+        """Take what came; ConnectionError if nothing comes any more, HTTPException if it is no answer."""
+        if not data:
+            raise http.client.RemoteDisconnected("the writer closed the connection without a whole answer")
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise http.client.HTTPException(f"not an HTTP answer: {error}") from error
+
+    def on_body(self, data: bytes) -> None:
+        """Keep as much as an answer of a writer may have."""
+        self.body += data[: ANSWER_BYTES_MAX - len(self.body)]
+
+    def on_message_complete(self) -> None:
+        """Note that this was all."""
+        self.is_over = True
+        self.stays_open = self._parser.should_keep_alive()
 
 
 def _reply(status: int, body: bytes) -> Reply:
