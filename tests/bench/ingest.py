@@ -31,11 +31,11 @@ from tests.processes import LOOPBACK, Processes, answers_http, free_port
 NAME = "ingest"
 SEED = 7
 DISTINCT = 24
-SENDERS = 32
+SENDERS = 48
 """Requests under way at once; each waits for a flush, most of its time."""
 WEB_THREADS = 64
-PROFILES_PER_PUSH = 10
-"""As an agent sends that collects for a host; an SDK by itself sends one or two."""
+PROFILES_PER_PUSH = 40
+"""As an agent sends that collects from all programs of a host; an SDK by itself sends one or two."""
 WARM_SECONDS = 2.0
 SECONDS, SECONDS_FULL = 8.0, 30.0
 SERVICES = 8
