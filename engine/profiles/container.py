@@ -157,7 +157,7 @@ class BlockWriter:
         )
         self.datasets.append(dataset)
         indexed = self._tenant_series.setdefault(tenant, [])
-        indexed += (entry._replace(min_time_ns=0, max_time_ns=0, position=position) for entry in series)
+        indexed += [IndexedSeries(entry.fingerprint, entry.labels, 0, 0, position) for entry in series]
         return dataset
 
     def add_dataset_index(self, tenant: str) -> DatasetMeta:

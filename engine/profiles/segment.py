@@ -26,10 +26,12 @@ from engine.profiles.object_names import check_tenant
 from engine.profiles.pprof_model import Profile
 from engine.profiles.segment_dataset import BuiltDataset
 from engine.profiles.split import SERVICE_NAME, check_text, external_labels
+from engine.quick_values import quickly_built
 
 NANOSECONDS_PER_MS = 1_000_000
 
 
+@quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedProfile:
     """What became of a push: its ID, rows and samples stored, and whether it was already here."""
