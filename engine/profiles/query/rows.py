@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.profiles.errors import BadObject, UnknownFormat
+from engine.profiles.errors import BadObject, LimitExceeded, UnknownFormat
 from engine.profiles.masks import HiddenRows
 from engine.profiles.merge_model import READ_BATCH_BYTES, ROW_BYTES, SAMPLE_BYTES
 from engine.profiles.model import IndexedSeries
@@ -30,6 +30,9 @@ SPANS, TRACES = "Samples.list.element.SpanID", "Samples.list.element.TraceID"
 PLACES = (SERIES, TIME)
 KEYS = (ID, SERIES, TOTAL, TIME)
 SMALL_BYTES = 64 << 10
+"""Samples of a row group up to this size are fetched with its small columns."""
+SERIES_MAX = 1 << 24
+"""Series of a dataset are numbered from 0 without gaps: a number beyond this is none."""
 _SECTION = "profiles"
 _NONE = frozenset[int]()
 _TYPES = {
@@ -83,6 +86,8 @@ class RowReader:
         self._question = question
         self._duplicates = duplicates
         self._hidden = HiddenRows.of(series, dataset.dataset.masks) if dataset.dataset.masks else HiddenRows(_NONE, ())
+        if any(entry.position >= SERIES_MAX for entry in series):
+            raise LimitExceeded("series_index", -1, f"a series has a number beyond {SERIES_MAX}")
         shown = [entry for entry in series if entry.position not in self._hidden.series]
         self._is_wanted = np.zeros(max((entry.position for entry in shown), default=-1) + 1, np.bool_)
         self._numbers = np.zeros(len(self._is_wanted), np.uint64)

@@ -37,6 +37,7 @@ class StackTarget(Protocol):
 class StackValues:
     """Values by stack in one partition of one dataset; every node is there once."""
 
+    dataset: OpenDataset
     stacks: StackTable
     nodes: NDArray[np.int32]
     values: NDArray[np.int64]
@@ -58,8 +59,10 @@ def select_stacks(
         with run.phase("merge"):
             try:
                 target.add_stacks(found.stacks, found.nodes, found.values)
-            except LimitExceeded as error:
-                raise QueryTooLarge("nodes in a tree, or 2^63 in sum", NODES_MAX) from error
+            except BadObject as error:  # the call has added nothing
+                if isinstance(error, LimitExceeded) and error.section == "symbols":
+                    raise QueryTooLarge("nodes in a tree", NODES_MAX) from error
+                run.damaged(found.dataset, error)
 
 
 def stack_values(
@@ -116,5 +119,5 @@ class _Sums:
         found = []
         for partition, sums in self._sums.items():
             nodes = np.flatnonzero(sums)
-            found.append(StackValues(self._tables[partition], nodes.astype(np.int32), sums[nodes]))
+            found.append(StackValues(self._dataset, self._tables[partition], nodes.astype(np.int32), sums[nodes]))
         return found

@@ -8,17 +8,19 @@ import pytest
 
 from engine.profiles.container import BlockReader
 from engine.profiles.errors import BadObject
+from engine.profiles.flame.tree import FlameTree
 from engine.profiles.model import DATASET_INDEX
 from engine.profiles.query import dataset_reader, execution
 from engine.profiles.query.errors import InvalidQuestion, QueryTimedOut, QueryTooLarge
 from engine.profiles.query.execution import QueryEngine, QueryRun
-from engine.profiles.query.model import QueryBlock, QueryLimits, Question, blocks_of, type_id
+from engine.profiles.query.model import QueryBlock, QueryDataset, QueryLimits, Question, blocks_of, type_id
 from engine.profiles.query.select_labels import label_values, select_series
 from engine.profiles.query.select_points import Grid, select_points
 from engine.profiles.query.select_stacks import select_stacks
 from engine.profiles.query.selectors import parse_selector
+from engine.profiles.series_index import encode_series_index
 from engine.storage import ObjectStore
-from tests.engine.profiles.factories import CPU, TIME_MS, Dataset, row, series_labels, write_block
+from tests.engine.profiles.factories import CPU, TIME_MS, Dataset, make_sections, row, series_labels, write_block
 from tests.engine.profiles.query.naive import Folded, equal
 
 IDS = [f"01JKT3DJRETWN25NKEFZNEP1V{number}" for number in range(10)]
@@ -135,6 +137,36 @@ def test_a_damaged_dataset_index_is_named_and_not_needed(
     [found] = again.report().damage
     assert str(found).startswith("dataset index in ")
     other.close()
+
+
+def test_values_that_no_tree_can_hold_leave_their_block_out(engine: QueryEngine, store: ObjectStore) -> None:
+    huge = [
+        block_of(store, n, Dataset("acme", "api", (row((f"own-{n}",), id=n, value=(1 << 63) - 1 if n else 5),)))
+        for n in range(2)
+    ]
+    run = engine.run()
+    found = stacks(run, huge)
+    assert found == {("own-0",): 5, ("own-1",): (1 << 63) - 1}, "the test's own sums have no limit"
+    tree, again = FlameTree(), engine.run()
+    select_stacks(again, huge, ALWAYS, tree)
+    [damage] = again.report().damage
+    assert "2^63" in str(damage)
+    assert tree.total in (5, (1 << 63) - 1)
+
+
+def test_a_series_number_that_would_take_all_memory_is_refused(engine: QueryEngine, store: ObjectStore) -> None:
+    sections = make_sections([row()])
+    index = encode_series_index([sections.series[0]._replace(position=(1 << 32) - 1)])
+    starts = (0, len(sections.profiles), len(sections.profiles) + len(index))
+    data = sections.profiles + index + sections.symbols
+    store.put("odd", data)
+    dataset = QueryDataset(
+        position=0, tenant="acme", name="api", format=0, min_time_ms=0, max_time_ms=0, table_of_contents=starts,
+        size=len(data),
+    )  # fmt: skip
+    run = engine.run()
+    assert stacks(run, [QueryBlock(key="odd", size=len(data), datasets=(dataset,))]) == {}
+    assert "a series has a number beyond" in str(run.report().damage[0])
 
 
 def test_what_the_cost_says_is_what_the_store_was_asked(engine: QueryEngine, store: ObjectStore) -> None:
