@@ -10,8 +10,8 @@ import gzip
 import json
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 PROTO, JSON = "application/proto", "application/json"
 BODY_BYTES_MAX = 256 << 20
+REASON_HEADER = "Lithify-Reason"
 GZIP_LEVEL = 1
 GZIP_WORTH_BYTES = 1024
 """A smaller answer is sent as it is: packing it costs more than it saves."""
@@ -64,7 +65,8 @@ class ConnectError(Exception):
 class Call:
     """One call: the HTTP request, its unpacked body, which encoding it has, and until when it is wanted.
 
-    ``deadline`` is on ``time.monotonic``'s clock, None if the client set none; ``sender`` is who was admitted.
+    ``deadline`` is on ``time.monotonic``'s clock, None if the client set none; ``sender`` is who was admitted. A
+    handler may add to ``answer_headers``.
     """
 
     request: HttpRequest
@@ -72,6 +74,7 @@ class Call:
     is_json: bool
     deadline: float | None
     sender: Any = None
+    answer_headers: dict[str, str] = field(default_factory=dict)
 
     def seconds_left(self, otherwise: float) -> float:
         """Return how long the client still waits; ``otherwise`` if it did not say."""
@@ -115,7 +118,7 @@ def unary(handler: Handler, gate: Gate | None = None) -> View:
                 raise
             return _answer(call, kind, handler(call))
         except ConnectError as error:
-            return error_answer(error.code, error.message)
+            return error_answer(error.code, error.message, reason=error.reason)
         except Exception:
             log.exception("call_failed path=%s", request.path_info)
             return error_answer("internal", "the server failed; its log says why")
@@ -123,10 +126,10 @@ def unary(handler: Handler, gate: Gate | None = None) -> View:
     return view
 
 
-def error_answer(code: str, message: str, *, status: int | None = None) -> HttpResponse:
-    """Return an error in Connect's form, which is never compressed."""
+def error_answer(code: str, message: str, *, reason: str = "") -> HttpResponse:
+    """Return an error in Connect's form, which is never compressed; a header has our own, narrower code."""
     body = json.dumps({"code": code, "message": message}, ensure_ascii=False).encode("utf-8", "replace")
-    return HttpResponse(body, status=status or STATUSES[code], content_type=JSON)
+    return HttpResponse(body, status=STATUSES[code], content_type=JSON, headers={REASON_HEADER: reason or code})
 
 
 def _call(request: HttpRequest, sender: Any, *, is_json: bool, body_bytes_max: int) -> Call:
@@ -166,9 +169,13 @@ def _answer(call: Call, kind: str, message: Message) -> HttpResponse:
     if call.deadline is not None and time.monotonic() > call.deadline:
         raise ConnectError("deadline_exceeded", "the answer came after the client's deadline")
     body = json_format.MessageToJson(message, indent=None).encode() if kind == JSON else message.SerializeToString()
+    return answer(call.request, body, kind, call.answer_headers)
+
+
+def answer(request: HttpRequest, body: bytes, kind: str, headers: Mapping[str, str]) -> HttpResponse:
+    """Return an answer, packed if the client takes that and it is worth it."""
+    sent = {"Accept-Encoding": "gzip", **headers}
     # A client that sends gzip and does not say that it takes it (one SDK) gets a plain answer, which is always legal.
-    takes_gzip = "gzip" in call.request.headers.get("Accept-Encoding", "")
-    if takes_gzip and len(body) >= GZIP_WORTH_BYTES:
-        packed = gzip.compress(body, GZIP_LEVEL, mtime=0)
-        return HttpResponse(packed, content_type=kind, headers={"Content-Encoding": "gzip", "Accept-Encoding": "gzip"})
-    return HttpResponse(body, content_type=kind, headers={"Accept-Encoding": "gzip"})
+    if "gzip" in request.headers.get("Accept-Encoding", "") and len(body) >= GZIP_WORTH_BYTES:
+        body, sent["Content-Encoding"] = gzip.compress(body, GZIP_LEVEL, mtime=0), "gzip"
+    return HttpResponse(body, content_type=kind, headers=sent)

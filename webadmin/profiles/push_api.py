@@ -27,7 +27,7 @@ def _admit(request: HttpRequest) -> Sender:
     try:
         return identify(request)
     except NotTaken as error:
-        raise ConnectError(error.code, error.message) from error
+        raise ConnectError(error.code, error.message, reason=error.reason) from error
 
 
 def _push(call: Call) -> PushResponse:
@@ -40,7 +40,7 @@ def _push(call: Call) -> PushResponse:
             deadline=deadline,
         )
     except NotTaken as error:
-        raise ConnectError(error.code, error.message) from error
+        raise ConnectError(error.code, error.message, reason=error.reason) from error
     return PushResponse()
 
 

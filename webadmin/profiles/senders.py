@@ -1,6 +1,7 @@
-"""Who pushes, and for which tenant: a credential as bearer token or as password of HTTP Basic, or a trusted header.
+"""Who pushes or asks, and for which tenant: a credential as bearer token or as password of HTTP Basic.
 
-What was found is remembered for a while, so that a push costs no query and pushes go on while the database is away.
+A push may come with a trusted header instead, a question may not. What was found is remembered for a while, so that a
+push costs no query and pushes go on while the database is away.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from webadmin.access.services import check_worker_credential
 from webadmin.profiles.not_taken import NotTaken
 
 SCOPE_PUSH = "profiles:push"
+SCOPE_QUERY = "profiles:query"
 TENANT_HEADER = "X-Scope-OrgID"
 ANONYMOUS = "anonymous"
 """The tenant of senders that name none, where bare headers are trusted."""
 FRESH_S = 30.0
-"""So long a revoked credential may go on pushing."""
+"""So long a revoked credential may go on."""
 STALE_S = 900.0
 """So old may what is known of a credential be while the database is away."""
 REMEMBERED_MAX = 10_000
@@ -43,11 +45,28 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
+class Reader:
+    """Whose data is asked for, sorted, and who asks as the audit would say."""
+
+    tenants: tuple[str, ...]
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Known:
     name: str
     tenants: frozenset[str]
-    may_push: bool
+    scopes: frozenset[str]
     checked_at: float
+
+    def check_scope(self, scope: str) -> None:
+        if scope not in self.scopes:
+            raise NotTaken("permission_denied", "scope_missing", f"the credential lacks the scope {scope}")
+
+    def check_tenant(self, tenant: str, verb: str) -> None:
+        if tenant not in self.tenants and ANY_TENANT not in self.tenants:
+            message = f"the credential does not {verb} for tenant {tenant!r}"
+            raise NotTaken("permission_denied", "tenant_not_allowed", message)
 
 
 class Senders:
@@ -63,9 +82,24 @@ class Senders:
         if not authorization:
             return _trusted(header)
         known = self._check(_wire_form(authorization))
-        if not known.may_push:
-            raise NotTaken("permission_denied", "scope_missing", f"the credential lacks the scope {SCOPE_PUSH}")
+        known.check_scope(SCOPE_PUSH)
         return Sender(_tenant_of(known, header), f"credential:{known.name}")
+
+    def identify_reader(self, request: HttpRequest) -> Reader:
+        """Return who asks, and for which tenants; NotTaken as ``identify``. Several are joined by ``|`` in the header.
+
+        Profiles are never shown without a credential, wherever bare headers are trusted for pushes.
+        """
+        authorization = request.headers.get("Authorization", "")
+        if not authorization:
+            raise _no_credential(SCOPE_QUERY)
+        known = self._check(_wire_form(authorization))
+        known.check_scope(SCOPE_QUERY)
+        header = request.headers.get(TENANT_HEADER, "")
+        tenants = sorted({_valid(part) for part in header.split("|")}) if header else [_only_tenant(known)]
+        for tenant in tenants:
+            known.check_tenant(tenant, "ask")
+        return Reader(tuple(tenants), f"credential:{known.name}")
 
     def _check(self, wire_form: str) -> _Known:
         key = hashlib.sha256(wire_form.encode("utf-8", "replace")).digest()
@@ -84,7 +118,7 @@ class Senders:
             raise NotTaken("unavailable", "database_away", message) from error
         if len(self._known) >= REMEMBERED_MAX:
             self._known.clear()
-        known = _Known(credential.name, listed_tenants(credential), credential.has_scope(SCOPE_PUSH), now)
+        known = _Known(credential.name, listed_tenants(credential), frozenset(credential.scopes), now)
         self._known[key] = known
         return known
 
@@ -107,28 +141,38 @@ def _wire_form(authorization: str) -> str:
 def _tenant_of(known: _Known, header: str) -> str:
     """Return which of its tenants a credential pushes for: the one the header names, or its only one."""
     if not header:
-        if len(known.tenants) == 1 and ANY_TENANT not in known.tenants:
-            return next(iter(known.tenants))
-        raise NotTaken("unauthenticated", "no_tenant", f"no org id: name the tenant in the header {TENANT_HEADER}")
+        return _only_tenant(known)
     tenant = _one(header)
-    if tenant not in known.tenants and ANY_TENANT not in known.tenants:
-        message = f"the credential does not push for tenant {tenant!r}"
-        raise NotTaken("permission_denied", "tenant_not_allowed", message)
+    known.check_tenant(tenant, "push")
     return tenant
+
+
+def _only_tenant(known: _Known) -> str:
+    if len(known.tenants) == 1 and ANY_TENANT not in known.tenants:
+        return next(iter(known.tenants))
+    raise NotTaken("unauthenticated", "no_tenant", f"no org id: name the tenant in the header {TENANT_HEADER}")
 
 
 def _trusted(header: str) -> Sender:
     if not settings.TRUST_TENANT_HEADER:
-        message = f"no credential: send one with the scope {SCOPE_PUSH} as bearer token or Basic password"
-        raise NotTaken("unauthenticated", "no_credential", message)
+        raise _no_credential(SCOPE_PUSH)
     return Sender(_one(header) if header else ANONYMOUS, "tenant header")
+
+
+def _no_credential(scope: str) -> NotTaken:
+    message = f"no credential: send one with the scope {scope} as bearer token or Basic password"
+    return NotTaken("unauthenticated", "no_credential", message)
 
 
 def _one(header: str) -> str:
     tenants = {part.strip() for part in header.split("|")}
     if len(tenants) != 1:
         raise NotTaken("unauthenticated", "no_tenant", "a push is for one tenant, the header names several")
+    return _valid(tenants.pop())
+
+
+def _valid(tenant: str) -> str:
     try:
-        return check_tenant(tenants.pop())
+        return check_tenant(tenant.strip())
     except BadBlockName as error:
         raise NotTaken("unauthenticated", "bad_tenant", str(error)) from error

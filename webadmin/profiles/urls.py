@@ -1,4 +1,4 @@
-"""The addresses that profilers send to, which are what senders know, and the one where operators limit them."""
+"""The addresses that profilers send to and viewers ask, which are what they know, and where operators limit them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from webadmin.profiles.ingest_api import ingest
 from webadmin.profiles.otlp_api import export
 from webadmin.profiles.push_api import push
 from webadmin.profiles.push_limits_api import PushLimitsView
+from webadmin.profiles.viewers.querier_api import querier
+from webadmin.profiles.viewers.render_api import label_values, labels, render, render_diff
 
 PUSH_METHOD = "push.v1.PusherService/Push"
 DOORS: dict[str, View] = {
@@ -24,4 +26,9 @@ urlpatterns = [
     path("api/v1/operations/push-limits", PushLimitsView.as_view(), name="push-limits"),
     re_path(r"^(?:.+/)?push\.v1\.PusherService/Push$", push, name="push"),
     *(path(address, view) for address, view in DOORS.items() if address != PUSH_METHOD),
+    re_path(r"^(?:.+/)?querier\.v1\.QuerierService/(?P<method>[A-Za-z]+)$", querier, name="querier"),
+    path("pyroscope/render", render),
+    path("pyroscope/render-diff", render_diff),
+    path("pyroscope/label-values", label_values),
+    path("pyroscope/labels", labels),
 ]

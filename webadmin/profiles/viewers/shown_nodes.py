@@ -1,0 +1,21 @@
+"""How many nodes of a flame graph are shown. Source: profile API format sheet, section 5.4."""
+
+from __future__ import annotations
+
+from engine.profiles.query.errors import InvalidQuestion
+
+DEFAULT_NODES = 8_192
+NODES_MAX = 1 << 20
+
+
+def shown_nodes_of(wanted: int, *, default: int = DEFAULT_NODES, most: int = NODES_MAX) -> int:
+    """Return how many nodes a request gets: 0 asks for ``default``, below 0 for all; ``most`` 0 is no bound.
+
+    Raises InvalidQuestion.
+    """
+    nodes = wanted or default
+    if most and nodes > most:
+        raise InvalidQuestion(f"max nodes limit {most} exceeded by {nodes}")
+    if most and nodes < 0:
+        raise InvalidQuestion(f"max nodes must be 1 to {most}, not {nodes}")
+    return nodes

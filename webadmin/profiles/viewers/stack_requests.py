@@ -1,0 +1,148 @@
+"""What a request for merged stacks asks, and its answer as flame graph, tree bytes or pprof.
+
+Source: profile API format sheet, sections 5.4 to 5.10. Everything is merged exactly and cut once.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+
+from engine.profiles.flame.call_site import under_call_site
+from engine.profiles.flame.levels import flame_graph, flame_graph_diff
+from engine.profiles.flame.pprof_tree import pprof_profile
+from engine.profiles.flame.tree import FlameTree
+from engine.profiles.flame.tree_bytes import encode_tree
+from engine.profiles.flame.truncation import truncated
+from engine.profiles.pprof_encode import encode_profile
+from engine.profiles.proto import pprof_pb2, querier_pb2
+from engine.profiles.query.errors import InvalidQuestion
+from engine.profiles.query.model import NANOS_PER_MS, TIME_MAX_MS, Question, type_id
+from webadmin.profiles.connect import ConnectError
+from webadmin.profiles.viewers.shown_nodes import shown_nodes_of
+from webadmin.profiles.viewers.viewing import Viewing, parsed_selector
+
+IDS_MAX = 10_000
+_SPAN = re.compile(r"[0-9a-fA-F]{16}")
+_TRACE = re.compile(r"[0-9a-fA-F]{32}")
+_PERIODS = {"process_cpu": 10**9, "memory": 512 << 10}
+"""A period is not stored; these are what viewers have always been told, by name, otherwise 1."""
+
+StackRequest = querier_pb2.SelectMergeStacktracesRequest
+
+
+def stack_question(request: StackRequest, viewing: Viewing) -> Question | None:
+    """Return what a request asks. Raises InvalidQuestion or InvalidSelector."""
+    question = viewing.question(request.start, request.end, ())
+    typed = Question(start_ms=0, end_ms=0).of_type(request.profile_typeID)
+    found = replace(
+        typed,
+        matchers=(*typed.matchers, *parsed_selector(request.label_selector)),
+        profile_ids=frozenset(_profile_id(text) for text in _bounded(request.profile_id_selector)),
+        span_ids=frozenset(_span_id(text) for text in _bounded(request.span_selector)),
+        trace_ids=frozenset(_trace_id(text) for text in _bounded(request.trace_id_selector)),
+    )
+    found.check()
+    return question and replace(found, start_ms=question.start_ms, end_ms=question.end_ms)
+
+
+def merged_tree(request: StackRequest, viewing: Viewing) -> FlameTree:
+    """Return the tree that a request asks for."""
+    question = stack_question(request, viewing)
+    _check_selector(request.stack_trace_selector)
+    tree = viewing.tree(question)
+    path = [one.name.encode() for one in request.stack_trace_selector.call_site]
+    return under_call_site(tree, path) if path else tree
+
+
+def stacks_answer(request: StackRequest, viewing: Viewing) -> querier_pb2.SelectMergeStacktracesResponse:
+    """Answer in the form that the request names; a graph in DOT is answered as a flame graph."""
+    if request.format == querier_pb2.PROFILE_FORMAT_PPROF:
+        profile = merged_profile(request, viewing)
+        return querier_pb2.SelectMergeStacktracesResponse(pprof=querier_pb2.PprofProfile(profile=profile))
+    nodes = shown_nodes_of(request.max_nodes)
+    tree = merged_tree(request, viewing)
+    if request.format == querier_pb2.PROFILE_FORMAT_TREE:
+        return querier_pb2.SelectMergeStacktracesResponse(tree=encode_tree(truncated(tree, nodes)))
+    graph = flame_graph(tree, nodes)
+    return querier_pb2.SelectMergeStacktracesResponse(
+        flamegraph=querier_pb2.FlameGraph(
+            names=graph.names, levels=_levels(graph.levels), total=graph.total, max_self=graph.max_self
+        )
+    )
+
+
+def diff_answer(request: querier_pb2.DiffRequest, viewing: Viewing) -> querier_pb2.DiffResponse:
+    """Answer with two merged trees over each other, cut once by the larger number of nodes."""
+    if not (request.HasField("left") and request.HasField("right")):
+        raise InvalidQuestion("a difference has a left and a right side; one is missing")
+    nodes = shown_nodes_of(max(request.left.max_nodes, request.right.max_nodes))
+    graph = flame_graph_diff(merged_tree(request.left, viewing), merged_tree(request.right, viewing), nodes)
+    return querier_pb2.DiffResponse(
+        flamegraph=querier_pb2.FlameGraphDiff(
+            names=graph.names,
+            levels=_levels(graph.levels),
+            total=graph.total,
+            max_self=graph.max_self,
+            leftTicks=graph.left_total,
+            rightTicks=graph.right_total,
+        )
+    )
+
+
+def merged_profile(request: StackRequest, viewing: Viewing) -> pprof_pb2.Profile:
+    """Return all that the stacks' symbols say as one profile, uncut unless the request says so; empty without data."""
+    question = stack_question(request, viewing)
+    if request.HasField("stack_trace_selector"):
+        raise ConnectError("unimplemented", "stack_trace_selector is for flame graphs and trees", reason="not_offered")
+    nodes = shown_nodes_of(request.max_nodes, default=-1, most=0)
+    tree = viewing.places(question)
+    if not tree.total:
+        return pprof_pb2.Profile()
+    name, sample_type, sample_unit, period_type, period_unit = type_id(request.profile_typeID).split(":")
+    profile = pprof_profile(
+        tree,
+        sample_type=(sample_type, sample_unit),
+        period_type=(period_type, period_unit),
+        period=_PERIODS.get(name, 1),
+        time_ns=min(request.end, TIME_MAX_MS) * NANOS_PER_MS,
+        max_nodes=nodes,
+    )
+    return pprof_pb2.Profile.FromString(encode_profile(profile, compress=False))
+
+
+def _levels(levels: Iterable[list[int]]) -> list[querier_pb2.Level]:
+    return [querier_pb2.Level(values=values) for values in levels]
+
+
+def _check_selector(selector: querier_pb2.StackTraceSelector) -> None:
+    if selector.HasField("go_pgo"):
+        raise ConnectError("unimplemented", "go_pgo is not offered", reason="not_offered")
+
+
+def _bounded(texts: Iterable[str]) -> list[str]:
+    found = list(texts)
+    if len(found) > IDS_MAX:
+        raise InvalidQuestion(f"{len(found)} ids in one request; {IDS_MAX} are allowed")
+    return found
+
+
+def _profile_id(text: str) -> bytes:
+    try:
+        return uuid.UUID(text).bytes
+    except ValueError:
+        raise InvalidQuestion(f"a profile id is a UUID, not {text[:50]!r}") from None
+
+
+def _span_id(text: str) -> int:
+    if not _SPAN.fullmatch(text):
+        raise InvalidQuestion(f"a span id has 16 hexadecimal digits, unlike {text[:50]!r}")
+    return int.from_bytes(bytes.fromhex(text), "little")
+
+
+def _trace_id(text: str) -> bytes:
+    if not _TRACE.fullmatch(text):
+        raise InvalidQuestion(f"a trace id has 32 hexadecimal digits, unlike {text[:50]!r}")
+    return bytes.fromhex(text)

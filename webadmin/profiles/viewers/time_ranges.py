@@ -1,0 +1,60 @@
+"""Which time ranges may be asked for, and what of them is looked at. Source: profile API format sheet, section 5.1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.profiles.query.errors import InvalidQuestion
+from engine.profiles.query.model import TIME_MAX_MS
+
+MS_PER_S = 1_000
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Unix milliseconds, closed at both ends."""
+
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangeLimits:
+    """How long a range may be, and how far back it may reach, in seconds; 0 for any."""
+
+    length_s: int = 0
+    lookback_s: int = 0
+
+
+def checked_range(start_ms: int, end_ms: int, limits: RangeLimits, now_ms: int) -> TimeRange | None:
+    """Return what of a range is looked at; None if all of it is further back than that. Raises InvalidQuestion."""
+    if not start_ms or not end_ms:
+        raise InvalidQuestion("missing time range in the query")
+    if start_ms > end_ms:
+        raise InvalidQuestion("query start time is after end time")
+    if limits.lookback_s:
+        earliest = now_ms - limits.lookback_s * MS_PER_S
+        if end_ms < earliest:
+            return None
+        start_ms = max(start_ms, earliest)
+    if limits.length_s and end_ms - start_ms > limits.length_s * MS_PER_S:
+        length, most = _exact((end_ms - start_ms) // MS_PER_S), _short(limits.length_s)
+        raise InvalidQuestion(f"the query time range of {length} exceeds the limit of {most}")
+    return TimeRange(max(start_ms, -TIME_MAX_MS), min(end_ms, TIME_MAX_MS))
+
+
+def _exact(seconds: int) -> str:
+    """Return a length such as 73h0m0s."""
+    hours, rest = divmod(seconds, 3_600)
+    return f"{hours}h{rest // 60}m{rest % 60}s"
+
+
+def _short(seconds: int) -> str:
+    """Return a length such as 2d or 1d12h."""
+    parts = []
+    for unit, letter in _UNITS:
+        count, seconds = divmod(seconds, unit)
+        if count:
+            parts.append(f"{count}{letter}")
+    return "".join(parts)
