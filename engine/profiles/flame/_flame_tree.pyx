@@ -17,7 +17,7 @@ from engine.profiles._byte_buffers cimport Buffer, buffer_free, put_bytes
 from engine.profiles._interning cimport Slots, lithify_mix, slots_fill, slots_free, slots_make_room, tag_of
 
 from engine.profiles.errors import BadReference, LimitExceeded
-from engine.profiles.flame._flame_tree_py import NODES_MAX, Nodes
+from engine.profiles.flame.nodes import NODE_NUMBERS_MAX, Nodes
 
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
 
@@ -131,6 +131,7 @@ cdef class StackMerge:
     """Collects the rows of any number of datasets in one tree of at most ``nodes_max`` nodes besides the root."""
 
     cdef readonly int64_t total
+    cdef bint _is_busy          # the lock is let go while the tree grows: nobody else may touch it then
     cdef size_t _nodes_max
     cdef dict _names
     cdef Buffer _nodes
@@ -144,9 +145,9 @@ cdef class StackMerge:
         buffer_free(&self._nodes)
         slots_free(&self._slots)
 
-    def __init__(self, nodes_max=NODES_MAX):
+    def __init__(self, nodes_max=NODE_NUMBERS_MAX):
         cdef FlameNode root = FlameNode(0, 0, 0)
-        self._nodes_max = min(nodes_max, NODES_MAX)
+        self._nodes_max = min(nodes_max, NODE_NUMBERS_MAX)
         self._names = {}
         if self._nodes.size == 0:
             put_bytes(&self._nodes, &root, sizeof(FlameNode))
@@ -176,6 +177,7 @@ cdef class StackMerge:
         source.locations = &locations[0] if locations.shape[0] else NULL
         source.frame_starts = &frame_starts[0]
         source.frames = &frames[0] if frames.shape[0] else NULL
+        self._take()
         try:
             scratch.sums = <int64_t*>_array(source.node_count, sizeof(int64_t))
             scratch.reached = <uint8_t*>_array(source.node_count, sizeof(uint8_t))
@@ -194,7 +196,14 @@ cdef class StackMerge:
             self.total = total
             return placed
         finally:
+            self._is_busy = False
             _scratch_free(&scratch)
+
+    cdef int _take(self) except -1:
+        if self._is_busy:
+            raise RuntimeError("a tree is used while something is added to it")
+        self._is_busy = True
+        return 0
 
     cdef int32_t _number(self, name) except -1:
         known = self._names.get(name)
@@ -247,13 +256,16 @@ cdef class StackMerge:
 
     def nodes(self):
         """Return the tree so far."""
-        cdef const FlameNode* items = <const FlameNode*>self._nodes.data
-        cdef size_t count = self._nodes.size // sizeof(FlameNode), name_count = len(self._names), index
+        cdef const FlameNode* items
+        cdef size_t count, name_count, index
         cdef int64_t* totals = NULL
         cdef int32_t* links = NULL
         cdef int32_t* ranks = NULL
-        every_name = list(self._names)
+        self._take()
         try:
+            items = <const FlameNode*>self._nodes.data
+            count, name_count = self._nodes.size // sizeof(FlameNode), len(self._names)
+            every_name = list(self._names)
             totals = <int64_t*>_array(count, sizeof(int64_t))
             links = <int32_t*>_array(3 * count, sizeof(int32_t))
             ranks = <int32_t*>_array(name_count, sizeof(int32_t))
@@ -266,6 +278,7 @@ cdef class StackMerge:
                 ranks[name] = <int32_t>index
             return _ordered([every_name[name] for name in used], items, count, totals, ranks, links)
         finally:
+            self._is_busy = False
             free(totals)
             free(links)
             free(ranks)

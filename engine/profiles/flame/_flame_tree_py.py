@@ -7,42 +7,23 @@ from the roots on, into the merged tree. Nothing here recurses: a stack may be a
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.profiles.errors import BadReference, LimitExceeded
+from engine.profiles.flame.nodes import NODE_NUMBERS_MAX, Int32s, Int64s, Nodes
 
 VALUE_MAX = (1 << 63) - 1
-NODES_MAX = (1 << 31) - 1
-
-Int32s = NDArray[np.int32]
-Int64s = NDArray[np.int64]
-
-
-class Nodes(NamedTuple):
-    """A tree as columns, a level after the other; the children of a node lie together, ascending by name.
-
-    Node 0 is the root, with parent and name -1. ``names`` has every name that a node bears once, ascending, and
-    ``name_refs`` are positions in it. The children of node i are the nodes ``child_starts[i]`` up to
-    ``child_starts[i + 1]``. ``own`` is what ended in a node, ``totals`` that and what its children have.
-    """
-
-    names: list[Any]
-    parents: Int32s
-    name_refs: Int32s
-    own: Int64s
-    totals: Int64s
-    child_starts: Int32s
 
 
 class StackMerge:
     """Collects the rows of any number of datasets in one tree of at most ``nodes_max`` nodes besides the root."""
 
-    def __init__(self, nodes_max: int = NODES_MAX) -> None:
+    def __init__(self, nodes_max: int = NODE_NUMBERS_MAX) -> None:
         self.total = 0
-        self._nodes_max = min(nodes_max, NODES_MAX)
+        self._nodes_max = min(nodes_max, NODE_NUMBERS_MAX)
         self._names: dict[Hashable, int] = {}
         self._children: dict[tuple[int, int], int] = {}
         self._parents, self._name_refs, self._own = [-1], [-1], [0]

@@ -1,7 +1,8 @@
 """Merged stacks as a pprof profile, with all that symbols say: files, lines, inlined calls, addresses and binaries.
 
 The stacks are merged in a ``FlameTree`` whose frames are whole locations instead of function names: make its tables
-with ``location_table``, add rows of any number of datasets, then turn it into a profile.
+with ``location_table``, add rows of any number of datasets, then turn it into a profile. A tree of function names
+becomes a profile too, of names alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from engine.profiles.errors import LimitExceeded
 from engine.profiles.flame.stack_table import StackTable, location_stacks
 from engine.profiles.flame.tree import FlameTree, Nodes
+from engine.profiles.flame.truncation import OTHER as OTHER_NAME
 from engine.profiles.flame.truncation import truncated
 from engine.profiles.model import SymbolPartition
 from engine.profiles.pprof_build import ValueType
@@ -51,7 +53,11 @@ class Place(NamedTuple):
     is_folded: bool = False
 
 
-OTHER = Place(lines=((SourceFunction(b"other"), 0),))
+def _named(name: bytes) -> Place:
+    return Place(((SourceFunction(name, name), 0),))
+
+
+OTHER = _named(OTHER_NAME)
 
 
 def location_table(partition: SymbolPartition) -> StackTable:
@@ -84,20 +90,22 @@ def pprof_profile(
     duration_ns: int = 0,
     max_nodes: int = 0,
 ) -> Profile:
-    """Return a tree of places as a profile with one sample per stack that has an own value.
+    """Return a tree of places or of function names as a profile with one sample per stack that has an own value.
 
     ``max_nodes`` cuts the tree first (below 1: not at all); what goes is in places called ``other``. Raises
     LimitExceeded if the samples would have more than ``LOCATION_IDS_MAX`` location ids.
     """
-    nodes = truncated(tree, max_nodes, OTHER).nodes()
+    is_named = any(isinstance(name, bytes) for name in tree.nodes().names[:1])
+    nodes = truncated(tree, max_nodes, OTHER_NAME if is_named else OTHER).nodes()
+    places = [_named(name) for name in nodes.names] if is_named else nodes.names
     tables = _Tables()
-    for place in nodes.names:
+    for place in places:
         tables.add(place)
     types = [(tables.string(kind.encode()), tables.string(unit.encode())) for kind, unit in (sample_type, period_type)]
     return Profile(
         samples=_samples(nodes),
         mappings=tables.mapping_columns(),
-        locations=tables.location_columns(nodes.names),
+        locations=tables.location_columns(places),
         functions=tables.function_columns(),
         strings=list(tables.strings),
         sample_types=types[:1],

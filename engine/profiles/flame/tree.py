@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from engine.profiles.errors import LimitExceeded
-from engine.profiles.flame._flame_tree_py import Int32s, Int64s, Nodes
+from engine.profiles.flame.nodes import Int32s, Int64s, Nodes
 from engine.profiles.flame.stack_table import StackTable
 
 IMPLEMENTATION = "python"
@@ -50,6 +50,8 @@ class FlameTree:
 
     A frame bears a name: bytes for flame graphs, and any hashable, sortable thing otherwise. Recursion makes nested
     nodes, it is not folded. The virtual root bears no name; what has an empty stack is the root's own value.
+
+    One thread at a time may add to a tree: adding lets others run meanwhile.
     """
 
     def __init__(self, *, nodes_max: int = NODES_MAX) -> None:

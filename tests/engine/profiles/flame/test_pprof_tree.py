@@ -145,6 +145,22 @@ def test_a_cut_profile_has_places_called_other_and_the_same_total() -> None:
     assert samples_of(made(merged(), max_nodes=2)) == {(): 100, (MAIN,): 40, (LIBRARY, MAIN): 24, (OTHER, MAIN): 13}
 
 
+def test_a_tree_of_names_becomes_a_profile_of_names() -> None:
+    tree = FlameTree()
+    for stack, value in (([b"main", b"work"], 5), ([b"main", b"idle"], 1), ([b"gc"], 2)):
+        tree.add_stack(stack, value)
+
+    def named(*names: bytes) -> tuple[Place, ...]:
+        return tuple(Place(((SourceFunction(name, name), 0),)) for name in names)
+
+    assert samples_of(made(tree, max_nodes=2)) == {
+        named(b"work", b"main"): 5,
+        named(b"other", b"main"): 1,
+        named(b"other"): 2,
+    }
+    assert len(made(FlameTree()).samples) == 0
+
+
 def test_lines_mean_nothing_without_functions() -> None:
     bare = partition()
     bare.functions = []

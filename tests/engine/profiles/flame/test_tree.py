@@ -200,6 +200,25 @@ def test_numbers_that_no_column_holds_are_refused() -> None:
         tree.add_stacks(table(), [1], [1, 2])
 
 
+def test_a_tree_is_not_touched_while_it_grows(merge_implementation: str) -> None:
+    if merge_implementation != "compiled":
+        pytest.skip("the twin does not let others run")
+    tree = FlameTree()
+    refused: list[str] = []
+
+    class Names(tuple[bytes, ...]):
+        def __getitem__(self, at: object) -> bytes:
+            for touch in (lambda: tree.add_stack([b"x"], 1), tree.nodes):
+                with pytest.raises(RuntimeError) as error:
+                    touch()
+                refused.append(str(error.value))
+            return b"name"
+
+    tree.add_nodes(Names([b"a"]), [-1, 0], [0, 0], [0, 1])
+    assert len(refused) == 2
+    assert stacks_of(tree) == {(b"name",): 1}
+
+
 def test_a_tree_has_a_largest_size() -> None:
     tree = FlameTree(nodes_max=3)
     tree.add_stack([b"a", b"b", b"c"], 1)
@@ -209,7 +228,7 @@ def test_a_tree_has_a_largest_size() -> None:
 
 
 def test_a_stack_may_be_as_deep_as_there_are_nodes() -> None:
-    depth = 100_000
+    depth = 30_000
     tree = FlameTree()
     tree.add_stack([b"f"] * depth, 2)
     nodes = tree.nodes()
