@@ -129,7 +129,7 @@ def select_label_sets(label_sets: Sequence[Labels], matchers: Sequence[Matcher])
 
 def fits(condition: Matcher, value: str) -> bool:
     """Say whether a label of this value breaks no condition on it; "" is also that of a label which is not there."""
-    return bool(_fitting(condition, [value]))
+    return value in _fitting(condition, [value])
 
 
 class SeriesFilter:

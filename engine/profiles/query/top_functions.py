@@ -28,7 +28,8 @@ from engine.profiles.query.selectors import Matcher, MatchOperator
 from engine.storage.model import ObjectStore
 
 LIMITS = QueryLimits(seconds=24 * 3600.0, objects=10_000_000, bytes=1 << 50)
-THREADS = 4
+THREADS = 1
+"""One after the other: of rows that claim to be the same and are not, the first one counts, as in a merge."""
 
 
 class FunctionValue(NamedTuple):

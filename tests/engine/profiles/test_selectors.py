@@ -15,6 +15,7 @@ from engine.profiles.query.selectors import (
     Matcher,
     MatchOperator,
     SeriesFilter,
+    fits,
     match_all,
     matcher,
     parse_selector,
@@ -133,6 +134,21 @@ def test_in_a_series_a_missing_label_is_an_empty_one(selector: str, expected: li
     found = SeriesFilter(parse_selector(selector))
     assert [entry.position for entry in found.matching(entries)] == expected
     assert [entry.position for entry in found.matching(entries)] == expected, "the second time from what it knows"
+
+
+@pytest.mark.parametrize(
+    ("selector", "fitting"),
+    [
+        ('{a="b"}', {"b"}),
+        ('{a!="b"}', {"", "c"}),
+        ('{a=""}', {""}),
+        ('{a=~"b|"}', {"", "b"}),
+        ('{a!~"b"}', {"", "c"}),
+    ],
+)
+def test_a_single_value_fits_or_not(selector: str, fitting: set[str]) -> None:
+    [condition] = parse_selector(selector)
+    assert {value for value in ("", "b", "c") if fits(condition, value)} == fitting
 
 
 def test_the_refusal_names_the_place() -> None:

@@ -57,7 +57,11 @@ def test_selectors_and_ranges_choose_services_hosts_and_times(stored: Stored) ->
     assert complete(stacks(early)) + complete(stacks(late)) == everything
     assert complete(stacks(early)), "and both have some"
     assert complete(stacks(late))
-    assert stacks(always('{service_name="checkout"}')).report.cost.objects_opened <= 6
+    questions.query_engine().cache._entries.clear()
+    for selector in ('{service_name="checkout"}', '{service_name=~"check.+"}', '{service_name!="search"}'):
+        cost = stacks(always(selector)).report.cost
+        assert (cost.objects_opened, cost.datasets_read, cost.requests) == (6, 6, 6), "of each object one dataset"
+    assert stacks(Question(start_ms=1, end_ms=1 << 43).of_type("a:b:c:d:e")).report.cost.objects_opened == 0
     assert complete(stacks(always('{service_name=~"check.*", service_name!="checkout"}'))) == {}
     assert complete(stacks(always(), tenants=("river",))) == {}
     assert complete(stacks(always(), tenants=("river", "quarry"))) == everything

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -307,3 +309,21 @@ def test_the_largest_series_come_first(engine: QueryEngine, store: ObjectStore) 
     assert [each.labels[0][1] for each in select_points(engine.run(), [block], ALWAYS, grid)] == ["b", "a", "c", "d"]
     top = select_points(engine.run(), [block], ALWAYS, replace(grid, limit=2))
     assert [each.labels[0][1] for each in top] == ["b", "a"]
+
+
+def test_fifty_questions_at_once_share_the_threads_and_answer_alike(
+    engine: QueryEngine, store: ObjectStore, three: list[QueryBlock]
+) -> None:
+    expected = stacks(engine.run(), three)
+    threads: set[str] = set()
+    read = store.get_range
+
+    def reading(key: str, offset: int, length: int) -> bytes:
+        threads.add(threading.current_thread().name)
+        return read(key, offset, length)
+
+    store.get_range = reading  # type: ignore[method-assign]
+    with ThreadPoolExecutor(50) as people:
+        found = list(people.map(lambda _: stacks(engine.run(), three), range(50)))
+    assert found == [expected] * 50
+    assert 0 < len(threads) <= engine.threads
