@@ -1,6 +1,6 @@
 """The real blocks of another program, asked over the wire: known totals, own values and labels; Go's own pprof agrees.
 
-No viewer's traffic was recorded: the requests are handwritten.
+The requests are handwritten.
 """
 
 from __future__ import annotations
