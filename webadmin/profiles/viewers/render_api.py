@@ -15,6 +15,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
+from engine.profiles.flame.dot import FUNCTIONS, dot_graph
 from engine.profiles.flame.flamebearer import flamebearer
 from engine.profiles.flame.levels import flame_graph, flame_graph_diff
 from engine.profiles.query.errors import InvalidQuestion
@@ -30,6 +31,7 @@ from webadmin.profiles.viewers.viewing import Viewing, identify_reader, parsed_s
 
 log = logging.getLogger(__name__)
 
+TEXT = "text/plain; charset=utf-8"
 NO_LABEL = "*"
 """How the series without the label of the groups is called."""
 _WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
@@ -48,7 +50,11 @@ class _Side:
 def _render(request: HttpRequest, viewing: Viewing) -> Any:
     asked = request.GET
     side = _side(viewing, asked.get("query", ""), asked.get("from", ""), asked.get("until", ""))
-    nodes = _nodes(asked.get("maxNodes") or asked.get("max-nodes") or "")
+    wanted = asked.get("maxNodes") or asked.get("max-nodes") or ""
+    if asked.get("format") == "dot":
+        functions = shown_nodes_of(_number(wanted), default=FUNCTIONS)
+        return dot_graph(viewing.tree(side.question), functions)
+    nodes = shown_nodes_of(_number(wanted))
     group_by = tuple(asked.getlist("groupBy")[:1])
     step_s = step_of(side.start_ms, side.end_ms)
     grid = Grid(
@@ -78,7 +84,7 @@ def _render_diff(request: HttpRequest, viewing: Viewing) -> Any:
     )
     if left.profile_type != right.profile_type:
         raise InvalidQuestion(f"the profile types differ: {left.profile_type} and {right.profile_type}")
-    nodes = _nodes(asked.get("maxNodes") or asked.get("max-nodes") or "")
+    nodes = shown_nodes_of(_number(asked.get("maxNodes") or asked.get("max-nodes") or ""))
     graph = flame_graph_diff(viewing.tree(left.question), viewing.tree(right.question), nodes)
     return flamebearer(graph, *_sample_type(left))
 
@@ -133,8 +139,8 @@ def _ms(text: str, now_s: float) -> int:
     return int(parse_time(text, now_s) * 1_000)
 
 
-def _nodes(text: str) -> int:
-    return shown_nodes_of(int(text) if _WHOLE_NUMBER.fullmatch(text) else 0)
+def _number(text: str) -> int:
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else 0
 
 
 def _sample_type(side: _Side) -> tuple[str, str]:
@@ -151,6 +157,8 @@ def _json(line: Timeline) -> dict[str, Any]:
 
 
 def _view(found: Callable[[HttpRequest, Viewing], Any]) -> View:
+    """Return the view of one address; what ``found`` returns is sent as JSON, a string as it is."""
+
     @csrf_exempt
     def view(request: HttpRequest) -> HttpResponse:
         if request.method != "GET":
@@ -158,8 +166,9 @@ def _view(found: Callable[[HttpRequest, Viewing], Any]) -> View:
         try:
             viewing = Viewing(identify_reader(request))
             with said_to_viewers():
-                body = json.dumps(found(request, viewing), ensure_ascii=False)
-            return answer(request, body.encode("utf-8", "replace"), JSON, viewing.headers())
+                said = found(request, viewing)
+            body, kind = (said, TEXT) if isinstance(said, str) else (json.dumps(said, ensure_ascii=False), JSON)
+            return answer(request, body.encode("utf-8", "replace"), kind, viewing.headers())
         except ConnectError as error:
             return error_answer(error.code, error.message, reason=error.reason)
         except Exception:

@@ -1,4 +1,4 @@
-"""What a request for merged stacks asks, and its answer as flame graph, tree bytes or pprof.
+"""What a request for merged stacks asks, and its answer as flame graph, tree bytes, DOT or pprof.
 
 Source: profile API format sheet, sections 5.4 to 5.10. Everything is merged exactly and cut once.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from engine.profiles.flame.call_site import under_call_site
+from engine.profiles.flame.dot import FUNCTIONS, dot_graph
 from engine.profiles.flame.levels import flame_graph, flame_graph_diff
 from engine.profiles.flame.pprof_tree import pprof_profile
 from engine.profiles.flame.tree import FlameTree
@@ -58,10 +59,13 @@ def merged_tree(request: StackRequest, viewing: Viewing) -> FlameTree:
 
 
 def stacks_answer(request: StackRequest, viewing: Viewing) -> querier_pb2.SelectMergeStacktracesResponse:
-    """Answer in the form that the request names; a graph in DOT is answered as a flame graph."""
+    """Answer in the form that the request names."""
     if request.format == querier_pb2.PROFILE_FORMAT_PPROF:
         profile = merged_profile(request, viewing)
         return querier_pb2.SelectMergeStacktracesResponse(pprof=querier_pb2.PprofProfile(profile=profile))
+    if request.format == querier_pb2.PROFILE_FORMAT_DOT:
+        functions = shown_nodes_of(request.max_nodes, default=FUNCTIONS)
+        return querier_pb2.SelectMergeStacktracesResponse(dot=dot_graph(merged_tree(request, viewing), functions))
     nodes = shown_nodes_of(request.max_nodes)
     tree = merged_tree(request, viewing)
     if request.format == querier_pb2.PROFILE_FORMAT_TREE:

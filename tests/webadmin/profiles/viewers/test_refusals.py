@@ -15,6 +15,7 @@ from django.http import HttpResponse
 from google.protobuf.message import Message
 
 from engine.profiles.proto import querier_pb2
+from engine.profiles.query.model import QueryLimits
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, Viewer
 from webadmin.profiles.senders import SCOPE_PUSH, SCOPE_QUERY
 from webadmin.profiles.viewers import viewing
@@ -238,6 +239,32 @@ def test_a_damaged_block_leaves_an_answer_partial_which_says_so(viewer: Viewer) 
 def render(viewer: Viewer) -> HttpResponse:
     times = {"from": viewer.start_ms, "until": viewer.start_ms + 60_000}
     return viewer.get("render", query=CPU + "{}", **times)
+
+
+@pytest.mark.parametrize(
+    ("limits", "method", "words"),
+    [
+        (QueryLimits(series=2), "Series", "2 series"),
+        (QueryLimits(series=2), "SelectSeries", "2 series"),
+        (QueryLimits(rows=2), "SelectMergeStacktraces", "2 rows"),
+        (QueryLimits(bytes=10), "SelectMergeStacktraces", "10 bytes"),
+        (QueryLimits(objects=2), "SelectMergeStacktraces", "2 objects"),
+    ],
+)
+def test_an_answer_that_would_take_too_much_is_refused(
+    viewer: Viewer, monkeypatch: Any, limits: QueryLimits, method: str, words: str
+) -> None:
+    for place in range(3):
+        viewer.write(EXAMPLE, at=place, host=str(place))
+    monkeypatch.setattr(viewing, "query_limits", lambda: limits)
+    asked = {
+        "Series": querier_pb2.SeriesRequest(matchers=["{}"], **viewer.range()),
+        "SelectSeries": select(viewer, group_by=["host"])[1],
+        "SelectMergeStacktraces": viewer.stack_request(),
+    }
+    answer = viewer.post(method, asked[method].SerializeToString())
+    assert said(answer) == (400, "invalid_argument", "query_too_large")
+    assert words in message_of(answer)
 
 
 def test_what_is_away_is_unavailable_and_too_slow_is_too_late(viewer: Viewer, settings: Any, monkeypatch: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engine.profiles.proto import querier_pb2
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, OTHER_EXAMPLE, Viewer
 
 
@@ -119,3 +120,17 @@ def test_labels_and_their_values(viewer: Viewer) -> None:
     assert {"host", "region", "service_name"} <= set(viewer.get("labels", **times).json())
     assert viewer.get("label-values").status_code == 400
     assert viewer.get("label-values", label="region").status_code == 200
+
+
+def test_dot_is_text_and_nothing_without_data(viewer: Viewer) -> None:
+    times = {"from": viewer.start_ms, "until": viewer.start_ms + 60_000}
+    empty = viewer.get("render", query=CPU + "{}", format="dot", **times)
+    assert (empty.status_code, empty.content, empty["Content-Type"]) == (200, b"", "text/plain; charset=utf-8")
+    viewer.write(EXAMPLE)
+    text = viewer.get("render", query=CPU + "{}", format="dot", maxNodes=2, **times).content.decode()
+    assert text.splitlines()[2:-1] == [
+        'N1 [label="main\\n0 of 95"];',
+        'N2 [label="work\\n5 of 85"];',
+        'N1 -> N2 [label="85"];',
+    ]
+    assert viewer.stacks(format=querier_pb2.PROFILE_FORMAT_DOT, max_nodes=2).dot == text
