@@ -68,8 +68,9 @@ def both(name: str, *, on: str, match: Any, victims: tuple[str, ...], **more: An
 
 
 ADDED = commit("add_blocks", "index_block")
-ASSIGNED = commit('INSERT INTO "schedule_attempt"', "-S{shard}-L0")
-SWAPPED = commit('INSERT INTO "index_tombstone"', "-S{shard}-L0")
+# By the values: of statements that the server knows by now only these are sent.
+ASSIGNED = commit("is_assigned", "-S{shard}-L0")
+SWAPPED = commit("blocks/{shard}/", "-S{shard}-L0")
 CONFIRMED = commit('UPDATE "index_tombstone" SET "deleted_at_ms"')
 DISPATCHED = statement(b'UPDATE "index_tombstone" SET "dispatched_at_ms"')
 NODE: dict[str, Any] = {"moment": BEFORE, "victims": NODES, "is_counted": True}
