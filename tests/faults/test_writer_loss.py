@@ -44,7 +44,7 @@ def fleet(running_fleet: WriterFleet) -> WriterFleet:
 
 
 def check_exactly_once(fleet: WriterFleet, load: Load) -> None:
-    """After the control task's sweep: who was paused while it waited for the index calls that away, and leaves letters."""
+    """After the sweep for dead letters: who was paused while it waited for the index calls that away."""
     if fleet.letters():
         fleet.recover_letters()
     found = fleet.found()
