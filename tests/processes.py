@@ -180,13 +180,15 @@ class Processes:
         self.wait_until_answers(process, lambda: answers_redis(port))
         return process, f"redis://{LOOPBACK}:{port}/0"
 
-    def start_web(self, environment: Mapping[str, str], folder: Path = ROOT) -> tuple[Process, str]:
+    def start_web(
+        self, environment: Mapping[str, str], folder: Path = ROOT, *, threads: int = 4
+    ) -> tuple[Process, str]:
         """Start a build's web process under gunicorn; return it with its address. The database must be migrated."""
         port = free_port()
         process = self.start_python(
             "web",
             *("-m", "gunicorn", "webadmin.wsgi:application", "--bind", f"{LOOPBACK}:{port}", "--no-control-socket"),
-            *("--worker-class", "gthread", "--workers", "1", "--threads", "4", "--graceful-timeout", "5"),
+            *("--worker-class", "gthread", "--workers", "1", "--threads", str(threads), "--graceful-timeout", "5"),
             environment=environment,
             folder=folder,
         )

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,21 @@ from engine.storage import open_store
 from tests.processes import ROOT, Processes
 
 COMMAND_SECONDS = 60.0
+
+
+def manage(environment: Mapping[str, str], *arguments: str) -> str:
+    """Run an operator's command in an installation's environment and return what it printed."""
+    ended = subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, f"manage.py {' '.join(arguments)}:\n{ended.stdout}{ended.stderr}"
+    return ended.stdout
 
 
 class WritePath:
@@ -46,17 +62,7 @@ class WritePath:
 
     def manage(self, *arguments: str) -> str:
         """Run an operator's command and return what it printed."""
-        ended = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env={**os.environ, **self.environment},
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-        assert ended.returncode == 0, f"manage.py {' '.join(arguments)}:\n{ended.stdout}{ended.stderr}"
-        return ended.stdout
+        return manage(self.environment, *arguments)
 
     def credential(self, name: str, *scopes: str) -> str:
         """Issue a credential."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
 
 from engine.profiles.model import DATASET_INDEX, Labels
+from engine.profiles.query.errors import QueryTooLarge
 from engine.profiles.query.selectors import Matcher, project, select_label_sets
 from engine.profiles.sections import read_tables_of_contents
 from engine.protocol.profile_jobs import DeleteMask
@@ -35,7 +36,8 @@ class IndexQuery:
     """What to look for. ``labels`` are the label names to return; without them no labels are.
 
     With ``by_name`` a dataset without label sets, as old writers leave it, counts as one of the service of its name;
-    otherwise it can only be found without matchers.
+    otherwise it can only be found without matchers. More than ``datasets_max`` datasets (0: any number) are not looked
+    at: QueryTooLarge.
     """
 
     tenants: tuple[str, ...]
@@ -44,6 +46,7 @@ class IndexQuery:
     matchers: tuple[Matcher, ...] = ()
     labels: tuple[str, ...] = ()
     by_name: bool = False
+    datasets_max: int = 0
 
     def check(self) -> None:
         """Raise InvalidIndexQuery if there is no sense in it."""
@@ -117,7 +120,10 @@ class _Service:
 
 
 def find_blocks(query: IndexQuery) -> list[BlockFound]:
-    """Return the blocks with matching datasets, by tenant ("" first), shard and id. Raises InvalidIndexQuery."""
+    """Return the blocks with matching datasets, by tenant ("" first), shard and id.
+
+    Raises InvalidIndexQuery, QueryTooLarge or IndexMoved.
+    """
     query.check()
     for _ in range(LOOKS_MAX):
         if (found := _look(query)) is not None:
@@ -235,6 +241,7 @@ def _dataset_rows(services: Sequence[_Service], query: IndexQuery) -> list[tuple
             block__min_time_ms__lte=query.end_ms,
             block__max_time_ms__gte=query.start_ms,
         )
+        found = found[: query.datasets_max + 1 - len(rows)] if query.datasets_max else found
         rows += found.values_list(
             *("tenant_id", "name_id", "label_sets_id", "block_id", "position"),
             *("tenant__name", "name__name", "format", "min_time_ms", "max_time_ms", "size_bytes", "masks_applied"),
@@ -242,6 +249,8 @@ def _dataset_rows(services: Sequence[_Service], query: IndexQuery) -> list[tuple
             *("block__size_bytes", "block__crc32c", "block__min_time_ms", "block__max_time_ms"),
             "block__added_command_index",
         )
+        if query.datasets_max and len(rows) > query.datasets_max:
+            raise QueryTooLarge("datasets", query.datasets_max)
     return rows
 
 

@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ REASON_HEADER = "Lithify-Reason"
 GZIP_LEVEL = 1
 GZIP_WORTH_BYTES = 1024
 """A smaller answer is sent as it is: packing it costs more than it saves."""
+RETRY_AFTER_S = 1
 STATUSES = {
     "canceled": 499,
     "unknown": 500,
@@ -51,14 +53,18 @@ STATUSES = {
 
 
 class ConnectError(Exception):
-    """A call that fails with one of Connect's codes; ``message`` is for people, ``reason`` is what may be counted."""
+    """A call that fails with one of Connect's codes; ``message`` is for people, ``reason`` is what may be counted.
 
-    def __init__(self, code: str, message: str, *, reason: str = "") -> None:
+    ``retry_after_s`` is when to come again if the code is ``unavailable``.
+    """
+
+    def __init__(self, code: str, message: str, *, reason: str = "", retry_after_s: int = RETRY_AFTER_S) -> None:
         super().__init__(message)
         assert code in STATUSES
         self.code = code
         self.message = message
         self.reason = reason or code
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ class Call:
     """One call: the HTTP request, its unpacked body, which encoding it has, and until when it is wanted.
 
     ``deadline`` is on ``time.monotonic``'s clock, None if the client set none; ``sender`` is who was admitted. A
-    handler may add to ``answer_headers``.
+    handler may add to ``answer_headers``, and to ``held`` what it needs until the answer is written.
     """
 
     request: HttpRequest
@@ -75,6 +81,7 @@ class Call:
     deadline: float | None
     sender: Any = None
     answer_headers: dict[str, str] = field(default_factory=dict)
+    held: ExitStack = field(default_factory=ExitStack)
 
     def seconds_left(self, otherwise: float) -> float:
         """Return how long the client still waits; ``otherwise`` if it did not say."""
@@ -116,9 +123,10 @@ def unary(handler: Handler, gate: Gate | None = None) -> View:
             except ConnectError as error:
                 gate.count(sender, error.reason, error.message)
                 raise
-            return _answer(call, kind, handler(call))
+            with call.held:
+                return _answer(call, kind, handler(call))
         except ConnectError as error:
-            return error_answer(error.code, error.message, reason=error.reason)
+            return refusal(error)
         except Exception:
             log.exception("call_failed path=%s", request.path_info)
             return error_answer("internal", "the server failed; its log says why")
@@ -126,10 +134,18 @@ def unary(handler: Handler, gate: Gate | None = None) -> View:
     return view
 
 
-def error_answer(code: str, message: str, *, reason: str = "") -> HttpResponse:
+def refusal(error: ConnectError) -> HttpResponse:
+    """Return what an error says."""
+    return error_answer(error.code, error.message, reason=error.reason, retry_after_s=error.retry_after_s)
+
+
+def error_answer(code: str, message: str, *, reason: str = "", retry_after_s: int = RETRY_AFTER_S) -> HttpResponse:
     """Return an error in Connect's form, which is never compressed; a header has our own, narrower code."""
     body = json.dumps({"code": code, "message": message}, ensure_ascii=False).encode("utf-8", "replace")
-    return HttpResponse(body, status=STATUSES[code], content_type=JSON, headers={REASON_HEADER: reason or code})
+    headers = {REASON_HEADER: reason or code}
+    if code == "unavailable":
+        headers["Retry-After"] = str(retry_after_s)
+    return HttpResponse(body, status=STATUSES[code], content_type=JSON, headers=headers)
 
 
 def _call(request: HttpRequest, sender: Any, *, is_json: bool, body_bytes_max: int) -> Call:

@@ -17,8 +17,10 @@ from django.conf import settings
 
 from engine.profiles.flame.stack_table import stack_table
 from engine.profiles.model import Labels
+from engine.profiles.query.admission import Asker
 from engine.profiles.query.dataset_reader import TableOf
 from engine.profiles.query.execution import QueryEngine, QueryRun
+from engine.profiles.query.memory import datasets_max, expected_bytes
 from engine.profiles.query.model import (
     PROFILE_TYPE,
     SERVICE_NAME,
@@ -38,6 +40,8 @@ from engine.storage import open_store
 from webadmin.index.queries import BlockFound, DatasetFound, IndexQuery, find_blocks
 
 LOOKS_MAX = 4
+QUESTIONS_AT_LEAST = 2
+"""So many questions work at once, however large they are: each gets at most its part of the memory."""
 
 Result = TypeVar("Result")
 Target = TypeVar("Target", bound=StackTarget)
@@ -59,6 +63,7 @@ def ask_stacks(
     *,
     table_of: TableOf = stack_table,
     limits: QueryLimits | None = None,
+    asker: Asker | None = None,
 ) -> Answer[Target]:
     """Merge the stacks of all rows that answer into what ``new_target`` makes: a ``FlameTree``. Raises as ``ask``.
 
@@ -70,73 +75,106 @@ def ask_stacks(
         select_stacks(run, blocks, question, target, table_of=table_of)
         return target
 
-    return ask(tenants, question, work, limits=limits)
+    return ask(tenants, question, work, limits=limits, asker=asker)
 
 
 def ask_points(
-    tenants: Iterable[str], question: Question, grid: Grid, *, limits: QueryLimits | None = None
+    tenants: Iterable[str],
+    question: Question,
+    grid: Grid,
+    *,
+    limits: QueryLimits | None = None,
+    asker: Asker | None = None,
 ) -> Answer[list[PointSeries]]:
     """Return the points of the rows that answer; the grid says the range. Raises as ``ask``."""
     grid.check((limits or query_limits()).points)
     asked = replace(question, start_ms=grid.first_ms, end_ms=grid.last_ms)
-    return ask(tenants, asked, lambda run, blocks: select_points(run, blocks, asked, grid), limits=limits)
+    return ask(tenants, asked, lambda run, blocks: select_points(run, blocks, asked, grid), limits=limits, asker=asker)
 
 
 def ask_series(
-    tenants: Iterable[str], question: Question, names: Sequence[str] = (), *, limits: QueryLimits | None = None
+    tenants: Iterable[str],
+    question: Question,
+    names: Sequence[str] = (),
+    *,
+    limits: QueryLimits | None = None,
+    asker: Asker | None = None,
 ) -> Answer[list[Labels]]:
     """Return the label sets of the series with rows that answer, restricted to ``names``. Raises as ``ask``."""
-    return ask(tenants, question, lambda run, blocks: select_series(run, blocks, question, names), limits=limits)
+    return ask(
+        tenants, question, lambda run, blocks: select_series(run, blocks, question, names), limits=limits, asker=asker
+    )
 
 
 def ask_label_names(
-    tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None
+    tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None, asker: Asker | None = None
 ) -> Answer[list[str]]:
     """Return the names of labels. Raises as ``ask``."""
-    return ask(tenants, question, lambda run, blocks: label_names(run, blocks, question), limits=limits)
+    return ask(tenants, question, lambda run, blocks: label_names(run, blocks, question), limits=limits, asker=asker)
 
 
 def ask_label_values(
-    tenants: Iterable[str], question: Question, name: str, *, limits: QueryLimits | None = None
+    tenants: Iterable[str],
+    question: Question,
+    name: str,
+    *,
+    limits: QueryLimits | None = None,
+    asker: Asker | None = None,
 ) -> Answer[list[str]]:
     """Return the values of a label. Raises as ``ask``."""
-    return ask(tenants, question, lambda run, blocks: label_values(run, blocks, question, name), limits=limits)
+    return ask(
+        tenants, question, lambda run, blocks: label_values(run, blocks, question, name), limits=limits, asker=asker
+    )
 
 
 def ask_profile_types(
-    tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None
+    tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None, asker: Asker | None = None
 ) -> Answer[list[str]]:
     """Return the ids of profile types. Raises as ``ask``."""
-    return ask(tenants, question, lambda run, blocks: profile_types(run, blocks, question), limits=limits)
+    return ask(tenants, question, lambda run, blocks: profile_types(run, blocks, question), limits=limits, asker=asker)
 
 
 def ask(
-    tenants: Iterable[str], question: Question, work: Work[Result], *, limits: QueryLimits | None = None
+    tenants: Iterable[str],
+    question: Question,
+    work: Work[Result],
+    *,
+    limits: QueryLimits | None = None,
+    asker: Asker | None = None,
 ) -> Answer[Result]:
     """Answer from the blocks that the index shows; ``work`` may be asked again, with other blocks.
 
-    Raises InvalidQuestion, QueryTooLarge, QueryTimedOut, InvalidIndexQuery or IndexMoved.
+    With ``asker`` the answer's memory stays his until he gives it back; otherwise it is counted while this works.
+    Raises InvalidQuestion, QueryTooLarge, QueryTimedOut, QueryBusy, QueryAbandoned, InvalidIndexQuery or IndexMoved.
     """
     question.check()
-    run = query_engine().run(limits or query_limits())
+    limits = limits or query_limits()
+    if asker is None:
+        with Asker(query_engine().memory, limits.seconds) as own:
+            return ask(tenants, question, work, limits=limits, asker=own)
+    run = query_engine().run(limits, asker)
     owners = tuple(dict.fromkeys(tenants))
-    with run.phase("index"):
-        blocks = find_query_blocks(owners, question)
+    before = asker.bytes_held
+    with run.phase("index"), asker.turn():
+        blocks = find_query_blocks(owners, question, datasets_max(limits))
+        asker.hold(before + expected_bytes(blocks, limits))
     for _ in range(LOOKS_MAX):
         result = work(run, blocks)
         missing = {damage.key for damage in run.report().damage if damage.is_missing}
         if not missing:
             break
         with run.phase("index"):
-            blocks = find_query_blocks(owners, question)
+            blocks = find_query_blocks(owners, question, datasets_max(limits))
         if missing <= {block.key for block in blocks}:
             break  # nothing has replaced them: they are lost
         run.forget()
     return Answer(result, run.report())
 
 
-def find_query_blocks(tenants: Sequence[str], question: Question) -> list[QueryBlock]:
+def find_query_blocks(tenants: Sequence[str], question: Question, datasets_most: int = 0) -> list[QueryBlock]:
     """Return the live blocks that may have rows that answer, as one look at the index shows them.
+
+    Raises QueryTooLarge if there are more than ``datasets_most`` datasets (0: any number).
 
     The index decides by service, time and delete requests; by profile type it is decided here, and by the other labels
     when the series are known.
@@ -150,6 +188,7 @@ def find_query_blocks(tenants: Sequence[str], question: Question) -> list[QueryB
         matchers=tuple(condition for condition in question.matchers if _says_enough(condition)),
         labels=(SERVICE_NAME, PROFILE_TYPE),
         by_name=True,
+        datasets_max=datasets_most,
     )
     found = (_query_block(block, question) for block in find_blocks(query))
     return [block for block in found if block.datasets]
@@ -183,7 +222,11 @@ def _query_dataset(dataset: DatasetFound) -> QueryDataset:
 
 def query_limits() -> QueryLimits:
     """Return how much one answer may take here."""
-    return QueryLimits(seconds=settings.QUERY_SECONDS, bytes=settings.QUERY_BYTES)
+    return QueryLimits(
+        seconds=settings.QUERY_SECONDS,
+        bytes=settings.QUERY_BYTES,
+        memory=settings.QUERY_MEMORY_BYTES // QUESTIONS_AT_LEAST,
+    )
 
 
 _current: tuple[str, QueryEngine] | None = None
@@ -201,6 +244,9 @@ def query_engine() -> QueryEngine:
                 open_store(settings.OBJECT_STORE_URL),
                 threads=settings.QUERY_THREADS,
                 cache_bytes=settings.QUERY_CACHE_BYTES,
+                memory_bytes=settings.QUERY_MEMORY_BYTES,
+                waiting_max=settings.QUERY_WAITING,
+                wait_seconds=settings.QUERY_WAIT_SECONDS,
             )
             atexit.register(made.close)
             _current = (settings.OBJECT_STORE_URL, made)

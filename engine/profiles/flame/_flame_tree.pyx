@@ -152,6 +152,11 @@ cdef class StackMerge:
         if self._nodes.size == 0:
             put_bytes(&self._nodes, &root, sizeof(FlameNode))
 
+    @property
+    def node_count(self):
+        """Nodes so far, the root not counted."""
+        return self._nodes.size // sizeof(FlameNode) - 1
+
     def add(self, names, const int32_t[::1] parents, const int32_t[::1] locations, const int32_t[::1] frame_starts,
             const int32_t[::1] frames, const int32_t[::1] nodes, const int64_t[::1] values):
         """Add rows (a node of this stack tree, a value); see ``FlameTree.add_stacks`` for what the columns are.

@@ -28,6 +28,11 @@ class StackMerge:
         self._children: dict[tuple[int, int], int] = {}
         self._parents, self._name_refs, self._own = [-1], [-1], [0]
 
+    @property
+    def node_count(self) -> int:
+        """Nodes so far, the root not counted."""
+        return len(self._parents) - 1
+
     def add(
         self,
         names: Sequence[Hashable],

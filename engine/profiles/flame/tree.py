@@ -64,6 +64,11 @@ class FlameTree:
         """The sum of all values added so far; below 2^63."""
         return int(self._merge.total)
 
+    @property
+    def node_count(self) -> int:
+        """What the tree takes memory for: its nodes, also those that nothing with a value leads to."""
+        return int(self._merge.node_count)
+
     def __len__(self) -> int:
         """The number of nodes that have a value in them or below them, the root not counted."""
         return len(self.nodes().parents) - 1

@@ -39,6 +39,26 @@ class QueryTooLarge(LithifyError):
         return f"the answer needs more than {self.limit:,} {self.name}: ask for less time or fewer series"
 
 
+class QueryBusy(LithifyError):
+    """Other questions take all the memory there is for them, and enough wait already; ask again in ``seconds``."""
+
+    code = "query_busy"
+    retryable = True
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"too many questions at once: ask again in {self.seconds} s"
+
+
+class QueryAbandoned(LithifyError):
+    """Who asked has gone; nothing is answered."""
+
+    code = "query_abandoned"
+
+
 class QueryTimedOut(LithifyError):
     """The answer was not there within ``seconds``; nothing is answered."""
 

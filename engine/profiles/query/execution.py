@@ -1,8 +1,9 @@
 """Runs one question over its blocks: in parallel, within limits, and past what is damaged.
 
-A ``QueryEngine`` belongs to a process: its threads and its cache are shared by all questions, so that many questions at
-once take no more memory than a few. A ``QueryRun`` is one question being answered. A dataset or object that cannot be
-read leaves the answer without it and is named in the report; nothing else stops an answer but a limit.
+A ``QueryEngine`` belongs to a process: its threads, its cache and its memory are shared by all questions, so that many
+questions at once take no more than a few. A ``QueryRun`` is one question being answered. A dataset or object that
+cannot be read leaves the answer without it and is named in the report; nothing else stops an answer but a limit, or
+that nobody waits for it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from engine.errors import LithifyError
 from engine.profiles.container import ObjectReader
 from engine.profiles.errors import BadObject
 from engine.profiles.model import DATASET_INDEX, IndexedSeries
+from engine.profiles.query.admission import LOOK_SECONDS, Asker, MemoryBudget
 from engine.profiles.query.dataset_index import visible_series
 from engine.profiles.query.dataset_reader import SERIES_BYTES, OpenDataset, OpenObjects
 from engine.profiles.query.errors import QueryTimedOut, QueryTooLarge
+from engine.profiles.query.memory import under_way_bytes, under_way_max
 from engine.profiles.query.model import (
     PHASES,
     Damage,
@@ -39,6 +42,9 @@ from engine.storage.model import ObjectStore, StorageError
 
 THREADS = 8
 CACHE_BYTES = 128 << 20
+MEMORY_BYTES = 1 << 30
+WAITING_MAX = 32
+WAIT_SECONDS = 10.0
 AHEAD_PER_THREAD = 2
 """Datasets handed to the threads beyond those at work; more would let one question keep all others waiting."""
 INDEX_PAYS_FROM = 4
@@ -49,17 +55,28 @@ Item = TypeVar("Item")
 
 
 class QueryEngine:
-    """What the questions of a process share: the store, threads, and a cache of what was decoded."""
+    """What the questions of a process share: the store, threads, memory, and a cache of what was decoded."""
 
-    def __init__(self, store: ObjectStore, *, threads: int = THREADS, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        threads: int = THREADS,
+        cache_bytes: int = CACHE_BYTES,
+        memory_bytes: int = MEMORY_BYTES,
+        waiting_max: int = WAITING_MAX,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
         self.store = store
         self.cache = SectionCache(cache_bytes)
+        self.memory = MemoryBudget(memory_bytes, waiting_max=waiting_max, wait_seconds=wait_seconds)
         self.threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="query")
 
-    def run(self, limits: QueryLimits | None = None) -> QueryRun:
-        """Begin to answer a question; its time runs from now."""
-        return QueryRun(self, limits or QueryLimits())
+    def run(self, limits: QueryLimits | None = None, asker: Asker | None = None) -> QueryRun:
+        """Begin to answer a question; its time runs from now, or with ``asker`` since he began to ask."""
+        limits = limits or QueryLimits()
+        return QueryRun(self, limits, asker or Asker(self.memory, limits.seconds))
 
     def submit(self, work: Callable[[Item], Result], item: Item) -> Future[Result]:
         """Let a thread do it."""
@@ -73,8 +90,9 @@ class QueryEngine:
 class QueryRun:
     """One question being answered. Reading happens in the engine's threads, results come to the caller's."""
 
-    def __init__(self, engine: QueryEngine, limits: QueryLimits) -> None:
+    def __init__(self, engine: QueryEngine, limits: QueryLimits, asker: Asker) -> None:
         self.limits = limits
+        self.asker = asker
         self._engine = engine
         self._started = time.monotonic()
         self._objects = OpenObjects()
@@ -96,9 +114,10 @@ class QueryRun:
                 self._phases[name] += seconds
 
     def check(self) -> None:
-        """Raise QueryTimedOut or QueryTooLarge if it took too much; called before each larger step."""
-        if self._is_over or time.monotonic() - self._started > self.limits.seconds:
+        """Raise QueryTimedOut, QueryAbandoned or QueryTooLarge if it should end; called before each larger step."""
+        if self._is_over:
             raise QueryTimedOut(self.limits.seconds)
+        self.asker.check()
         if self._objects.bytes_read > self.limits.bytes:
             raise QueryTooLarge("bytes", self.limits.bytes)
 
@@ -127,7 +146,10 @@ class QueryRun:
         def read(target: tuple[QueryBlock, QueryDataset]) -> list[Result]:
             return self._read_dataset(*target, question, selected, work)
 
-        for results in self._each(read, self._targets(blocks, question, selected)):
+        def weight(target: tuple[QueryBlock, QueryDataset]) -> int:
+            return under_way_bytes(target[1].size)
+
+        for results in self._each(read, self._targets(blocks, question, selected), weight):
             yield from results
 
     def damaged(self, opened: OpenDataset, error: LithifyError) -> None:
@@ -173,7 +195,7 @@ class QueryRun:
             block, wanted, index = item
             return [(block, dataset) for dataset in self._chosen(block, wanted, index, selected)]
 
-        for chosen in self._each(choose, asked):
+        for chosen in self._each(choose, asked, lambda item: under_way_bytes(item[2].size)):
             yield from chosen
 
     def _chosen(
@@ -235,21 +257,27 @@ class QueryRun:
         with self._lock:
             self._damage.append(Damage(key=key, tenant=dataset.tenant, service=dataset.name, error=error))
 
-    def _each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield results as they come, a bounded number of items being under way."""
-        waiting: set[Future[Result]] = set()
+    def _each(
+        self, work: Callable[[Item], Result], items: Iterable[Item], weight: Callable[[Item], int]
+    ) -> Iterator[Result]:
+        """Yield results as they come, a bounded number of items of a bounded weight being under way."""
+        waiting: dict[Future[Result], int] = {}
         left = iter(items)
         ahead = self._engine.threads * (1 + AHEAD_PER_THREAD)
+        following = next(left, None)
         try:
-            while True:
-                while len(waiting) < ahead and (item := next(left, None)) is not None:
-                    waiting.add(self._engine.submit(work, item))
-                if not waiting:
-                    return
-                patience = max(0.0, self.limits.seconds - (time.monotonic() - self._started))
-                done, waiting = wait(waiting, timeout=patience, return_when=FIRST_COMPLETED)
+            while following is not None or waiting:
+                while following is not None and len(waiting) < ahead:
+                    heavy = weight(following)
+                    if waiting and sum(waiting.values()) + heavy > under_way_max(self.limits):
+                        break
+                    waiting[self._engine.submit(work, following)] = heavy
+                    following = next(left, None)
+                patience = min(self.asker.seconds_left, LOOK_SECONDS)
+                done, _ = wait(waiting, timeout=patience, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
+                    del waiting[future]
                 self.check()
         except BaseException:
             self._is_over = True  # what is under way stops at its next step

@@ -101,13 +101,18 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLimits:
-    """How much one answer may take; beyond it a QueryTooLarge or QueryTimedOut says so."""
+    """How much one answer may take; beyond it a QueryTooLarge or QueryTimedOut says so.
+
+    ``memory`` is what a question's answer and what is being read for it may take together, in bytes; what follows from
+    it is in ``engine.profiles.query.memory``. ``points`` are those of one series.
+    """
 
     objects: int = 200_000
     bytes: int = 8 << 30
     series: int = 100_000
     rows: int = 10_000_000
     points: int = 100_000
+    memory: int = 4 << 30
     seconds: float = 60.0
 
 

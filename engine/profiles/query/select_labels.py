@@ -12,6 +12,7 @@ from engine.profiles.model import IndexedSeries, Labels
 from engine.profiles.query.dataset_reader import OpenDataset
 from engine.profiles.query.errors import InvalidQuestion, QueryTooLarge
 from engine.profiles.query.execution import QueryRun
+from engine.profiles.query.memory import label_bytes_max, labels_bytes
 from engine.profiles.query.model import PROFILE_TYPE, QueryBlock, Question
 from engine.profiles.query.rows import RowReader
 
@@ -78,9 +79,13 @@ def _distinct(run: QueryRun, blocks: Sequence[QueryBlock], question: Question, p
         }
 
     found: set[Labels] = set()
+    size = 0
     for result in run.over(blocks, question, read):
         with run.phase("merge"):
+            size += sum(map(labels_bytes, result - found))
             found |= result
+            if size > label_bytes_max(run.limits):
+                raise QueryTooLarge("bytes of labels", label_bytes_max(run.limits))
             if len(found) > run.limits.series:
                 raise QueryTooLarge("series", run.limits.series)
     return found

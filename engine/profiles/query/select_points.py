@@ -20,6 +20,7 @@ from engine.profiles.query.dataset_reader import OpenDataset
 from engine.profiles.query.duplicates import Duplicates
 from engine.profiles.query.errors import InvalidQuestion, QueryTooLarge
 from engine.profiles.query.execution import QueryRun
+from engine.profiles.query.memory import points_max, seen_rows_max
 from engine.profiles.query.model import NANOS_PER_MS, QueryBlock, Question, profile_datasets
 from engine.profiles.query.rows import RowReader, Rows
 from engine.storage.model import StorageError
@@ -99,7 +100,7 @@ def select_points(run: QueryRun, blocks: Sequence[QueryBlock], question: Questio
     grid.check(run.limits.points)
     asked = replace(question, start_ms=grid.first_ms, end_ms=grid.last_ms)
     datasets = (dataset for block in blocks for dataset in profile_datasets(block) if asked.may_be_in(dataset))
-    duplicates = Duplicates(datasets, run.limits.rows)
+    duplicates = Duplicates(datasets, seen_rows_max(run.limits))
 
     def read(dataset: OpenDataset, series: list[IndexedSeries]) -> list[_Found]:
         reader = RowReader(run, dataset, asked, series, duplicates)
@@ -114,10 +115,13 @@ def select_points(run: QueryRun, blocks: Sequence[QueryBlock], question: Questio
         return found
 
     sums: defaultdict[Labels, defaultdict[int, _Bucket]] = defaultdict(lambda: defaultdict(_Bucket))
+    points = 0
     for results in run.over(blocks, asked, read):
         with run.phase("merge"):
             for result in results:
-                _merge(sums, result)
+                points += _merge(sums, result)
+            if points > points_max(run.limits):
+                raise QueryTooLarge("points", points_max(run.limits))
             if len(sums) > run.limits.series:
                 raise QueryTooLarge("series", run.limits.series)
     with run.phase("merge"):
@@ -157,12 +161,17 @@ def group_labels(series: IndexedSeries, names: Sequence[str]) -> Labels:
     return tuple((name, value.decode(errors="replace")) for name, value in wanted if value is not None)
 
 
-def _merge(sums: defaultdict[Labels, defaultdict[int, _Bucket]], found: _Found) -> None:
+def _merge(sums: defaultdict[Labels, defaultdict[int, _Bucket]], found: _Found) -> int:
+    """Add what was found; return how many points are new."""
+    new = 0
     for labels, (steps, totals, counts) in found.items():
         buckets = sums[labels]
+        new -= len(buckets)
         for step, total, count in zip(steps.tolist(), totals.tolist(), counts.tolist(), strict=True):
             buckets[step].total += total
             buckets[step].count += count
+        new += len(buckets)
+    return new
 
 
 def _in_order(sums: defaultdict[Labels, defaultdict[int, _Bucket]], grid: Grid) -> list[PointSeries]:

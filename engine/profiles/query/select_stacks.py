@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from engine.profiles.errors import BadObject, BadReference, LimitExceeded
 from engine.profiles.flame.stack_table import StackTable, stack_table
-from engine.profiles.flame.tree import NODES_MAX
+from engine.profiles.flame.tree import NODES_MAX, FlameTree
 from engine.profiles.model import IndexedSeries
 from engine.profiles.query.dataset_reader import OpenDataset, TableOf
 from engine.profiles.query.duplicates import Duplicates
 from engine.profiles.query.errors import QueryTooLarge
 from engine.profiles.query.execution import QueryRun
+from engine.profiles.query.memory import nodes_max, seen_rows_max
 from engine.profiles.query.model import QueryBlock, Question, profile_datasets
 from engine.profiles.query.rows import RowReader, Samples
 from engine.profiles.query.selectors import Matcher, MatchOperator
@@ -63,6 +64,8 @@ def select_stacks(
                 if isinstance(error, LimitExceeded) and error.section == "symbols":
                     raise QueryTooLarge("nodes in a tree", NODES_MAX) from error
                 run.damaged(found.dataset, error)
+            if isinstance(target, FlameTree) and target.node_count > nodes_max(run.limits):
+                raise QueryTooLarge("nodes in a tree", nodes_max(run.limits))
 
 
 def stack_values(
@@ -71,7 +74,7 @@ def stack_values(
     """Yield what the stacks of all rows that answer used, by dataset, in no order. Raises as ``select_stacks``."""
     asked = replace(question, matchers=(*question.matchers, NOT_SAMPLED))
     datasets = (dataset for block in blocks for dataset in profile_datasets(block) if asked.may_be_in(dataset))
-    duplicates = Duplicates(datasets, run.limits.rows)
+    duplicates = Duplicates(datasets, seen_rows_max(run.limits))
 
     def read(dataset: OpenDataset, series: list[IndexedSeries]) -> list[StackValues]:
         reader = RowReader(run, dataset, asked, series, duplicates)

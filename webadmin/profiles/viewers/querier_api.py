@@ -160,7 +160,7 @@ def _pairs(labels: Labels) -> list[querier_pb2.LabelPair]:
 
 def _method(kind: type[Message], answer: Callable[[Any, Viewing, Call], Message]) -> View:
     def handler(call: Call) -> Message:
-        viewing = Viewing(call.sender, None if call.deadline is None else call.seconds_left(0))
+        viewing = call.held.enter_context(Viewing(call.sender, call.request, call.deadline))
         with said_to_viewers():
             found = answer(_parsed(kind(), call), viewing, call)
         call.answer_headers.update(viewing.headers())

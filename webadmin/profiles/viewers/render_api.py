@@ -23,7 +23,7 @@ from engine.profiles.query.model import Question, type_id
 from engine.profiles.query.select_points import Aggregation, Grid, PointSeries
 from engine.profiles.query.selectors import METRIC_NAME, Matcher, MatchOperator
 from engine.profiles.query.timeline import Timeline, step_of, timeline
-from webadmin.profiles.connect import JSON, ConnectError, View, answer, error_answer
+from webadmin.profiles.connect import JSON, ConnectError, View, answer, error_answer, refusal
 from webadmin.profiles.time_words import parse_time
 from webadmin.profiles.viewers.querier_api import HOUR_MS, plain_names
 from webadmin.profiles.viewers.shown_nodes import shown_nodes_of
@@ -64,7 +64,9 @@ def _render(request: HttpRequest, viewing: Viewing) -> Any:
         group_by=group_by,
         aggregation=Aggregation.AVERAGE if asked.get("aggregation") == "avg" else Aggregation.SUM,
     )
-    graph = flame_graph(viewing.tree(side.question), nodes)
+    tree = viewing.tree(side.question)
+    viewing.will_show(nodes, tree)
+    graph = flame_graph(tree, nodes)
     series = viewing.points(side.question, grid)
     lines = [timeline(one.points, side.start_ms, side.end_ms, step_s) for one in series]
     return flamebearer(
@@ -85,7 +87,9 @@ def _render_diff(request: HttpRequest, viewing: Viewing) -> Any:
     if left.profile_type != right.profile_type:
         raise InvalidQuestion(f"the profile types differ: {left.profile_type} and {right.profile_type}")
     nodes = shown_nodes_of(_number(asked.get("maxNodes") or asked.get("max-nodes") or ""))
-    graph = flame_graph_diff(viewing.tree(left.question), viewing.tree(right.question), nodes)
+    trees = viewing.tree(left.question), viewing.tree(right.question)
+    viewing.will_show(nodes, *trees)
+    graph = flame_graph_diff(*trees, nodes)
     return flamebearer(graph, *_sample_type(left))
 
 
@@ -164,13 +168,13 @@ def _view(found: Callable[[HttpRequest, Viewing], Any]) -> View:
         if request.method != "GET":
             return HttpResponse(status=405, headers={"Allow": "GET"})
         try:
-            viewing = Viewing(identify_reader(request))
-            with said_to_viewers():
-                said = found(request, viewing)
-            body, kind = (said, TEXT) if isinstance(said, str) else (json.dumps(said, ensure_ascii=False), JSON)
-            return answer(request, body.encode("utf-8", "replace"), kind, viewing.headers())
+            with Viewing(identify_reader(request), request) as viewing:
+                with said_to_viewers():
+                    said = found(request, viewing)
+                body, kind = (said, TEXT) if isinstance(said, str) else (json.dumps(said, ensure_ascii=False), JSON)
+                return answer(request, body.encode("utf-8", "replace"), kind, viewing.headers())
         except ConnectError as error:
-            return error_answer(error.code, error.message, reason=error.reason)
+            return refusal(error)
         except Exception:
             log.exception("call_failed path=%s", request.path_info)
             return error_answer("internal", "the server failed; its log says why")

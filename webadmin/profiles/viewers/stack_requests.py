@@ -68,6 +68,7 @@ def stacks_answer(request: StackRequest, viewing: Viewing) -> querier_pb2.Select
         return querier_pb2.SelectMergeStacktracesResponse(dot=dot_graph(merged_tree(request, viewing), functions))
     nodes = shown_nodes_of(request.max_nodes)
     tree = merged_tree(request, viewing)
+    viewing.will_show(nodes, tree)
     if request.format == querier_pb2.PROFILE_FORMAT_TREE:
         return querier_pb2.SelectMergeStacktracesResponse(tree=encode_tree(truncated(tree, nodes)))
     graph = flame_graph(tree, nodes)
@@ -83,7 +84,9 @@ def diff_answer(request: querier_pb2.DiffRequest, viewing: Viewing) -> querier_p
     if not (request.HasField("left") and request.HasField("right")):
         raise InvalidQuestion("a difference has a left and a right side; one is missing")
     nodes = shown_nodes_of(max(request.left.max_nodes, request.right.max_nodes))
-    graph = flame_graph_diff(merged_tree(request.left, viewing), merged_tree(request.right, viewing), nodes)
+    trees = merged_tree(request.left, viewing), merged_tree(request.right, viewing)
+    viewing.will_show(nodes, *trees)
+    graph = flame_graph_diff(*trees, nodes)
     return querier_pb2.DiffResponse(
         flamegraph=querier_pb2.FlameGraphDiff(
             names=graph.names,

@@ -6,11 +6,12 @@ our own. A damaged block leaves an answer partial, which a header says.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -20,7 +21,16 @@ from engine.profiles.errors import LimitExceeded
 from engine.profiles.flame.pprof_tree import location_table
 from engine.profiles.flame.tree import FlameTree
 from engine.profiles.model import Labels
-from engine.profiles.query.errors import InvalidQuestion, InvalidSelector, QueryTimedOut, QueryTooLarge
+from engine.profiles.query.admission import Asker
+from engine.profiles.query.errors import (
+    InvalidQuestion,
+    InvalidSelector,
+    QueryAbandoned,
+    QueryBusy,
+    QueryTimedOut,
+    QueryTooLarge,
+)
+from engine.profiles.query.memory import NODE_BYTES, SHOWN_NODE_BYTES
 from engine.profiles.query.model import PHASES, QueryReport, Question
 from engine.profiles.query.select_points import Grid, PointSeries
 from engine.profiles.query.selectors import Matcher, parse_selector
@@ -36,9 +46,11 @@ from webadmin.profiles.questions import (
     ask_profile_types,
     ask_series,
     ask_stacks,
+    query_engine,
     query_limits,
 )
 from webadmin.profiles.senders import Reader, Senders
+from webadmin.profiles.viewers.presence import has_left
 from webadmin.profiles.viewers.time_ranges import RangeLimits, TimeRange, checked_range
 
 OBJECTS_HEADER = "Lithify-Objects-Opened"
@@ -49,6 +61,8 @@ PARTIAL_HEADER = "Lithify-Partial"
 SAID_MAX = 300
 
 Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
 
 _readers = Senders()
 
@@ -66,10 +80,17 @@ def said_to_viewers() -> Iterator[None]:
         yield
     except NotTaken as error:
         raise ConnectError(error.code, error.message, reason=error.reason) from error
-    except (InvalidQuestion, InvalidSelector, InvalidIndexQuery, QueryTooLarge, LimitExceeded) as error:
+    except (InvalidQuestion, InvalidSelector, InvalidIndexQuery) as error:
         raise ConnectError("invalid_argument", str(error), reason=error.code) from error
+    except (QueryTooLarge, LimitExceeded) as error:
+        raise ConnectError("resource_exhausted", str(error), reason=error.code) from error
     except QueryTimedOut as error:
         raise ConnectError("deadline_exceeded", str(error), reason=error.code) from error
+    except QueryBusy as error:
+        raise ConnectError("unavailable", str(error), reason=error.code, retry_after_s=error.seconds) from error
+    except QueryAbandoned as error:
+        log.info("question_abandoned")
+        raise ConnectError("canceled", str(error), reason=error.code) from error
     except IndexMoved as error:
         raise ConnectError("unavailable", str(error), reason=error.code) from error
     except (DatabaseError, StorageError) as error:
@@ -80,15 +101,29 @@ def said_to_viewers() -> Iterator[None]:
 class Viewing:
     """Asks for the tenants of one call, and adds up what the answers took.
 
-    A question that is None, of a range too far back, is answered with nothing.
+    A question that is None, of a range too far back, is answered with nothing. All questions of a call have one
+    deadline, the client's (``deadline``, on ``time.monotonic``'s clock) or ours, and end when the client has left. As a
+    context manager it holds the memory of its answers until they are written.
     """
 
-    def __init__(self, reader: Reader, seconds: float | None = None) -> None:
+    def __init__(self, reader: Reader, request: HttpRequest | None = None, deadline: float | None = None) -> None:
         self.now_ms = time.time_ns() // 1_000_000
-        limits = query_limits()
-        self._limits = limits if seconds is None else replace(limits, seconds=min(seconds, limits.seconds))
+        self._limits = query_limits()
+        seconds = self._limits.seconds
+        if deadline is not None:
+            seconds = min(seconds, max(0.0, deadline - time.monotonic()))
+        self._asker = Asker(query_engine().memory, seconds, lambda: request is not None and has_left(request))
         self._tenants = reader.tenants
+        self._kept_bytes = 0
         self._reports: list[QueryReport] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_class: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._asker.close()
 
     def range_of(self, start_ms: int, end_ms: int) -> TimeRange | None:
         """Return what of a range is looked at. Raises InvalidQuestion."""
@@ -104,36 +139,58 @@ class Viewing:
         """Return the merged stacks, with functions as frames."""
         if question is None:
             return FlameTree()
-        return self._keep(ask_stacks(self._tenants, question, FlameTree, limits=self._limits))
+        return self._keep_tree(ask_stacks(self._tenants, question, FlameTree, limits=self._limits, asker=self._asker))
 
     def places(self, question: Question | None) -> FlameTree:
         """Return the merged stacks, with whole locations as frames."""
         if question is None:
             return FlameTree()
-        return self._keep(ask_stacks(self._tenants, question, FlameTree, table_of=location_table, limits=self._limits))
+        return self._keep_tree(
+            ask_stacks(
+                self._tenants,
+                question,
+                FlameTree,
+                table_of=location_table,
+                limits=self._limits,
+                asker=self._asker,
+            )
+        )
 
     def points(self, question: Question | None, grid: Grid) -> list[PointSeries]:
         """Return the values over time."""
         grid.check(self._limits.points)
         if question is None:
             return []
-        return self._keep(ask_points(self._tenants, question, grid, limits=self._limits))
+        return self._keep(ask_points(self._tenants, question, grid, limits=self._limits, asker=self._asker))
+
+    def will_show(self, nodes: int, *trees: FlameTree) -> None:
+        """Wait for the memory that drawing so many nodes of trees takes (below 1: all). Raises as a question does."""
+        there = sum(tree.node_count for tree in trees)
+        self._asker.hold(self._kept_bytes + SHOWN_NODE_BYTES * (min(nodes, there) if nodes > 0 else there))
 
     def series(self, question: Question | None, names: Sequence[str]) -> list[Labels]:
         """Return the label sets, restricted to ``names`` (all if empty)."""
-        return self._list(question, lambda asked: ask_series(self._tenants, asked, names, limits=self._limits))
+        return self._list(
+            question, lambda asked: ask_series(self._tenants, asked, names, limits=self._limits, asker=self._asker)
+        )
 
     def label_names(self, question: Question | None) -> list[str]:
         """Return the names of labels."""
-        return self._list(question, lambda asked: ask_label_names(self._tenants, asked, limits=self._limits))
+        return self._list(
+            question, lambda asked: ask_label_names(self._tenants, asked, limits=self._limits, asker=self._asker)
+        )
 
     def label_values(self, question: Question | None, name: str) -> list[str]:
         """Return the values of a label."""
-        return self._list(question, lambda asked: ask_label_values(self._tenants, asked, name, limits=self._limits))
+        return self._list(
+            question, lambda asked: ask_label_values(self._tenants, asked, name, limits=self._limits, asker=self._asker)
+        )
 
     def profile_types(self, question: Question | None) -> list[str]:
         """Return the ids of profile types."""
-        return self._list(question, lambda asked: ask_profile_types(self._tenants, asked, limits=self._limits))
+        return self._list(
+            question, lambda asked: ask_profile_types(self._tenants, asked, limits=self._limits, asker=self._asker)
+        )
 
     def headers(self) -> dict[str, str]:
         """Return what the answers took, and what they are without, as headers."""
@@ -153,6 +210,12 @@ class Viewing:
 
     def _list(self, question: Question | None, ask: Callable[[Question], Answer[list[Result]]]) -> list[Result]:
         return [] if question is None else self._keep(ask(question))
+
+    def _keep_tree(self, answer: Answer[FlameTree]) -> FlameTree:
+        """What was needed to make a tree is more than what it takes."""
+        self._kept_bytes += answer.result.node_count * NODE_BYTES
+        self._asker.keep(max(self._kept_bytes, 1))
+        return self._keep(answer)
 
     def _keep(self, answer: Answer[Result]) -> Result:
         self._reports.append(answer.report)

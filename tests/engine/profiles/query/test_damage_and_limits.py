@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,11 @@ from engine.profiles.container import BlockReader
 from engine.profiles.errors import BadObject
 from engine.profiles.flame.tree import FlameTree
 from engine.profiles.model import DATASET_INDEX
-from engine.profiles.query import dataset_reader, execution
-from engine.profiles.query.errors import InvalidQuestion, QueryTimedOut, QueryTooLarge
+from engine.profiles.query import dataset_reader, execution, memory
+from engine.profiles.query.admission import Asker
+from engine.profiles.query.errors import InvalidQuestion, QueryAbandoned, QueryTimedOut, QueryTooLarge
 from engine.profiles.query.execution import QueryEngine, QueryRun
+from engine.profiles.query.memory import NODE_BYTES, SEEN_ROW_BYTES, expected_bytes, under_way_bytes
 from engine.profiles.query.model import QueryBlock, QueryDataset, QueryLimits, Question, blocks_of, type_id
 from engine.profiles.query.select_labels import label_values, select_series
 from engine.profiles.query.select_points import Grid, select_points
@@ -253,6 +256,60 @@ def test_too_many_series_or_points_are_refused(engine: QueryEngine, store: Objec
         select_points(engine.run(QueryLimits(series=4)), [block], ALWAYS, grid)
     with pytest.raises(QueryTooLarge, match="10 points"):
         select_points(run, [block], ALWAYS, Grid(start_ms=0, end_ms=10, step_ms=1))
+
+
+def test_little_memory_lets_less_be_under_way_and_changes_no_answer(
+    engine: QueryEngine, store: ObjectStore, three: list[QueryBlock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = [block.datasets[0].size for block in three]
+    under_way, most = 0, 0
+    read = QueryRun._read_dataset
+
+    def reading(run: QueryRun, block: QueryBlock, *others: Any) -> Any:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        try:
+            return read(run, block, *others)
+        finally:
+            with lock:
+                under_way -= 1
+
+    lock = threading.Lock()
+    monkeypatch.setattr(QueryRun, "_read_dataset", reading)
+    limits = QueryLimits(memory=4 * under_way_bytes(max(sizes)))
+    assert sum(stacks(engine.run(limits), three).values()) == 106
+    assert most == 1
+    assert expected_bytes(three, limits) < expected_bytes(three, QueryLimits())
+    assert expected_bytes(three, QueryLimits(memory=1)) > under_way_bytes(max(sizes)), "one is always needed"
+
+
+def test_what_an_answer_keeps_is_bounded_by_memory(
+    engine: QueryEngine, store: ObjectStore, three: list[QueryBlock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(QueryTooLarge, match="1 rows"):
+        stacks(engine.run(QueryLimits(memory=4 * SEEN_ROW_BYTES)), three)
+    tree = FlameTree()
+    deep = block_of(store, 3, Dataset("acme", "api", (row(("a", "b", "c", "d")),)))
+    with pytest.raises(QueryTooLarge, match="3 nodes in a tree"):
+        select_stacks(engine.run(QueryLimits(memory=3 * 2 * NODE_BYTES)), [deep], ALWAYS, tree)
+    assert tree.node_count == 4
+    grid = Grid(start_ms=TIME_MS, end_ms=TIME_MS, step_ms=1, group_by=("service_name",))
+    monkeypatch.setattr(memory, "POINT_BYTES", 1 << 20)
+    with pytest.raises(QueryTooLarge, match="0 points"):
+        select_points(engine.run(QueryLimits(memory=1 << 20)), three[:1], ALWAYS, grid)
+    with pytest.raises(QueryTooLarge, match="250 bytes of labels"):
+        select_series(engine.run(QueryLimits(memory=1000)), three, ALWAYS)
+
+
+def test_a_question_that_nobody_waits_for_ends(engine: QueryEngine, three: list[QueryBlock]) -> None:
+    gone = threading.Event()
+    asker = Asker(engine.memory, 300, gone.is_set)
+    assert sum(stacks(engine.run(asker=asker), three).values()) == 106
+    gone.set()
+    with pytest.raises(QueryAbandoned):
+        stacks(engine.run(asker=asker), three)
 
 
 def test_a_deadline_ends_a_question(engine: QueryEngine, three: list[QueryBlock]) -> None:

@@ -127,7 +127,6 @@ REFUSED: list[tuple[Callable[..., tuple[str, Message]], dict[str, Any], str, str
     (select, {"step": 0}, "invalid_question", "step must be >= 1ms"),
     (select, {"step": math.nan}, "invalid_question", "step must be >= 1ms"),
     (select, {"step": math.inf}, "invalid_question", "step must be >= 1ms"),
-    (select, {"step": 0.001, "start": 1, "end": 86_400_000}, "query_too_large", "points"),
     (select, {"limit": -1}, "invalid_question", "limit"),
 ]
 
@@ -248,7 +247,8 @@ def render(viewer: Viewer) -> HttpResponse:
         (QueryLimits(series=2), "SelectSeries", "2 series"),
         (QueryLimits(rows=2), "SelectMergeStacktraces", "2 rows"),
         (QueryLimits(bytes=10), "SelectMergeStacktraces", "10 bytes"),
-        (QueryLimits(objects=2), "SelectMergeStacktraces", "2 objects"),
+        (QueryLimits(objects=2), "SelectMergeStacktraces", "2 datasets"),
+        (QueryLimits(memory=1), "SelectSeries", "1 datasets"),
     ],
 )
 def test_an_answer_that_would_take_too_much_is_refused(
@@ -263,8 +263,12 @@ def test_an_answer_that_would_take_too_much_is_refused(
         "SelectMergeStacktraces": viewer.stack_request(),
     }
     answer = viewer.post(method, asked[method].SerializeToString())
-    assert said(answer) == (400, "invalid_argument", "query_too_large")
+    assert said(answer) == (429, "resource_exhausted", "query_too_large")
     assert words in message_of(answer)
+    _, many = select(viewer, step=0.001, start=1, end=86_400_000)
+    answer = viewer.post("SelectSeries", many.SerializeToString())
+    assert said(answer) == (429, "resource_exhausted", "query_too_large")
+    assert "points per series" in message_of(answer)
 
 
 def test_what_is_away_is_unavailable_and_too_slow_is_too_late(viewer: Viewer, settings: Any, monkeypatch: Any) -> None:
