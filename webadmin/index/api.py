@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from webadmin import request_bounds
 from webadmin.access.scopes import ANY_TENANT, MayAddBlocks, MayQueryBlocks, listed_tenants
 from webadmin.index.block_list import CONTENT_TYPE
-from webadmin.index.queries import find_blocks
+from webadmin.index.queries import find_blocks, unknown_tenants
 from webadmin.index.query_messages import answer_to_json, query_from_json
 from webadmin.index.serializers import (
     AddBlocksResponseSerializer,
@@ -77,4 +77,4 @@ class QueryBlocksView(APIView):
     def post(self, request: Request) -> Response:
         """Find the blocks with matching datasets of the credential's tenants, by tenant, shard and id."""
         query = query_from_json(request.data, listed_tenants(request.user))
-        return Response(answer_to_json(find_blocks(query)))
+        return Response(answer_to_json(find_blocks(query), unknown_tenants(query.tenants)))

@@ -184,6 +184,12 @@ def tenant_statistics(tenant: str) -> TenantStatistics:
     return TenantStatistics(has_data=True, oldest_ms=oldest or 0, newest_ms=ends["last"])
 
 
+def unknown_tenants(tenants: Iterable[str]) -> list[str]:
+    """Return those tenants of which the index never had a dataset, sorted."""
+    known = TenantService.objects.filter(tenant__name__in=list(tenants)).values_list("tenant__name", flat=True)
+    return sorted(set(tenants) - set(known.distinct()))
+
+
 def _matching_services(query: IndexQuery) -> Iterator[_Service]:
     listed = TenantService.objects.filter(tenant__name__in=query.tenants)
     rows = list(listed.values_list("tenant_id", "name_id", "label_sets_id", "span_max_ms"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from engine.profiles.query.errors import InvalidSelector
@@ -11,7 +11,7 @@ from webadmin.access.scopes import ANY_TENANT
 from webadmin.index.errors import InvalidIndexQuery, TenantNotAllowed
 from webadmin.index.queries import BlockFound, DatasetFound, IndexQuery
 
-FIELDS = {"tenants", "start_ms", "end_ms", "selector", "labels"}
+FIELDS = {"tenants", "start_ms", "end_ms", "selector", "labels", "by_name"}
 
 
 def query_from_json(body: Any, allowed: Collection[str]) -> IndexQuery:
@@ -37,14 +37,15 @@ def query_from_json(body: Any, allowed: Collection[str]) -> IndexQuery:
         end_ms=_time(body, "end_ms"),
         matchers=matchers,
         labels=_names(body, "labels") if "labels" in body else (),
+        by_name=_flag(body, "by_name"),
     )
     query.check()
     return query
 
 
-def answer_to_json(blocks: list[BlockFound]) -> dict[str, Any]:
+def answer_to_json(blocks: list[BlockFound], unknown_tenants: Sequence[str]) -> dict[str, Any]:
     """Return the answer as it goes over the wire."""
-    return {"blocks": [_block_to_json(block) for block in blocks]}
+    return {"blocks": [_block_to_json(block) for block in blocks], "unknown_tenants": list(unknown_tenants)}
 
 
 def _names(body: dict[str, Any], field: str) -> tuple[str, ...]:
@@ -58,6 +59,13 @@ def _time(body: dict[str, Any], field: str) -> int:
     value = body.get(field)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidIndexQuery(f"{field} is not a whole number of unix milliseconds")
+    return value
+
+
+def _flag(body: dict[str, Any], field: str) -> bool:
+    value = body.get(field, False)
+    if not isinstance(value, bool):
+        raise InvalidIndexQuery(f"{field} is neither true nor false")
     return value
 
 

@@ -31,6 +31,9 @@ class BlockQueryRequestSerializer(serializers.Serializer):
     end_ms = serializers.IntegerField(min_value=0)
     selector = serializers.CharField(required=False, allow_blank=True, help_text='such as {service_name="checkout"}')
     labels = serializers.ListField(child=serializers.CharField(), required=False, help_text="label names to return")
+    by_name = serializers.BooleanField(
+        required=False, help_text="a dataset without label sets counts as one of the service of its name"
+    )
 
 
 class DatasetAnswerSerializer(serializers.Serializer):
@@ -69,3 +72,6 @@ class BlockQueryResponseSerializer(serializers.Serializer):
     """What was found, by tenant, shard and id."""
 
     blocks = BlockFoundSerializer(many=True)
+    unknown_tenants = serializers.ListField(
+        child=serializers.CharField(), help_text="those asked for of which there never was any data"
+    )

@@ -22,8 +22,7 @@ from engine.profiles.query.dataset_reader import TableOf
 from engine.profiles.query.execution import QueryEngine, QueryRun
 from engine.profiles.query.memory import datasets_max, expected_bytes
 from engine.profiles.query.model import (
-    PROFILE_TYPE,
-    SERVICE_NAME,
+    INDEX_LABELS,
     TIME_MAX_MS,
     QueryBlock,
     QueryDataset,
@@ -35,7 +34,6 @@ from engine.profiles.query.model import (
 from engine.profiles.query.select_labels import label_names, label_values, profile_types, select_series
 from engine.profiles.query.select_points import Grid, PointSeries, select_points
 from engine.profiles.query.select_stacks import StackTarget, select_stacks
-from engine.profiles.query.selectors import Matcher, fits
 from engine.storage import open_store
 from webadmin.index.queries import BlockFound, DatasetFound, IndexQuery, find_blocks
 
@@ -185,18 +183,13 @@ def find_query_blocks(tenants: Sequence[str], question: Question, datasets_most:
         tenants=tuple(tenants),
         start_ms=max(question.start_ms, 0),
         end_ms=min(question.end_ms, TIME_MAX_MS),
-        matchers=tuple(condition for condition in question.matchers if _says_enough(condition)),
-        labels=(SERVICE_NAME, PROFILE_TYPE),
+        matchers=question.index_matchers,
+        labels=INDEX_LABELS,
         by_name=True,
         datasets_max=datasets_most,
     )
     found = (_query_block(block, question) for block in find_blocks(query))
     return [block for block in found if block.datasets]
-
-
-def _says_enough(condition: Matcher) -> bool:
-    """Say whether a dataset's label sets decide a condition: all its series have the service's name, if any has one."""
-    return condition.name == SERVICE_NAME and (condition.operator.is_negative or not fits(condition, ""))
 
 
 def _query_block(block: BlockFound, question: Question) -> QueryBlock:

@@ -22,6 +22,9 @@ NANOS_PER_MS = 1_000_000
 TIME_MAX_MS = (1 << 63) // NANOS_PER_MS - 1
 TYPE_PARTS = (5, 6)
 
+INDEX_LABELS = (SERVICE_NAME, PROFILE_TYPE)
+"""What a question wants to know of the label sets of the datasets that an index finds."""
+
 Visible = Mapping[str, Mapping[int, Sequence[DeleteMask]]]
 """What an index shows: by object key the positions of the datasets that may be read, each with the delete masks that
 its bytes do not obey yet."""
@@ -77,6 +80,15 @@ class Question:
         """Return the question about one profile type only. Raises InvalidQuestion."""
         condition = Matcher(PROFILE_TYPE, MatchOperator.EQUAL, type_id(profile_type))
         return replace(self, matchers=(condition, *self.matchers))
+
+    @property
+    def index_matchers(self) -> tuple[Matcher, ...]:
+        """The conditions that a dataset's label sets decide: all its series have the service's name, if any has one."""
+        return tuple(
+            condition
+            for condition in self.matchers
+            if condition.name == SERVICE_NAME and (condition.operator.is_negative or not fits(condition, ""))
+        )
 
     @property
     def start_ns(self) -> int:

@@ -194,6 +194,20 @@ def test_a_reader_of_all_tenants_names_them(three: tuple[str, str, str]) -> None
     assert len(post(bearer, {"start_ms": 0, "end_ms": FAR_MS, "tenants": ["tenant-a"]}).json()["blocks"]) == 3
 
 
+def test_a_tenant_without_any_data_ever_is_told_from_one_without_data_now(three: tuple[str, str, str]) -> None:
+    body = {"start_ms": 0, "end_ms": 1, "tenants": ["tenant-x", "tenant-a"]}
+    assert post(reader("*"), body).json() == {"blocks": [], "unknown_tenants": ["tenant-x"]}
+
+
+def test_a_dataset_without_label_sets_is_found_by_its_name_if_asked_so(service: Service) -> None:
+    meta = block_meta(ulid(service.clock.now_ms))
+    service.add(replace(meta, datasets=tuple(replace(each, labels=()) for each in meta.datasets)))
+    body = {"start_ms": 0, "end_ms": FAR_MS, "selector": '{service_name="web"}'}
+    bearer = reader("acme")
+    assert post(bearer, body).json()["blocks"] == []
+    assert [block["id"] for block in post(bearer, body | {"by_name": True}).json()["blocks"]] == [meta.id]
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -209,6 +223,7 @@ def test_a_reader_of_all_tenants_names_them(three: tuple[str, str, str]) -> None
         {"start_ms": 0, "end_ms": 1, "labels": [7]},
         {"start_ms": 0, "end_ms": 1, "more": 7},
         {"start_ms": 0, "end_ms": 1, "labels": ["a\0b"]},
+        {"start_ms": 0, "end_ms": 1, "by_name": "yes"},
     ],
 )
 def test_i16_a_bad_question_over_http_has_a_stable_code(db: None, body: Any) -> None:
