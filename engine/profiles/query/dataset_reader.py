@@ -76,6 +76,7 @@ class OpenDataset:
     def __init__(self, reader: ObjectReader, dataset: QueryDataset, cache: SectionCache, phase: Phase) -> None:
         self.dataset = dataset
         self.key = reader.key
+        self._reader = reader
         self._cache = cache
         self._phase = phase
         self._is_small = dataset.size <= WHOLE_BYTES
@@ -86,6 +87,11 @@ class OpenDataset:
         self._source = DatasetSource(
             object_name=reader.key, table_of_contents=(first, second, third), size=dataset.size, read=self._ranges.read
         )
+
+    @property
+    def fetched(self) -> tuple[int, int]:
+        """Requests made and bytes read so far."""
+        return self._reader.requests, self._reader.bytes_read
 
     def series(self) -> list[IndexedSeries]:
         """Return the dataset's series."""
@@ -184,3 +190,11 @@ class OpenObjects:
             self.bytes_read += reader.bytes_read
             if reader.requests:
                 self._keys.add(reader.key)
+
+    def add_more(self, key: str, requests: int, bytes_read: int) -> None:
+        """Add what was read of an object after it was added."""
+        with self._lock:
+            self.requests += requests
+            self.bytes_read += bytes_read
+            if requests:
+                self._keys.add(key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -152,9 +153,56 @@ class QueryRun:
         for results in self._each(read, self._targets(blocks, question, selected), weight):
             yield from results
 
+    def in_order(
+        self, blocks: Sequence[QueryBlock], question: Question
+    ) -> Iterator[tuple[OpenDataset, list[IndexedSeries]]]:
+        """Yield every dataset with series that the question selects, opened ahead in other threads, and those series.
+
+        The order is that of the blocks. What cannot be opened is damage, and left out.
+        """
+        question.check()
+        selected = SeriesFilter(question.matchers)
+        targets = ((block, dataset) for block in blocks for dataset in profile_datasets(block))
+        wanted = ((block, dataset) for block, dataset in targets if question.may_be_in(dataset))
+        ahead = self._engine.threads * (1 + AHEAD_PER_THREAD)
+        waiting: deque[Future[list[tuple[OpenDataset, list[IndexedSeries]]]]] = deque()
+
+        def open_one(target: tuple[QueryBlock, QueryDataset]) -> list[tuple[OpenDataset, list[IndexedSeries]]]:
+            return self._read_dataset(*target, question, selected, lambda opened, inside: (opened, inside))
+
+        try:
+            for target in wanted:
+                waiting.append(self._engine.submit(open_one, target))
+                if len(waiting) == ahead:
+                    yield from self._counted(waiting.popleft().result())
+            while waiting:
+                yield from self._counted(waiting.popleft().result())
+        finally:
+            self._is_over = bool(waiting)
+            for future in waiting:
+                future.cancel()
+
+    def _counted(
+        self, found: list[tuple[OpenDataset, list[IndexedSeries]]]
+    ) -> Iterator[tuple[OpenDataset, list[IndexedSeries]]]:
+        """Yield what was opened, and count what the caller reads of it."""
+        for opened, inside in found:
+            requests, bytes_read = opened.fetched
+            try:
+                yield opened, inside
+            finally:
+                now_requests, now_bytes = opened.fetched
+                self._objects.add_more(opened.key, now_requests - requests, now_bytes - bytes_read)
+
     def damaged(self, opened: OpenDataset, error: LithifyError) -> None:
         """Say that the rest of a dataset could not be read, while what was read counts."""
         self._add_damage(opened.key, opened.dataset, error)
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What was found damaged so far, in the order found."""
+        with self._lock:
+            return list(self._damage)
 
     def report(self) -> QueryReport:
         """Return what it took so far, and what the answer is without."""

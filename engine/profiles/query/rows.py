@@ -5,6 +5,7 @@ The small columns of a row group are read first; its samples, which are nearly a
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,7 @@ SERIES_MAX = 1 << 24
 """Series of a dataset are numbered from 0 without gaps: a number beyond this is none."""
 _SECTION = "profiles"
 _NONE = frozenset[int]()
+_NO_STACKS = np.empty(0, np.uint64)
 _TYPES = {
     SERIES: pa.uint32(),
     TIME: pa.int64(),
@@ -45,13 +47,26 @@ _TYPES = {
 Keys = dict[str, npt.NDArray[Any]]
 
 
+class SampleParts(enum.Enum):
+    """What of samples is read. Sums need no owners; without stacks neither their column nor symbols are read."""
+
+    STACKS = enum.auto()
+    OWNED_STACKS = enum.auto()
+    OWNED_VALUES = enum.auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Samples of some rows: one partition, stack ids and values."""
+    """Samples of some rows: one partition, stack ids and values.
+
+    ``owners`` are the places of their rows among the rows they came with. Read without stacks, all samples are in one
+    partition 0 and have no stack ids.
+    """
 
     partition: int
     stack_ids: npt.NDArray[np.uint64]
     values: npt.NDArray[np.int64]
+    owners: npt.NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +95,10 @@ class RowReader:
         question: Question,
         series: Sequence[IndexedSeries],
         duplicates: Duplicates | None = None,
+        parts: SampleParts = SampleParts.STACKS,
     ) -> None:
         self._run = run
+        self._parts = parts
         self._dataset = dataset
         self._question = question
         self._duplicates = duplicates
@@ -209,7 +226,8 @@ class RowReader:
     def _sample_paths(self) -> tuple[str, ...]:
         spans = (SPANS,) if self._question.span_ids else ()
         traces = (TRACES,) if self._question.trace_ids else ()
-        return (PARTITION, STACKS, VALUES, *spans, *traces)
+        stacks = () if self._parts is SampleParts.OWNED_VALUES else (PARTITION, STACKS)
+        return (*stacks, VALUES, *spans, *traces)
 
     def _samples(
         self, table: ProfileTableReader, number: int, keys: Keys, keep: npt.NDArray[np.bool_]
@@ -224,22 +242,29 @@ class RowReader:
                 part = slice(start, start + batch.num_rows)
                 start = part.stop
                 if keep[part].any():
-                    yield part, _SampleReader(batch, keys[TOTAL][part], self._question)
+                    yield part, _SampleReader(batch, keys[TOTAL][part], self._question, self._parts)
                 self._run.check()
 
 
 class _SampleReader:
     """Gives the samples of chosen rows of a batch, which it has checked."""
 
-    def __init__(self, batch: pa.RecordBatch, totals: npt.NDArray[np.int64], question: Question) -> None:
+    def __init__(
+        self, batch: pa.RecordBatch, totals: npt.NDArray[np.int64], question: Question, parts: SampleParts
+    ) -> None:
         samples = batch.column("Samples")
         if not pa.types.is_list(samples.type) or samples.null_count:
             raise UnknownFormat(_SECTION, -1, f"Samples are {samples.type}")
         self._offsets = samples.offsets.to_numpy()
         inner = samples.values
-        self._stacks = _flat(_field(inner, "StacktraceID"), pa.uint64())
         self._values = _flat(_field(inner, "Value"), pa.int64())
-        self._partitions = _column(batch, PARTITION)
+        self._has_owners = parts is not SampleParts.STACKS
+        self._stacks, self._partitions = _NO_STACKS, None
+        if parts is not SampleParts.OWNED_VALUES:
+            self._stacks, self._partitions = (
+                _flat(_field(inner, "StacktraceID"), pa.uint64()),
+                _column(batch, PARTITION),
+            )
         sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(self._values)))
         wrong = np.flatnonzero(sums[self._offsets[1:]] - sums[self._offsets[:-1]] != totals)
         if len(wrong):
@@ -253,16 +278,24 @@ class _SampleReader:
         keep &= self._values > 0
         if self._allowed is not None:
             keep &= self._allowed
+        if self._partitions is None:
+            return (Samples(0, _NO_STACKS, self._values[keep], self._owners(chosen, keep)),)
         partitions = np.unique(self._partitions[chosen])
         if len(partitions) == 1:
-            return (Samples(int(partitions[0]), self._stacks[keep], self._values[keep]),)
-        owners = np.zeros(len(self._values), np.uint64)
-        owners[self._offsets[0] : self._offsets[-1]] = np.repeat(self._partitions, lengths)
-        return tuple(
-            Samples(int(partition), self._stacks[own], self._values[own])
-            for partition in partitions
-            for own in [keep & (owners == partition)]
-        )
+            return (self._found(int(partitions[0]), chosen, keep),)
+        where = np.zeros(len(self._values), np.uint64)
+        where[self._offsets[0] : self._offsets[-1]] = np.repeat(self._partitions, lengths)
+        return tuple(self._found(int(partition), chosen, keep & (where == partition)) for partition in partitions)
+
+    def _found(self, partition: int, chosen: npt.NDArray[np.bool_], keep: npt.NDArray[np.bool_]) -> Samples:
+        return Samples(partition, self._stacks[keep], self._values[keep], self._owners(chosen, keep))
+
+    def _owners(self, chosen: npt.NDArray[np.bool_], keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64] | None:
+        """Return for each sample kept the place of its row among the chosen ones."""
+        if not self._has_owners:
+            return None
+        places = np.repeat(np.cumsum(chosen) - 1, np.diff(self._offsets))
+        return places[keep[self._offsets[0] : self._offsets[-1]]]
 
 
 def _no_samples(chosen: npt.NDArray[np.bool_]) -> tuple[Samples, ...]:
