@@ -16,6 +16,7 @@ urlpatterns = [
     path("admin/backlog/", progress_page, name="progress-page"),
     path("admin/standstill/", standstill_page, name="standstill-page"),
     path("admin/placement-map/", placement_page, name="placement-page"),
+    path("admin/flame-graph/", include("webadmin.profiles.flame_page.urls")),
     path("admin/", admin.site.urls),
     path("healthz", healthz),
     path("readyz", readyz),

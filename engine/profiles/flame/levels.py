@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.profiles.flame.tree import FlameTree, Nodes, align
+from engine.profiles.flame.tree import AlignedNodes, FlameTree, Nodes, align
 from engine.profiles.flame.truncation import shown_nodes, smallest_shown, with_last_children
 
 ROOT_NAME = "total"
@@ -52,6 +52,26 @@ def flame_graph_diff(left: FlameTree, right: FlameTree, max_nodes: int = 0) -> F
 
     A node stays if either side is large enough. Raises LimitExceeded if both together have 2^63 or more.
     """
+    shown = shown_difference(left, right, max_nodes)
+    left_own, left_totals, right_own, right_totals = (column.tolist() for column in shown[1:])
+    names, refs = _numbered(shown.nodes, b"")
+    levels = _levels(shown.nodes, [(left_totals, left_own), (right_totals, right_own)], refs)
+    return FlameGraphDiff(
+        names,
+        levels,
+        total=left_totals[0] + right_totals[0],
+        max_self=max(max(left_own), max(right_own)),
+        left_total=left_totals[0],
+        right_total=right_totals[0],
+    )
+
+
+def shown_difference(left: FlameTree, right: FlameTree, max_nodes: int = 0) -> AlignedNodes:
+    """Lay two trees over each other and cut them once, to about ``max_nodes`` nodes (fewer than 1: all).
+
+    A node stays if either side is large enough; what goes is in one leaf ``other``, the last child of its parent.
+    Raises LimitExceeded if both together have 2^63 or more.
+    """
     aligned = align(left, right)
     nodes = aligned.nodes
     largest = np.maximum(aligned.left_totals, aligned.right_totals)
@@ -69,17 +89,7 @@ def flame_graph_diff(left: FlameTree, right: FlameTree, max_nodes: int = 0) -> F
         (aligned.right_totals, sides[1]),
     ]
     shown, values = with_last_children(nodes, kept, parents, columns)
-    left_own, left_totals, right_own, right_totals = (column.tolist() for column in values)
-    names, refs = _numbered(shown, b"")
-    levels = _levels(shown, [(left_totals, left_own), (right_totals, right_own)], refs)
-    return FlameGraphDiff(
-        names,
-        levels,
-        total=left_totals[0] + right_totals[0],
-        max_self=max(max(left_own), max(right_own)),
-        left_total=left_totals[0],
-        right_total=right_totals[0],
-    )
+    return AlignedNodes(shown, *values)
 
 
 def _numbered(nodes: Nodes, root_name: bytes) -> tuple[list[str], list[int]]:

@@ -192,6 +192,11 @@ class Viewing:
             question, lambda asked: ask_profile_types(self._tenants, asked, limits=self._limits, asker=self._asker)
         )
 
+    @property
+    def reports(self) -> list[QueryReport]:
+        """What the answers so far took, and what they are without, one after the other."""
+        return list(self._reports)
+
     def headers(self) -> dict[str, str]:
         """Return what the answers took, and what they are without, as headers."""
         costs = [report.cost for report in self._reports]
