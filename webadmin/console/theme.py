@@ -33,6 +33,7 @@ NAVIGATION = [
         "items": [
             {"title": "Overview", "icon": "dashboard", "link": reverse_lazy("admin:index")},
             {"title": "Progress", "icon": "trending_up", "link": reverse_lazy("progress-page")},
+            {"title": "Flame graph", "icon": "local_fire_department", "link": reverse_lazy("flame-page")},
             {"title": "Why is nothing happening?", "icon": "help", "link": reverse_lazy("standstill-page")},
         ]
     },
