@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -110,6 +111,24 @@ def test_the_index_of_the_demonstration_says_the_same_as_its_table(finished: tup
     assert states["replaced0"] == numbers(output, "level 0 (segments)")[0]
     assert states["final3"] == numbers(output, "level 3 (final)")[0]
     assert not {state for state in states if state.startswith(("queued", "owned", "parked"))}
+
+
+def test_it_ends_with_a_link_to_the_flame_graph_of_what_was_compacted(finished: tuple[Path, str, int]) -> None:
+    home, output, _ = finished
+    link = re.search(r"http://127\.0\.0\.1:\d+/admin/flame-graph/\?(\S+)", output)
+    assert link
+    told = {name: value for name, (value,) in parse_qs(link[1]).items()}
+    with sqlite3.connect(f"file:{home}/demo/lithify.sqlite3?mode=ro", uri=True) as database:
+        times = database.execute(
+            "SELECT min(d.min_time_ms), max(d.max_time_ms) FROM index_dataset d "
+            "JOIN index_block b ON b.id = d.block_id "
+            "JOIN access_tenant t ON t.id = d.tenant_id JOIN index_datasetname n ON n.id = d.name_id "
+            "WHERE b.state = 'final' AND t.name = ? AND n.name = ?",
+            (told["tenant"], told["service"]),
+        ).fetchone()
+    database.close()
+    assert (int(told["from"]), int(told["until"])) == times
+    assert told["type"].count(":") == 4
 
 
 def test_the_processes_are_gone_and_none_had_to_be_killed(finished: tuple[Path, str, int]) -> None:

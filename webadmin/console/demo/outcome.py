@@ -47,9 +47,10 @@ class Comparison:
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What there is to compare and to look at afterwards."""
+    """What there is to compare and to look at afterwards; ``flame_path`` is the flame graph of the first question."""
 
     comparisons: Sequence[Comparison]
+    flame_path: str
     parked_jobs: int
     bad_objects: int
     seconds: dict[str, float] = field(default_factory=dict)

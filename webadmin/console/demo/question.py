@@ -83,6 +83,12 @@ def choose_question(blocks: Sequence[LiveBlock], store: ObjectStore) -> Question
     return Question(tenant=tenant, service=service, profile_type=choose_profile_type(sorted(types)))
 
 
+def time_range_ms(question: Question, blocks: Iterable[LiveBlock]) -> tuple[int, int]:
+    """Return when the first and the last profile of the question's service is, as the blocks' metadata says."""
+    held = [dataset for block in blocks for dataset in _datasets(block, question.tenant, question.service)]
+    return min(dataset.min_time_ms for dataset in held), max(dataset.max_time_ms for dataset in held)
+
+
 def choose_dataset(blocks: Iterable[LiveBlock]) -> tuple[str, str]:
     """Return tenant and service of the dataset in most objects; of several the one with most bytes.
 

@@ -23,7 +23,7 @@ from webadmin.console.demo.foreign import NothingToCompact, copy_blocks, find_me
 from webadmin.console.demo.outcome import Asked, Before, Comparison, Outcome
 from webadmin.console.demo.plan import Recording
 from webadmin.console.demo.policies import ACTOR, pause_compaction, resume_compaction, shorten_ages
-from webadmin.console.demo.question import Question, ask, choose_question
+from webadmin.console.demo.question import Question, ask, choose_question, time_range_ms
 from webadmin.console.demo.recordings import ensure_recordings
 from webadmin.console.demo.sdk import SdkProgramFailed
 from webadmin.console.demo.steps import Bar, Steps
@@ -34,6 +34,7 @@ from webadmin.console.running_stack import running_stack
 from webadmin.console.stack import StackSettings, describe_stack
 from webadmin.console.stack_home import Login, prepare_login, prepare_worker_credential
 from webadmin.index.services import import_blocks
+from webadmin.profiles.flame_page.address import flame_address
 
 STEP_COUNT = 6
 STACK_LOG = "stack.log"
@@ -199,8 +200,13 @@ class Demonstration:
             duration_table(self._seconds),
         ):
             self._steps.show(table)
+        asked = main.question
         return Outcome(
-            comparisons=compared, parked_jobs=end.parked_jobs, bad_objects=self._bad_objects, seconds=self._seconds
+            comparisons=compared,
+            flame_path=flame_address(asked.tenant, asked.service, asked.profile_type, *time_range_ms(asked, after)),
+            parked_jobs=end.parked_jobs,
+            bad_objects=self._bad_objects,
+            seconds=self._seconds,
         )
 
     @contextmanager
