@@ -142,7 +142,7 @@ class QueryRun:
         question.check()
         if len(blocks) > self.limits.objects:
             raise QueryTooLarge("objects", self.limits.objects)
-        selected = SeriesFilter(question.matchers)
+        selected = SeriesFilter(question.matchers, self.check)
 
         def read(target: tuple[QueryBlock, QueryDataset]) -> list[Result]:
             return self._read_dataset(*target, question, selected, work)

@@ -21,6 +21,8 @@ SERVICE_NAME = "service_name"
 NANOS_PER_MS = 1_000_000
 TIME_MAX_MS = (1 << 63) // NANOS_PER_MS - 1
 TYPE_PARTS = (5, 6)
+CONDITIONS_MAX = 100
+"""Conditions of a question: of several selectors, and of what is asked beside them."""
 
 INDEX_LABELS = (SERVICE_NAME, PROFILE_TYPE)
 """What a question wants to know of the label sets of the datasets that an index finds."""
@@ -73,6 +75,8 @@ class Question:
         """Raise InvalidQuestion if there is no sense in it."""
         if self.start_ms > self.end_ms:
             raise InvalidQuestion("query start time is after end time")
+        if len(self.matchers) > CONDITIONS_MAX:
+            raise InvalidQuestion(f"{len(self.matchers)} conditions on labels; {CONDITIONS_MAX} are allowed")
         if self.span_ids and self.trace_ids:
             raise InvalidQuestion("ask for spans or for traces, not for both")
 

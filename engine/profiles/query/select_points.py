@@ -21,9 +21,12 @@ from engine.profiles.query.duplicates import Duplicates
 from engine.profiles.query.errors import InvalidQuestion, QueryTooLarge
 from engine.profiles.query.execution import QueryRun
 from engine.profiles.query.memory import points_max, seen_rows_max
-from engine.profiles.query.model import NANOS_PER_MS, QueryBlock, Question, profile_datasets
+from engine.profiles.query.model import NANOS_PER_MS, TIME_MAX_MS, QueryBlock, Question, profile_datasets
 from engine.profiles.query.rows import RowReader, Rows
 from engine.storage.model import StorageError
+
+GROUP_LABELS_MAX = 100
+STEP_MAX_MS = TIME_MAX_MS
 
 
 class Aggregation(enum.StrEnum):
@@ -66,6 +69,10 @@ class Grid:
             raise InvalidQuestion("step must be >= 1ms")
         if self.start_ms > self.end_ms:
             raise InvalidQuestion("query start time is after end time")
+        if len(self.group_by) > GROUP_LABELS_MAX:
+            raise InvalidQuestion(f"groups by {len(self.group_by)} labels; {GROUP_LABELS_MAX} are allowed")
+        if self.step_ms > STEP_MAX_MS:
+            raise InvalidQuestion(f"step must be <= {STEP_MAX_MS} ms")
         if self.limit < 0:
             raise InvalidQuestion("the limit of series is negative")
         if (self.end_ms - self.start_ms) // self.step_ms >= points_max:
@@ -88,7 +95,7 @@ class _Bucket:
     count: int = 0
 
 
-_Found = dict[Labels, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+_Found = dict[Labels, tuple[npt.NDArray[np.int64], list[int], npt.NDArray[np.int64]]]
 """By group: steps, sums and counts."""
 
 
@@ -148,15 +155,22 @@ class _Groups:
         for number in np.unique(groups).tolist():
             own = groups == number
             places, inverse = np.unique(steps[own], return_inverse=True)
-            totals = np.zeros(len(places), np.int64)
-            np.add.at(totals, inverse, rows.totals[own])
-            found[self._labels[number]] = (places, totals, np.bincount(inverse, minlength=len(places)))
+            counts = np.bincount(inverse, minlength=len(places))
+            found[self._labels[number]] = (places, exact_sums(rows.totals[own], inverse, len(places)), counts)
         return found
 
 
+def exact_sums(values: npt.NDArray[np.int64], places: npt.NDArray[np.intp], count: int) -> list[int]:
+    """Return the sum of the values of each place, however large: halves of 64 bits do not overflow."""
+    high, low = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    np.add.at(high, places, values >> 32)
+    np.add.at(low, places, values & 0xFFFFFFFF)
+    return [(upper << 32) + lower for upper, lower in zip(high.tolist(), low.tolist(), strict=True)]
+
+
 def group_labels(series: IndexedSeries, names: Sequence[str]) -> Labels:
-    """Return those of the labels that a series has, in the order of the names."""
-    own = dict(series.labels)
+    """Return those of the labels that a series has, in the order of the names; the first of two of a name."""
+    own = dict(reversed(series.labels))
     wanted = ((name, own.get(name.encode())) for name in names)
     return tuple((name, value.decode(errors="replace")) for name, value in wanted if value is not None)
 
@@ -167,7 +181,7 @@ def _merge(sums: defaultdict[Labels, defaultdict[int, _Bucket]], found: _Found) 
     for labels, (steps, totals, counts) in found.items():
         buckets = sums[labels]
         new -= len(buckets)
-        for step, total, count in zip(steps.tolist(), totals.tolist(), counts.tolist(), strict=True):
+        for step, total, count in zip(steps.tolist(), totals, counts.tolist(), strict=True):
             buckets[step].total += total
             buckets[step].count += count
         new += len(buckets)

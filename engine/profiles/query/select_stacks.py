@@ -27,6 +27,9 @@ NOT_SAMPLED = Matcher("__sampled__", MatchOperator.NOT_EQUAL, "true")
 """Series that were thinned out on their way in would weigh too little in a tree."""
 
 
+VALUE_MAX = (1 << 63) - 1
+
+
 class StackTarget(Protocol):
     """Takes stacks and adds them up, as a ``FlameTree`` does."""
 
@@ -101,6 +104,7 @@ class _Sums:
         self._table_of = table_of
         self._tables: dict[int, StackTable] = {}
         self._sums: dict[int, NDArray[np.int64]] = {}
+        self._total = 0
 
     def verify(self, samples: Sequence[Samples]) -> None:
         """Raise a BadObject for stacks that the dataset's symbols do not have."""
@@ -111,8 +115,11 @@ class _Sums:
             self._tables[part.partition].nodes_of(part.stack_ids)
 
     def add(self, samples: Sequence[Samples]) -> None:
-        """Add what was verified."""
+        """Add what was verified. Raises LimitExceeded if the sums would be 2^63 or more."""
         for part in samples:
+            self._total += (int((part.values >> 32).sum()) << 32) + int((part.values & 0xFFFFFFFF).sum())
+            if self._total > VALUE_MAX:
+                raise LimitExceeded("profiles", -1, "the values add up to more than 2^63 - 1")
             table = self._tables[part.partition]
             if part.partition not in self._sums:
                 self._sums[part.partition] = np.zeros(len(table.parents), np.int64)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ from engine.profiles.query.errors import InvalidSelector
 MATCHERS_MAX = 50
 SELECTOR_LENGTH_MAX = 10_000
 PATTERN_LENGTH_MAX = 1_000
+STEP_LETTERS = 1 << 16
+"""So many letters a pattern is held against at once: a nasty one needs a second for them, then time is looked at."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.]*|"(?:[^"\\\n]|\\.)*"')
@@ -133,9 +135,13 @@ def fits(condition: Matcher, value: str) -> bool:
 
 
 class SeriesFilter:
-    """Decides for series, by all their labels; what it found for a value it need not find again."""
+    """Decides for series, by all their labels; what it found for a value it need not find again.
 
-    def __init__(self, matchers: Iterable[Matcher]) -> None:
+    Of labels that a series has twice the first counts. ``check`` may raise: it is called before each larger step.
+    """
+
+    def __init__(self, matchers: Iterable[Matcher], check: Callable[[], None] = lambda: None) -> None:
+        self._check = check
         self._conditions = tuple((each, each.name.encode(), dict[bytes, bool]()) for each in matchers)
 
     def matching(self, series: Sequence[IndexedSeries]) -> list[IndexedSeries]:
@@ -145,7 +151,7 @@ class SeriesFilter:
             values = [_value(entry, name) for entry in left]
             if unknown := sorted(set(values) - verdicts.keys()):
                 texts = [value.decode(errors="replace") for value in unknown]
-                fitting = _fitting(condition, texts)
+                fitting = _fitting(condition, texts, self._check)
                 verdicts.update((value, text in fitting) for value, text in zip(unknown, texts, strict=True))
             left = [entry for entry, value in zip(left, values, strict=True) if verdicts[value]]
         return left
@@ -173,13 +179,30 @@ def match_all(label_sets: Sequence[Labels], matchers: Iterable[Matcher]) -> list
     return verdicts
 
 
-def _fitting(condition: Matcher, values: list[str]) -> set[str]:
+def _fitting(condition: Matcher, values: list[str], check: Callable[[], None] = lambda: None) -> set[str]:
     """Return the values that do not break the condition."""
     if condition.operator.is_pattern:
-        matching = _matching_values(condition, values)
+        matching = set[str]()
+        for part in _steps(values):
+            check()
+            matching |= _matching_values(condition, part)
     else:
         matching = {condition.value}
     return set(values) - matching if condition.operator.is_negative else matching
+
+
+def _steps(values: list[str]) -> Iterator[list[str]]:
+    """Yield the values in parts of about ``STEP_LETTERS``."""
+    part: list[str] = []
+    letters = 0
+    for value in values:
+        part.append(value)
+        letters += len(value)
+        if letters >= STEP_LETTERS:
+            yield part
+            part, letters = [], 0
+    if part:
+        yield part
 
 
 def _matching_values(condition: Matcher, values: list[str]) -> set[str]:

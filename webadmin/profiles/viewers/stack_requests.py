@@ -13,14 +13,13 @@ from dataclasses import replace
 from engine.profiles.flame.call_site import under_call_site
 from engine.profiles.flame.dot import FUNCTIONS, dot_graph
 from engine.profiles.flame.levels import flame_graph, flame_graph_diff
-from engine.profiles.flame.pprof_tree import pprof_profile
 from engine.profiles.flame.tree import FlameTree
 from engine.profiles.flame.tree_bytes import encode_tree
 from engine.profiles.flame.truncation import truncated
-from engine.profiles.pprof_encode import encode_profile
 from engine.profiles.proto import pprof_pb2, querier_pb2
 from engine.profiles.query.errors import InvalidQuestion
-from engine.profiles.query.model import NANOS_PER_MS, TIME_MAX_MS, Question, type_id
+from engine.profiles.query.merged_profile import merged_profile as pprof_of_tree
+from engine.profiles.query.model import Question
 from webadmin.profiles.connect import ConnectError
 from webadmin.profiles.viewers.shown_nodes import shown_nodes_of
 from webadmin.profiles.viewers.viewing import Viewing, parsed_selector
@@ -28,8 +27,6 @@ from webadmin.profiles.viewers.viewing import Viewing, parsed_selector
 IDS_MAX = 10_000
 _SPAN = re.compile(r"[0-9a-fA-F]{16}")
 _TRACE = re.compile(r"[0-9a-fA-F]{32}")
-_PERIODS = {"process_cpu": 10**9, "memory": 512 << 10}
-"""A period is not stored; these are what viewers have always been told, by name, otherwise 1."""
 
 StackRequest = querier_pb2.SelectMergeStacktracesRequest
 
@@ -106,18 +103,8 @@ def merged_profile(request: StackRequest, viewing: Viewing) -> pprof_pb2.Profile
         raise ConnectError("unimplemented", "stack_trace_selector is for flame graphs and trees", reason="not_offered")
     nodes = shown_nodes_of(request.max_nodes, default=-1, most=0)
     tree = viewing.places(question)
-    if not tree.total:
-        return pprof_pb2.Profile()
-    name, sample_type, sample_unit, period_type, period_unit = type_id(request.profile_typeID).split(":")
-    profile = pprof_profile(
-        tree,
-        sample_type=(sample_type, sample_unit),
-        period_type=(period_type, period_unit),
-        period=_PERIODS.get(name, 1),
-        time_ns=min(request.end, TIME_MAX_MS) * NANOS_PER_MS,
-        max_nodes=nodes,
-    )
-    return pprof_pb2.Profile.FromString(encode_profile(profile, compress=False))
+    data = pprof_of_tree(tree, request.profile_typeID, request.end, max_nodes=nodes, compress=False)
+    return pprof_pb2.Profile.FromString(data)
 
 
 def _levels(levels: Iterable[list[int]]) -> list[querier_pb2.Level]:

@@ -41,7 +41,12 @@ def checked_range(start_ms: int, end_ms: int, limits: RangeLimits, now_ms: int) 
     if limits.length_s and end_ms - start_ms > limits.length_s * MS_PER_S:
         length, most = _exact((end_ms - start_ms) // MS_PER_S), _short(limits.length_s)
         raise InvalidQuestion(f"the query time range of {length} exceeds the limit of {most}")
-    return TimeRange(max(start_ms, -TIME_MAX_MS), min(end_ms, TIME_MAX_MS))
+    return TimeRange(_in_time(start_ms), _in_time(end_ms))
+
+
+def _in_time(moment_ms: int) -> int:
+    """Return the nearest time that a row can have."""
+    return min(max(moment_ms, -TIME_MAX_MS), TIME_MAX_MS)
 
 
 def _exact(seconds: int) -> str:

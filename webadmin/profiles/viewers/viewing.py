@@ -31,7 +31,7 @@ from engine.profiles.query.errors import (
     QueryTooLarge,
 )
 from engine.profiles.query.memory import NODE_BYTES, SHOWN_NODE_BYTES
-from engine.profiles.query.model import PHASES, QueryReport, Question
+from engine.profiles.query.model import CONDITIONS_MAX, PHASES, QueryReport, Question
 from engine.profiles.query.select_points import Grid, PointSeries
 from engine.profiles.query.selectors import Matcher, parse_selector
 from engine.storage.model import StorageError
@@ -236,4 +236,9 @@ def parsed_selector(text: str) -> tuple[Matcher, ...]:
 
 def parsed_selectors(texts: Iterable[str]) -> list[Matcher]:
     """Return the conditions of several selectors, which must all hold. Raises InvalidSelector."""
-    return [condition for text in texts for condition in parsed_selector(text)]
+    found: list[Matcher] = []
+    for text in texts:
+        found += parsed_selector(text)
+        if len(found) > CONDITIONS_MAX:
+            raise InvalidSelector(-1, f"the selectors have more than {CONDITIONS_MAX} matchers together")
+    return found

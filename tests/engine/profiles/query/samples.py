@@ -16,11 +16,13 @@ Shown = Counter[tuple[Any, ...]]
 
 
 def expected(rows: Iterable[ProfileRow], question: Question) -> Shown:
-    """Return (time in µs, service, labels, type, stack, value) of every sample that answers, the plain way."""
+    """Return (time in µs, service, labels, type, stack, value) of every sample that answers and has a value."""
     found: Shown = Counter()
     for row in naive.answering(rows, question):
         labels = naive.text_labels(row)
         for sample in row.samples:
+            if sample.value <= 0:
+                continue
             if question.span_ids and sample.span_id not in question.span_ids:
                 continue
             if question.trace_ids and sample.trace_id not in question.trace_ids:

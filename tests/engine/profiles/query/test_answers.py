@@ -37,7 +37,17 @@ from tests.engine.profiles.query import naive
 from tests.engine.profiles.results import result_meta
 
 IDS = [f"01JKT3DJRETWN25NKEFZNEP1V{number}" for number in range(10)]
-STACKS = (("main",), ("main", "run"), ("read", "main"), ("idle",), ("a", "b", "a", "main"))
+STACKS = (
+    ("main",),
+    ("main", "run"),
+    ("read", "main"),
+    ("idle",),
+    ("a", "b", "a", "main"),
+    (),
+    ("",),
+    ("größe", "世界"),
+)
+VALUES = (1, 2, 40, 0, 1 << 56)
 SERVICES = ("api", "web")
 SPANS = (None, 0, 7, 1 << 63)
 TRACES = (None, bytes(16), b"t" * 16)
@@ -45,12 +55,12 @@ TRACES = (None, bytes(16), b"t" * 16)
 
 @st.composite
 def rows(draw: st.DrawFn) -> ProfileRow:
-    extra = draw(st.fixed_dictionaries({}, optional={"region": st.sampled_from(["eu", "us", "eu-1"])}))
+    extra = draw(st.fixed_dictionaries({}, optional={"region": st.sampled_from(["eu", "us", "eu-1", "", 'ü"\n'])}))
     if draw(st.integers(0, 9)) == 0:
         extra["__sampled__"] = "true"
     labels = series_labels(draw(st.sampled_from([CPU, HEAP])), draw(st.sampled_from(SERVICES)), **extra)
     sample = st.builds(
-        Sample, st.sampled_from(STACKS), st.sampled_from([1, 2, 40]), st.sampled_from(SPANS), st.sampled_from(TRACES)
+        Sample, st.sampled_from(STACKS), st.sampled_from(VALUES), st.sampled_from(SPANS), st.sampled_from(TRACES)
     )
     offset_ns = draw(st.integers(0, 9)) * 1_000_000 + draw(st.sampled_from([0, 1, 999_999]))
     samples = tuple(draw(st.lists(sample, min_size=1, max_size=3)))
@@ -73,13 +83,13 @@ MATCHERS = st.one_of(
         Matcher,
         st.sampled_from(["region", "service_name", "__profile_type__", "no_such"]),
         st.sampled_from([MatchOperator.EQUAL, MatchOperator.NOT_EQUAL]),
-        st.sampled_from(["", "eu", "us", "api", CPU]),
+        st.sampled_from(["", "eu", "us", "api", 'ü"\n', CPU]),
     ),
     st.builds(
         Matcher,
         st.sampled_from(["region", "service_name", "no_such"]),
         st.sampled_from([MatchOperator.MATCHES, MatchOperator.MATCHES_NOT]),
-        st.sampled_from(["", ".*", ".+", "eu", "eu.*", "(api|us)", "u"]),
+        st.sampled_from(["", ".*", ".+", "eu", "eu.*", "(api|us)", "u", "ü.*", "[^e]+"]),
     ),
 )
 

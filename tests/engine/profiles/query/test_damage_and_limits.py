@@ -159,6 +159,30 @@ def test_values_that_no_tree_can_hold_leave_their_block_out(engine: QueryEngine,
     assert tree.total in (5, (1 << 63) - 1)
 
 
+def test_values_of_one_dataset_that_add_up_to_too_much_are_named_and_points_are_exact(
+    engine: QueryEngine, store: ObjectStore
+) -> None:
+    rows = tuple(row(id=n, value=1 << 62, time_ns=(TIME_MS + n) * 1_000_000) for n in range(3))
+    block = block_of(store, 0, Dataset("acme", "api", rows))
+    run = engine.run()
+    stacks(run, [block])
+    assert "2^63" in str(run.report().damage[0]), "a sum that turns negative would be left out in silence"
+    grid = Grid(start_ms=TIME_MS + 2, end_ms=TIME_MS + 2, step_ms=3)
+    [found] = select_points(engine.run(), [block], ALWAYS, grid)
+    assert [point.value for point in found.points] == [float(3 << 62)]
+
+
+def test_of_labels_that_a_series_has_twice_the_first_counts_everywhere(engine: QueryEngine, store: ObjectStore) -> None:
+    twice = (*series_labels(region="eu"), (b"region", b"us"))
+    block = block_of(store, 0, Dataset("acme", "api", (row(labels=twice),)))
+    for region, total in (("eu", 1), ("us", 0)):
+        question = replace(ALWAYS, matchers=parse_selector(f'{{region="{region}"}}'))
+        assert sum(stacks(engine.run(), [block], question).values()) == total
+    grid = Grid(start_ms=TIME_MS, end_ms=TIME_MS, step_ms=1, group_by=("region",))
+    [found] = select_points(engine.run(), [block], ALWAYS, grid)
+    assert found.labels == (("region", "eu"),)
+
+
 def test_a_series_number_that_would_take_all_memory_is_refused(engine: QueryEngine, store: ObjectStore) -> None:
     sections = make_sections([row()])
     index = encode_series_index([sections.series[0]._replace(position=(1 << 32) - 1)])
