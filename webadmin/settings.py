@@ -145,7 +145,12 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
-SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|progressz|metrics)$"]
+# Nor is a viewer redirected: it would ask again as GET, and has shown its secret already. Pushes never come this far.
+SECURE_REDIRECT_EXEMPT = [
+    r"^(healthz|readyz|progressz|metrics)$",
+    r"^(.+/)?querier\.v1\.QuerierService/",
+    r"^pyroscope/",
+]
 # What these warn of is switched by HTTPS above: an installation on one machine has no TLS and must still start clean.
 SILENCED_SYSTEM_CHECKS = [] if HTTPS else ["security.W004", "security.W008", "security.W012", "security.W016"]
 X_FRAME_OPTIONS = "DENY"

@@ -23,7 +23,7 @@ from engine.profiles.profile_table import ProfileTableReader
 from engine.profiles.query.dataset_reader import OpenDataset
 from engine.profiles.query.duplicates import Duplicates
 from engine.profiles.query.execution import QueryRun
-from engine.profiles.query.model import Question
+from engine.profiles.query.model import NANOS_PER_MS, Question
 
 SERIES, TIME, ID, TOTAL, PARTITION = "SeriesIndex", "TimeNanos", "ID", "TotalValue", "StacktracePartition"
 STACKS, VALUES = "Samples.list.element.StacktraceID", "Samples.list.element.Value"
@@ -102,6 +102,7 @@ class RowReader:
         self._dataset = dataset
         self._question = question
         self._duplicates = duplicates
+        self._has_strays = False
         self._hidden = HiddenRows.of(series, dataset.dataset.masks) if dataset.dataset.masks else HiddenRows(_NONE, ())
         if any(entry.position >= SERIES_MAX for entry in series):
             raise LimitExceeded("series_index", -1, f"a series has a number beyond {SERIES_MAX}")
@@ -134,6 +135,7 @@ class RowReader:
             keep = self._selected(keys[SERIES], keys[TIME])
             if self._question.profile_ids:
                 keep &= np.array([row_id in self._question.profile_ids for row_id in keys[ID].tolist()], np.bool_)
+            keep = self._without_strays(keys[TIME], keep)
             parts: list[tuple[slice, SamplesOf]] = [(slice(0, len(keep)), _no_samples)]
             if verify is not None and keep.any():
                 self._hold(table, number, paths)
@@ -207,6 +209,21 @@ class RowReader:
         if self._hidden.stretches:
             keep &= ~self._hidden.in_stretches(series, times)
         return keep
+
+    def _without_strays(self, times: npt.NDArray[np.int64], keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Leave out, and name, rows outside of the times that the index knows of their dataset.
+
+        Another range would not find them, and whether another block has them too is judged by those times.
+        """
+        known = self._dataset.dataset
+        if not known.max_time_ms:
+            return keep
+        milliseconds = times // NANOS_PER_MS
+        inside = (milliseconds >= known.min_time_ms) & (milliseconds <= known.max_time_ms)
+        if not self._has_strays and (keep & ~inside).any():
+            self._has_strays = True
+            self._run.damaged(self._dataset, BadObject(_SECTION, -1, "rows outside of the times in the metadata"))
+        return keep & inside
 
     def _claimed(self, keys: Keys, keep: npt.NDArray[np.bool_], part: slice, samples: SamplesOf) -> Iterator[Rows]:
         """Yield the part's rows that were not counted before."""

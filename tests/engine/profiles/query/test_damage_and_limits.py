@@ -25,7 +25,16 @@ from engine.profiles.query.select_stacks import select_stacks
 from engine.profiles.query.selectors import parse_selector
 from engine.profiles.series_index import encode_series_index
 from engine.storage import ObjectStore
-from tests.engine.profiles.factories import CPU, TIME_MS, Dataset, make_sections, row, series_labels, write_block
+from tests.engine.profiles.factories import (
+    CPU,
+    TIME_MS,
+    Dataset,
+    ProfileRow,
+    make_sections,
+    row,
+    series_labels,
+    write_block,
+)
 from tests.engine.profiles.query.naive import Folded, equal
 
 IDS = [f"01JKT3DJRETWN25NKEFZNEP1V{number}" for number in range(10)]
@@ -170,6 +179,23 @@ def test_values_of_one_dataset_that_add_up_to_too_much_are_named_and_points_are_
     grid = Grid(start_ms=TIME_MS + 2, end_ms=TIME_MS + 2, step_ms=3)
     [found] = select_points(engine.run(), [block], ALWAYS, grid)
     assert [point.value for point in found.points] == [float(3 << 62)]
+
+
+def test_rows_outside_of_the_times_that_the_metadata_names_are_left_out_and_named_once(
+    engine: QueryEngine, store: ObjectStore
+) -> None:
+    def at(ms: int, *ids: int) -> tuple[ProfileRow, ...]:
+        return tuple(row((f"id-{n}",), id=n, time_ns=(TIME_MS + ms) * 1_000_000) for n in ids)
+
+    liar = block_of(store, 0, Dataset("acme", "api", (*at(0, 1), *at(50, 2, 3))))
+    short = tuple(replace(each, min_time_ms=TIME_MS, max_time_ms=TIME_MS) for each in liar.datasets)
+    liar = replace(liar, datasets=short)
+    honest = block_of(store, 1, Dataset("acme", "api", at(50, 2)))
+    run = engine.run()
+    assert stacks(run, [liar, honest]) == {("id-1",): 1, ("id-2",): 1}, "what both have counts once"
+    [found] = run.report().damage
+    assert (found.key, found.error.code) == (liar.key, "bad_object")
+    assert "times in the metadata" in str(found)
 
 
 def test_of_labels_that_a_series_has_twice_the_first_counts_everywhere(engine: QueryEngine, store: ObjectStore) -> None:

@@ -283,3 +283,13 @@ def test_what_is_away_is_unavailable_and_too_slow_is_too_late(viewer: Viewer, se
     monkeypatch.setattr(viewing, "ask_stacks", away)
     assert said(viewer.post("SelectMergeStacktraces", request)) == (503, "unavailable", "store_away")
     assert said(render(viewer)) == (503, "unavailable", "store_away")
+
+
+def test_a_proxy_that_does_not_say_https_makes_no_viewer_repeat_its_question_as_get(
+    viewer: Viewer, settings: Any
+) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    viewer.write(EXAMPLE)
+    assert viewer.stacks().flamegraph.total == 100
+    assert render(viewer).status_code == 200
+    assert viewer.client.get("/admin/").status_code == 301, "people are redirected"
