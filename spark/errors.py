@@ -62,3 +62,34 @@ class UnitFailed(LithifyError):
 
     def __str__(self) -> str:
         return f"{self.error_class}: {self.reason}"
+
+
+class BadSourceOption(LithifyError):
+    """An option of the data source makes no sense; the message says which and what is expected."""
+
+    code = "bad_source_option"
+
+
+class LookRefused(LithifyError):
+    """The service will not tell where the data is: the credential, the tenant, or the question is at fault."""
+
+    code = "look_refused"
+
+
+class LookFailed(LithifyError):
+    """The service gave no usable answer."""
+
+    code = "look_failed"
+    retryable = True
+
+
+class SourceGone(LithifyError):
+    """An object that the look at the index named is not in the store: nothing is answered."""
+
+    code = "source_gone"
+
+
+class SourceDamaged(LithifyError):
+    """A dataset cannot be read: nothing is answered, unless ``on_damage`` says otherwise."""
+
+    code = "source_damaged"

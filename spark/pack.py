@@ -25,8 +25,9 @@ from pathlib import Path, PurePosixPath
 from engine.version import VERSION
 
 OWN_PACKAGES = ("engine", "spark")
-LIBRARIES = ("boto3", "google-crc32c", "numpy", "pandas", "protobuf", "pyarrow", "xxhash", "zstandard")
-"""What the engine and PySpark's Arrow functions import on an executor; what these require comes along."""
+LIBRARIES = ("boto3", "google-crc32c", "httpx", "numpy", "pandas", "protobuf", "pyarrow", "xxhash", "zstandard")
+"""What the engine and PySpark's Arrow functions import on an executor, and the data source on a driver that runs from
+the archive; what these require comes along."""
 LEFT_OUT_FOLDERS = frozenset({"__pycache__", "tests", "test", "include", "proto_src"})
 LEFT_OUT_SUFFIXES = frozenset({".a", ".c", ".h", ".hpp", ".pyc", ".pxd", ".pxi", ".pyx", ".pyi"})
 LEFT_OUT_DATA = re.compile(r"^botocore/data/(?!s3/|sts/|sso|[^/]+$)")

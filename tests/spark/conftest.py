@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.apps import apps
 from pyspark.sql import SparkSession
+from pytest_django.live_server_helper import LiveServer
 
+from engine.storage import open_store
 from spark import pack
+from spark.profiles_source import register
 from spark.session import SparkSettings, make_session
+from tests.database import clock  # noqa: F401  (a fixture)
+from tests.engine.profiles.conftest import foreign_blocks
 from tests.object_stores import s3_credentials, s3_server, s3_store
+from tests.spark.stored_rows import StoredRows
+from tests.webadmin.service import Service
 
 HERE = Path(__file__).parent
-__all__ = ["s3_credentials", "s3_server", "s3_store"]
+__all__ = ["foreign_blocks", "s3_credentials", "s3_server", "s3_store"]
 
 
 @pytest.hookimpl(tryfirst=True)  # Before xdist reads the groups.
@@ -37,3 +47,21 @@ def spark(s3_credentials: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What ``./dev pack`` makes."""
     return pack.pack(tmp_path_factory.mktemp("archive") / pack.default_name())
+
+
+@pytest.fixture
+def stored(live_server: LiveServer, clock: Any, tmp_path: Path) -> Iterator[StoredRows]:  # noqa: F811
+    seed = importlib.import_module("webadmin.schedule.migrations.0002_first_rows")
+    seed.add_first_rows(apps, None)  # an earlier test of this kind has emptied all tables
+    store = open_store(f"file://{tmp_path / 'store'}")
+    yield StoredRows(Service(clock), store, tmp_path / "scratch", live_server.url)
+    store.close()
+
+
+@pytest.fixture
+def source(spark: SparkSession) -> SparkSession:
+    """Spark that knows the data source."""
+    register(spark)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")  # answers are small, and Spark's usual 200 tasks are not
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    return spark

@@ -1,7 +1,7 @@
 """A node's use of Spark in a process of its own: ``standalone_driver.py STORE_URL``, settings in the environment.
 
-Reads job specifications as JSON from standard input and prints one JSON object: the probe's answers, where the
-executors found our code, and the results.
+Reads job specifications and the options of a question as JSON from standard input and prints one JSON object: the
+probe's answers, where the executors found our code, the results, and the question's answer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
 from spark.frames import run_orders
 from spark.jobs import profile_merge
 from spark.probe import probe
+from spark.profiles_source import register
 from spark.session import SparkSettings, make_session
 
 
@@ -32,8 +33,9 @@ def tell_where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def main(store_url: str) -> dict[str, Any]:
-    """Start the session, prove it, find out where the code is, merge."""
-    specs = [ProfileMergeSpec.from_json(spec) for spec in json.load(sys.stdin)]
+    """Start the session, prove it, find out where the code is, merge, ask."""
+    told = json.load(sys.stdin)
+    specs = [ProfileMergeSpec.from_json(spec) for spec in told["specs"]]
     session = make_session(SparkSettings.from_environment(store_url))
     try:
         answers = probe(session)
@@ -43,7 +45,11 @@ def main(store_url: str) -> dict[str, Any]:
             job: outcome.to_json() if isinstance(outcome, ProfileMergeResult) else repr(outcome)
             for job, outcome in outcomes.items()
         }
-        return {"probe": answers, "engine": sorted(set(where["file"].to_pylist())), "results": results}
+        register(session)
+        profiles = session.read.format("lithify.profiles").options(**told["options"]).load()
+        (answer,) = profiles.selectExpr("count(*)", "sum(value)", "sum(size(stack))").collect()
+        found = sorted(set(where["file"].to_pylist()))
+        return {"probe": answers, "engine": found, "results": results, "answer": list(answer)}
     finally:
         session.stop()
 

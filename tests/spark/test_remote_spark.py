@@ -11,9 +11,11 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 
@@ -22,9 +24,16 @@ import pytest
 
 from engine.profiles import merge, series_index
 from engine.profiles.merge_model import Scratch
-from engine.storage import open_store
+from engine.profiles.metadata import decode_metadata
+from engine.profiles.model import BlockMeta
+from engine.profiles.query.execution import QueryEngine
+from engine.profiles.query.model import Damage, Question, blocks_of
+from engine.profiles.query.sample_batches import SampleWish, ShareReader
+from engine.profiles.query.shares import cut_shares
+from engine.storage import ObjectStore, open_store
 from tests.object_stores import CREDENTIALS, S3Server, free_port
 from tests.spark.random_jobs import merge_job
+from tests.spark.service_double import block_to_json, service_double
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 READY_SECONDS = 120
@@ -96,13 +105,14 @@ def standalone(tmp_path: Path) -> Iterator[str]:
             yield f"spark://127.0.0.1:{port}"
 
 
-def drive(store_url: str, specs: list[object], settings: Mapping[str, str]) -> dict[str, object]:
-    """Run the driver program of a node and return what it told."""
+def drive(store_url: str, asked: object, settings: Mapping[str, str], folder: Path) -> dict[str, object]:
+    """Run the driver program of a node in a folder and return what it told."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
     answer = subprocess.run(
         [sys.executable, str(DRIVER), store_url],
-        input=json.dumps(specs),
+        input=json.dumps(asked),
         env=environment,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=200,
@@ -118,11 +128,18 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
 ) -> None:
     store = open_store(s3_server.store_url(s3_server.new_bucket()))
     specs = [merge_job(f"job-{number}", store, first=10 * number, fence=number) for number in range(3)]
-    told = drive(
-        store.url,
-        [spec.to_json() for spec in specs],
-        {"SPARK_MASTER": standalone, "SPARK_ARCHIVE": str(archive), "SPARK_DRIVER_HOST": "127.0.0.1"},
-    )
+    sources = [
+        (source.key, replace(decode_metadata(source.metadata), size=source.size))
+        for spec in specs
+        for source in spec.sources
+    ]
+    settings = {"SPARK_MASTER": standalone, "SPARK_ARCHIVE": str(archive), "SPARK_DRIVER_HOST": "127.0.0.1"}
+    settings |= {"LITHIFY_EXECUTOR_PYTHON": sys._base_executable, "OBJECT_STORE_URL": store.url}
+    with tarfile.open(archive) as opened, service_double({"blocks": [block_to_json(*each) for each in sources]}) as url:
+        opened.extractall(tmp_path / "driver/lithify", filter="data")  # as the how-to page says
+        options = {"url": url, "credential": "lw_x", "tenant": "anna", "start": "0001-01-01", "end": "9999-01-01"}
+        asked = {"specs": [spec.to_json() for spec in specs], "options": options | {"share_bytes": "100000"}}
+        told = drive(store.url, asked, settings, tmp_path / "driver")
 
     (where,) = told["engine"]  # type: ignore[misc]
     assert str(where).startswith(str(tmp_path / "work"))
@@ -132,4 +149,22 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
     expected = {spec.job: merge.run(spec, store, scratch=Scratch(tmp_path / "scratch")) for spec in specs}
     assert told["results"] == {job: result.to_json() for job, result in expected.items()}
     assert {info.key: store.get(info.key) for info in store.list("blocks/")} == blocks
+    assert told["answer"] == answer_of(store, sources)
     store.close()
+
+
+def answer_of(store: ObjectStore, sources: list[tuple[str, BlockMeta]]) -> list[int]:
+    """Return number, values and frames of all samples, counted in this process."""
+
+    def refuse(damage: Damage) -> None:
+        raise damage.error
+
+    question = Question(start_ms=0, end_ms=1 << 42)
+    engine = QueryEngine(store)
+    try:
+        reader = ShareReader(engine, question, SampleWish(columns=("stack", "value")), refuse)
+        batches = [batch for share in cut_shares(blocks_of(sources), question) for batch in reader.batches(share)]
+    finally:
+        engine.close()
+    values = [value for batch in batches for value in batch.column("value").to_pylist()]
+    return [len(values), sum(values), sum(len(batch.column("stack").flatten()) for batch in batches)]

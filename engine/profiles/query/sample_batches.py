@@ -39,6 +39,7 @@ from engine.storage.model import StorageError
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
 """A batch ends before it takes more; one row may."""
+PRIVATE = "__"
 ROW_BYTES = 64
 """What a row takes beside its labels and its stack."""
 REMEMBERED_ROWS_MAX = 20_000_000
@@ -74,7 +75,10 @@ Opened = tuple[OpenDataset, list[IndexedSeries]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleWish:
-    """Which columns a batch has, in order. ``labels`` are the names of labels wanted in that column; None: all."""
+    """Which columns a batch has, in order. ``labels`` are the names of labels wanted in that column.
+
+    None are all but the private ones (``__name__`` and the like), of which ``type`` tells what matters.
+    """
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
     labels: tuple[str, ...] | None = None
@@ -278,7 +282,9 @@ def _of_type(lists: pa.ListArray, values: pa.Array, name: str) -> pa.ListArray:
 
 def _labels(entry: IndexedSeries, names: Sequence[str] | None) -> list[tuple[str, str]]:
     own = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in entry.labels}
-    return [(name, value) for name, value in own.items() if names is None or name in names]
+    if names is None:
+        return [(name, value) for name, value in own.items() if not name.startswith(PRIVATE)]
+    return [(name, value) for name, value in own.items() if name in names]
 
 
 def _type(entry: IndexedSeries) -> str:

@@ -16,7 +16,7 @@ Shown = Counter[tuple[Any, ...]]
 
 
 def expected(rows: Iterable[ProfileRow], question: Question) -> Shown:
-    """Return (time in µs, service, labels, type, stack, value) of every sample that answers and has a value."""
+    """Return (time in µs, service, public labels, type, stack, value) of every sample that answers and has a value."""
     found: Shown = Counter()
     for row in naive.answering(rows, question):
         labels = naive.text_labels(row)
@@ -27,7 +27,8 @@ def expected(rows: Iterable[ProfileRow], question: Question) -> Shown:
                 continue
             if question.trace_ids and sample.trace_id not in question.trace_ids:
                 continue
-            shown = (row.time_ns // 1000, labels["service_name"], _sorted(labels), labels["__profile_type__"])
+            public = {name: value for name, value in labels.items() if not name.startswith("__")}
+            shown = (row.time_ns // 1000, labels["service_name"], _sorted(public), labels["__profile_type__"])
             found[*shown, sample.stack, sample.value] += 1
     return found
 

@@ -182,9 +182,9 @@ def test_places_say_file_and_line(store: ObjectStore, engine: QueryEngine) -> No
 
 def test_only_the_wanted_labels_are_there(store: ObjectStore, engine: QueryEngine) -> None:
     blocks = one_block(store, row())
-    wish = SampleWish(columns=("labels",), labels=("service_name", "nope"))
+    wish = SampleWish(columns=("labels",), labels=("service_name", "__type__", "nope"))
     (batch,) = read_all(engine, blocks, ALWAYS, wish, 1 << 20)
-    assert batch.to_pylist() == [{"labels": [("service_name", "api")]}]
+    assert batch.to_pylist() == [{"labels": [("__type__", "cpu"), ("service_name", "api")]}]
 
 
 @pytest.mark.parametrize("columns", [(), ("time", "nope"), ("time", "time")])

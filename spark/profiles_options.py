@@ -1,0 +1,146 @@
+"""The options of ``spark.read.format("lithify.profiles")``, checked before anything is asked.
+
+What a job has from where it runs comes from the environment: SERVICE_URL, SERVICE_CREDENTIAL, OBJECT_STORE_URL.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from engine.errors import LithifyError
+from engine.profiles.query.model import Question
+from engine.profiles.query.sample_batches import DEFAULT_COLUMNS, SampleWish
+from engine.profiles.query.selectors import parse_selector
+from engine.profiles.query.shares import SHARE_BYTES
+from engine.storage import open_store
+from spark.errors import BadSourceOption
+
+FORMAT = "lithify.profiles"
+OPTIONS = {
+    "tenant": "whose profiles (required)",
+    "start": "from this moment on (required)",
+    "end": "up to this moment, without it (required)",
+    "selector": 'which series, such as {service_name="checkout", region=~"eu-.*"}',
+    "columns": "which columns, with commas between",
+    "labels": "which labels the column of that name has, with commas between (default: all without __)",
+    "on_damage": "fail, or skip what is damaged",
+    "share_bytes": "source bytes worth a Spark task",
+    "url": "the service",
+    "credential": "what create_worker_credential printed",
+    "store": "the object store",
+}
+SHARE_BYTES_MAX = 1 << 40
+_MILLISECONDS = re.compile(r"\d{12,14}")
+_FORMS = "such as 2026-11-21, 2026-11-21T08:30:00Z (UTC unless it says otherwise) or unix milliseconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What is asked and where; ``skips_damage`` leaves out what is damaged. The credential is for the driver only."""
+
+    tenant: str
+    question: Question
+    wish: SampleWish
+    skips_damage: bool
+    share_bytes: int
+    url: str
+    store_url: str
+    credential: str = field(repr=False)
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> SourceOptions:
+        """Read options, whose names may be in any case. Raises BadSourceOption."""
+        options = {name.lower(): value for name, value in given.items()}
+        for name in options:
+            if name not in OPTIONS:
+                raise BadSourceOption(f"there is no option {name!r}; there are {', '.join(OPTIONS)}")
+        for name in ("tenant", "start", "end"):
+            if not options.get(name, "").strip():
+                raise BadSourceOption(f"option {name} is missing: {OPTIONS[name]}")
+        return cls(
+            tenant=options["tenant"],
+            question=_question(options),
+            wish=_wish(options),
+            skips_damage=_on_damage(options),
+            share_bytes=_share_bytes(options),
+            url=_place(options, "url", environment.get("SERVICE_URL"), "SERVICE_URL"),
+            store_url=_store_url(options, environment),
+            credential=_place(options, "credential", environment.get("SERVICE_CREDENTIAL"), "SERVICE_CREDENTIAL"),
+        )
+
+
+def parse_moment(text: str, name: str = "start") -> int:
+    """Return unix milliseconds. Raises BadSourceOption."""
+    text = text.strip()
+    if _MILLISECONDS.fullmatch(text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadSourceOption(f"option {name}={text!r} is no moment, {_FORMS}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def _question(options: Mapping[str, str]) -> Question:
+    start_ms, end_ms = (parse_moment(options[name], name) for name in ("start", "end"))
+    if start_ms >= end_ms:
+        raise BadSourceOption(f"option end={options['end']!r} is not after start={options['start']!r}")
+    if end_ms <= 0:
+        raise BadSourceOption(f"option end={options['end']!r} is before 1970")
+    try:
+        matchers = parse_selector(options.get("selector", ""))
+    except LithifyError as error:
+        raise BadSourceOption(f"option selector={options['selector']!r}: {error}") from error
+    return Question(start_ms=start_ms, end_ms=end_ms - 1, matchers=matchers)
+
+
+def _wish(options: Mapping[str, str]) -> SampleWish:
+    columns = _names(options["columns"]) if "columns" in options else DEFAULT_COLUMNS
+    wish = SampleWish(columns=columns, labels=_names(options["labels"]) if "labels" in options else None)
+    try:
+        wish.check()
+    except LithifyError as error:
+        raise BadSourceOption(f"option columns: {error}") from error
+    if wish.labels is not None and "labels" not in wish.columns:
+        raise BadSourceOption("option labels is of no use: the column labels is not asked for")
+    return wish
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _on_damage(options: Mapping[str, str]) -> bool:
+    wanted = options.get("on_damage", "fail")
+    if wanted not in ("fail", "skip"):
+        raise BadSourceOption(f"option on_damage={wanted!r} is neither fail nor skip")
+    return wanted == "skip"
+
+
+def _share_bytes(options: Mapping[str, str]) -> int:
+    text = options.get("share_bytes", str(SHARE_BYTES))
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= SHARE_BYTES_MAX):
+        raise BadSourceOption(f"option share_bytes={text!r} is not a number from 1 to {SHARE_BYTES_MAX}")
+    return int(text)
+
+
+def _place(options: Mapping[str, str], name: str, usual: str | None, variable: str) -> str:
+    found = options.get(name) or usual
+    if not found:
+        raise BadSourceOption(f"option {name} is missing, and {variable} is not set: {OPTIONS[name]}")
+    return found
+
+
+def _store_url(options: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    url = _place(options, "store", environment.get("OBJECT_STORE_URL"), "OBJECT_STORE_URL")
+    try:
+        open_store(url).close()
+    except LithifyError as error:
+        raise BadSourceOption(f"option store: {error}") from error
+    return url

@@ -1,0 +1,202 @@
+"""How fast Spark reads stored profiles as rows: samples per second of one core, without and with their stacks.
+
+Sketch: the data is some hours of eight services as compaction leaves it: blocks of many profiles of 60 samples, stacks
+16 deep, four public labels a series. Without stacks a row takes 0.3 µs to build in the executor's Python and 1 to 2 µs
+in the JVM, which copies each map of labels: 500,000 to 700,000 a second. Sixteen names of 60 bytes are a kilobyte,
+copied three times on their way: 4 µs, 250,000 a second.
+
+Counted is all processor time of Spark while a question is answered: the JVM with its compiler and garbage collector,
+the executors' Pythons and the one that plans. The session is warm: each question was asked before. A rate depends on
+what the question does with the rows, so the questions stand below. What tells where the blocks are answers from
+memory, so that no database is measured; ``made_…`` are the batches alone, in one Python without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.bench.figures import Figures
+
+NAME = "spark_source"
+SEED = 20261121
+BLOCKS = 2
+SERVICES, SERVICES_FULL = 4, 24
+PROFILES = 1_500
+SAMPLES = 60
+REPEATS = 2
+REPEATS_FULL = 7
+SHUFFLE_PARTITIONS = 4
+"""The answers are small; Spark's usual 200 would be measured instead of the rows."""
+TENANT = "tenant"
+QUESTIONS = {
+    "rows_per_s_core": (
+        "time,service,labels,type,value",
+        "SELECT date_trunc('week', time), labels['region'], type, sum(value), count(*) FROM profiles GROUP BY ALL",
+    ),
+    "rows_per_s_core_stacks": (
+        "time,service,labels,type,stack,value",
+        "SELECT date_trunc('week', time), labels['region'], stack[0], sum(value), count(*) FROM profiles GROUP BY ALL",
+    ),
+    "rows_per_s_core_top_functions": (
+        "time,service,labels,type,stack,value",
+        "SELECT date_trunc('week', time), labels['region'], function, sum(value), count(*) FROM (SELECT *, "
+        "explode(array_distinct(stack)) AS function FROM profiles WHERE service = 'checkout-0') GROUP BY ALL",
+    ),
+}
+
+
+def run(full: bool) -> Figures:
+    """Measure in a process of its own, whose children are Spark's."""
+    program = [sys.executable, "-m", "tests.bench.spark_source", "full" if full else "default"]
+    answer = subprocess.run(program, stdout=subprocess.PIPE, check=True, text=True)
+    told = json.loads(answer.stdout.splitlines()[-1])
+    return Figures(told["parameters"], told["figures"])
+
+
+def measure(full: bool) -> dict[str, Any]:
+    """Return parameters and figures; rates are medians over repeats."""
+    from spark.session import SparkSettings, make_session
+
+    services = SERVICES_FULL if full else SERVICES
+    with tempfile.TemporaryDirectory(prefix="lithify-bench-") as folder:
+        store_url, look, rows = _write(Path(folder), services)
+        spark = make_session(SparkSettings(master="local[2]", scratch=Path(folder) / "spark"))
+        figures = _asked(spark, store_url, look, rows, REPEATS_FULL if full else REPEATS)
+        figures |= _made(store_url, look)
+        spark.stop()
+    parameters = {
+        "rows": rows * services,
+        "blocks": len(look["blocks"]),
+        "samples_per_profile": SAMPLES,
+        "master": "local[2]",
+        "shuffle_partitions": SHUFFLE_PARTITIONS,
+    }
+    return {"parameters": parameters, "figures": figures}
+
+
+def _asked(spark: Any, store_url: str, look: dict[str, Any], rows: int, repeats: int) -> dict[str, float]:
+    """Return the rates of the questions; every service has so many ``rows``."""
+    from spark.profiles_source import register
+    from tests.spark.service_double import service_double
+
+    register(spark)
+    spark.conf.set("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS))
+    figures: dict[str, float] = {}
+    with service_double(look) as url:
+        options = {"tenant": TENANT, "start": "0001-01-01", "end": "9999-01-01", "url": url, "store": store_url}
+        for name, (columns, question) in QUESTIONS.items():
+            given = options | {"credential": "lw_bench", "columns": columns}
+            spark.read.format("lithify.profiles").options(**given).load().createOrReplaceTempView("profiles")
+            asked = rows if "WHERE service" in question else rows * len(look["blocks"]) // BLOCKS
+
+            def ask(question: str = question, asked: int = asked) -> None:
+                assert sum(row[-1] for row in spark.sql(question).collect()) >= asked
+
+            ask()
+            figures[name] = statistics.median(asked / _core_seconds(ask) for _ in range(repeats))
+    return figures
+
+
+def _core_seconds(work: Callable[[], None]) -> float:
+    """Return the processor time that all processes of Spark took, of those that end meanwhile too."""
+    before = _cpu_seconds()
+    work()
+    return _cpu_seconds() - before
+
+
+def _cpu_seconds() -> float:
+    """Return processor seconds of the JVM and the Pythons below it, ended ones that were waited for included."""
+    import psutil
+
+    (jvm,) = [child for child in psutil.Process().children() if "java" in child.name()]
+    total = 0.0
+    for process in [jvm, *jvm.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def _made(store_url: str, look: dict[str, Any]) -> dict[str, float]:
+    """Return the rates of the part that is ours: making the batches, without Spark."""
+    from engine.profiles.query.execution import QueryEngine
+    from engine.profiles.query.model import Damage, Question
+    from engine.profiles.query.sample_batches import SampleWish, ShareReader
+    from engine.profiles.query.shares import cut_shares
+    from engine.protocol.block_query import look_from_json
+    from engine.storage import open_store
+
+    def refuse(damage: Damage) -> None:
+        raise damage.error
+
+    question = Question(start_ms=0, end_ms=1 << 42)
+    shares = cut_shares(look_from_json(look, question).blocks, question)
+    figures = {}
+    for name in ("rows_per_s_core", "rows_per_s_core_stacks"):
+        wish = SampleWish(columns=tuple(QUESTIONS[name][0].split(",")))
+        rates = []
+        for _ in range(REPEATS):
+            engine = QueryEngine(open_store(store_url), threads=2)
+            reader = ShareReader(engine, question, wish, refuse)
+            started = time.process_time()
+            rows = sum(batch.num_rows for share in shares for batch in reader.batches(share))
+            rates.append(rows / (time.process_time() - started))
+            engine.close()
+        figures[name.replace("rows", "made")] = statistics.median(rates)
+    return figures
+
+
+def _write(folder: Path, services: int) -> tuple[str, dict[str, Any], int]:
+    """Write blocks of each service; return the store, what the service says of them, and the samples of one service.
+
+    The objects of all services are the same bytes under other keys: for a reader they are others.
+    """
+    from engine.profiles import ulids
+    from engine.profiles.merge import run as run_merge
+    from engine.profiles.merge_model import Scratch
+    from engine.profiles.metadata import decode_metadata
+    from engine.profiles.segment import SegmentBuilder
+    from engine.storage import open_store
+    from tests.bench.profile_segments import program
+    from tests.bench.query import _profiles, _put
+    from tests.engine.profiles.factories import TIME_MS, merge_spec
+    from tests.spark.service_double import block_to_json
+
+    draw = random.Random(SEED)
+    store = open_store(str(folder / "store"))
+    pool = _profiles(draw, program(draw, 1))
+    blocks = []
+    for number in range(BLOCKS):
+        builder = SegmentBuilder(1, created_by="bench")
+        for profile in range(PROFILES):
+            time_ms = TIME_MS + number * 3_600_000 + profile * 2_000
+            pod = f"pod-{profile % 7}"
+            labels = {"__name__": "process_cpu", "service_name": "checkout", "pod": pod, "namespace": "production"}
+            labels["region"] = "eu" if profile % 7 < 4 else "us"
+            builder.add(TENANT, labels, replace(draw.choice(pool), time_ns=time_ms * 1_000_000))
+        data, meta = builder.build(ulids.make(TIME_MS + number, draw.randbytes(ulids.ENTROPY_BYTES)))
+        spec = merge_spec([_put(store, data, meta)], shard=1)
+        (block,) = run_merge(spec, store, scratch=Scratch(folder / "scratch")).blocks
+        told = block_to_json(block.key, replace(decode_metadata(block.metadata), size=block.size))
+        for service in range(services):
+            key = f"copies/{service}/{block.key}"
+            store.put(key, store.get(block.key))
+            named = [dataset | {"name": dataset["name"] and f"checkout-{service}"} for dataset in told["datasets"]]
+            blocks.append(told | {"object_key": key, "datasets": named})
+    return store.url, {"blocks": blocks}, BLOCKS * PROFILES * SAMPLES * 2
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1] == "full")))
