@@ -28,7 +28,8 @@ from engine.profiles.query.model import Damage
 from engine.profiles.query.sample_batches import ShareReader
 from engine.profiles.query.shares import Share, cut_shares, gather_shares
 from engine.storage import open_store
-from spark.errors import BadSourceOption, SourceDamaged, SourceGone
+from engine.version import VERSION
+from spark.errors import BadSourceOption, ExecutorsDiffer, SourceDamaged, SourceGone
 from spark.index_client import look
 from spark.profiles_filters import PushedFilters
 from spark.profiles_options import FORMAT, SourceOptions
@@ -77,10 +78,11 @@ class ProfilesSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class Shares(InputPartition):
-    """What one Spark task reads; ``looked_at`` is when the index was asked."""
+    """What one Spark task reads; ``looked_at`` is when the index was asked, ``release`` who cut the shares."""
 
     shares: tuple[Share, ...]
     looked_at: str
+    release: str = VERSION
 
 
 class ProfilesReader(DataSourceReader):
@@ -111,6 +113,8 @@ class ProfilesReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Shares)
+        if partition.release != VERSION:  # it would read what others cut in another way
+            raise ExecutorsDiffer((f"lithify is {VERSION} on an executor and {partition.release} on the driver",))
         question = self._pushed.question
         if question is None:
             return

@@ -42,7 +42,7 @@ BATCH_BYTES = 16 << 20
 PRIVATE = "__"
 ROW_BYTES = 64
 """What a row takes beside its labels and its stack."""
-REMEMBERED_ROWS_MAX = 20_000_000
+REMEMBERED_ROWS_MAX = 5_000_000
 """Rows that a share may have to remember because there may be a second one of them."""
 UNLIMITED = QueryLimits(objects=1 << 62, bytes=1 << 62, series=1 << 62, rows=1 << 62, seconds=float("inf"))
 

@@ -24,7 +24,15 @@ from engine.profiles.query.shares import cut_shares, gather_shares
 from engine.profiles.query.unrolled_stacks import UnrolledStacks
 from engine.storage import ObjectNotFound, ObjectStore
 from tests.engine.profiles.damage import patched as replaced
-from tests.engine.profiles.factories import TIME_MS, Dataset, ProfileRow, row, symbol_partition, write_block
+from tests.engine.profiles.factories import (
+    TIME_MS,
+    Dataset,
+    ProfileRow,
+    row,
+    series_labels,
+    symbol_partition,
+    write_block,
+)
 from tests.engine.profiles.query import samples
 from tests.engine.profiles.query.test_answers import blocks_in, merged, questions, sources, written
 
@@ -236,6 +244,28 @@ def test_damage_is_told_and_a_missing_object_too(store: ObjectStore, engine: Que
     assert read(NO_STACKS) == 0
     assert isinstance(told[-1].error, ObjectNotFound)
     assert len(told) == 2
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_parts_by_series_have_the_rest_of_a_damaged_dataset_once(
+    store: ObjectStore, engine: QueryEngine, monkeypatch: pytest.MonkeyPatch, damaged: int
+) -> None:
+    monkeypatch.setattr(shares, "OPEN_BYTES", 1)
+    entries = [
+        row(labels=series_labels(pod=f"pod-{n}"), id=n, time_ns=TIME_MS * 10**6 + n % 2, value=1 + n) for n in range(40)
+    ]
+    objects = written(store, [entries[:25], entries[25:]])
+    blocks = blocks_in(store, objects)
+    cut = cut_shares(blocks, ALWAYS, 1000)
+    assert len(cut) == cut[0].parts > 5
+    key = objects[damaged].key
+    whole, place = store.get(key), blocks[damaged].datasets[0].table_of_contents[1]
+    store.put(key, replaced(whole, place, bytes(40)))  # the series index, which says where parts begin
+    told: list[Damage] = []
+    reader = ShareReader(engine, ALWAYS, SampleWish(), told.append)
+    found = samples.read(batch for share in cut for batch in reader.batches(share))
+    assert found == samples.expected(entries[25:] if damaged == 0 else entries[:25], ALWAYS)
+    assert {each.key for each in told} == {key}
 
 
 @given(
