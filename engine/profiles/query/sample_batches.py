@@ -24,8 +24,10 @@ from engine.profiles.query.duplicates import Duplicates
 from engine.profiles.query.errors import InvalidQuestion
 from engine.profiles.query.execution import QueryEngine, QueryRun
 from engine.profiles.query.model import (
+    NANOS_PER_MS,
     PROFILE_TYPE,
     Damage,
+    QueryDataset,
     QueryLimits,
     Question,
     profile_datasets,
@@ -142,12 +144,25 @@ class ShareReader:
         datasets = [dataset for block in share.blocks for dataset in profile_datasets(block)]
         duplicates = Duplicates(datasets, REMEMBERED_ROWS_MAX)
         told = 0
-        for opened, series in run.in_order(share.blocks, asked):
+        for opened, series in run.in_order(share.blocks, self._question):
             told = self._tell(run, told)
+            if error := self._odd_times(opened.dataset, series, share):
+                run.damaged(opened, error)
             own = [entry for entry in series if bisect_right(cuts, entry.labels) == share.part]
             yield from self._dataset(run, opened, asked, own, duplicates)
             told = self._tell(run, told)
         self._tell(run, told)
+
+    def _odd_times(self, dataset: QueryDataset, series: Sequence[IndexedSeries], share: Share) -> BadObject | None:
+        """Return what is wrong with a dataset that has rows where, by its own times, no share looks for them."""
+        if dataset.max_time_ms == 0 or not series:
+            return None
+        first_ms = max(min(entry.min_time_ns for entry in series) // NANOS_PER_MS, self._question.start_ms)
+        last_ms = min(max(entry.max_time_ns for entry in series) // NANOS_PER_MS, self._question.end_ms)
+        if first_ms < share.start_ms <= dataset.min_time_ms or last_ms > share.end_ms >= dataset.max_time_ms:
+            reason = f"series of {first_ms} to {last_ms} ms in a dataset of {dataset.min_time_ms} to"
+            return BadObject("series_index", -1, f"{reason} {dataset.max_time_ms} ms")
+        return None
 
     def _tell(self, run: QueryRun, told: int) -> int:
         damage = run.damage

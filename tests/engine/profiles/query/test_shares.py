@@ -268,6 +268,21 @@ def test_parts_by_series_have_the_rest_of_a_damaged_dataset_once(
     assert {each.key for each in told} == {key}
 
 
+def test_rows_outside_of_what_their_dataset_says_are_not_lost_silently(store: ObjectStore, engine: QueryEngine) -> None:
+    def at(offset_ms: int) -> ProfileRow:
+        return row(id=offset_ms, time_ns=(TIME_MS + offset_ms) * 10**6)
+
+    blocks = blocks_in(store, written(store, [[at(0), at(5)], [at(10), at(11)]]))
+    (odd,) = blocks[0].datasets[:1]
+    lying = replace(blocks[0], datasets=(replace(odd, max_time_ms=TIME_MS + 2),))
+    (whole,) = cut_shares([lying], ALWAYS)
+    assert sum(batch.num_rows for batch in ShareReader(engine, ALWAYS, NO_STACKS, refuse).batches(whole)) == 2
+    cut = cut_shares([lying, replace(lying, key="other", datasets=(dataset(TIME_MS + 3, TIME_MS + 4),))], ALWAYS, 1)
+    assert cut[0].end_ms == TIME_MS + 2
+    with pytest.raises(BadObject, match=f"in a dataset of {TIME_MS} to {TIME_MS + 2} ms"):
+        list(ShareReader(engine, ALWAYS, NO_STACKS, refuse).batches(replace(cut[0], part=0, parts=1)))
+
+
 @given(
     stacks=st.lists(st.lists(st.sampled_from(["main", "a", "bb", "ccc"]), min_size=1, max_size=9), min_size=1),
     draw=st.randoms(),
