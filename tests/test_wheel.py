@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+BUNDLE = "webadmin/console/static/console/bundle"
 
 
 def _run(*command: str | Path, **environment: str) -> str:
@@ -34,6 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     names = _run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    names += [str(path.relative_to(ROOT)) for path in (ROOT / BUNDLE).glob("*")]  # built, and not tracked
     for name in filter(None, names):
         if (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -49,6 +51,9 @@ def test_the_wheel_holds_the_packages_and_no_tests_or_docs(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"engine", "spark", "tasks", "webadmin"}
     assert any(name.startswith("engine/profiles/_dataset_merge.") and name.endswith(".so") for name in names)
     assert any(name.endswith("/migrations/0001_initial.py") for name in names)
+    assert not [name for name in names if "/frontend/" in name]
+    bundled = {name for name in names if name.startswith(BUNDLE)}
+    assert bundled == {f"{BUNDLE}/{path.name}" for path in (ROOT / BUNDLE).glob("*")}
 
 
 def test_the_command_runs_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:

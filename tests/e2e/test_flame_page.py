@@ -55,11 +55,11 @@ def viewer(real_service: Service, settings: Any, tmp_path: Path) -> Viewer:  # n
     return found
 
 
-@pytest.fixture
-def browser(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
     """Chromium. Playwright runs an event loop in this thread, which Django takes for asynchronous code of ours."""
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-    with sync_playwright() as playwright:
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
         yield chromium
         chromium.close()
@@ -104,6 +104,7 @@ def visit(browser: Browser, live_server: LiveServer, viewer: Viewer) -> Iterator
     context = signed_in(browser, live_server, client.cookies["sessionid"].value)
     found = Visit(context.new_page(), live_server.url, viewer)
     yield found
+    context.close()
     assert not found.complaints
 
 
@@ -338,6 +339,10 @@ def test_a_file_that_is_no_profile_is_refused_in_words(visit: Visit, tmp_path: P
     visit.page.set_input_files("#fg-file", broken)
     expect(visit.page.locator("#fg-message")).to_contain_text("This is no pprof file that can be read")
     expect(visit.page.locator("#fg-message")).to_contain_text("Choose a file")
+    # What was shown before is there again.
+    expect(visit.frame("http.serve")).to_have_count(1)
+    expect(visit.page.locator("#fg-file-bar")).to_be_hidden()
+    expect(visit.page.locator("#fg-message")).to_contain_text("This is no pprof file")
     assert [line for line in visit.complaints if "400" not in line and "open-file" not in line] == []
     visit.complaints.clear()
 

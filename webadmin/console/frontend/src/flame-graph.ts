@@ -1,42 +1,28 @@
 // The flame graph page: what the address says is asked, drawn, and changed by what people do.
 
 import "./flame-graph.css";
-import { FlameChart, describe, type Look, type Wishes } from "./chart";
+import { forget, lastAsked, load, onTrouble } from "./asking";
+import { describe, type Look, type Wishes } from "./chart";
 import { showCost } from "./cost";
 import { byId, fill, make } from "./dom";
-import { framesOf, pathOf, placeId, type Frame } from "./frames";
+import { showEmpty, showNothing } from "./empty";
+import { closeFile, openFile, showExports, showFileBar } from "./exports";
+import { pathOf, placeId, type Frame } from "./frames";
 import { Panel } from "./panel";
 import { Picker } from "./picker";
 import { differenceColour } from "./palette";
-import { download, svgPicture } from "./picture";
-import {
-  ask,
-  askFile,
-  exportAddress,
-  Refused,
-  setup,
-  type GraphAnswer,
-  type Report,
-  type SandwichAnswer,
-  type Service,
-  type TimelineAnswer,
-} from "./server";
-import { Side, type Range } from "./side";
+import { Sandwich } from "./sandwich";
+import { ask, askFile, setup, type GraphAnswer, type Report, type Service, type TimelineAnswer } from "./server";
+import { everything, go, graphQuestion, isSideBySide, now, onChange, settle, typeOf, typesOf, unit, type Place } from "./session";
+import { Side } from "./side";
 import { SKELETON } from "./skeleton";
-import { question, readState, writeState, type Colours, type Compare, type State, type View } from "./state";
+import { question, type Colours, type Compare, type View } from "./state";
 import { counted, rangeText, shareText, typeText, valueText, zoneName } from "./words";
 
-type Place = "left" | "right";
-
 const SEARCH_PAUSE_MS = 250;
-const FIRST_CHOICE = /^process_cpu:cpu:/;
 const host = byId("flame-graph");
 host.innerHTML = SKELETON;
 
-let state = readState(location.search);
-let services: Service[] = [];
-let file: { file: File; sample: number } | null = null;
-const asked = new Map<string, { key: string; stop: AbortController }>();
 const reports = new Map<string, Report>();
 const found = new Map<Place, GraphAnswer>();
 const tip = byId("fg-tip");
@@ -52,8 +38,7 @@ const panels: Record<Place, Panel> = {
   left: new Panel(byId("fg-panel-left"), "Flame graph", wishes, tip),
   right: new Panel(byId("fg-panel-right"), "Flame graph, right side", wishes, tip),
 };
-const callers = new FlameChart(byId("fg-callers"), "Callers", false, inSandwich(), tip);
-const callees = new FlameChart(byId("fg-callees"), "What it calls", true, inSandwich(), tip);
+const sandwich = new Sandwich(tip, showCurrent);
 const sides: Record<Place, Side> = { left: makeSide("left"), right: makeSide("right") };
 const tenantPicker = new Picker(byId<HTMLSelectElement>("fg-tenant"), {
   placeholder: "choose a tenant",
@@ -70,18 +55,17 @@ const typePicker = new Picker(byId<HTMLSelectElement>("fg-type"), {
 
 // --- what the address says ---------------------------------------------------------------------------------------
 
-function go(part: Partial<State>, isReplacing = false): void {
-  state = { ...state, ...part };
-  const address = `${location.pathname}?${writeState(state)}`;
-  if (isReplacing || address === location.pathname + location.search) history.replaceState(null, "", address);
-  else history.pushState(null, "", address);
-  void show();
-}
-
-addEventListener("popstate", () => {
-  state = readState(location.search);
-  void show();
-});
+onChange(() => void show());
+onTrouble(
+  (slot) => {
+    if (slot === "file") closeFile();
+    else if (slot === "left" || slot === "right") {
+      panels[slot].forget();
+      fill(byId("fg-cost"));
+    }
+  },
+  () => void show(),
+);
 
 function makeSide(place: Place): Side {
   const isLeft = place === "left";
@@ -90,7 +74,7 @@ function makeSide(place: Place): Side {
     everything,
     filters: (filters) => go(isLeft ? { filters } : { rightFilters: filters }),
     suggestions: async (label, without) => {
-      const query = question(state, place);
+      const query = question(now.state, place);
       const name = isLeft ? "filter" : "right_filter";
       const others = query.getAll(name).filter((filter) => filter !== without);
       query.delete(name);
@@ -102,172 +86,76 @@ function makeSide(place: Place): Side {
     },
     zone: (zone) => go({ zone }),
     again: () => {
-      asked.clear();
+      forget();
       for (const panel of Object.values(panels)) panel.forget();
       void show();
     },
   });
 }
 
-function everything(): Range | null {
-  const known = services.filter((service) => !state.service || service.name === state.service);
-  if (!known.length) return null;
-  const from = Math.min(...known.map((service) => service.oldest_ms));
-  const until = Math.max(...known.map((service) => service.newest_ms));
-  return { from: String(Math.max(from, 1_000)), until: String(Math.max(until, 1_000)) };
-}
-
-function typeOf(name: string): string {
-  const types = typesOf(name);
-  return types.includes(state.type) ? state.type : (types.find((type) => FIRST_CHOICE.test(type)) ?? types[0] ?? "");
-}
-
-function typesOf(name: string): string[] {
-  const known = services.filter((service) => !name || service.name === name);
-  return [...new Set(known.flatMap((service) => service.types))].sort();
-}
-
-// Chooses what the address leaves open: the service with the newest data, CPU time, and a range that has data.
-function settle(): void {
-  const part: Partial<State> = {};
-  const newest = [...services].sort((left, right) => right.newest_ms - left.newest_ms)[0];
-  if (!state.service && !state.type && newest) part.service = newest.name;
-  const name = part.service ?? state.service;
-  if (!state.type) part.type = typeOf(name);
-  if (!state.from || !state.until) {
-    const known = services.find((service) => service.name === name) ?? newest;
-    const isFresh = !known || Date.now() - known.newest_ms < 3.6e6;
-    const all = known && { from: String(Math.max(known.oldest_ms, known.newest_ms - 8.64e7, 1_000)), until: String(known.newest_ms) };
-    Object.assign(part, isFresh ? { from: "now-1h", until: "now" } : all);
-  }
-  if (Object.keys(part).length) {
-    state = { ...state, ...part };
-    history.replaceState(null, "", `${location.pathname}?${writeState(state)}`);
-  }
-}
-
 // --- asking ------------------------------------------------------------------------------------------------------
-
-// Asks once per key; what is not wanted any more is stopped, and its answer forgotten.
-async function load<T>(slot: string, key: string, fetched: (signal: AbortSignal) => Promise<T>, take: (answer: T) => void): Promise<void> {
-  const before = asked.get(slot);
-  if (before?.key === key) return;
-  before?.stop.abort();
-  const mine = { key, stop: new AbortController() };
-  asked.set(slot, mine);
-  busy(1);
-  try {
-    const answer = await fetched(mine.stop.signal);
-    if (asked.get(slot) === mine) {
-      if (slot !== "known") fill(byId("fg-message"));
-      take(answer);
-    }
-  } catch (error) {
-    if (asked.get(slot) !== mine || (error as Error).name === "AbortError") return;
-    asked.delete(slot);
-    if (slot === "left" || slot === "right") {
-      panels[slot].forget();
-      fill(byId("fg-cost"));
-    }
-    complain(error as Error);
-  } finally {
-    busy(-1);
-  }
-}
-
-let underWay = 0;
-
-function busy(more: number): void {
-  underWay += more;
-  host.classList.toggle("fg-busy", underWay > 0);
-  host.setAttribute("aria-busy", String(underWay > 0));
-}
-
-function complain(error: Error): void {
-  const refused = error instanceof Refused ? error : new Refused("unknown", `The page failed: ${error.message}`, "Load it again.");
-  const next = encodeURIComponent(location.pathname + location.search);
-  fill(
-    byId("fg-message"),
-    make(
-      "div",
-      { className: "lt-notice lt-notice-bad" },
-      make("span", {}, `${capital(refused.message)}${/[.!?]$/.test(refused.message) ? "" : "."} ${refused.next}`),
-      refused.code === "signed_out"
-        ? make("a", { className: "lt-link", href: `${setup.sign_in}?next=${next}` }, "Sign in")
-        : make("button", { type: "button", className: "lt-button", onclick: () => void show() }, "Ask again"),
-    ),
-  );
-}
-
-function capital(text: string): string {
-  return text.slice(0, 1).toUpperCase() + text.slice(1);
-}
 
 async function askGraph(place: Place, extra: Record<string, string>, signal: AbortSignal): Promise<GraphAnswer> {
   const query = graphQuestion(place);
   for (const [name, value] of Object.entries(extra)) if (value) query.set(name, value);
-  if (!file) return ask<GraphAnswer>("graph", query, signal);
+  if (!now.file) return ask<GraphAnswer>("graph", query, signal);
   query.set("show", "graph");
-  return (await askFile(file.file, query, signal)).json();
-}
-
-function graphQuestion(place: Place): URLSearchParams {
-  if (file) return new URLSearchParams(file.sample < 0 ? {} : { sample: String(file.sample) });
-  return question(state, state.compare === "diff" ? "both" : place);
+  return (await askFile(now.file.file, query, signal)).json();
 }
 
 // --- showing -----------------------------------------------------------------------------------------------------
 
 async function show(): Promise<void> {
-  if (!state.tenant && setup.tenants.length) state.tenant = setup.tenants[0];
+  if (!now.state.tenant && setup.tenants.length) now.state.tenant = setup.tenants[0];
   showControls();
-  await load("known", state.tenant, (signal) => ask<{ services: Service[] }>("known", new URLSearchParams({ tenant: state.tenant }), signal), (answer) => {
-    services = answer.services;
+  await load("known", now.state.tenant, (signal) => ask<{ services: Service[] }>("known", new URLSearchParams({ tenant: now.state.tenant }), signal), (answer) => {
+    now.services = answer.services;
   });
-  if (!asked.has("known")) return;
+  if (!lastAsked("known")) return;
   settle();
   showControls();
-  if (file) {
+  if (now.file) {
     showGraph("left");
     return;
   }
-  if (!state.type) {
+  if (!now.state.type) {
+    sides.left.clearTimeline("");
     showNothing();
     return;
   }
-  const places: Place[] = state.compare ? ["left", "right"] : ["left"];
+  const places: Place[] = now.state.compare ? ["left", "right"] : ["left"];
   for (const place of places) loadTimeline(place);
   showGraph("left");
-  if (state.compare === "side") showGraph("right");
+  if (now.state.compare === "side") showGraph("right");
 }
 
 function showControls(): void {
-  tenantPicker.set(setup.tenants.map((tenant) => ({ value: tenant, text: tenant })), state.tenant);
+  tenantPicker.set(setup.tenants.map((tenant) => ({ value: tenant, text: tenant })), now.state.tenant);
   servicePicker.set(
-    services.map((service) => ({
+    now.services.map((service) => ({
       value: service.name,
       text: service.name,
-      more: `until ${rangeText(service.newest_ms, service.newest_ms, state.zone).slice(0, 19)}`,
+      more: `until ${rangeText(service.newest_ms, service.newest_ms, now.state.zone).slice(0, 19)}`,
     })),
-    state.service,
+    now.state.service,
   );
-  const types = typesOf(state.service);
-  const chosen = state.type && !types.includes(state.type) ? [state.type] : [];
-  typePicker.set([...types, ...chosen].map((type) => ({ value: type, text: typeText(type), more: type })), state.type);
-  const isCompared = state.compare !== "" && !file;
+  const types = typesOf(now.state.service);
+  const chosen = now.state.type && !types.includes(now.state.type) ? [now.state.type] : [];
+  typePicker.set([...types, ...chosen].map((type) => ({ value: type, text: typeText(type), more: type })), now.state.type);
+  const isCompared = now.state.compare !== "" && !now.file;
   byId("fg-asked-right").hidden = !isCompared;
   byId("fg-asked-left").parentElement!.classList.toggle("fg-two", isCompared);
-  byId("fg-stored").hidden = byId("fg-asked-left").hidden = Boolean(file);
-  if (file) byId("fg-asked-right").hidden = true;
-  sides.left.show({ from: state.from, until: state.until }, state.filters, state.zone, isCompared);
-  sides.right.show({ from: state.rightFrom || state.from, until: state.rightUntil || state.until }, state.rightFilters, state.zone, isCompared);
-  check("fg-compare", state.compare);
-  check("fg-view", state.view);
-  byId<HTMLSelectElement>("fg-colours").value = state.colours;
+  byId("fg-stored").hidden = byId("fg-asked-left").hidden = Boolean(now.file);
+  if (now.file) byId("fg-asked-right").hidden = true;
+  sides.left.show({ from: now.state.from, until: now.state.until }, now.state.filters, now.state.zone, isCompared);
+  sides.right.show({ from: now.state.rightFrom || now.state.from, until: now.state.rightUntil || now.state.until }, now.state.rightFilters, now.state.zone, isCompared);
+  check("fg-compare", now.state.compare);
+  check("fg-view", now.state.view);
+  byId<HTMLSelectElement>("fg-colours").value = now.state.colours;
   const box = byId<HTMLInputElement>("fg-search");
-  if (document.activeElement !== box) box.value = state.search;
-  byId("fg-panels").dataset.view = state.view;
-  byId("fg-panels").dataset.compare = file ? "" : state.compare;
+  if (document.activeElement !== box) box.value = now.state.search;
+  byId("fg-panels").dataset.view = now.state.view;
+  byId("fg-panels").dataset.compare = now.file ? "" : now.state.compare;
 }
 
 function check(name: string, value: string): void {
@@ -275,10 +163,10 @@ function check(name: string, value: string): void {
 }
 
 function loadTimeline(place: Place): void {
-  const query = question(state, place);
+  const query = question(now.state, place);
   const own = sides[place].moments();
   let range: [number, number] | null = null;
-  if (state.compare) {
+  if (now.state.compare) {
     // Both sides over one stretch of time, so that each can be moved along it.
     const other = sides[place === "left" ? "right" : "left"].moments();
     const prefix = place === "left" ? "" : "right_";
@@ -287,7 +175,7 @@ function loadTimeline(place: Place): void {
     range = own;
   }
   const slot = `timeline ${place}`;
-  const key = `${query} ${state.zone} ${range}`;
+  const key = `${query} ${now.state.zone} ${range}`;
   void load(slot, key, (signal) => ask<TimelineAnswer>("timeline", query, signal), (answer) => {
     if (answer.bars.some((bar) => bar[1])) sides[place].showTimeline(answer, unit(), range);
     else sides[place].clearTimeline("");
@@ -296,29 +184,28 @@ function loadTimeline(place: Place): void {
 
 function showGraph(place: Place): void {
   const panel = panels[place];
-  const base = file ? `file ${file.file.name} ${file.file.size} ${file.file.lastModified} ${file.sample}` : graphQuestion(place).toString();
+  const base = now.file ? `file ${now.file.file.name} ${now.file.file.size} ${now.file.file.lastModified} ${now.file.sample}` : graphQuestion(place).toString();
   if (panel.host.dataset.asked !== base) {
     panel.host.dataset.asked = base;
     panel.forget();
     found.delete(place);
     reports.delete(place);
     showCurrent(null);
-    asked.delete(place);
-    asked.delete(`search ${place}`);
-    asked.delete("sandwich");
+    forget(place, "file", `search ${place}`, "sandwich");
   }
-  panels.right.host.hidden = state.compare !== "side" || Boolean(file);
-  if (state.fn) loadSandwich();
-  byId("fg-sandwich").hidden = !state.fn;
-  byId("fg-panels").hidden = Boolean(state.fn);
-  const focus = state.focus;
+  panels.right.host.hidden = !isSideBySide();
+  if (now.state.fn) sandwich.show();
+  byId("fg-sandwich").hidden = !now.state.fn;
+  byId("fg-panels").hidden = byId("fg-crumbs").hidden = Boolean(now.state.fn);
+  const focus = now.state.focus;
   if (panel.has(focus)) {
     draw(place);
     loadSearch(place);
     return;
   }
-  void load(place, `${base} ${focus}`, (signal) => askGraph(place, { focus }, signal), (answer) => {
+  void load(now.file ? "file" : place, `${base} ${focus}`, (signal) => askGraph(place, { focus }, signal), (answer) => {
     panel.take(answer, focus);
+    if (now.file) now.fileUnit = answer.sample_types?.[answer.sample ?? 0]?.unit ?? "";
     if (answer.report) reports.set(place, answer.report);
     if (answer.focus_lost) {
       lostFocus();
@@ -340,38 +227,36 @@ function draw(place: Place): void {
   const answer = panel.part ?? panel.whole;
   if (!answer) return;
   const isEmpty = answer.totals.every((total) => !total);
-  const isAlone = state.compare !== "side" || Boolean(file);
+  const isAlone = !isSideBySide();
   showEmpty(isAlone && isEmpty);
   panel.host.hidden = false;
   const title = isAlone ? "" : `${place === "left" ? "Left" : "Right"}: ${sideTitle(place)}, ${valueText(answer.totals[0], unit())}${isEmpty ? ", no profiles here" : ""}`;
-  panel.show(look(panel), state.focus, state.search, state.search ? (found.get(place) ?? null) : null, title);
+  panel.show(look(panel), now.state.focus, now.state.search, now.state.search ? (found.get(place) ?? null) : null, title);
   showCrumbs();
   showLegend();
   showFound();
   showReports();
-  showExports();
-  if (file) showFileBar(answer);
+  showExports((side) => ({
+    chart: now.state.fn ? sandwich.callees : panels[side].chart,
+    wholeTotals: (now.state.fn ? sandwich.look : look(panels[side])).wholeTotals,
+    when: now.file ? "" : `${sideTitle(side)} ${zoneName(now.state.zone)}`,
+  }));
+  if (now.file) showFileBar(answer);
 }
 
 function sideTitle(place: Place): string {
-  return rangeText(...sides[place].moments(), state.zone);
-}
-
-function unit(): string {
-  const answer = panels.left.whole ?? panels.left.part;
-  if (file) return answer?.sample_types?.[answer.sample ?? 0]?.unit ?? "";
-  return state.type.split(":")[2] ?? "";
+  return rangeText(...sides[place].moments(), now.state.zone);
 }
 
 function look(panel: Panel): Look {
   const answer = panel.part ?? panel.whole;
-  return { colours: state.colours, unit: unit(), wholeTotals: answer?.totals ?? [0], isSearching: state.search !== "" };
+  return { colours: now.state.colours, unit: unit(), wholeTotals: answer?.totals ?? [0], isSearching: now.state.search !== "" };
 }
 
 // What was cut is searched by the server; what is all here, here.
 function loadSearch(place: Place): void {
   const panel = panels[place];
-  const text = state.search;
+  const text = now.state.search;
   if (!text || panel.isComplete) {
     found.delete(place);
     return;
@@ -385,8 +270,8 @@ function loadSearch(place: Place): void {
 
 function showFound(): void {
   const output = byId("fg-found");
-  const text = state.search;
-  const places: Place[] = state.compare === "side" && !file ? ["left", "right"] : ["left"];
+  const text = now.state.search;
+  const places: Place[] = isSideBySide() ? ["left", "right"] : ["left"];
   const said = places.flatMap((place) => {
     const panel = panels[place];
     if (!text || !(panel.whole ?? panel.part)) return [];
@@ -400,10 +285,10 @@ function showFound(): void {
 }
 
 function showReports(): void {
-  const places = state.compare === "side" ? ["left", "right"] : ["left"];
+  const places = now.state.compare === "side" ? ["left", "right"] : ["left"];
   const main = places.flatMap((place) => reports.get(place) ?? []);
-  if (file || main.length < places.length) {
-    fill(byId("fg-cost"), file ? make("p", { className: "lt-empty" }, "A file from your disk: nothing was read from the store.") : null);
+  if (now.file || main.length < places.length) {
+    fill(byId("fg-cost"), now.file ? make("p", { className: "lt-empty" }, "A file from your disk: nothing was read from the store.") : null);
     return;
   }
   const sum = main.reduce((left, right) => ({
@@ -416,13 +301,13 @@ function showReports(): void {
     phases_ms: Object.fromEntries(Object.keys(left.phases_ms).map((name) => [name, left.phases_ms[name] + right.phases_ms[name]])),
     damage: [...left.damage, ...right.damage],
   }));
-  const key = `${panels.left.host.dataset.asked} ${state.compare === "side" ? panels.right.host.dataset.asked : ""}`;
+  const key = `${panels.left.host.dataset.asked} ${now.state.compare === "side" ? panels.right.host.dataset.asked : ""}`;
   showCost(byId("fg-cost"), sum, key);
 }
 
 function showCrumbs(): void {
   const panel = panels.left;
-  const one = panel.focused(state.focus);
+  const one = panel.focused(now.state.focus);
   const answer = panel.part ?? panel.whole;
   if (!one || !answer) {
     fill(byId("fg-crumbs"));
@@ -449,9 +334,9 @@ function showCrumbs(): void {
 
 function showLegend(): void {
   const legend = byId("fg-legend");
-  legend.hidden = state.compare !== "diff" || Boolean(file);
+  legend.hidden = now.state.compare !== "diff" || Boolean(now.file);
   if (legend.hidden) return;
-  const marks = [-1, -0.6, -0.25, 0, 0.25, 0.6, 1].map((gained) => make("span", { style: `background: ${differenceColour(gained, state.colours)}` }));
+  const marks = [-1, -0.6, -0.25, 0, 0.25, 0.6, 1].map((gained) => make("span", { style: `background: ${differenceColour(gained, now.state.colours)}` }));
   const totals = (panels.left.part ?? panels.left.whole)?.totals ?? [0, 0];
   fill(
     legend,
@@ -461,59 +346,13 @@ function showLegend(): void {
   );
 }
 
-// What an empty answer can be helped with: where there is data.
-function showEmpty(isEmpty: boolean): void {
-  const box = byId("fg-empty");
-  box.hidden = !isEmpty;
-  byId("fg-panels").classList.toggle("fg-none", isEmpty);
-  if (!isEmpty) return;
-  if (file) {
-    fill(box, make("p", { className: "lt-nothing" }, "This file has no samples of this type."));
-    return;
-  }
-  const known = services.find((service) => service.name === state.service);
-  const all = everything();
-  fill(
-    box,
-    make(
-      "div",
-      { className: "lt-nothing" },
-      make("p", {}, make("strong", {}, "No profiles here.")),
-      known
-        ? make("p", {}, `${known.name} has data ${rangeText(known.oldest_ms, known.newest_ms, state.zone)} ${zoneName(state.zone)}${known.types.includes(state.type) ? "" : ", but never of this type"}.`)
-        : make("p", {}, state.service ? `${state.service} has no data that is kept.` : "Choose another time."),
-      state.filters.length ? make("p", {}, "The filters may leave nothing: take one away.") : null,
-      make(
-        "p",
-        { className: "lt-buttons fg-centre" },
-        all && known ? make("button", { type: "button", className: "lt-button lt-button-strong", onclick: () => go({ ...all, focus: "" }) }, "Show all there is") : null,
-        ...services
-          .filter((service) => service.name !== state.service)
-          .slice(0, 6)
-          .map((service) =>
-            make("button", { type: "button", className: "lt-button", onclick: () => go({ service: service.name, type: typeOf(service.name), from: String(Math.max(1_000, service.oldest_ms)), until: String(service.newest_ms), focus: "", fn: "" }) }, service.name),
-          ),
-      ),
-    ),
-  );
-}
-
-function showNothing(): void {
-  sides.left.clearTimeline("");
-  byId("fg-panels").classList.add("fg-none");
-  const box = byId("fg-empty");
-  box.hidden = false;
-  const said = services.length ? "Choose a profile type." : `Tenant ${state.tenant} has no profiles yet. Send some, and they appear here within seconds.`;
-  fill(box, make("p", { className: "lt-nothing" }, said));
-}
-
 function showCurrent(one: Frame | null): void {
   const box = byId("fg-current");
   if (!one) {
     fill(box);
     return;
   }
-  const current = state.fn ? callersLook : look(panels.left);
+  const current = now.state.fn ? sandwich.look : look(panels.left);
   fill(
     box,
     make("span", { className: "fg-current-text" }, describe(one, current)),
@@ -536,143 +375,12 @@ function zoom(one: Frame): void {
 }
 
 function zoomOut(): void {
-  const one = panels.left.focused(state.focus) ?? panels.right.focused(state.focus);
+  const one = panels.left.focused(now.state.focus) ?? panels.right.focused(now.state.focus);
   if (one) go({ focus: one.parent ? placeId(one.parent) : "" });
 }
 
 function showFunction(name: string): void {
   if (name) go({ fn: name });
-}
-
-let callersLook: Look = { colours: "warm", unit: "", wholeTotals: [0], isSearching: false };
-
-function inSandwich(): Wishes {
-  const other = (one: Frame) => {
-    if (one.parent && !one.isCut && one.name !== state.fn) go({ fn: one.name });
-  };
-  return { zoom: other, sandwich: other, zoomOut: () => go({ fn: "" }), current: (one) => showCurrent(one) };
-}
-
-function loadSandwich(): void {
-  const name = state.fn;
-  const query = file ? graphQuestion("left") : question(state, state.compare ? "both" : "left");
-  query.set("function", name);
-  const key = `${panels.left.host.dataset.asked} ${query}`;
-  const fetched = async (signal: AbortSignal): Promise<SandwichAnswer> => {
-    if (!file) return ask<SandwichAnswer>("sandwich", query, signal);
-    query.set("show", "sandwich");
-    return (await askFile(file.file, query, signal)).json();
-  };
-  const before = asked.get("sandwich")?.key;
-  if (before === key) {
-    callersLook = { ...callersLook, colours: state.colours };
-    callers.recolour(callersLook);
-    callees.recolour(callersLook);
-    return;
-  }
-  void load("sandwich", key, fetched, (answer) => {
-    callersLook = { colours: state.colours, unit: unit(), wholeTotals: answer.totals, isSearching: false };
-    const shares = answer.function_totals.map((total, side) => `${valueText(total, unit())}, ${shareText(total, answer.totals[side])}`);
-    fill(
-      byId("fg-sandwich-head"),
-      make("button", { type: "button", className: "lt-button", onclick: () => go({ fn: "" }) }, "← All functions"),
-      make("strong", { className: "fg-function-name" }, answer.function),
-      make("span", {}, shares.length > 1 ? `left ${shares[0]} · right ${shares[1]}` : `${shares[0]} of the total`),
-    );
-    const trees = [framesOf(answer.callers), framesOf(answer.callees)].map((root) => {
-      const own = root.children[0] ?? root;
-      own.parent = null;
-      return own;
-    });
-    callers.draw(trees[0], callersLook);
-    callees.draw(trees[1], callersLook);
-    callees.focus();
-  });
-}
-
-// --- exports and files -------------------------------------------------------------------------------------------
-
-function showExports(): void {
-  const list = byId("fg-export-list");
-  const links: HTMLElement[] = [];
-  const places: Place[] = state.compare === "side" && !file ? ["left", "right"] : ["left"];
-  const isDifference = state.compare === "diff" && !file;
-  for (const place of places) {
-    const said = places.length > 1 ? `, ${place}` : "";
-    if (file) {
-      links.push(exportButton("Folded stacks", () => void exportFile("folded")), exportButton("JSON (levels)", () => void exportFile("levels")));
-    } else {
-      const query = isDifference ? question(state, "both") : sideQuestion(place);
-      if (!isDifference) {
-        links.push(exportLink(`pprof file${said}`, exportAddress(query, "pprof")), exportLink(`Folded stacks${said}`, exportAddress(query, "folded")));
-      }
-      links.push(exportLink(`JSON (levels)${said}`, exportAddress(query, "levels")));
-    }
-    links.push(exportButton(`Picture (SVG) of what is drawn${said}`, () => exportPicture(place)));
-  }
-  fill(list, ...links);
-}
-
-// The right side as a question of its own, which every program understands.
-function sideQuestion(place: Place): URLSearchParams {
-  if (place === "left") return question(state, "left");
-  return question({ ...state, from: state.rightFrom || state.from, until: state.rightUntil || state.until, filters: state.rightFilters }, "left");
-}
-
-function exportLink(text: string, href: string): HTMLElement {
-  return make("a", { href, download: "" }, text);
-}
-
-function exportButton(text: string, onclick: () => void): HTMLElement {
-  return make("button", { type: "button", onclick }, text);
-}
-
-function exportPicture(place: Place): void {
-  const panel = panels[place];
-  const chart = state.fn ? callees : panel.chart;
-  const name = file ? file.file.name : `${state.service || state.tenant} ${typeText(state.type)}`;
-  const when = file ? "" : ` ${sideTitle(place)} ${zoneName(state.zone)}`;
-  const totals = state.fn ? callersLook.wholeTotals : look(panel).wholeTotals;
-  download(svgPicture(chart, `${name}${when}`, state.colours, totals), `${name.replace(/[^\w.-]+/g, "-")}.svg`, "image/svg+xml");
-}
-
-async function exportFile(form: string): Promise<void> {
-  try {
-    const query = graphQuestion("left");
-    query.set("show", form);
-    const response = await askFile(file!.file, query);
-    download(await response.arrayBuffer(), `${file!.file.name}.${form === "folded" ? "folded" : "json"}`, "application/octet-stream");
-  } catch (error) {
-    complain(error as Error);
-  }
-}
-
-function showFileBar(answer: GraphAnswer): void {
-  const bar = byId("fg-file-bar");
-  bar.hidden = false;
-  const types = make(
-    "select",
-    { className: "lt-input", "aria-label": "Sample type", onchange: (event: Event) => openFile(file!.file, Number((event.target as HTMLSelectElement).value)) },
-    ...(answer.sample_types ?? []).map((one, place) => make("option", { value: String(place), selected: place === answer.sample }, `${one.type} (${one.unit})`)),
-  );
-  fill(
-    bar,
-    make("span", {}, make("strong", {}, file!.file.name), " is open. It stays on your disk: the server drew it and kept nothing, and a link to this page does not show it."),
-    types,
-    make("button", { type: "button", className: "lt-button", onclick: closeFile }, "Close the file"),
-  );
-}
-
-function openFile(opened: File, sample = -1): void {
-  file = { file: opened, sample };
-  go({ focus: "", fn: "", compare: "" });
-}
-
-function closeFile(): void {
-  file = null;
-  byId("fg-file-bar").hidden = true;
-  byId<HTMLInputElement>("fg-file").value = "";
-  go({ focus: "", fn: "" });
 }
 
 // --- what people do ----------------------------------------------------------------------------------------------
@@ -709,8 +417,8 @@ byId("fg-file").parentElement!.addEventListener(
 
 // The first half of the range against the second, until somebody says otherwise: both have data, mostly.
 function compare(wanted: Compare): void {
-  if (!wanted || state.rightFrom) {
-    go({ compare: wanted, focus: wanted ? state.focus : "" });
+  if (!wanted || now.state.rightFrom) {
+    go({ compare: wanted, focus: wanted ? now.state.focus : "" });
     return;
   }
   const [start, end] = sides.left.moments();
@@ -721,7 +429,7 @@ function compare(wanted: Compare): void {
     until: String(middle),
     rightFrom: String(middle + 1),
     rightUntil: String(end),
-    rightFilters: state.rightFilters.length ? state.rightFilters : state.filters,
+    rightFilters: now.state.rightFilters.length ? now.state.rightFilters : now.state.filters,
   });
 }
 
@@ -729,13 +437,13 @@ addEventListener("keydown", (event) => {
   const target = event.target as HTMLElement;
   if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input:not([type=radio]), select, textarea, [contenteditable], .ts-wrapper")) return;
   if (event.key === "/") byId("fg-search").focus();
-  else if (event.key === "g") (state.fn ? callees : panels.left.chart).focus();
+  else if (event.key === "g") (now.state.fn ? sandwich.callees : panels.left.chart).focus();
   else if (event.key === "?") {
     const help = byId<HTMLDetailsElement>("fg-help");
     help.open = !help.open;
     help.querySelector("summary")!.focus();
   } else if (event.key === "Escape" && document.querySelector("details.fg-menu[open]")) closeMenus();
-  else if (event.key === "Escape" && state.fn) go({ fn: "" });
+  else if (event.key === "Escape" && now.state.fn) go({ fn: "" });
   else return;
   event.preventDefault();
 });

@@ -127,17 +127,30 @@ function crc32(text: string): number {
   return (sum ^ 0xffffffff) >>> 0;
 }
 
+const sums = new Map<string, bigint>();
+
+function below(id: bigint, name: string): bigint {
+  let sum = sums.get(name);
+  if (sum === undefined) sums.set(name, (sum = BigInt(crc32(name))));
+  return (id * FACTOR + sum) & MASK;
+}
+
 // The number of a place, as engine/profiles/flame/frame_paths.py has it; "" for everything.
 export function placeId(one: Frame): string {
   const path = pathOf(one);
   if (!path.length) return "";
-  let id = ROOT_ID;
-  for (const each of path) id = (id * FACTOR + BigInt(crc32(each.name))) & MASK;
+  const id = path.reduce((above, each) => below(above, each.name), ROOT_ID);
   return id.toString(16).padStart(16, "0");
 }
 
 export function frameAt(root: Frame, id: string): Frame | null {
   if (!id) return root;
-  for (const one of everyFrame(root)) if (!one.isCut && one.parent && placeId(one) === id) return one;
+  const wanted = BigInt(`0x${id}`);
+  const waiting: [Frame, bigint][] = [[root, ROOT_ID]];
+  for (let next = waiting.pop(); next; next = waiting.pop()) {
+    const [one, own] = next;
+    if (own === wanted && one.parent && !one.isCut) return one;
+    for (const child of one.children) waiting.push([child, below(own, child.name)]);
+  }
   return null;
 }

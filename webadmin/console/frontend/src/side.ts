@@ -2,14 +2,10 @@
 
 import { Filters } from "./filters";
 import type { TimelineAnswer } from "./server";
+import type { Range } from "./session";
 import { SIDE } from "./skeleton";
 import { Timeline } from "./timeline";
 import { fieldTime, fromField, rangeText, readMoment, zoneName, type Zone } from "./words";
-
-export interface Range {
-  from: string;
-  until: string;
-}
 
 interface Wishes {
   range(range: Range): void;

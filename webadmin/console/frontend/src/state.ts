@@ -54,7 +54,8 @@ export function readState(query: string): State {
   };
   for (const [key, name, otherwise] of PLAIN) {
     const value = given.get(name) ?? otherwise;
-    found[key] = ALLOWED[key]?.includes(value) === false ? otherwise : value;
+    const isOdd = ALLOWED[key]?.includes(value) === false || (key === "focus" && !/^([0-9a-f]{16})?$/.test(value));
+    found[key] = isOdd ? otherwise : value;
   }
   return found as unknown as State;
 }

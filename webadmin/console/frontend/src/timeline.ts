@@ -5,6 +5,8 @@ import "uplot/dist/uPlot.min.css";
 import type { TimelineAnswer } from "./server";
 import { momentText, valueText, type Zone } from "./words";
 
+const HEIGHT = 96;
+
 export class Timeline {
   private plot: uPlot | null = null;
   private answer: TimelineAnswer | null = null;
@@ -18,7 +20,7 @@ export class Timeline {
     private readonly chosen: (startMs: number, endMs: number) => void,
   ) {
     new ResizeObserver(() => {
-      if (this.plot && host.clientWidth) this.plot.setSize({ width: host.clientWidth, height: 110 });
+      if (this.plot && host.clientWidth) this.plot.setSize({ width: host.clientWidth, height: HEIGHT });
       else if (this.answer) this.draw();
       this.mark();
     }).observe(host);
@@ -58,7 +60,7 @@ export class Timeline {
     this.plot = new uPlot(
       {
         width: this.host.clientWidth,
-        height: 110,
+        height: HEIGHT,
         legend: { show: false },
         tzDate: (seconds) => (this.zone === "utc" ? uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC") : new Date(seconds * 1e3)),
         cursor: { y: false, drag: { x: true, y: false, setScale: false } },
@@ -68,7 +70,7 @@ export class Timeline {
           y: { range: (_plot, _min, max) => [0, max || 1] },
         },
         padding: [8, 28, 0, 0],
-        axes: [{ ...axis, space: 90, values: (_plot, ticks) => ticks.map((tick) => this.tickText(tick, ticks)) }, { ...axis, size: 76, space: 24, values: (_plot, ticks) => ticks.map((tick) => valueText(tick, this.unit)) }],
+        axes: [{ ...axis, size: 28, space: 90, values: (_plot, ticks) => ticks.map((tick) => this.tickText(tick, ticks)) }, { ...axis, size: 76, space: 24, values: (_plot, ticks) => ticks.map((tick) => valueText(tick, this.unit)) }],
         series: [
           {},
           { stroke: bar, fill: bar, width: 0, points: { show: false }, paths: uPlot.paths.bars!({ size: [0.86, 40], align: 0 }) },
