@@ -9,8 +9,8 @@ from engine.profiles.flame.stack_table import UNKNOWN_BINARY, StackTable
 from engine.profiles.flame.tree import FlameTree
 from engine.profiles.pprof_model import Profile
 
-FRAMES_MAX = 10_000_000
-"""Location ids of all samples together that are walked: about a second for each two millions."""
+FRAMES_MAX = 4_000_000
+"""Location ids of all samples together that are walked: about a second for each two million."""
 DEPTH_MAX = 5_000
 """Locations one stack may have; real ones end near a thousand."""
 

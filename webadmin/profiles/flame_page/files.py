@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.http import HttpRequest
@@ -9,13 +11,18 @@ from django.http import HttpRequest
 from engine.profiles.errors import BadObject
 from engine.profiles.flame.pprof_stacks import default_sample_type, profile_tree, sample_types
 from engine.profiles.flame.tree import FlameTree
-from engine.profiles.pprof import parse_profile
+from engine.profiles.pprof import parse_profile, uncompressed
+from engine.profiles.query.admission import Asker
 from webadmin.profiles.compressed_bodies import BodyTooLarge, read_body
 from webadmin.profiles.connect import ConnectError
+from webadmin.profiles.questions import query_engine, query_limits
+from webadmin.profiles.viewers.presence import has_left
 
 FILE_BYTES_MAX = 16 << 20
 """A file as it comes, usually packed."""
-UNPACKED_BYTES_MAX = 64 << 20
+UNPACKED_BYTES_MAX = 32 << 20
+MEMORY_PER_BYTE = 20
+"""What the columns and the tree of a file may take, for each byte of it."""
 ENTRIES_MAX = 1_000_000
 
 
@@ -30,17 +37,29 @@ def opened_file(request: HttpRequest) -> tuple[FlameTree, dict[str, Any]]:
         message = f"the file has more than {FILE_BYTES_MAX >> 20} MiB"
         raise ConnectError("invalid_argument", message, reason="file_too_large") from error
     try:
-        profile = parse_profile(data, size_max=UNPACKED_BYTES_MAX, entries_max=ENTRIES_MAX)
-        types = sample_types(profile)
-        wanted = request.GET.get("sample", "")
-        position = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 4 else -1
-        if not 0 <= position < len(types):
-            position = default_sample_type(profile)
-        tree = profile_tree(profile, position)
+        unpacked = uncompressed(data, size_max=UNPACKED_BYTES_MAX)
+        with _room(request, len(unpacked)):
+            return _read(unpacked, request.GET.get("sample", ""))
     except BadObject as error:
-        raise ConnectError(
-            "invalid_argument", f"this is no pprof file that can be read: {error}", reason="bad_file"
-        ) from error
+        message = f"this is no pprof file that can be read: {error}"
+        raise ConnectError("invalid_argument", message, reason="bad_file") from error
+
+
+@contextmanager
+def _room(request: HttpRequest, size: int) -> Iterator[None]:
+    """Hold the memory that reading a file may take among what questions may take together."""
+    with Asker(query_engine().memory, query_limits().seconds, lambda: has_left(request)) as asker:
+        with asker.turn():
+            asker.hold(max(size, 1) * MEMORY_PER_BYTE)
+        yield
+
+
+def _read(data: bytes, wanted: str) -> tuple[FlameTree, dict[str, Any]]:
+    profile = parse_profile(data, size_max=UNPACKED_BYTES_MAX, entries_max=ENTRIES_MAX)
+    types = sample_types(profile)
+    position = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 4 else -1
+    if not 0 <= position < len(types):
+        position = default_sample_type(profile)
     told = {
         "sample_types": [{"type": kind, "unit": unit} for kind, unit in types],
         "sample": position,
@@ -48,4 +67,4 @@ def opened_file(request: HttpRequest) -> tuple[FlameTree, dict[str, Any]]:
         "duration_ms": max(0, profile.duration_ns // 1_000_000),
         "samples": len(profile.samples),
     }
-    return tree, told
+    return profile_tree(profile, position), told

@@ -23,7 +23,7 @@ from engine.profiles.query.merged_profile import merged_profile
 from engine.profiles.query.model import PROFILE_TYPE, SERVICE_NAME
 from engine.profiles.query.select_points import Grid
 from webadmin.index.queries import tenant_services
-from webadmin.profiles.connect import JSON, STATUSES, ConnectError, View, answer
+from webadmin.profiles.connect import JSON, RETRY_AFTER_S, STATUSES, ConnectError, View, answer
 from webadmin.profiles.flame_page import answers, asked
 from webadmin.profiles.flame_page.costs import merged_report
 from webadmin.profiles.flame_page.files import opened_file
@@ -41,6 +41,8 @@ WHAT_NEXT = {
     "no_such_tenant": "Choose one from the list, or ask an operator for the group that opens it.",
     "invalid_selector": "Mend the filter that the message is about.",
     "query_too_large": "Choose a shorter time, or filter by a label.",
+    "query_busy": "Ask again in a few seconds.",
+    "limit_exceeded": "Choose a shorter time, or filter by a label.",
     "query_timed_out": "Choose a shorter time, or filter by a label; or ask again when the machine is less busy.",
     "index_moved": "Ask again.",
     "store_away": "Ask again in a moment; if it stays, look at /readyz.",
@@ -66,28 +68,41 @@ def _view(method: str, found: Callable[[HttpRequest], Answer]) -> View:
             with said_to_viewers():
                 said = found(request)
         except ConnectError as error:
-            return error_json(error.code, error.reason, error.message)
+            return error_json(error.code, error.reason, error.message, retry_after_s=error.retry_after_s)
         except Exception:
             log.exception("call_failed path=%s", request.path_info)
             return error_json("internal", "internal", "the server failed; its log says why")
-        if isinstance(said, HttpResponse):
-            return said
-        return answer(request, json.dumps(said, ensure_ascii=False).encode("utf-8", "replace"), JSON, _UNKEPT)
+        return said if isinstance(said, HttpResponse) else _json(request, said)
 
     return view
+
+
+def _json(request: HttpRequest, said: Told) -> HttpResponse:
+    return answer(request, json.dumps(said, ensure_ascii=False).encode("utf-8", "replace"), JSON, _UNKEPT)
 
 
 _UNKEPT = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-def error_json(code: str, reason: str, message: str, *, status: int = 0) -> HttpResponse:
+def error_json(
+    code: str, reason: str, message: str, *, status: int = 0, retry_after_s: int = RETRY_AFTER_S
+) -> HttpResponse:
     """Return an error as the page shows it: what is wrong, and what to do next."""
     told = {"code": reason, "message": message, "next": WHAT_NEXT.get(reason, "Change what is asked, and ask again.")}
-    return HttpResponse(json.dumps(told), status=status or STATUSES[code], content_type=JSON, headers=_UNKEPT)
+    headers = _UNKEPT | ({"Retry-After": str(retry_after_s)} if code == "unavailable" else {})
+    return HttpResponse(json.dumps(told), status=status or STATUSES[code], content_type=JSON, headers=headers)
 
 
-def _viewing(request: HttpRequest) -> Viewing:
-    return Viewing(reader_of(request.user, request.GET.get("tenant", "")))
+def _asking(found: Callable[[HttpRequest, Viewing], Answer]) -> Callable[[HttpRequest], HttpResponse]:
+    """Let ``found`` ask for the tenant of the request; its memory is held until the answer is written."""
+
+    def asked_for(request: HttpRequest) -> HttpResponse:
+        reader = reader_of(request.user, request.GET.get("tenant", ""))
+        with Viewing(reader, request) as viewing:
+            said = found(request, viewing)
+            return said if isinstance(said, HttpResponse) else _json(request, said)
+
+    return asked_for
 
 
 def _known(request: HttpRequest) -> Told:
@@ -105,9 +120,8 @@ def _known(request: HttpRequest) -> Told:
     return {"tenant": tenant, "services": services}
 
 
-def _labels(request: HttpRequest) -> Told:
+def _labels(request: HttpRequest, viewing: Viewing) -> Told:
     """Names of labels, or the values of the one that ``name`` says."""
-    viewing = _viewing(request)
     side = asked.side_of(request.GET, viewing, _side_prefix(request))
     name = request.GET.get("name", "")
     if name:
@@ -117,9 +131,8 @@ def _labels(request: HttpRequest) -> Told:
     return _with_report({"values": found}, viewing)
 
 
-def _timeline(request: HttpRequest) -> Told:
+def _timeline(request: HttpRequest, viewing: Viewing) -> Told:
     """The values over time: each bar is the sum of its step."""
-    viewing = _viewing(request)
     side = asked.typed_side(request.GET, viewing, _side_prefix(request))
     step_ms = max(1, -(-(side.end_ms - side.start_ms + 1) // BARS))
     first_ms = side.start_ms - 1 + step_ms  # a bar has what comes after the one before it
@@ -129,28 +142,29 @@ def _timeline(request: HttpRequest) -> Told:
     return _with_report({"step_ms": step_ms, "start_ms": side.start_ms, "end_ms": side.end_ms, "bars": bars}, viewing)
 
 
-def _graph(request: HttpRequest) -> Told:
+def _graph(request: HttpRequest, viewing: Viewing) -> Told:
     """The flame graph of one side or of two over each other, with the table and what a search found."""
-    viewing, focus, search = _viewing(request), asked.focus_of(request.GET), asked.search_of(request.GET)
+    focus, search = asked.focus_of(request.GET), asked.search_of(request.GET)
     trees, told = _trees(request, viewing)
     return _with_report(told | answers.graph_json(trees, focus, search), viewing)
 
 
-def _sandwich(request: HttpRequest) -> Told:
+def _sandwich(request: HttpRequest, viewing: Viewing) -> Told:
     """One function between its callers and what it calls."""
-    viewing, function = _viewing(request), _function(request)
+    function = _function(request)
     trees, told = _trees(request, viewing)
     return _with_report(told | answers.sandwich_json(trees, function), viewing)
 
 
-def _export(request: HttpRequest) -> HttpResponse:
+def _export(request: HttpRequest, viewing: Viewing) -> HttpResponse:
     """A file: ``pprof``, ``folded`` stacks, or the ``levels`` that other viewers draw."""
-    viewing, form = _viewing(request), request.GET.get("form", "")
-    kind = asked.profile_type(request.GET)
+    form, kind = request.GET.get("form", ""), asked.profile_type(request.GET)
     name = f"{request.GET.get('service') or request.GET.get('tenant')}.{kind.split(':')[1]}"
     if form == "pprof" and not asked.compared(request.GET):
         side = asked.typed_side(request.GET, viewing)
-        data = merged_profile(viewing.places(side.question), kind, side.end_ms, compress=True)
+        places = viewing.places(side.question)
+        viewing.will_show(0, places)
+        data = merged_profile(places, kind, side.end_ms, compress=True)
         if not data:
             raise InvalidQuestion("there is nothing to export: no profile answers")
         return _file(data, "application/octet-stream", f"{name}.pb.gz", viewing)
@@ -172,9 +186,9 @@ def _text_file(trees: list[FlameTree], form: str, name: str, kind: str, viewing:
 
 def _open_file(request: HttpRequest) -> Answer:
     """A pprof file in the body, shown as the page shows what is stored; nothing of it is kept."""
-    tree, told = opened_file(request)
     show = request.GET.get("show", "")
     try:
+        tree, told = opened_file(request)
         if show == "sandwich":
             return told | answers.sandwich_json([tree], _function(request))
         if show in ("folded", "levels"):
@@ -190,6 +204,7 @@ def _trees(request: HttpRequest, viewing: Viewing) -> tuple[list[FlameTree], Tol
     prefixes = [asked.LEFT, asked.RIGHT] if asked.compared(request.GET) else [_side_prefix(request)]
     sides = [asked.typed_side(request.GET, viewing, prefix) for prefix in prefixes]
     trees = [viewing.tree(side.question) for side in sides]
+    viewing.will_show(0, *trees)  # tables and searches are of the whole, whatever is drawn of it
     _, sample_type, sample_unit, _, _ = asked.profile_type(request.GET).split(":")
     ranges = [{"start_ms": side.start_ms, "end_ms": side.end_ms} for side in sides]
     return trees, {"ranges": ranges, "sample_type": sample_type, "unit": sample_unit}
@@ -217,9 +232,9 @@ def _file(data: bytes, kind: str, name: str, viewing: Viewing | None = None) -> 
 
 
 known = _view("GET", _known)
-labels = _view("GET", _labels)
-timeline = _view("GET", _timeline)
-graph = _view("GET", _graph)
-sandwich = _view("GET", _sandwich)
-export = _view("GET", _export)
+labels = _view("GET", _asking(_labels))
+timeline = _view("GET", _asking(_timeline))
+graph = _view("GET", _asking(_graph))
+sandwich = _view("GET", _asking(_sandwich))
+export = _view("GET", _asking(_export))
 open_file = _view("POST", _open_file)

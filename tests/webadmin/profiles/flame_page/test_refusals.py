@@ -10,12 +10,17 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.profiles.flame.tree import FlameTree
+from engine.profiles.query.errors import QueryBusy, QueryTimedOut, QueryTooLarge
 from tests.webadmin.profiles.flame_page.conftest import Visitor
 from tests.webadmin.profiles.viewers.conftest import EXAMPLE
 from webadmin.profiles.flame_page import files
 from webadmin.profiles.flame_page.urls import urlpatterns
+from webadmin.profiles.flame_page.views import WHAT_NEXT
+from webadmin.profiles.questions import query_engine
 
 GETS = ("known", "labels", "timeline", "graph", "sandwich", "export")
+TREE = FlameTree()
 SECRETS = (b"hidden_frame", b"hidden-service", b"hidden-host", b"hidden_label")
 
 
@@ -104,6 +109,42 @@ def test_a_question_without_sense_is_refused_with_what_to_do(
     assert (found.status_code, told["code"]) == (400, code)
     assert says in told["message"]
     assert told["next"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (QueryBusy(7), 503, "query_busy"),
+        (QueryTimedOut(60), 504, "query_timed_out"),
+        (QueryTooLarge("rows", 5), 429, "query_too_large"),
+        (RuntimeError("a defect"), 500, "internal"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_question_that_is_not_answered_says_when_to_come_again(
+    visitor: Visitor, error: Exception, status: int, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor.viewer.write(EXAMPLE)
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("webadmin.profiles.viewers.viewing.ask_stacks", fail)
+    found = visitor.get("graph")
+    assert (found.status_code, found.json()["code"]) == (status, code)
+    assert found.json()["next"] == WHAT_NEXT[code]
+    assert "defect" not in found.json()["message"]
+    assert found.headers.get("Retry-After") == ("7" if status == 503 else None)
+
+
+def test_the_memory_of_files_is_that_of_questions(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    visitor.viewer.write(EXAMPLE)
+    data = visitor.get("export", form="pprof").content
+    held: list[int] = []
+    monkeypatch.setattr(files, "profile_tree", lambda *arguments: held.append(query_engine().memory.bytes_held) or TREE)
+    assert visitor.open(data).status_code == 200
+    assert held[0] >= files.MEMORY_PER_BYTE * len(gzip.decompress(data))
+    assert query_engine().memory.bytes_held == 0
 
 
 def test_forms_and_methods_there_are_not(visitor: Visitor) -> None:
