@@ -61,9 +61,12 @@ def test_what_is_not_there_is_named() -> None:
         sample_types(replace(profile, sample_types=[(500, 0)]))
     with pytest.raises(BadReference, match="no sample type 7"):
         profile_tree(profile, 7)
+
+
+def test_a_function_that_is_not_there_says_nothing() -> None:
+    profile = made({"main;work": (1, 1)})
     nobody = replace(profile, functions=replace(profile.functions, ids=np.zeros_like(profile.functions.ids)))
-    with pytest.raises(BadReference, match="function"):
-        profile_tree(nobody, 0)
+    assert stacks_of(profile_tree(nobody, 0)) == {(b"unknown!0x0", b"unknown!0x0"): 1}
 
 
 @pytest.mark.parametrize("limit", ["FRAMES_MAX", "DEPTH_MAX"])

@@ -6,7 +6,7 @@ import { prefersStill } from "./dom";
 import type { Frame } from "./frames";
 import { change, colourOf } from "./palette";
 import type { Colours } from "./state";
-import { pointsText, shareText, valueText } from "./words";
+import { pointsText, shareText, shortName, valueText } from "./words";
 
 export const ROW_HEIGHT = 20;
 const FRAME_WIDTH_MIN = 0.6;
@@ -70,7 +70,7 @@ export class FlameChart {
       .sort(false)
       .tooltip(false)
       .resetHeightOnZoom(true)
-      .getName((one) => one.data.name)
+      .getName((one) => shortName(one.data.name))
       .setLabelHandler((one) => one.data.name)
       .setColorMapper((one) => colourOf(one.data, this.look.colours, this.look.wholeTotals));
     this.chart(select(this.host).datum(root));
@@ -145,6 +145,7 @@ export class FlameChart {
       const drawn = select(element).datum() as DrawnFrame<Frame>;
       const one = drawn.data;
       this.elements.set(one, element);
+      element.setAttribute("name", one.name);
       element.setAttribute("role", "treeitem");
       element.setAttribute("aria-level", String(drawn.depth + 1));
       element.setAttribute("aria-label", describe(one, this.look));

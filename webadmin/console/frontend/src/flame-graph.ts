@@ -17,7 +17,7 @@ import { everything, go, graphQuestion, isSideBySide, now, onChange, settle, typ
 import { Side } from "./side";
 import { SKELETON } from "./skeleton";
 import { question, type Colours, type Compare, type View } from "./state";
-import { counted, rangeText, shareText, typeText, valueText, zoneName } from "./words";
+import { counted, rangeText, shareText, shortName, typeText, valueText, zoneName } from "./words";
 
 const SEARCH_PAUSE_MS = 250;
 const host = byId("flame-graph");
@@ -324,7 +324,7 @@ function showCrumbs(): void {
       make(
         "button",
         { type: "button", title: name, "aria-current": isLast ? "location" : null, onclick: () => go({ focus: step ? placeId(step) : "" }) },
-        make("span", { className: "fg-crumb-name" }, name),
+        make("span", { className: "fg-crumb-name" }, shortName(name)),
         make("span", { className: "fg-crumb-share" }, share),
       ),
     );

@@ -3,6 +3,7 @@
 import { ROW_HEIGHT, type FlameChart } from "./chart";
 import { colourOf } from "./palette";
 import type { Colours } from "./state";
+import { shortName } from "./words";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LETTER = 6.6;
@@ -21,7 +22,8 @@ export function svgPicture(chart: FlameChart, title: string, colours: Colours, w
     const fill = one.isCut ? "#d9d9d9" : colourOf(one, colours, wholeTotals);
     svg.append(shape("rect", { x, y: y + top, width, height: ROW_HEIGHT - 1, fill, rx: 1.5 }));
     const room = Math.floor((width - 8) / LETTER);
-    if (room > 2) svg.append(text(one.name.length > room ? `${one.name.slice(0, room - 1)}…` : one.name, x + 4, y + top + 14, 11));
+    const name = shortName(one.name);
+    if (room > 2) svg.append(text(name.length > room ? `${name.slice(0, room - 1)}…` : name, x + 4, y + top + 14, 11));
   }
   return new XMLSerializer().serializeToString(svg);
 }

@@ -2,7 +2,7 @@
 
 import { fill, make } from "./dom";
 import type { GraphAnswer, Row } from "./server";
-import { countText, pointsText, shareText, valueText } from "./words";
+import { countText, pointsText, shareText, shortName, valueText } from "./words";
 
 const ROWS_FIRST = 200;
 
@@ -107,7 +107,7 @@ export class TopTable {
       make(
         "th",
         { scope: "row" },
-        make("button", { type: "button", className: "fg-function", title: `${row[0]}: show its callers and what it calls`, onclick: () => this.chosen(row[0]) }, row[0]),
+        make("button", { type: "button", className: "fg-function", title: `${row[0]}: show its callers and what it calls`, onclick: () => this.chosen(row[0]), "aria-label": row[0] }, shortName(row[0])),
       ),
       ...columns.map((column) => {
         const share = column.share?.(row) ?? 0;

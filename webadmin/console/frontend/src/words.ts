@@ -56,6 +56,11 @@ export function msText(ms: number): string {
   return ms >= 10_000 ? `${(ms / 1000).toFixed(1)}${GAP}s` : `${ms.toFixed(ms >= 10 ? 0 : 1)}${GAP}ms`;
 }
 
+// A name without the path of its package, which would leave no room for the rest.
+export function shortName(name: string): string {
+  return name.replace(/^[^\s()<>[\]]*\/(?=[^/])/, "");
+}
+
 export type Zone = "utc" | "local";
 
 export function zoneName(zone: Zone): string {
