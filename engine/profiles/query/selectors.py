@@ -28,6 +28,7 @@ STEP_LETTERS = 1 << 16
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.]*|"(?:[^"\\\n]|\\.)*"')
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r"=~|!~|!=|=")
 _NO_VALUES = pa.array([""], pa.string())
 _METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
@@ -74,8 +75,12 @@ class Matcher:
     value: str
 
     def __str__(self) -> str:
-        value = self.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-        return f'{self.name}{self.operator}"{value}"'
+        name = self.name if _WORD.fullmatch(self.name) else f'"{_escaped(self.name)}"'
+        return f'{name}{self.operator}"{_escaped(self.value)}"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
 
 
 def matcher(name: str, operator: str, value: str) -> Matcher:

@@ -43,15 +43,18 @@ class Viewer:
     def __post_init__(self) -> None:
         self.start_ms = int(self.stored.service.clock.now_ms) // 60_000 * 60_000
 
-    def write(self, stacks: Mapping[str, int], at: int = 0, tenant: str = "quarry", **labels: str) -> str:
-        """Write a CPU profile of folded stacks in a segment of its own; return the object's key."""
-        builder = ProfileBuilder([("cpu", "nanoseconds")], period_type=("cpu", "nanoseconds"), period=10**7)
+    def write(
+        self, stacks: Mapping[str, int], at: int = 0, tenant: str = "quarry", kind: str = CPU, **labels: str
+    ) -> str:
+        """Write a profile of folded stacks in a segment of its own; return the object's key."""
+        name, sample_type, unit, period_type, period_unit = kind.split(":")
+        builder = ProfileBuilder([(sample_type, unit)], period_type=(period_type, period_unit), period=10**7)
         for stack, value in stacks.items():
-            frames = [Frame(name, f"{name}.py", 1, 2) for name in reversed(stack.split(";"))]
+            frames = [Frame(function, f"{function}.py", 1, 2) for function in reversed(stack.split(";"))]
             builder.add(frames, [value])
         time_ms = self.start_ms + at
         segment = SegmentBuilder(1, created_by="tests")
-        named = {"__name__": "process_cpu", "service_name": "web", **labels}
+        named = {"__name__": name, "service_name": "web", **labels}
         segment.add(tenant, named, builder.profile(time_ns=time_ms * 10**6, duration_ns=10**9))
         data, meta = segment.build(ulids.make(time_ms, random.randbytes(ulids.ENTROPY_BYTES)))
         assert self.stored.service.add(meta, any_age=True).accepted == (meta.id,)

@@ -165,3 +165,12 @@ def test_no_spans_selected_is_everything(viewer: Viewer) -> None:
 def test_ids_that_no_profile_has_select_nothing(viewer: Viewer, selector: dict[str, list[str]]) -> None:
     viewer.write(EXAMPLE)
     assert viewer.stacks(**selector).flamegraph.total == 0
+
+
+def test_series_that_were_thinned_out_are_in_no_tree_but_in_the_points(viewer: Viewer) -> None:
+    viewer.write({"a": 1})
+    viewer.write({"a": 2}, at=1, __sampled__="true")
+    assert viewer.stacks().flamegraph.total == 1
+    request = querier_pb2.SelectSeriesRequest(profile_typeID=CPU, label_selector="{}", step=60, **viewer.range())
+    (series,) = viewer.ask("SelectSeries", request, querier_pb2.SelectSeriesResponse).series
+    assert sum(point.value for point in series.points) == 3
