@@ -19,6 +19,7 @@ from engine.profiles.query import dataset_reader, sample_batches, shares, unroll
 from engine.profiles.query.errors import InvalidQuestion
 from engine.profiles.query.execution import QueryEngine
 from engine.profiles.query.model import Damage, QueryBlock, QueryDataset, Question
+from engine.profiles.query.rows import RowReader
 from engine.profiles.query.sample_batches import DEFAULT_COLUMNS, SampleWish, ShareReader
 from engine.profiles.query.shares import cut_shares, gather_shares
 from engine.profiles.query.unrolled_stacks import UnrolledStacks
@@ -221,6 +222,24 @@ def test_without_stacks_no_symbols_are_read(
     read.clear()
     list(read_all(engine, blocks, ALWAYS, SampleWish(columns=("stack",)), 1 << 20))
     assert max(end for _, end in read) > dataset.table_of_contents[2]
+
+
+def test_what_is_read_after_opening_is_counted(
+    store: ObjectStore, engine: QueryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset_reader, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(dataset_reader, "FOOTER_GUESS_BYTES", 0)  # or all of so small a table comes with its footer
+    blocks = one_block(store, *(row(id=n, time_ns=TIME_MS * 10**6 + n) for n in range(5)))
+    lengths: list[int] = []
+    real = store.get_range
+    monkeypatch.setattr(store, "get_range", lambda *call: lengths.append(call[2]) or real(*call))
+    run = engine.run()
+    for opened, series in run.in_order(blocks, ALWAYS):
+        before = len(lengths)
+        assert sum(len(rows.times) for rows in RowReader(run, opened, ALWAYS, series).rows()) == 5
+        assert len(lengths) > before
+    cost = run.report().cost
+    assert (cost.requests, cost.bytes_read, cost.objects_opened) == (len(lengths), sum(lengths), 1)
 
 
 def test_damage_is_told_and_a_missing_object_too(store: ObjectStore, engine: QueryEngine) -> None:
