@@ -34,6 +34,7 @@ export class FlameChart {
   private elements = new Map<Frame, SVGGElement>();
   private current: Frame | null = null;
   private width = 0;
+  private isPressed = false;
 
   constructor(
     private readonly host: HTMLElement,
@@ -48,9 +49,13 @@ export class FlameChart {
     host.addEventListener("keydown", (event) => this.pressed(event));
     host.addEventListener("mousemove", (event) => this.pointed(event));
     host.addEventListener("mouseleave", () => (this.tip.hidden = true));
+    // What is said of a frame may cover it: not before the button is up again, or it would take the click.
+    host.addEventListener("pointerdown", () => (this.isPressed = true));
+    addEventListener("pointerup", () => (this.isPressed = false));
+    addEventListener("pointercancel", () => (this.isPressed = false));
     host.addEventListener("focusin", (event) => {
       const one = this.frameOf(event.target);
-      if (one) this.setCurrent(one);
+      if (one && !this.isPressed) this.setCurrent(one);
     });
     new ResizeObserver(() => this.fit()).observe(host);
   }

@@ -27,18 +27,11 @@ const reports = new Map<string, Report>();
 const found = new Map<Place, GraphAnswer>();
 const tip = byId("fg-tip");
 
-const wishes: Wishes & { function(name: string): void } = {
-  zoom: (one) => zoom(one),
-  zoomOut: () => zoomOut(),
-  sandwich: (one) => showFunction(one.isCut || !one.parent ? "" : one.name),
-  function: showFunction,
-  current: showCurrent,
-};
 const panels: Record<Place, Panel> = {
-  left: new Panel(byId("fg-panel-left"), "Flame graph", wishes, tip),
-  right: new Panel(byId("fg-panel-right"), "Flame graph, right side", wishes, tip),
+  left: new Panel(byId("fg-panel-left"), "Flame graph", wishesOf("left"), tip),
+  right: new Panel(byId("fg-panel-right"), "Flame graph, right side", wishesOf("right"), tip),
 };
-const sandwich = new Sandwich(tip, showCurrent);
+const sandwich = new Sandwich(tip, (one) => showCurrent(one, sandwich.look));
 const sides: Record<Place, Side> = { left: makeSide("left"), right: makeSide("right") };
 const tenantPicker = new Picker(byId<HTMLSelectElement>("fg-tenant"), {
   placeholder: "choose a tenant",
@@ -66,6 +59,16 @@ onTrouble(
   },
   () => void show(),
 );
+
+function wishesOf(place: Place): Wishes & { function(name: string): void } {
+  return {
+    zoom,
+    zoomOut,
+    sandwich: (one) => showFunction(one.isCut || !one.parent ? "" : one.name),
+    function: showFunction,
+    current: (one) => showCurrent(one, look(panels[place])),
+  };
+}
 
 function makeSide(place: Place): Side {
   const isLeft = place === "left";
@@ -190,7 +193,7 @@ function showGraph(place: Place): void {
     panel.forget();
     found.delete(place);
     reports.delete(place);
-    showCurrent(null);
+    fill(byId("fg-current"));
     forget(place, "file", `search ${place}`, "sandwich");
   }
   panels.right.host.hidden = !isSideBySide();
@@ -207,7 +210,8 @@ function showGraph(place: Place): void {
     panel.take(answer, focus);
     if (now.file) now.fileUnit = answer.sample_types?.[answer.sample ?? 0]?.unit ?? "";
     if (answer.report) reports.set(place, answer.report);
-    if (answer.focus_lost) {
+    // Side by side, what one side lacks may be on the other: then this one shows all it has.
+    if (answer.focus_lost && !isSideBySide()) {
       lostFocus();
       return;
     }
@@ -230,8 +234,11 @@ function draw(place: Place): void {
   const isAlone = !isSideBySide();
   showEmpty(isAlone && isEmpty);
   panel.host.hidden = false;
-  const title = isAlone ? "" : `${place === "left" ? "Left" : "Right"}: ${sideTitle(place)}, ${valueText(answer.totals[0], unit())}${isEmpty ? ", no profiles here" : ""}`;
-  panel.show(look(panel), now.state.focus, now.state.search, now.state.search ? (found.get(place) ?? null) : null, title);
+  panel.show(look(panel), now.state.focus, now.state.search, now.state.search ? (found.get(place) ?? null) : null);
+  const lacks = now.state.focus && !panel.focused(now.state.focus) ? ", all of it: what is zoomed into is not here" : "";
+  const said = isEmpty ? ", no profiles here" : lacks;
+  const side = place === "left" ? "Left" : "Right";
+  panel.title(isAlone ? "" : `${side}: ${sideTitle(place)}, ${valueText(answer.totals[0], unit())}${said}`);
   showCrumbs();
   showLegend();
   showFound();
@@ -287,10 +294,8 @@ function showFound(): void {
 function showReports(): void {
   const places = now.state.compare === "side" ? ["left", "right"] : ["left"];
   const main = places.flatMap((place) => reports.get(place) ?? []);
-  if (now.file || main.length < places.length) {
-    fill(byId("fg-cost"), now.file ? make("p", { className: "lt-empty" }, "A file from your disk: nothing was read from the store.") : null);
-    return;
-  }
+  if (now.file) fill(byId("fg-cost"), make("p", { className: "lt-empty" }, "A file from your disk: nothing was read from the store."));
+  if (now.file || main.length < places.length) return;
   const sum = main.reduce((left, right) => ({
     objects_opened: left.objects_opened + right.objects_opened,
     datasets_read: left.datasets_read + right.datasets_read,
@@ -306,7 +311,7 @@ function showReports(): void {
 }
 
 function showCrumbs(): void {
-  const panel = panels.left;
+  const panel = isSideBySide() && !panels.left.focused(now.state.focus) ? panels.right : panels.left;
   const one = panel.focused(now.state.focus);
   const answer = panel.part ?? panel.whole;
   if (!one || !answer) {
@@ -346,13 +351,12 @@ function showLegend(): void {
   );
 }
 
-function showCurrent(one: Frame | null): void {
+function showCurrent(one: Frame | null, current: Look): void {
   const box = byId("fg-current");
   if (!one) {
     fill(box);
     return;
   }
-  const current = now.state.fn ? sandwich.look : look(panels.left);
   fill(
     box,
     make("span", { className: "fg-current-text" }, describe(one, current)),

@@ -62,10 +62,13 @@ export class Panel {
     return answer !== null && !answer.graph.cut.length && answer.top.functions === answer.top.rows.length;
   }
 
-  show(look: Look, focus: string, text: string, found: GraphAnswer | null, title: string): void {
+  title(said: string): void {
+    this.heading.hidden = !said;
+    this.heading.textContent = said;
+  }
+
+  show(look: Look, focus: string, text: string, found: GraphAnswer | null): void {
     const answer = this.answerFor(focus);
-    this.heading.hidden = !title;
-    this.heading.textContent = title;
     if (!answer) return;
     const isNew = answer !== this.drawn;
     if (isNew) {

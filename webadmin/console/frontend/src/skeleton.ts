@@ -104,5 +104,5 @@ export const SIDE = `
 </div>
 <div class="fg-filters" data-is="filters" role="group" aria-label="Label filters"></div>
 <div class="fg-timeline" data-is="timeline" role="img" aria-label="The total over time"></div>
-<div class="fg-timeline-foot"><span data-is="timeline-about"></span> <output data-is="readout"></output></div>
+<div class="fg-timeline-foot"><span data-is="timeline-about">&nbsp;</span> <output data-is="readout"></output></div>
 `;
