@@ -17,7 +17,17 @@ from tests.webadmin.service import Service, rolled_back
 from webadmin.access.services import issue_worker_credential
 from webadmin.index.errors import InvalidIndexQuery
 from webadmin.index.models import TenantService
-from webadmin.index.queries import BlockFound, IndexQuery, TenantStatistics, find_blocks, find_labels, tenant_statistics
+from webadmin.index.queries import (
+    BlockFound,
+    IndexQuery,
+    TenantStatistics,
+    find_blocks,
+    find_labels,
+    tenant_services,
+    tenant_statistics,
+)
+from webadmin.index.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.schedule.services.operation import Order
 
 FAR_MS = 1 << 45
 ADDRESS = "/api/v1/blocks/query"
@@ -104,6 +114,30 @@ def test_i9_statistics_are_bounds_or_zeros(service: Service) -> None:
     service.add(block_meta(ulid(now, 1)), block_meta(ulid(now - 9000, 2), datasets=[("acme", "api")]))
     assert tenant_statistics("acme") == TenantStatistics(has_data=True, oldest_ms=now - 9000, newest_ms=now + 500)
     assert not tenant_statistics("beta").has_data
+
+
+def test_services_of_a_tenant_with_live_data_and_their_times(service: Service) -> None:
+    now = service.clock.now_ms
+    assert tenant_services("acme") == []
+    service.add(
+        block_meta(ulid(now, 1), datasets=[("acme", "api"), ("beta", "db")]),
+        block_meta(ulid(now - 9000, 2), datasets=[("acme", "web"), ("acme", "api")]),
+        block_meta(ulid(now - 500, 3), level=1, tenant="acme", datasets=[("acme", "web")]),
+    )
+    assert [(found.name, found.oldest_ms, found.newest_ms) for found in tenant_services("acme")] == [
+        ("api", now - 9000, now + 500),
+        ("web", now - 9000, now),
+    ]
+    [own] = tenant_services("beta")
+    assert (own.name, own.label_sets) == ("db", ((("service_name", "db"), ("__profile_type__", "cpu")),))
+    assert tenant_services("nobody") == []
+
+
+def test_a_service_that_a_delete_request_hides_whole_is_not_named(service: Service) -> None:
+    now = service.clock.now_ms
+    service.add(block_meta(ulid(now, 1), datasets=[("acme", "api"), ("acme", "web")]))
+    request_deletion(DeleteOrder(tenant="acme", service="api"), order=Order(actor="test", why="gone"))
+    assert [found.name for found in tenant_services("acme")] == ["web"]
 
 
 def test_invariant_5_the_results_are_found_instead_of_the_sources(service: Service) -> None:
