@@ -5,7 +5,7 @@ import type { TimelineAnswer } from "./server";
 import type { Range } from "./session";
 import { SIDE } from "./skeleton";
 import { Timeline } from "./timeline";
-import { fieldTime, fromField, rangeText, readMoment, zoneName, type Zone } from "./words";
+import { fieldTime, fromField, rangeText, readMoment, stepText, zoneName, type Zone } from "./words";
 
 interface Wishes {
   range(range: Range): void;
@@ -69,7 +69,7 @@ export class Side {
 
   showTimeline(answer: TimelineAnswer, unit: string, range: [number, number] | null): void {
     this.timeline.show(answer, unit, this.zone, range);
-    const step = answer.step_ms >= 60_000 ? `${Math.round(answer.step_ms / 6_000) / 10} min` : `${Math.round(answer.step_ms / 100) / 10} s`;
+    const step = stepText(answer.step_ms);
     this.part("timeline-about").textContent = `${rangeText(answer.start_ms, answer.end_ms, this.zone)} ${zoneName(this.zone)}; a bar is the sum of ${step}. Drag to choose a range.`;
   }
 

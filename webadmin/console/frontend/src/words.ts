@@ -95,6 +95,11 @@ export function rangeText(startMs: number, endMs: number, zone: Zone): string {
   return `${start} … ${start.slice(0, 10) === end.slice(0, 10) ? end.slice(11) : end}`;
 }
 
+export function stepText(ms: number): string {
+  if (ms < 1_000) return `${ms} ms`;
+  return ms < 60_000 ? `${Math.round(ms / 100) / 10} s` : `${Math.round(ms / 6_000) / 10} min`;
+}
+
 const UNIT_MS: Record<string, number> = { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7, w: 6.048e8 };
 
 // now, now-6h or unix milliseconds, as the server reads them; null for anything else.
