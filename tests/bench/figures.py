@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +42,23 @@ def peak_rss_mb() -> float:
     """Return this process's largest resident size so far, without what it had before its program was loaded."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Return this process's CPU time of doing the work once."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def process_seconds(pid: int) -> float:
+    """Return what a process, its children and those that have ended and were waited for used of the processor."""
+    top = psutil.Process(pid)
+    total = 0.0
+    for process in [top, *top.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total

@@ -24,7 +24,7 @@ import psycopg
 
 from engine.profiles.proto.push_pb2 import PushRequest
 from tests.bench.database import embedded_postgresql, manage
-from tests.bench.figures import Figures
+from tests.bench.figures import Figures, process_seconds
 from tests.bench.segment_build import SAMPLES, message
 from tests.processes import LOOPBACK, Processes, answers_http, free_port
 
@@ -124,9 +124,9 @@ class Load:
         for thread in threads:
             thread.start()
         time.sleep(WARM_SECONDS)
-        before, begun = {name: cpu_seconds(pid) for name, pid in pids.items()}, time.monotonic()
+        before, begun = {name: process_seconds(pid) for name, pid in pids.items()}, time.monotonic()
         time.sleep(seconds)
-        used = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}
+        used = {name: process_seconds(pid) - before[name] for name, pid in pids.items()}
         ended = time.monotonic()
         self._stop.set()
         for thread in threads:
@@ -193,16 +193,3 @@ def at_time(profile: bytes, time_ns: int) -> bytes:
         field.append(time_ns & 0x7F | 0x80)
         time_ns >>= 7
     return profile + bytes([*field, time_ns])
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return what a process, its children and those that have ended used of the processor."""
-    top = psutil.Process(pid)
-    total = 0.0
-    for process in [top, *top.children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total

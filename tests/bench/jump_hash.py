@@ -11,14 +11,13 @@ import statistics
 import subprocess
 import sysconfig
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from engine.placement import _jump_hash_py, jump_hash
-from tests.bench.figures import Figures
+from tests.bench.figures import Figures, cpu_seconds
 
 NAME = "jump_hash"
 SEED = 20261121
@@ -84,10 +83,3 @@ def plain_c() -> Callable[[np.ndarray], np.ndarray]:
         return out
 
     return buckets_of
-
-
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """Return the CPU time of doing the work once."""
-    started = time.process_time()
-    work()
-    return time.process_time() - started

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import statistics
-import time
 from collections.abc import Callable
 
 from engine.profiles import _pprof_py, pprof
@@ -17,7 +16,7 @@ from engine.profiles.pprof_build import Frame, ProfileBuilder
 from engine.profiles.pprof_encode import encode_profile
 from engine.profiles.pprof_model import ENTRIES_MAX
 from engine.profiles.segment import SegmentBuilder
-from tests.bench.figures import Figures
+from tests.bench.figures import Figures, cpu_seconds
 
 NAME = "pprof_parse"
 SEED = 20240711
@@ -84,10 +83,3 @@ def rate(work: Callable[[], object], size: int, repeats: int) -> float:
     """Return MB of ``size`` per second of CPU time, median of the repeats."""
     work()
     return statistics.median(size / 1e6 / max(cpu_seconds(work), 1e-9) for _ in range(repeats))
-
-
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """Return the CPU time of doing the work once."""
-    started = time.process_time()
-    work()
-    return time.process_time() - started

@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.bench.figures import Figures
+from tests.bench.figures import Figures, process_seconds
 
 NAME = "spark_source"
 SEED = 20261121
@@ -118,24 +118,16 @@ def _asked(spark: Any, store_url: str, look: dict[str, Any], rows: int, repeats:
 
 def _core_seconds(work: Callable[[], None]) -> float:
     """Return the processor time that all processes of Spark took, of those that end meanwhile too."""
-    before = _cpu_seconds()
+    before = _spark_seconds()
     work()
-    return _cpu_seconds() - before
+    return _spark_seconds() - before
 
 
-def _cpu_seconds() -> float:
-    """Return processor seconds of the JVM and the Pythons below it, ended ones that were waited for included."""
+def _spark_seconds() -> float:
     import psutil
 
     (jvm,) = [child for child in psutil.Process().children() if "java" in child.name()]
-    total = 0.0
-    for process in [jvm, *jvm.children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+    return process_seconds(jvm.pid)
 
 
 def _made(store_url: str, look: dict[str, Any]) -> dict[str, float]:

@@ -5,35 +5,26 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import xxhash
 
 from engine.profiles import ulids
-from engine.profiles.merge import run
-from engine.profiles.merge_model import Scratch
 from engine.profiles.metadata import decode_metadata
 from engine.profiles.object_names import block_key
 from engine.protocol.profile_jobs import SourceObject
-from engine.storage import ObjectStore
 from tests.engine.profiles.factories import CPU, HEAP, Dataset, ProfileRow, Sample, series_labels, write_block
 from tests.engine.profiles.query import naive
-from tests.webadmin.service import Service
+from tests.webadmin.compacting import Compacting
 from webadmin.access.services import issue_worker_credential
-from webadmin.index.services import delete_tombstoned_objects
-from webadmin.schedule.models import Limits
 
 TENANT = "shop"
 STACKS = (("main",), ("parse", "main"), ("read", "parse", "main"), ("idle",), ("sort", "sort", "main"))
 
 
 @dataclass
-class StoredRows:
+class StoredRows(Compacting):
     """Everything is of TENANT; ``rows`` are all that were written, ``secret`` may look at the index."""
 
-    service: Service
-    store: ObjectStore
-    scratch: Path
     url: str
     rows: list[ProfileRow] = field(default_factory=list)
     sources: list[SourceObject] = field(default_factory=list)
@@ -92,24 +83,3 @@ class StoredRows:
             time_ns=time_ns,
             id=xxhash.xxh128_digest(repr((time_ns, samples)).encode()),
         )
-
-    def compact(self) -> int:
-        """Do all merges that are due in a minute; return how many."""
-        Limits.objects.update(cleanup_delay_seconds=0)
-        worker, done = self.service.worker(), 0
-        for _ in range(30):
-            for spec in worker.take(4):
-                result = run(spec, self.store, scratch=Scratch(self.scratch))
-                worker.poll(worker.success(spec.job, result), capacity=0)
-                done += 1
-            self.service.clock.advance(2)
-        return done
-
-    def delete_replaced(self) -> int:
-        """Let the deletion delay pass and delete what was replaced; return how many objects."""
-        deleted = 0
-        for _ in range(5):
-            self.service.clock.advance(10)
-            self.service.worker().poll(capacity=0)
-            deleted += delete_tombstoned_objects(store=self.store).deleted
-        return deleted
