@@ -239,6 +239,9 @@ def test_two_halves_side_by_side_and_as_a_difference(visit: Visit) -> None:
     rows = {row[0]: row[1:] for row in visit.rows()}
     assert rows["json.decoder.scan"] == ["24.97", "39.05", "+14.1", "24.97", "39.05", "+14.1"]
     keep_picture(visit.page, "flame-diff", 1280)
+    visit.page.set_viewport_size({"width": 390, "height": 900})
+    assert visit.page.evaluate(OVERFLOW) == 0
+    visit.page.set_viewport_size({"width": 1280, "height": 900})
     address = visit.page.url
     visit.page.goto("about:blank")
     visit.page.goto(address)
@@ -359,6 +362,17 @@ def test_a_file_that_is_no_profile_is_refused_in_words(visit: Visit, tmp_path: P
     expect(visit.page.locator("#fg-file-bar")).to_be_hidden()
     expect(visit.page.locator("#fg-message")).to_contain_text("This is no pprof file")
     assert [line for line in visit.complaints if "400" not in line and "open-file" not in line] == []
+    visit.complaints.clear()
+
+
+def test_a_filter_that_is_no_pattern_is_named(visit: Visit) -> None:
+    start = visit.viewer.start_ms
+    visit.page.goto(flame_address("quarry", "web", CPU, start, start + 1, base=visit.base) + "&filter=region+%3D~+(")
+    expect(visit.page.locator("#fg-message")).to_contain_text('region=~"("')
+    expect(visit.page.locator("#fg-message")).to_contain_text("Mend the filter")
+    visit.page.get_by_role("button", name="Remove filter 1").click()
+    expect(visit.frame("http.serve")).to_have_count(1)
+    expect(visit.page.locator("#fg-message")).to_be_empty()
     visit.complaints.clear()
 
 

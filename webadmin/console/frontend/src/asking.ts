@@ -62,7 +62,9 @@ export function complain(error: Error, about = ""): void {
   );
 }
 
+// A sentence begins with a capital letter, a label's name that stands first stays as it is.
 function capital(text: string): string {
+  if (!/^[a-z]+ /.test(text)) return text;
   return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 

@@ -341,12 +341,12 @@ function showLegend(): void {
   const legend = byId("fg-legend");
   legend.hidden = now.state.compare !== "diff" || Boolean(now.file);
   if (legend.hidden) return;
-  const marks = [-1, -0.6, -0.25, 0, 0.25, 0.6, 1].map((gained) => make("span", { style: `background: ${differenceColour(gained, now.state.colours)}` }));
+  const marks = [-1, -0.6, -0.25, 0, 0.25, 0.6, 1].map((gained) => make("i", { style: `background: ${differenceColour(gained, now.state.colours)}` }));
   const totals = (panels.left.part ?? panels.left.whole)?.totals ?? [0, 0];
   fill(
     legend,
     make("span", {}, `Left ${sideTitle("left")}: ${valueText(totals[0], unit())}`),
-    make("span", { className: "fg-scale" }, "smaller share on the right ", ...marks, " larger"),
+    make("span", { className: "fg-scale" }, make("span", {}, "smaller share on the right"), ...marks, make("span", {}, "larger")),
     make("span", {}, `Right ${sideTitle("right")}: ${valueText(totals[1], unit())}`),
   );
 }
