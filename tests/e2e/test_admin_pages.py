@@ -56,11 +56,6 @@ def scene() -> Callable[[], object]:
 @pytest.fixture
 def pages(transactional_db: None, scene: Callable[[], object]) -> list[str]:
     """Every list, and each detail page that differs from the others of its kind, of a filled database."""
-    import importlib
-
-    from django.apps import apps
-
-    importlib.import_module("webadmin.schedule.migrations.0002_first_rows").add_first_rows(apps, None)
     cache.clear()
     scene()
     addresses = ["/admin/", "/api/docs/", "/admin/backlog/", "/admin/standstill/", "/admin/standstill/?name=01"]

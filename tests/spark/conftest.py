@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.apps import apps
 from pyspark.sql import SparkSession
 from pytest_django.live_server_helper import LiveServer
 
@@ -51,8 +49,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stored(live_server: LiveServer, clock: Any, tmp_path: Path) -> Iterator[StoredRows]:  # noqa: F811
-    seed = importlib.import_module("webadmin.schedule.migrations.0002_first_rows")
-    seed.add_first_rows(apps, None)  # an earlier test of this kind has emptied all tables
     store = open_store(f"file://{tmp_path / 'store'}")
     yield StoredRows(Service(clock), store, tmp_path / "scratch", live_server.url)
     store.close()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 
 import pytest
-from django.apps import apps
 
 from tests.database import clock  # noqa: F401  (a fixture)
 from tests.webadmin.service import Service
@@ -21,6 +19,4 @@ def service(db: None, clock) -> Service:  # noqa: F811
 @pytest.fixture
 def real_service(transactional_db: None, clock) -> Iterator[Service]:  # noqa: F811
     """The schedule with real commits, for tests with more than one connection."""
-    seed = importlib.import_module("webadmin.schedule.migrations.0002_first_rows")
-    seed.add_first_rows(apps, None)  # an earlier test of this kind has emptied all tables
     return Service(clock)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from django.apps import apps
 
 from engine.storage import ObjectStore, open_store
 from tests.webadmin.writer.found_profiles import found_profiles
@@ -22,8 +20,6 @@ def store(tmp_path: Path) -> ObjectStore:
 @pytest.fixture
 def real_index(transactional_db: None) -> None:
     """An index with its first rows and the real clock."""
-    seed = importlib.import_module("webadmin.schedule.migrations.0002_first_rows")
-    seed.add_first_rows(apps, None)  # an earlier test of this kind has emptied all tables
 
 
 @pytest.fixture
