@@ -1,0 +1,1 @@
+"""Prometheus TSDB blocks: index, chunk files, tombstones and meta.json, read and written."""

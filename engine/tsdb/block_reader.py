@@ -1,0 +1,76 @@
+"""A block in a folder: its meta.json, index, chunk files and tombstones, opened together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.profiles.errors import BadObject, LimitExceeded, Truncated
+from engine.tsdb.chunk_files import ChunkFiles, chunk_place, file_name
+from engine.tsdb.errors import relocated
+from engine.tsdb.histogram_model import HistogramChunk
+from engine.tsdb.histograms import decode_histograms
+from engine.tsdb.index_reader import IndexReader
+from engine.tsdb.mapped_file import MappedFile
+from engine.tsdb.meta import META_BYTES_MAX, BlockMeta, decode_meta
+from engine.tsdb.model import Chunk, ChunkMeta
+from engine.tsdb.tombstones import Tombstones, decode_tombstones
+from engine.tsdb.xor import Times, ValueBits, decode_xor
+
+META, INDEX, TOMBSTONES = "meta.json", "index", "tombstones"
+
+
+class BlockReader:
+    """A block whose parts were found sound as far as opening shows; errors name the block, the file and the offset."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = folder.name
+        try:
+            self.meta = self._read_meta()
+            self.index = IndexReader(self._existing(INDEX))
+            self.chunks = ChunkFiles(folder)
+            self.tombstones = self._read_tombstones()
+        except BadObject as error:
+            raise error.in_object(self.name) from error
+
+    def chunk(self, meta: ChunkMeta) -> Chunk:
+        """Return a chunk's record, not decoded."""
+        try:
+            return self.chunks.read(meta.ref)
+        except BadObject as error:
+            raise error.in_object(self.name) from error
+
+    def floats(self, meta: ChunkMeta, chunk: Chunk) -> tuple[Times, ValueBits]:
+        """Return the samples of a float chunk (encoding 1): times and the bits of their values."""
+        try:
+            return decode_xor(chunk.data)
+        except BadObject as error:
+            raise self._in_chunk(error, meta) from error
+
+    def histograms(self, meta: ChunkMeta, chunk: Chunk) -> HistogramChunk:
+        """Return the samples of a chunk of histograms (encodings 2 and 3)."""
+        try:
+            return decode_histograms(chunk.encoding, chunk.data)
+        except BadObject as error:
+            raise self._in_chunk(error, meta) from error
+
+    def _in_chunk(self, error: BadObject, meta: ChunkMeta) -> BadObject:
+        number, offset = chunk_place(meta.ref)
+        return relocated(error, file_name(number), offset).in_object(self.name)
+
+    def _existing(self, name: str) -> Path:
+        path = self.folder / name
+        if not path.is_file():
+            raise Truncated(name, -1, "the block has no such file")
+        return path
+
+    def _read_meta(self) -> BlockMeta:
+        path = self._existing(META)
+        if (size := path.stat().st_size) > META_BYTES_MAX:
+            raise LimitExceeded(META, -1, f"{size} bytes, at most {META_BYTES_MAX} are read")
+        return decode_meta(path.read_bytes())
+
+    def _read_tombstones(self) -> Tombstones:
+        """Return the block's tombstones; it may have no such file."""
+        path = self.folder / TOMBSTONES
+        return decode_tombstones(MappedFile(path).data) if path.is_file() else Tombstones()

@@ -1,0 +1,208 @@
+"""Reads a block whole and compares its parts: what no checksum shows.
+
+Series are looked at once, in order; memory is bounded by the symbols and two lists of postings. That the postings are
+the inverse of the series is shown by sums of mixed numbers under keys drawn when the process starts: equal multisets
+have equal sums, different ones all but never, and nobody can prepare a block for keys that do not exist yet.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+from operator import itemgetter
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.profiles.errors import BadObject, BadReference
+from engine.tsdb.block_reader import META, TOMBSTONES, BlockReader
+from engine.tsdb.chunk_files import chunk_place, file_name
+from engine.tsdb.errors import Inconsistent, OutOfOrder
+from engine.tsdb.index_layout import SECTION
+from engine.tsdb.index_reader import ALL_POSTINGS, Numbers, PostingsList
+from engine.tsdb.model import ENCODING_XOR, FLOAT_ENCODINGS, HISTOGRAM_ENCODINGS, UINT64_MASK, ChunkMeta
+from engine.tsdb.series_batch import SeriesBatch
+
+Words = npt.NDArray[np.uint64]
+
+
+@dataclass(slots=True)
+class BlockCounts:
+    """What was counted in a block that is sound."""
+
+    series: int = 0
+    chunks: int = 0
+    samples: int = 0
+    float_samples: int = 0
+    histogram_samples: int = 0
+    postings_lists: int = 0
+    tombstones: int = 0
+
+
+def verify_block(folder: Path) -> BlockCounts:
+    """Return the counts of a block; a BadObject that names file and offset if anything in it is wrong."""
+    block = BlockReader(folder)
+    try:
+        return _Verification(block).run()
+    except BadObject as error:
+        raise error.in_object(block.name) from error
+
+
+class _Verification:
+    def __init__(self, block: BlockReader) -> None:
+        self._block = block
+        self._counts = BlockCounts(tombstones=len(block.tombstones))
+        self._labels = _MixedSum()
+
+    def run(self) -> BlockCounts:
+        if self._block.meta.ulid != self._block.name:
+            raise Inconsistent(META, -1, f"the ULID {self._block.meta.ulid} is not the folder's name")
+        for batch in self._block.index.batches():
+            self._count_labels(batch)
+            for position in range(len(batch.chunk_refs)):
+                columns = (batch.min_times, batch.max_times, batch.chunk_refs)
+                self._check_chunk(ChunkMeta(*(int(column[position]) for column in columns)))
+        self._check_postings()
+        self._check_label_indices()
+        self._check_stats()
+        return self._counts
+
+    def _count_labels(self, batch: SeriesBatch) -> None:
+        ids = np.repeat(batch.ids, np.diff(batch.label_starts))
+        names, values = batch.label_refs[::2], batch.label_refs[1::2]
+        self._labels.add(names, values, ids)
+        self._counts.series += len(batch.ids)
+        self._counts.chunks += len(batch.chunk_refs)
+
+    def _check_chunk(self, meta: ChunkMeta) -> None:
+        number, offset = chunk_place(meta.ref)
+        inside = self._block.meta
+        if meta.min_time_ms < inside.min_time_ms or meta.max_time_ms >= inside.max_time_ms:
+            reason = (
+                f"a chunk from {meta.min_time_ms} to {meta.max_time_ms}, the block is from {inside.min_time_ms} up to "
+                f"{inside.max_time_ms}"
+            )
+            raise Inconsistent(file_name(number), offset, reason)
+        chunk = self._block.chunk(meta)
+        self._block.chunks.forget_before(meta.ref)
+        self._counts.samples += chunk.sample_count
+        if chunk.encoding in FLOAT_ENCODINGS:
+            self._counts.float_samples += chunk.sample_count
+        else:
+            self._counts.histogram_samples += chunk.sample_count
+        if chunk.encoding == ENCODING_XOR:
+            times, _ = self._block.floats(meta, chunk)
+        elif chunk.encoding in HISTOGRAM_ENCODINGS:
+            samples = self._block.histograms(meta, chunk).samples
+            times = np.array([sample.time_ms for sample in samples], np.int64)
+        else:
+            return  # carried, never decoded
+        if np.any(times[1:] <= times[:-1]):
+            raise OutOfOrder(file_name(number), offset, "the samples of a chunk do not ascend in time")
+        if (int(times[0]), int(times[-1])) != meta[:2]:
+            reason = f"samples from {times[0]} to {times[-1]}, the index says {meta.min_time_ms} to {meta.max_time_ms}"
+            raise Inconsistent(file_name(number), offset, reason)
+
+    def _check_postings(self) -> None:
+        index = self._block.index
+        listed = _MixedSum()
+        everything: Numbers | None = None
+        for postings in index.postings_lists():
+            self._counts.postings_lists += 1
+            if everything is None:
+                everything = self._list_of_all(postings)
+                continue
+            pair = [self._symbol(text, postings.offset) for text in (postings.name, postings.value)]
+            if not len(postings.ids) or not _are_among(postings.ids, everything):
+                raise Inconsistent(SECTION, postings.offset, "postings are empty or name a series that does not exist")
+            names, values = (np.full(len(postings.ids), number, np.uint32) for number in pair)
+            listed.add(names, values, postings.ids)
+        if everything is None:
+            raise Inconsistent(SECTION, index.contents.postings_offset_table, "there is no list of all series")
+        if not _are_among(np.fromiter(self._block.tombstones.series_ids(), np.uint64), everything):
+            raise Inconsistent(TOMBSTONES, -1, "a series is deleted from that does not exist")
+        if listed.sums != self._labels.sums:
+            reason = "the postings are not the inverse of the series' labels"
+            raise Inconsistent(SECTION, index.contents.postings, reason)
+
+    def _list_of_all(self, postings: PostingsList) -> Numbers:
+        if (postings.name, postings.value) != ALL_POSTINGS:
+            raise Inconsistent(SECTION, postings.offset, "the first list of postings is not that of all series")
+        position = 0
+        for batch in self._block.index.batches():
+            if not np.array_equal(postings.ids[position : position + len(batch.ids)], batch.ids):
+                break
+            position += len(batch.ids)
+        if position != len(postings.ids) or position != self._counts.series:
+            raise Inconsistent(SECTION, postings.offset, "the list of all series is not the series section's")
+        return postings.ids
+
+    def _symbol(self, text: bytes, offset: int) -> int:
+        number = self._block.index.symbols.find(text)
+        if number is None:
+            raise BadReference(SECTION, offset, f"{text[:100]!r} has a list but is no symbol")
+        return number
+
+    def _check_label_indices(self) -> None:
+        """Compare the label indices, if there are any, with the names and values that have postings."""
+        index = self._block.index
+        if index.contents.label_offset_table == index.contents.postings_offset_table:
+            return
+        entries = ((name, value) for name, value, _ in index.postings_entries() if (name, value) != ALL_POSTINGS)
+        by_name = groupby(entries, key=itemgetter(0))
+        for found, expected in zip_longest(index.label_indices(), by_name):
+            if found is None or expected is None or found.name != expected[0]:
+                place = found.offset if found is not None else index.contents.label_offset_table
+                raise Inconsistent(SECTION, place, "the label indices do not have the names that have postings")
+            values = (self._symbol(value, found.offset) for _, value in expected[1])
+            if not np.array_equal(found.values, np.fromiter(values, np.uint32)):
+                raise Inconsistent(SECTION, found.offset, "a label index does not have the values that have postings")
+
+    def _check_stats(self) -> None:
+        stats, counts = self._block.meta.stats, self._counts
+        pairs = {
+            "series": (stats.num_series, counts.series),
+            "chunks": (stats.num_chunks, counts.chunks),
+            "samples": (stats.num_samples, counts.samples),
+            "tombstones": (stats.num_tombstones, counts.tombstones),
+        }
+        if stats.num_float_samples or stats.num_histogram_samples:
+            pairs["float samples"] = (stats.num_float_samples, counts.float_samples)
+            pairs["histogram samples"] = (stats.num_histogram_samples, counts.histogram_samples)
+        for what, (said, found) in pairs.items():
+            if said != found:
+                raise Inconsistent(META, -1, f"{said} {what} in the statistics, {found} in the block")
+
+
+def _are_among(ids: npt.NDArray[np.unsignedinteger], known: Numbers) -> bool:
+    """Say whether all of the ids are among the known ones, which ascend."""
+    if not len(known):
+        return not len(ids)
+    places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    return bool(np.all(known[places] == ids))
+
+
+class _MixedSum:
+    """A sum over (name, value, series) that tells multisets apart, whatever their order."""
+
+    _keys = tuple(np.uint64(secrets.randbits(64) | 1) for _ in range(3))
+
+    def __init__(self) -> None:
+        self.sums = (0, 0)
+
+    def add(self, names: Numbers, values: Numbers, ids: Numbers) -> None:
+        """Take triples in; the three arrays are equally long."""
+        pairs = names.astype(np.uint64) << np.uint64(32) | values
+        mixed = _mixed(_mixed(pairs ^ self._keys[0]) + ids * self._keys[1])
+        again = _mixed(mixed ^ self._keys[2])
+        first, second = (int(each.sum(dtype=np.uint64)) for each in (mixed, again))
+        self.sums = ((self.sums[0] + first) & UINT64_MASK, (self.sums[1] + second) & UINT64_MASK)
+
+
+def _mixed(words: Words) -> Words:
+    """Spread every bit of each word over all of its bits."""
+    words = (words ^ words >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ words >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return words ^ words >> np.uint64(31)

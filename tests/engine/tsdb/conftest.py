@@ -1,0 +1,53 @@
+"""Fixtures of the tests of Prometheus blocks: the real ones with what is known of them."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast this machine makes examples, or one of them runs, says nothing about the code: other work may share it.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+ARCHIVES = (
+    "conflicting-values",
+    "five-intervals",
+    "replicas-two-intervals",
+    "stale-and-histograms",
+    "three-replicas",
+    "tombstones",
+)
+
+
+@dataclass(frozen=True)
+class RealBlocks:
+    """The blocks of one archive, unpacked, and the answers known about each."""
+
+    folder: Path
+    answers: list[dict[str, Any]]
+
+    def folders(self) -> list[Path]:
+        return [self.folder / answer["ulid"] for answer in self.answers]
+
+
+@pytest.fixture(scope="session")
+def all_real_blocks(foreign_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealBlocks]:
+    """Every archive by name; tests that use it are marked ``foreign_data``."""
+    root = tmp_path_factory.mktemp("tsdb")
+    known = json.loads((foreign_data / "tsdb" / "known-answers.json").read_text())
+    for archive in ARCHIVES:
+        with tarfile.open(foreign_data / "tsdb" / f"{archive}.tar.gz") as packed:
+            packed.extractall(root, filter="data")
+    return {archive: RealBlocks(root / archive, known[archive]["inputs"]) for archive in ARCHIVES}
+
+
+@pytest.fixture(params=ARCHIVES)
+def real_blocks(request: pytest.FixtureRequest, all_real_blocks: dict[str, RealBlocks]) -> RealBlocks:
+    """The blocks of each archive in turn."""
+    return all_real_blocks[request.param]

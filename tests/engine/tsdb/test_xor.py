@@ -1,0 +1,125 @@
+"""Float chunks: every code by hand, and bytes that are none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.profiles.errors import BadObject, LimitExceeded, Truncated
+from engine.tsdb.xor import decode_xor
+from tests.engine.tsdb.factories import packed, svarint
+
+ONE = f"{0x3FF0000000000000:064b}"
+
+
+def chunk(count: int, bits: str, start: int = 5) -> bytes:
+    return count.to_bytes(2, "big") + svarint(start) + packed(bits)
+
+
+def decoded(data: bytes) -> list[tuple[int, int]]:
+    times, values = decode_xor(data)
+    return list(zip(times.tolist(), values.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("code", "change"),
+    [
+        ("0", 0),
+        ("10" + f"{8192:014b}", 8192),
+        ("10" + f"{8193:014b}", -8191),
+        ("10" + f"{(1 << 14) - 1:014b}", -1),
+        ("110" + f"{65536:017b}", 65536),
+        ("110" + f"{65537:017b}", -65535),
+        ("1110" + f"{524288:020b}", 524288),
+        ("1110" + f"{524289:020b}", -524287),
+        ("1111" + f"{(1 << 64) - 7:064b}", -7),
+        ("1111" + f"{1 << 40:064b}", 1 << 40),
+    ],
+)
+def test_each_code_of_a_change_of_the_time_step(code: str, change: int) -> None:
+    data = chunk(3, ONE + f"{100:08b}0" + code + "0")
+    assert [time for time, _ in decoded(data)] == [5, 105, 205 + change]
+
+
+def test_each_code_of_a_value() -> None:
+    one = 0x3FF0000000000000
+    new_window = "11" + f"{12:05b}" + f"{4:06b}" + "1011"
+    widest = "11" + "00000" + "000000" + f"{0xFFFFFFFFFFFFFFFF:064b}"
+    bits = ONE + f"{1:08b}" + new_window + "0" + "10" + "0001" + "0" + "0" + "0" + widest
+    assert [value for _, value in decoded(chunk(5, bits))] == [
+        one,
+        one ^ 0b1011 << 48,
+        one ^ 0b1010 << 48,
+        one ^ 0b1010 << 48,
+        one ^ 0b1010 << 48 ^ 0xFFFFFFFFFFFFFFFF,
+    ]
+
+
+def test_times_wrap_at_64_bits() -> None:
+    step = b"\xff" * 9 + b"\x01"
+    bits = ONE + "".join(f"{byte:08b}" for byte in step) + "0" + "0" + "0"
+    assert [time for time, _ in decoded(chunk(3, bits, start=-(1 << 63)))] == [-(1 << 63), (1 << 63) - 1, (1 << 63) - 2]
+
+
+def test_up_to_eight_zero_bits_may_follow() -> None:
+    assert decoded(chunk(1, ONE)) == decoded(chunk(1, ONE + "0" * 8)) == [(5, 0x3FF0000000000000)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00",
+        b"\x00\x00",
+        chunk(0, ONE),
+        chunk(2, ONE),
+        chunk(1, ONE[:-8]),
+        chunk(1, ONE + "00000001"),
+        chunk(1, ONE + "0" * 16),
+        chunk(2, ONE + f"{1:08b}" + "10" + "0" * 64),
+        chunk(2, ONE + f"{1:08b}" + "11" + f"{31:05b}" + f"{34:06b}" + "1" * 34),
+        b"\x00\x01" + b"\xff" * 10 + packed(ONE),
+        b"\x00\x02" + b"\x0a" + packed(ONE) + b"\xff" * 9 + b"\x02\x00",
+    ],
+    ids=[
+        "nothing",
+        "half a count",
+        "no sample, no bytes",
+        "no sample",
+        "one sample too few",
+        "half a value",
+        "a bit after the end",
+        "two bytes after the end",
+        "a window that was never opened",
+        "a window wider than a value",
+        "a first time too long",
+        "a step too long",
+    ],
+)
+def test_damage_is_refused(data: bytes) -> None:
+    with pytest.raises(BadObject):
+        decode_xor(data)
+
+
+def test_a_count_that_lies_reserves_nothing() -> None:
+    with pytest.raises(LimitExceeded):
+        decode_xor(chunk(65535, ONE + "0" * 800))
+
+
+def test_a_chunk_cut_anywhere_is_refused() -> None:
+    data = chunk(5, ONE + f"{1:08b}" + "11" + f"{12:05b}" + f"{4:06b}" + "1011" + "0100001" * 3)
+    assert len(decoded(data)) == 5
+    for end in range(len(data)):
+        with pytest.raises((Truncated, LimitExceeded)):
+            decode_xor(data[:end])
+
+
+@given(st.integers(0, 40), st.binary(max_size=120))
+def test_any_bytes_are_samples_or_a_typed_error(count: int, data: bytes) -> None:
+    found: object
+    try:
+        found = tuple(map(len, decode_xor(count.to_bytes(2, "big") + data)))
+    except BadObject as error:
+        found = error.offset
+    assert found == (count, count) or found in range(-1, len(data) + 3)
