@@ -1,17 +1,23 @@
-"""Twin of the reader of the series section: plain Python, the definition."""
+"""Twin of reading and writing the series section: plain Python, the definition."""
 
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.profiles.errors import BadObject, BadReference, LimitExceeded
+from engine.tsdb.checksums import crc32c
 from engine.tsdb.errors import OutOfOrder
 from engine.tsdb.file_cursor import FileCursor
 from engine.tsdb.index_layout import SECTION, SERIES_ALIGNMENT, SERIES_BYTES_MAX
 from engine.tsdb.model import INT64_MAX, UINT64_MASK
 from engine.tsdb.series_batch import SeriesBatch
+from engine.tsdb.varints import svarint, uvarint
+
+Ids = npt.NDArray[np.uint32]
 
 
 def decode_series(
@@ -100,3 +106,42 @@ def _read_chunks(entry: FileCursor, batch: _Arrays) -> None:
         batch.min_times.append(min_time)
         batch.max_times.append(max_time)
         batch.refs.append(ref)
+
+
+def encode_series(batch: SeriesBatch, position: int, after: tuple[int, ...] | None) -> tuple[bytes, Ids]:
+    """Return the entries of a batch, written from ``position`` of the file on with their padding, and their new ids.
+
+    ``after`` are the label references of the series before. OutOfOrder if labels, series or chunks do not ascend.
+    """
+    out = bytearray()
+    ids = array("I")
+    for place in range(len(batch.ids)):
+        refs = batch.label_refs_of(place)
+        names = refs[::2]
+        if any(name >= following for name, following in pairwise(names)):
+            raise OutOfOrder(SECTION, position + len(out), "the labels of a series do not ascend")
+        if after is not None and refs <= after:
+            raise OutOfOrder(SECTION, position + len(out), "the series does not follow the one before it")
+        after = refs
+        out += bytes(-(position + len(out)) % SERIES_ALIGNMENT)
+        body = uvarint(len(names)) + b"".join(map(uvarint, refs)) + _chunk_bytes(batch, place, position + len(out))
+        if len(body) > SERIES_BYTES_MAX:
+            raise LimitExceeded(SECTION, position + len(out), f"a series of {len(body)} bytes")
+        ids.append((position + len(out)) // SERIES_ALIGNMENT)
+        out += uvarint(len(body)) + body + crc32c(body).to_bytes(4, "big")
+    return bytes(out), np.array(ids, np.uint32)
+
+
+def _chunk_bytes(batch: SeriesBatch, place: int, at: int) -> bytes:
+    first, last = int(batch.chunk_starts[place]), int(batch.chunk_starts[place + 1])
+    parts = [uvarint(last - first)]
+    columns = (batch.min_times, batch.max_times, batch.chunk_refs)
+    before_time = before_ref = 0
+    for position, (start, end, ref) in enumerate(zip(*(each[first:last].tolist() for each in columns), strict=True)):
+        if end < start or (position and start <= before_time):
+            raise OutOfOrder(SECTION, at, f"chunk {position} from {start} to {end} after {before_time}")
+        parts.append(uvarint(start - before_time) if position else svarint(start))
+        parts.append(uvarint(end - start))
+        parts.append(svarint(ref - before_ref) if position else uvarint(ref))
+        before_time, before_ref = end, ref
+    return b"".join(parts)

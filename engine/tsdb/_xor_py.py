@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.profiles.errors import BadObject, LimitExceeded
-from engine.tsdb.bit_stream import SECTION, BitReader, centred
-from engine.tsdb.model import signed64
+from engine.tsdb.bit_stream import SECTION, BitReader, BitWriter, centred, fits_centred
+from engine.tsdb.model import UINT64_MASK, signed64
 
 Times = npt.NDArray[np.int64]
 ValueBits = npt.NDArray[np.uint64]
@@ -19,6 +19,8 @@ DOD_WIDTHS = (0, 14, 17, 20, 64)
 """Payload bits of a change of the time step, by how many ones stand before them."""
 LEAST_BITS_PER_SAMPLE = 2
 COUNT_BYTES = 2
+COUNT_MAX = (1 << 16) - 1
+HIGH_ZEROS_MAX = 31
 
 
 def decode_xor(data: bytes) -> tuple[Times, ValueBits]:
@@ -35,6 +37,41 @@ def decode_xor(data: bytes) -> tuple[Times, ValueBits]:
         values.append(value)
     reader.expect_padding()
     return np.array(times, np.int64), np.array(values, np.uint64)
+
+
+def encode_xor(times: Times, values: ValueBits) -> bytes:
+    """Return the chunk of these samples, byte for byte as Prometheus writes it; LimitExceeded for none or too many."""
+    count = len(times)
+    if not 0 < count <= COUNT_MAX or len(values) != count:
+        raise LimitExceeded(SECTION, -1, f"{count} times and {len(values)} values in a chunk")
+    writer = BitWriter(count.to_bytes(COUNT_BYTES, "big"))
+    column = XorWriter(writer)
+    for position, (change, value) in enumerate(zip(_changes(times.tolist()), values.tolist(), strict=True)):
+        if position == 0:
+            writer.svarint(change)
+        elif position == 1:
+            writer.uvarint(change & UINT64_MASK)
+        else:
+            ones = _change_code(change)
+            writer.ones(ones, 4)
+            writer.bits(change, DOD_WIDTHS[ones])
+        column.add(value)
+    return writer.finished()
+
+
+def _changes(times: Sequence[int]) -> Iterator[int]:
+    """Yield the first time, the first step, then the changes of the step."""
+    time = step = 0
+    for position, following in enumerate(times):
+        following_step = following - time
+        yield signed64(following_step - step)
+        time, step = following, following_step if position else 0
+
+
+def _change_code(change: int) -> int:
+    if change == 0:
+        return 0
+    return next((ones for ones in (1, 2, 3) if fits_centred(change, DOD_WIDTHS[ones])), 4)
 
 
 def _samples(reader: BitReader, count: int) -> Iterator[tuple[int, int]]:
@@ -81,3 +118,38 @@ class XorReader:
         if high_zeros + width > 64:
             raise BadObject(SECTION, reader.position >> 3, f"a window of {high_zeros} + {width} bits")
         self._width, self._low_zeros = width, 64 - high_zeros - width
+
+
+class XorWriter:
+    """Writes a column of 64-bit patterns, each as its difference from the one before."""
+
+    __slots__ = ("_high_zeros", "_low_zeros", "_value", "_width", "_writer")
+
+    def __init__(self, writer: BitWriter) -> None:
+        self._writer = writer
+        self._value: int | None = None
+        self._width = 0  # no window of significant bits yet
+        self._high_zeros = self._low_zeros = 0
+
+    def add(self, value: int) -> None:
+        """Write the next value; the window before is kept wherever it fits, however wide."""
+        writer = self._writer
+        if self._value is None:
+            writer.bits(value, 64)
+            self._value = value
+            return
+        difference, self._value = self._value ^ value, value
+        if difference == 0:
+            writer.bits(0, 1)
+            return
+        high_zeros = min(64 - difference.bit_length(), HIGH_ZEROS_MAX)
+        low_zeros = (difference & -difference).bit_length() - 1
+        if self._width and high_zeros >= self._high_zeros and low_zeros >= self._low_zeros:
+            writer.bits(0b10, 2)
+        else:
+            self._high_zeros, self._low_zeros = high_zeros, low_zeros
+            self._width = 64 - high_zeros - low_zeros
+            writer.bits(0b11, 2)
+            writer.bits(high_zeros, 5)
+            writer.bits(self._width, 6)
+        writer.bits(difference >> self._low_zeros, self._width)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.profiles.errors import BadObject, Truncated
 from engine.tsdb.model import UINT64_MASK
+from engine.tsdb.varints import svarint, uvarint
 
 SECTION = "chunk"
 PADDING_BITS_MAX = 8
@@ -96,3 +97,64 @@ class BitReader:
             raise BadObject(SECTION, at, f"{left} bits follow the last sample")
         if self.bits(left):
             raise BadObject(SECTION, at, "the bits after the last sample are not zero")
+
+
+class BitWriter:
+    """Puts numbers one after the other into bytes."""
+
+    __slots__ = ("_ends_in_byte", "_out", "_pending", "_pending_bits")
+
+    def __init__(self, header: bytes = b"") -> None:
+        self._out = bytearray(header)
+        self._pending = 0
+        self._pending_bits = 0
+        self._ends_in_byte = False
+
+    def bits(self, value: int, count: int) -> None:
+        """Put the low ``count`` bits of a number."""
+        self._pending = self._pending << count | value & (1 << count) - 1
+        self._pending_bits += count
+        whole, rest = divmod(self._pending_bits, 8)
+        if whole:
+            self._out += (self._pending >> rest).to_bytes(whole, "big")
+            self._pending &= (1 << rest) - 1
+            self._pending_bits = rest
+        if count:
+            self._ends_in_byte = count % 8 == 0
+
+    def ones(self, count: int, most: int) -> None:
+        """Put so many ones and, below ``most`` of them, the zero that ends them."""
+        value = (1 << count) - 1
+        if count < most:
+            self.bits(value << 1, count + 1)
+        else:
+            self.bits(value, count)
+
+    def uvarint(self, value: int) -> None:
+        """Put a LEB128 number."""
+        for byte in uvarint(value):
+            self.bits(byte, 8)
+
+    def svarint(self, value: int) -> None:
+        """Put a number zigzag-coded."""
+        for byte in svarint(value):
+            self.bits(byte, 8)
+
+    def vuint(self, value: int) -> None:
+        """Put an unsigned 64-bit number in the shortest histogram code."""
+        self._coded(value, next(ones for ones, width in enumerate(VAR_WIDTHS) if value < 1 << width))
+
+    def vint(self, value: int) -> None:
+        """Put a signed 64-bit number in the shortest histogram code."""
+        fitting = (ones for ones, width in enumerate(VAR_WIDTHS[1:-1], 1) if fits_centred(value, width))
+        self._coded(value, next(fitting, 8) if value else 0)
+
+    def finished(self) -> bytes:
+        """Return the bytes, with the zero byte that Prometheus leaves behind when its last step was a whole byte."""
+        if self._pending_bits:
+            return bytes(self._out) + (self._pending << 8 - self._pending_bits).to_bytes(1, "big")
+        return bytes(self._out) + (b"\x00" if self._ends_in_byte else b"")
+
+    def _coded(self, value: int, ones: int) -> None:
+        self.ones(ones, 8)
+        self.bits(value, VAR_WIDTHS[ones])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from engine.profiles.errors import UnknownFormat
-from engine.tsdb.bit_stream import SECTION, BitReader
+from engine.tsdb.bit_stream import SECTION, BitReader, BitWriter
 from engine.tsdb.histogram_model import CUSTOM_BUCKETS_SCHEMA, HistogramLayout, Span
 
 THRESHOLD_RAW = 255
@@ -18,6 +18,12 @@ BOUND_CODE_MAX = 33_554_431
 def float_bits(value: float) -> int:
     """Return the bits of a float."""
     return int.from_bytes(struct.pack(">d", value), "big")
+
+
+def float_of(bits: int) -> float:
+    """Return the float with these bits; for numbers that are compared, never for samples."""
+    (value,) = struct.unpack(">d", bits.to_bytes(8, "big"))
+    return float(value)
 
 
 def decode_layout(reader: BitReader) -> HistogramLayout:
@@ -56,3 +62,46 @@ def _bounds(reader: BitReader) -> tuple[int, ...]:
             raise UnknownFormat(SECTION, at, f"a custom bound with code {code}")
         bounds.append(float_bits((code - 1) / BOUND_UNIT) if code else reader.bits(64))
     return tuple(bounds)
+
+
+def encode_layout(writer: BitWriter, layout: HistogramLayout) -> None:
+    """Write a layout, every number in its shortest form."""
+    _put_threshold(writer, layout.zero_threshold_bits)
+    writer.vint(layout.schema)
+    for spans in (layout.positive_spans, layout.negative_spans):
+        writer.vuint(len(spans))
+        for span in spans:
+            writer.vuint(span.length)
+            writer.vint(span.offset)
+    if layout.schema == CUSTOM_BUCKETS_SCHEMA:
+        writer.vuint(len(layout.custom_bounds_bits))
+        for bound in layout.custom_bounds_bits:
+            _put_bound(writer, bound)
+
+
+def _put_threshold(writer: BitWriter, bits: int) -> None:
+    code = (bits >> 52) - 1023 + THRESHOLD_EXPONENT_BIAS
+    if bits == 0:
+        writer.bits(0, 8)
+    elif bits & ((1 << 52) - 1) == 0 and 0 < code < THRESHOLD_RAW:
+        writer.bits(code, 8)
+    else:
+        writer.bits(THRESHOLD_RAW, 8)
+        writer.bits(bits, 64)
+
+
+def _put_bound(writer: BitWriter, bits: int) -> None:
+    code = _bound_code(float_of(bits))
+    if code and float_bits((code - 1) / BOUND_UNIT) == bits:
+        writer.vuint(code)
+    else:
+        writer.vuint(0)
+        writer.bits(bits, 64)
+
+
+def _bound_code(bound: float) -> int:
+    """Return the code of the nearest thousandth, 0 if there is none in range."""
+    if not 0 <= bound <= BOUND_CODE_MAX / BOUND_UNIT:
+        return 0
+    code = round(bound * BOUND_UNIT) + 1
+    return code if code <= BOUND_CODE_MAX else 0

@@ -6,11 +6,12 @@ Merges copy these chunks unless two that differ overlap, so this is plain Python
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from engine.profiles.errors import BadObject, LimitExceeded, UnknownFormat
-from engine.tsdb._xor_py import XorReader
-from engine.tsdb.bit_stream import SECTION, BitReader
-from engine.tsdb.histogram_layout import decode_layout
+from engine.tsdb._xor_py import COUNT_MAX, XorReader, XorWriter
+from engine.tsdb.bit_stream import SECTION, BitReader, BitWriter
+from engine.tsdb.histogram_layout import decode_layout, encode_layout
 from engine.tsdb.histogram_model import CounterReset, HistogramChunk, HistogramLayout, HistogramSample
 from engine.tsdb.model import (
     ENCODING_FLOAT_HISTOGRAM,
@@ -143,3 +144,83 @@ def _float_sample(
 ) -> HistogramSample:
     values = tuple(column.value for column in buckets)
     return HistogramSample(signed64(time.value), total.value, zeros.value, sums.value, values)
+
+
+def encode_histograms(chunk: HistogramChunk) -> bytes:
+    """Return a chunk's data, byte for byte as Prometheus writes it.
+
+    LimitExceeded for no samples or too many; BadObject if buckets do not fit the layout.
+    """
+    if not 0 < len(chunk.samples) <= COUNT_MAX:
+        raise LimitExceeded(SECTION, -1, f"{len(chunk.samples)} histograms in a chunk")
+    expected = chunk.layout.positive_buckets + chunk.layout.negative_buckets
+    if any(len(sample.buckets) != (0 if sample.is_stale else expected) for sample in chunk.samples):
+        raise BadObject(SECTION, -1, f"a histogram does not have the {expected} buckets of the layout")
+    if any(before.is_stale and not after.is_stale for before, after in pairwise(chunk.samples)):
+        raise BadObject(SECTION, -1, "a histogram follows the end of its series")
+    header = len(chunk.samples).to_bytes(COUNT_BYTES, "big") + bytes([chunk.counter_reset << 6])
+    writer = BitWriter(header)
+    encode_layout(writer, chunk.layout)
+    if chunk.is_float:
+        _put_float_samples(writer, chunk)
+    else:
+        _put_integer_samples(writer, chunk)
+    return writer.finished()
+
+
+class _DifferenceWriter:
+    """Writes a number as it is, then its change, then the changes of its change."""
+
+    __slots__ = ("_is_signed", "_step", "_value", "_writer")
+
+    def __init__(self, writer: BitWriter, *, is_signed: bool = True) -> None:
+        self._writer = writer
+        self._is_signed = is_signed
+        self._value: int | None = None
+        self._step = 0
+
+    def add(self, value: int) -> None:
+        """Write the next number."""
+        if self._value is not None:
+            step = value - self._value
+            self._writer.vint(signed64(step - self._step))
+            self._step = step
+        elif self._is_signed:
+            self._writer.vint(value)
+        else:
+            self._writer.vuint(value)
+        self._value = value
+
+
+def _put_integer_samples(writer: BitWriter, chunk: HistogramChunk) -> None:
+    time = _DifferenceWriter(writer)
+    total, zeros = (_DifferenceWriter(writer, is_signed=False) for _ in range(2))
+    sums = XorWriter(writer)
+    positive = chunk.layout.positive_buckets
+    columns = [_DifferenceWriter(writer) for _ in chunk.samples[0].buckets]
+    for sample in chunk.samples:
+        time.add(sample.time_ms)
+        total.add(sample.observations)
+        zeros.add(sample.zero_count)
+        sums.add(sample.sum_bits)
+        # A stale marker has no buckets, so that the columns may be more than what there is.
+        for column, difference in zip(columns, _neighbour_differences(sample.buckets, positive), strict=False):
+            column.add(difference)
+
+
+def _neighbour_differences(buckets: tuple[int, ...], positive: int) -> Iterator[int]:
+    """Yield each bucket's difference from the one before on its side."""
+    for position, count in enumerate(buckets):
+        yield signed64(count - (buckets[position - 1] if position not in (0, positive) else 0))
+
+
+def _put_float_samples(writer: BitWriter, chunk: HistogramChunk) -> None:
+    time = _DifferenceWriter(writer)
+    fixed = [XorWriter(writer) for _ in range(3)]
+    columns = [XorWriter(writer) for _ in chunk.samples[0].buckets]
+    for sample in chunk.samples:
+        time.add(sample.time_ms)
+        for column, bits in zip(fixed, (sample.observations, sample.zero_count, sample.sum_bits), strict=True):
+            column.add(bits)
+        for column, bits in zip(columns, sample.buckets, strict=False):
+            column.add(bits)

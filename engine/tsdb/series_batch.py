@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from engine.tsdb.model import ChunkMeta
 
 
 class SeriesBatch(NamedTuple):
@@ -28,3 +32,24 @@ class SeriesBatch(NamedTuple):
         """Return the symbol numbers of a series' labels: name, value, name, value …"""
         first, last = int(self.label_starts[position]), int(self.label_starts[position + 1])
         return tuple(self.label_refs[2 * first : 2 * last].tolist())
+
+
+def series_batch(rows: Iterable[tuple[Sequence[int], Sequence[ChunkMeta]]]) -> SeriesBatch:
+    """Return a batch of series given as (alternating symbol numbers of names and values, chunks); ids are all 0."""
+    label_refs, chunks = array("I"), list[ChunkMeta]()
+    label_starts, chunk_starts = [0], [0]
+    for refs, series_chunks in rows:
+        label_refs.extend(refs)
+        chunks.extend(series_chunks)
+        label_starts.append(len(label_refs) // 2)
+        chunk_starts.append(len(chunks))
+    return SeriesBatch(
+        next_position=0,
+        ids=np.zeros(len(label_starts) - 1, np.uint32),
+        label_starts=np.array(label_starts, np.int64),
+        label_refs=np.array(label_refs, np.uint32),
+        chunk_starts=np.array(chunk_starts, np.int64),
+        min_times=np.array([chunk.min_time_ms for chunk in chunks], np.int64),
+        max_times=np.array([chunk.max_time_ms for chunk in chunks], np.int64),
+        chunk_refs=np.array([chunk.ref for chunk in chunks], np.uint64),
+    )

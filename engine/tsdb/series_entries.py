@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from engine.tsdb._series_entries_py import decode_series
+from engine.tsdb._series_entries_py import decode_series, encode_series
 
-__all__ = ["decode_series"]
+__all__ = ["decode_series", "encode_series"]

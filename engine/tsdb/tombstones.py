@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.profiles.errors import BadObject, UnknownFormat
+from engine.tsdb.checksums import crc32c
 from engine.tsdb.file_cursor import FileCursor
+from engine.tsdb.varints import svarint, uvarint
 
 SECTION = "tombstones"
 MAGIC = 0x0130BA30
@@ -70,3 +72,9 @@ def decode_tombstones(data: memoryview | bytes) -> Tombstones:
         starts.append(start)
         ends.append(end)
     return Tombstones(ids, starts, ends)
+
+
+def encode_tombstones(entries: Iterable[tuple[int, int, int]]) -> bytes:
+    """Return a tombstones file of (series id, first deleted time, last deleted time); nine bytes if there are none."""
+    body = b"".join(uvarint(series_id) + svarint(start) + svarint(end) for series_id, start, end in entries)
+    return MAGIC.to_bytes(4, "big") + bytes([VERSION]) + body + crc32c(body).to_bytes(CRC_BYTES, "big")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from engine.tsdb._xor_py import Times, ValueBits, decode_xor
+from engine.tsdb._xor_py import Times, ValueBits, decode_xor, encode_xor
 
-__all__ = ["Times", "ValueBits", "decode_xor"]
+__all__ = ["Times", "ValueBits", "decode_xor", "encode_xor"]

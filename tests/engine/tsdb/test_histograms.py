@@ -12,8 +12,15 @@ from engine.profiles.errors import BadObject, LimitExceeded, UnknownFormat
 from engine.tsdb.bit_stream import BitReader
 from engine.tsdb.block_reader import BlockReader
 from engine.tsdb.histogram_layout import decode_layout
-from engine.tsdb.histogram_model import CUSTOM_BUCKETS_SCHEMA, CounterReset, HistogramLayout, Span
-from engine.tsdb.histograms import decode_histograms
+from engine.tsdb.histogram_model import (
+    CUSTOM_BUCKETS_SCHEMA,
+    CounterReset,
+    HistogramChunk,
+    HistogramLayout,
+    HistogramSample,
+    Span,
+)
+from engine.tsdb.histograms import decode_histograms, encode_histograms
 from engine.tsdb.model import HISTOGRAM_ENCODINGS, STALE_NAN
 from tests.engine.tsdb.conftest import RealBlocks
 from tests.engine.tsdb.factories import packed
@@ -163,3 +170,42 @@ def test_real_integer_histograms_add_up(all_real_blocks: dict[str, RealBlocks]) 
                     assert sample.observations == sample.zero_count + sum(sample.buckets)
                     checked += 1
     assert checked > 1000
+
+
+SPANS = st.lists(st.builds(Span, st.integers(-500, 500), st.integers(0, 3)), max_size=3).map(tuple)
+FLOATS = st.one_of(
+    st.floats(width=64).map(bits_of), st.integers(0, (1 << 64) - 1).filter(lambda bits: bits != STALE_NAN)
+)
+BOUNDS = st.one_of(FLOATS, st.integers(0, 40_000_000).map(lambda thousandths: bits_of(thousandths / 1000)))
+THRESHOLDS = st.one_of(FLOATS, st.integers(-250, 12).map(lambda exponent: bits_of(2.0**exponent)), st.just(0))
+INT64 = st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-300, 300))
+UINT64 = st.one_of(st.integers(0, (1 << 64) - 1), st.integers(0, 300))
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> HistogramChunk:
+    is_float = draw(st.booleans())
+    schema = draw(st.sampled_from([-4, 0, 3, 8, CUSTOM_BUCKETS_SCHEMA]))
+    bounds = tuple(draw(st.lists(BOUNDS, max_size=4))) if schema == CUSTOM_BUCKETS_SCHEMA else ()
+    layout = HistogramLayout(schema, draw(THRESHOLDS), draw(SPANS), draw(SPANS), bounds)
+    size = layout.positive_buckets + layout.negative_buckets
+    counts, bucket = (FLOATS, FLOATS) if is_float else (UINT64, INT64)
+    alive = st.builds(
+        HistogramSample, INT64, counts, counts, FLOATS, st.lists(bucket, min_size=size, max_size=size).map(tuple)
+    )
+    stale = st.builds(HistogramSample, INT64, counts, counts, st.just(STALE_NAN), st.just(()))
+    samples = (*draw(st.lists(alive, max_size=5)), *draw(st.lists(stale, max_size=2)))
+    return HistogramChunk(is_float, draw(st.sampled_from(CounterReset)), layout, samples or (draw(stale),))
+
+
+@given(chunks())
+def test_any_histograms_are_read_back(chunk: HistogramChunk) -> None:
+    assert decode_histograms(3 if chunk.is_float else 2, encode_histograms(chunk)) == chunk
+
+
+def test_histograms_that_fit_no_chunk_are_not_written() -> None:
+    layout = HistogramLayout(0, 0, (Span(0, 1),))
+    alive, stale = HistogramSample(1, 1, 0, 5, (1,)), HistogramSample(1, 0, 0, STALE_NAN)
+    for samples in [(), (alive._replace(buckets=()),), (stale._replace(buckets=(1,)),), (stale, alive)]:
+        with pytest.raises(BadObject):
+            encode_histograms(HistogramChunk(False, CounterReset.UNKNOWN, layout, samples))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.profiles.errors import BadObject, LimitExceeded, Truncated
-from engine.tsdb.xor import decode_xor
+from engine.tsdb.xor import decode_xor, encode_xor
 from tests.engine.tsdb.factories import packed, svarint
 
 ONE = f"{0x3FF0000000000000:064b}"
@@ -123,3 +124,51 @@ def test_any_bytes_are_samples_or_a_typed_error(count: int, data: bytes) -> None
     except BadObject as error:
         found = error.offset
     assert found == (count, count) or found in range(-1, len(data) + 3)
+
+
+INT64 = st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-70_000, 70_000), st.just(15_000))
+BITS = st.one_of(st.integers(0, (1 << 64) - 1), st.integers(0, 16).map(lambda shift: 0x3FF << shift), st.just(1 << 63))
+
+
+@given(st.lists(st.tuples(INT64, BITS), min_size=1, max_size=60))
+def test_any_samples_are_read_back(samples: list[tuple[int, int]]) -> None:
+    times = np.array([time for time, _ in samples], np.int64)
+    values = np.array([value for _, value in samples], np.uint64)
+    assert decoded(encode_xor(times, values)) == samples
+
+
+@pytest.mark.parametrize(
+    ("times", "values", "expected"),
+    [
+        ([5], [1], chunk(1, f"{1:064b}" + "0" * 8)),
+        ([5, 6], [0, 0], chunk(2, "0" * 64 + f"{1:08b}" + "0")),
+        ([5, 6], [0, 3 << 40], chunk(2, "0" * 64 + f"{1:08b}" + "11" + f"{22:05b}" + f"{2:06b}" + "11")),
+        # Only 31 leading zeros can be said, so that a small difference takes 33 bits.
+        ([5, 6], [0, 1], chunk(2, "0" * 64 + f"{1:08b}" + "11" + f"{31:05b}" + f"{33:06b}" + f"{1:033b}")),
+        # A width that is a multiple of eight, and the end of a byte: a zero byte follows.
+        (
+            [5, 6, 7, 8, 9],
+            [0, 0xFF << 40, 0xFF << 40, 0xFF << 40, 0],
+            chunk(5, "0" * 64 + f"{1:08b}" + "11" + f"{16:05b}" + f"{8:06b}" + "1" * 8 + "00" + "00" + "010" + "1" * 8),
+        ),
+    ],
+)
+def test_each_choice_of_the_writer(times: list[int], values: list[int], expected: bytes) -> None:
+    found = encode_xor(np.array(times), np.array(values, np.uint64))
+    assert found.startswith(expected)
+    assert found[len(expected) :] in (b"", b"\0")
+    assert found == expected or len(values) == 5
+
+
+def test_a_zero_byte_follows_exactly_where_the_last_step_was_a_whole_byte() -> None:
+    single = encode_xor(np.array([5]), np.array([1], np.uint64))
+    assert len(single) == 2 + 1 + 8 + 1
+    for widths in range(1, 9):
+        # A first window of ``widths`` bits, then zeros until the end of a byte is reached by a bit, not by a byte.
+        ones = (1 << widths) - 1
+        for repeats in range(5):
+            values = np.array([0, *[ones << 40] * (repeats + 1)], np.uint64)
+            data = encode_xor(np.arange(len(values)), values)
+            bits = 16 + 8 + 64 + 8 + 13 + widths + 2 * repeats
+            is_flush_with_bytes = bits % 8 == 0 and repeats == 0 and widths % 8 == 0
+            assert len(data) == -(-bits // 8) + is_flush_with_bytes

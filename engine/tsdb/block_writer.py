@@ -1,0 +1,98 @@
+"""Writes a block into a folder that gets its name only when everything in it is on the disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from engine.tsdb.block_reader import INDEX, META, TOMBSTONES
+from engine.tsdb.chunk_writer import FILE_BYTES, ChunkWriter
+from engine.tsdb.index_reader import Numbers
+from engine.tsdb.index_writer import IndexWriter
+from engine.tsdb.meta import BlockMeta, BlockStats, encode_meta
+from engine.tsdb.model import Chunk
+from engine.tsdb.sealed_file import SealedFile, sync_folder
+from engine.tsdb.series_batch import SeriesBatch
+from engine.tsdb.tombstones import encode_tombstones
+
+UNFINISHED = ".tmp-for-creation"
+
+
+class BlockWriter:
+    """Use in a ``with`` statement: what is not finished when it ends is removed.
+
+    Per series: ``write_chunks``, then the series with the references it gave goes to ``add_series`` (in batches).
+    """
+
+    def __init__(
+        self,
+        parent: Path,
+        ulid: str,
+        symbols: Iterable[bytes],
+        *,
+        chunk_file_bytes: int = FILE_BYTES,
+        label_indices: bool = True,
+    ) -> None:
+        """Begin a block with these symbols, which ascend."""
+        self._target = parent / ulid
+        self._ulid = ulid
+        self.folder = parent / f"{ulid}{UNFINISHED}"
+        self.folder.mkdir(parents=True)
+        self._samples = self._chunk_count = 0
+        self._is_finished = False
+        try:
+            self._chunks = ChunkWriter(self.folder, chunk_file_bytes)
+            self._index = IndexWriter(self.folder / INDEX, symbols, label_indices=label_indices)
+        except BaseException:
+            shutil.rmtree(self.folder)
+            raise
+
+    def write_chunks(self, chunks: Sequence[Chunk]) -> list[int]:
+        """Append the chunks of the next series and return their references."""
+        refs = self._chunks.write(chunks)
+        self._samples += sum(chunk.sample_count for chunk in chunks)
+        self._chunk_count += len(chunks)
+        return refs
+
+    def add_series(self, batch: SeriesBatch) -> Numbers:
+        """Append series in label order and return their ids."""
+        return self._index.add(batch)
+
+    def finish(self, meta: BlockMeta, tombstones: Sequence[tuple[int, int, int]] = ()) -> BlockMeta:
+        """Make the block complete under its name; return ``meta`` with this ULID and what was counted.
+
+        ``tombstones`` are (series id, first deleted time, last deleted time).
+        """
+        self._chunks.close()
+        self._index.finish()
+        stats = BlockStats(
+            num_samples=self._samples,
+            num_series=self._index.series_count,
+            num_chunks=self._chunk_count,
+            num_tombstones=len(tombstones),
+        )
+        complete = replace(meta, ulid=self._ulid, stats=stats)
+        # meta.json comes last: who sees it may read the block.
+        for name, data in ((TOMBSTONES, encode_tombstones(tombstones)), (META, encode_meta(complete))):
+            with SealedFile(self.folder / name) as file:
+                file.write(data)
+        sync_folder(self.folder)
+        os.rename(self.folder, self._target)
+        sync_folder(self._target.parent)
+        self._is_finished = True
+        return complete
+
+    def __enter__(self) -> BlockWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_finished:
+            self._chunks.discard()
+            self._index.discard()
+            shutil.rmtree(self.folder, ignore_errors=True)
