@@ -1,0 +1,99 @@
+"""Bits of a chunk for the compiled codecs, most significant first; only inline C, no module of its own.
+
+Reading past the end is harmless and gives zeros: a reader takes a sample's bits, then asks once whether its position is
+still inside.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    #define lithify_be64(word) (word)
+    #else
+    #define lithify_be64(word) __builtin_bswap64(word)
+    #endif
+    """
+    uint64_t lithify_be64(uint64_t word) noexcept nogil
+    int __builtin_clzll(unsigned long long word) noexcept nogil
+    int __builtin_ctzll(unsigned long long word) noexcept nogil
+
+
+ctypedef struct BitCursor:
+    const uint8_t* data
+    size_t size  # bytes
+    size_t at  # bits
+
+
+ctypedef struct BitSink:
+    uint8_t* out
+    size_t size  # whole bytes written
+    uint64_t pending  # in its low bits
+    unsigned int pending_bits  # below 8
+    bint ends_in_byte
+
+
+cdef inline uint64_t peek(const BitCursor* cursor) noexcept nogil:
+    """Return at least the next 57 bits, uppermost first; zeros behind the end."""
+    cdef size_t byte = cursor.at >> 3
+    cdef uint64_t word = 0
+    cdef size_t left, position
+    if byte + 8 <= cursor.size:
+        memcpy(&word, cursor.data + byte, 8)
+        return lithify_be64(word) << (cursor.at & 7)
+    left = cursor.size - byte if byte < cursor.size else 0
+    for position in range(left):
+        word |= <uint64_t>cursor.data[byte + position] << (56 - 8 * position)
+    return word << (cursor.at & 7)
+
+
+cdef inline uint64_t take_bits(BitCursor* cursor, unsigned int count) noexcept nogil:
+    """Return the next 1 to 64 bits."""
+    cdef uint64_t high
+    if count <= 57:
+        high = peek(cursor) >> (64 - count)
+        cursor.at += count
+        return high
+    high = peek(cursor) >> 32
+    cursor.at += 32
+    count -= 32
+    high = high << count | peek(cursor) >> (64 - count)
+    cursor.at += count
+    return high
+
+
+cdef inline bint is_beyond(const BitCursor* cursor) noexcept nogil:
+    return cursor.at > 8 * cursor.size
+
+
+cdef inline void put_bits(BitSink* sink, uint64_t value, unsigned int count) noexcept nogil:
+    """Append the low 1 to 64 bits of a number; the caller has made room."""
+    cdef unsigned int half
+    cdef uint64_t word
+    if count > 32:
+        half = count - 32
+        put_bits(sink, value >> 32, half)
+        put_bits(sink, value & 0xFFFFFFFFu, 32)
+        sink.ends_in_byte = count % 8 == 0
+        return
+    # Fewer than 8 + 32 bits: they fit one word.
+    word = sink.pending << count | (value & ((<uint64_t>1 << count) - 1))
+    sink.pending_bits += count
+    while sink.pending_bits >= 8:
+        sink.pending_bits -= 8
+        sink.out[sink.size] = <uint8_t>(word >> sink.pending_bits)
+        sink.size += 1
+    sink.pending = word & ((<uint64_t>1 << sink.pending_bits) - 1)
+    sink.ends_in_byte = count % 8 == 0
+
+
+cdef inline void finish_bits(BitSink* sink) noexcept nogil:
+    """Pad to a byte; a zero byte follows where the last number was of whole bytes and ended with one."""
+    if sink.pending_bits:
+        sink.out[sink.size] = <uint8_t>(sink.pending << (8 - sink.pending_bits))
+        sink.size += 1
+        sink.pending_bits = 0
+    elif sink.ends_in_byte:
+        sink.out[sink.size] = 0
+        sink.size += 1
