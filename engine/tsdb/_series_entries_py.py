@@ -12,7 +12,7 @@ from engine.profiles.errors import BadObject, BadReference, LimitExceeded
 from engine.tsdb.checksums import crc32c
 from engine.tsdb.errors import OutOfOrder
 from engine.tsdb.file_cursor import FileCursor
-from engine.tsdb.index_layout import SECTION, SERIES_ALIGNMENT, SERIES_BYTES_MAX
+from engine.tsdb.index_layout import BATCH_BYTES_MAX, SECTION, SERIES_ALIGNMENT, SERIES_BYTES_MAX
 from engine.tsdb.model import INT64_MAX, UINT64_MASK
 from engine.tsdb.series_batch import SeriesBatch
 from engine.tsdb.varints import svarint, uvarint
@@ -30,7 +30,7 @@ def decode_series(
     """
     batch = _Arrays()
     cursor = FileCursor(data, SECTION, position, end)
-    while cursor.left and len(batch.ids) < most:
+    while cursor.left and len(batch.ids) < most and cursor.position - position < BATCH_BYTES_MAX:
         cursor.skip_zeros(SERIES_ALIGNMENT)
         at = cursor.position
         size = cursor.uvarint()

@@ -1,7 +1,24 @@
-"""Entries of the series section of an index, many at a time, as arrays."""
+"""Entries of the series section of an index, many at a time, as arrays.
+
+The door to two implementations of one format: the plain twin defines it, the compiled one is used when it is built,
+unless ``LITHIFY_PURE=1``. Reading a series costs about 50 us in the twin.
+"""
 
 from __future__ import annotations
 
-from engine.tsdb._series_entries_py import decode_series, encode_series
+import os
+from typing import TYPE_CHECKING
 
-__all__ = ["decode_series", "encode_series"]
+IMPLEMENTATION = "python"
+
+if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+    from engine.tsdb._series_entries_py import decode_series, encode_series
+else:
+    try:
+        from engine.tsdb._series_entries import decode_series, encode_series
+
+        IMPLEMENTATION = "compiled"
+    except ImportError:
+        from engine.tsdb._series_entries_py import decode_series, encode_series
+
+__all__ = ["IMPLEMENTATION", "decode_series", "encode_series"]

@@ -1,7 +1,7 @@
-"""How fast float chunks of Prometheus blocks are decoded and encoded, as the merge will meet them: 120 samples each.
+"""How fast the parts of Prometheus blocks are read and written: float chunks of 120 samples, and series of the index.
 
-A third are integer counters with small steps, a third counters with two decimals, a third gauges of four levels, every
-15 s from a phase of its own; the same seed gives the same chunks.
+Series have nine labels and four chunks. Of the chunks a third are integer counters with small steps, a third counters
+with two decimals, a third gauges of four levels, every 15 s from a phase of its own; the same seed gives the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine.tsdb import _xor_py, xor
+from engine.tsdb import _series_entries_py, _xor_py, series_entries, xor
+from engine.tsdb.index_reader import BATCH_SERIES
+from engine.tsdb.model import ChunkMeta
+from engine.tsdb.series_batch import SeriesBatch, series_batch
 from tests.bench.figures import Figures
 
 NAME = "tsdb_decode"
@@ -22,6 +25,8 @@ STEP_MS = 15_000
 START_MS = 1_678_838_400_000
 CHUNKS, CHUNKS_FULL = 3_000, 30_000
 TWIN_CHUNKS = 30
+SERIES, SERIES_TWIN = 20_000, BATCH_SERIES
+LABELS, SERIES_CHUNKS = 9, 4
 REPEATS = 7
 
 
@@ -30,14 +35,23 @@ def run(full: bool = False) -> Figures:
     chunks = CHUNKS_FULL if full else CHUNKS
     columns = [column(np.random.default_rng([SEED, number]), number % 3) for number in range(chunks)]
     encoded = [xor.encode_xor(*samples) for samples in columns]
-    decode = rate(lambda: [xor.decode_xor(data) for data in encoded], chunks)
-    encode = rate(lambda: [xor.encode_xor(*samples) for samples in columns], chunks)
-    twin_decode = rate(lambda: [_xor_py.decode_xor(data) for data in encoded[:TWIN_CHUNKS]], TWIN_CHUNKS)
-    twin_encode = rate(lambda: [_xor_py.encode_xor(*samples) for samples in columns[:TWIN_CHUNKS]], TWIN_CHUNKS)
+    samples, twin_samples = chunks * SAMPLES, TWIN_CHUNKS * SAMPLES
+    decode = rate(lambda: [xor.decode_xor(data) for data in encoded], samples)
+    encode = rate(lambda: [xor.encode_xor(*each) for each in columns], samples)
+    twin_decode = rate(lambda: [_xor_py.decode_xor(data) for data in encoded[:TWIN_CHUNKS]], twin_samples)
+    twin_encode = rate(lambda: [_xor_py.encode_xor(*each) for each in columns[:TWIN_CHUNKS]], twin_samples)
+    index = [series(first) for first in range(0, SERIES, BATCH_SERIES)]
+    entries = [series_entries.encode_series(batch, 0, None)[0] for batch in index]
+    count = sum(len(batch.ids) for batch in index)
+    read = rate(lambda: [read_series(series_entries.decode_series, data) for data in entries], count)
+    written = rate(lambda: [series_entries.encode_series(batch, 0, None) for batch in index], count)
+    twin_read = rate(lambda: read_series(_series_entries_py.decode_series, entries[0]), SERIES_TWIN)
+    twin_written = rate(lambda: _series_entries_py.encode_series(index[0], 0, None), SERIES_TWIN)
     return Figures(
         parameters={
             "implementation": xor.IMPLEMENTATION,
             "chunks": chunks,
+            "series": count,
             "samples": SAMPLES,
             "bytes_per_sample": round(sum(map(len, encoded)) / chunks / SAMPLES, 3),
         },
@@ -46,6 +60,10 @@ def run(full: bool = False) -> Figures:
             "encode_samples_per_s_core": encode,
             "decode_speedup_over_twin": decode / twin_decode,
             "encode_speedup_over_twin": encode / twin_encode,
+            "series_read_per_s_core": read,
+            "series_written_per_s_core": written,
+            "series_read_speedup_over_twin": read / twin_read,
+            "series_written_speedup_over_twin": written / twin_written,
         },
     )
 
@@ -62,10 +80,29 @@ def column(draw: np.random.Generator, kind: int) -> tuple[xor.Times, xor.ValueBi
     return times, values.view(np.uint64)
 
 
-def rate(work: Callable[[], object], chunks: int) -> float:
-    """Return samples per second of CPU time, median of the repeats."""
+def series(first: int) -> SeriesBatch:
+    """Return a batch of series, numbered from ``first``."""
+    rows = []
+    for number in range(first, first + BATCH_SERIES):
+        refs = [ref for label in range(LABELS - 1) for ref in (label, 100 + label * 300 + number % 300)]
+        place = number * SERIES_CHUNKS * 400
+        chunks = [
+            ChunkMeta(START_MS + each * 1_800_000, START_MS + each * 1_800_000 + 1_785_000, place + each * 370)
+            for each in range(SERIES_CHUNKS)
+        ]
+        rows.append(([0, 50_000 + number, *refs[2:], LABELS, 9_000 + number % 200], chunks))
+    return series_batch(rows)
+
+
+def read_series(decode: Callable[..., SeriesBatch], data: bytes) -> SeriesBatch:
+    """Read the series of one batch."""
+    return decode(memoryview(data), 0, len(data), 1 << 20, 0, None, BATCH_SERIES)
+
+
+def rate(work: Callable[[], object], count: int) -> float:
+    """Return ``count`` items per second of CPU time, median of the repeats."""
     work()
-    return statistics.median(chunks * SAMPLES / max(cpu_seconds(work), 1e-9) for _ in range(REPEATS))
+    return statistics.median(count / max(cpu_seconds(work), 1e-9) for _ in range(REPEATS))
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
