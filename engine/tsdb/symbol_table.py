@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 
-import numpy as np
-
-from engine.profiles.errors import BadObject, BadReference
-from engine.tsdb.errors import OutOfOrder
+from engine.profiles.errors import BadReference
 from engine.tsdb.file_cursor import FileCursor
 from engine.tsdb.index_layout import SECTION
+from engine.tsdb.symbol_positions import find_symbol, scan_symbols
 
 
 class SymbolTable:
@@ -24,7 +21,7 @@ class SymbolTable:
         self._data = data
         self._start = body.position
         self._end = body.end
-        self._positions = np.frombuffer(self._scan(body), np.uint32)
+        self._positions = scan_symbols(data, body.position, body.end)
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -39,25 +36,5 @@ class SymbolTable:
 
     def find(self, symbol: bytes) -> int | None:
         """Return the number of a symbol, None if it is none."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self[middle] < symbol:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self) and self[low] == symbol else None
-
-    @staticmethod
-    def _scan(body: FileCursor) -> array[int]:
-        start, positions, previous = body.position, array("I"), b""
-        for number in range(body.count(body.u32(), 1, "symbols")):
-            at = body.position
-            symbol = body.text()
-            if number and symbol <= previous:
-                raise OutOfOrder(SECTION, at, f"symbol {number} does not follow the one before it")
-            positions.append(at - start)
-            previous = symbol
-        if body.left:
-            raise BadObject(SECTION, body.position, f"{body.left} bytes after the last symbol")
-        return positions
+        number = find_symbol(self._data, self._start, self._end, self._positions, symbol)
+        return number if number < len(self) and self[number] == symbol else None
