@@ -274,7 +274,7 @@ def encode_series(batch, size_t position, after):
     cdef Buffer body = Buffer(NULL, 0, 0)
     cdef Py_ssize_t place
     cdef int failed = 0
-    cdef size_t labels, chunks
+    cdef size_t labels, chunks, padding
     cdef const uint32_t* refs
     cdef const uint32_t* refs_before = &before[0]
     cdef size_t before_count = len(after) if after is not None else 0
@@ -297,7 +297,9 @@ def encode_series(batch, size_t position, after):
                     failed = _fail(&fault, ORDER, position + out.size, b"the series does not follow the one before it")
                     break
                 refs_before, before_count, has_before = refs, 2 * labels, True
-                put_zeros(&out, (ALIGNMENT - (position + out.size) % ALIGNMENT) % ALIGNMENT)
+                padding = (ALIGNMENT - (position + out.size) % ALIGNMENT) % ALIGNMENT
+                if padding:
+                    put_zeros(&out, padding)
                 put_uvarint(&body, chunks)
                 if chunks:
                     failed = _put_chunks(&body, &min_times[chunk_starts[place]], &max_times[chunk_starts[place]],
