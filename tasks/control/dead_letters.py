@@ -5,8 +5,8 @@ from __future__ import annotations
 import structlog
 from django.conf import settings
 
-from engine.storage import open_store
 from tasks.beat import RECOVER_LETTERS_TASK, app
+from tasks.control.object_store import object_store
 
 log = structlog.get_logger(__name__)
 
@@ -16,6 +16,6 @@ def recover_dead_letters() -> None:
     """Register what waits under ``dlq/``, the oldest first."""
     from webadmin.index.services.recover_letters import recover_letters
 
-    outcome = recover_letters(store=open_store(settings.OBJECT_STORE_URL))
+    outcome = recover_letters(store=object_store(settings.OBJECT_STORE_URL))
     if outcome.recovered or outcome.kept:
         log.info("letters_recovered", recovered=outcome.recovered, kept=len(outcome.kept))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import structlog
 from django.conf import settings
 
-from engine.storage import open_store
 from tasks.beat import DELETE_OBJECTS_TASK, app
+from tasks.control.object_store import object_store
 
 log = structlog.get_logger(__name__)
 
@@ -16,6 +16,6 @@ def delete_tombstoned_objects() -> None:
     """Delete the objects of replaced blocks whose delay is over."""
     from webadmin.index.services import delete_tombstoned_objects as delete
 
-    outcome = delete(store=open_store(settings.OBJECT_STORE_URL))
+    outcome = delete(store=object_store(settings.OBJECT_STORE_URL))
     if outcome.deleted or outcome.failed:
         log.info("objects_deleted", deleted=outcome.deleted, failed=len(outcome.failed))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import structlog
 from django.conf import settings
 
-from engine.storage import open_store
 from tasks.beat import ISOLATE_TASK, app
+from tasks.control.object_store import object_store
 
 log = structlog.get_logger(__name__)
 
@@ -16,7 +16,7 @@ def isolate_bad_blocks() -> None:
     """Split jobs that failed too often, keep blocks apart that failed alone."""
     from webadmin.schedule.services.isolate_jobs import isolate
 
-    outcome = isolate(store=open_store(settings.OBJECT_STORE_URL))
+    outcome = isolate(store=object_store(settings.OBJECT_STORE_URL))
     for breakage in outcome.breakages:
         log.error("merging_is_broken", build=breakage.build, error=breakage.error_class, jobs=breakage.failed_jobs)
     if outcome.split or outcome.quarantined:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import structlog
 from django.conf import settings
 
-from engine.storage import open_store
 from tasks.beat import PLACEMENT_TASK, app
+from tasks.control.object_store import object_store
 
 log = structlog.get_logger(__name__)
 
@@ -18,7 +18,7 @@ def build_placement_rules() -> None:
     from webadmin.placement.services.build_placement_rules import build_placement_rules as build
 
     outcome = build(
-        store=open_store(settings.OBJECT_STORE_URL),
+        store=object_store(settings.OBJECT_STORE_URL),
         now_ms=dialect.clock_ms(),
         confidence_ms=round(settings.PLACEMENT_CONFIDENCE_SECONDS * 1000),
     )
