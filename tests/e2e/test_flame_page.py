@@ -140,6 +140,17 @@ def test_what_the_address_leaves_open_is_chosen(visit: Visit) -> None:
     expect(visit.frame("http.serve")).to_have_count(1)
 
 
+def test_a_picker_takes_keys_in_the_moment_it_is_clicked(visit: Visit) -> None:
+    visit.page.goto(f"{visit.base}/admin/flame-graph/")
+    expect(visit.frame("main")).to_have_count(1)
+    control = visit.page.locator("#fg-service + .ts-wrapper .ts-control")
+    swallows = "node => [node, node.click()][0].parentElement.classList.contains('input-hidden')"
+    assert control.evaluate(swallows) is False
+    visit.page.keyboard.type("walk")
+    visit.page.keyboard.press("Enter")
+    expect(control.locator(".item")).to_have_text("walker")
+
+
 def test_a_search_says_its_share_and_filters_the_table(visit: Visit) -> None:
     visit.open()
     visit.page.keyboard.press("/")

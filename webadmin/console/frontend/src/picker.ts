@@ -56,6 +56,12 @@ export class Picker {
       },
     });
     this.select.control_input.setAttribute("aria-label", label);
+    // Tom Select notes the focus in a later turn and swallows keys until then: who clicks and types at once is heard.
+    this.select.control_input.addEventListener("focus", () => {
+      if (this.select.isFocused) return;
+      this.select.ignoreFocus = false;
+      this.select.onFocus();
+    });
   }
 
   set(choices: Choice[], value: string): void {
