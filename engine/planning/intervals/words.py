@@ -1,0 +1,88 @@
+"""How a plan says its reasons: the sentences, by cause, and times and lengths as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+VERTICAL = "vertical"
+HORIZONTAL = "horizontal"
+RESUMED = "resumed"
+REWRITE = "rewrite"
+
+GROUPED = {
+    VERTICAL: "{count} blocks in {slot} overlap in time{parts}",
+    HORIZONTAL: "{count} blocks lie in {slot} one after the other{parts}",
+    RESUMED: "a group of {slot} was begun and is not done{parts}",
+    REWRITE: "a block in {slot} has many tombstones{parts}",
+}
+"""Why blocks are a group."""
+
+IN_GROUP = "in-group"
+IN_JOB = "in-job"
+SLOT_OPEN = "slot-open"
+INCOMPLETE = "incomplete"
+YOUNG = "young"
+SMALLER_FIRST = "smaller-first"
+SLOT_TAKEN = "slot-taken"
+NEIGHBOURS = "neighbours"
+NOT_CHOSEN = "not-chosen"
+ALONE = "alone"
+MISFIT = "misfit"
+NO_COMPACT = "no-compact"
+QUARANTINED = "quarantined"
+DELETED = "deleted"
+PARTIAL = "partial"
+CONTAINED = "contained"
+REFUSED = "refused"
+
+STANDING = {
+    IN_GROUP: "it is merged with the others of {slot}",
+    IN_JOB: "{slot}: {detail}",
+    SLOT_OPEN: "{slot} is not over before {until}",
+    INCOMPLETE: "nothing after {slot} has come yet; its blocks are merged when something does, or from {until} on",
+    YOUNG: "others may follow block {detail} into {slot} until {until}",
+    SMALLER_FIRST: "smaller intervals in {slot} are merged first",
+    SLOT_TAKEN: "the group of {slot} is not done: {detail}",
+    NEIGHBOURS: "nothing to merge it with in {slot} so far; more may come",
+    NOT_CHOSEN: "the rules make no group of it now: {detail}",
+    ALONE: "nothing is left to merge it with, up to {slot}",
+    MISFIT: "it crosses a border of every interval it could lie in, or is longer than the largest",
+    NO_COMPACT: "it is marked as not to be compacted: {detail}",
+    QUARANTINED: "it is quarantined: {detail}",
+    DELETED: "it is marked for deletion",
+    PARTIAL: "it has no meta.json: an upload that runs, or one that broke off",
+    CONTAINED: "all it holds is in {detail}; it is marked for deletion",
+    REFUSED: "nothing of this tenant is planned: {detail}",
+}
+"""Why a block stands where it does."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+
+
+def moment(time_ms: int) -> str:
+    """Return a time as people read it, in UTC; as a number where no calendar reaches."""
+    try:
+        when = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return f"{time_ms} ms"
+    digits = "seconds" if time_ms % 60_000 else "minutes"
+    return when.replace(tzinfo=None).isoformat(" ", timespec=digits) + " UTC"
+
+
+def length(time_ms: int) -> str:
+    """Return a length of time in the largest unit that leaves a whole number; days only from two on."""
+    for unit, size_ms in _UNITS:
+        if time_ms and time_ms % size_ms == 0 and (unit != "d" or time_ms >= 2 * size_ms):
+            return f"{time_ms // size_ms} {unit}"
+    return f"{time_ms} ms"
+
+
+def slot(range_ms: int, start_ms: int) -> str:
+    """Return the name of a slot: its length and where it begins."""
+    return f"the {length(range_ms)} from {moment(start_ms)}"
+
+
+def parts(count: int) -> str:
+    """Return what a reason says about the number of parts."""
+    return f", cut into {count} parts by series" if count > 1 else ""
