@@ -107,6 +107,11 @@ def _lists_onwards(store: ObjectStore, folder: str) -> str:
     return "" if names == [f"{folder}/list/b"] else f"{names} came after list/a/c"
 
 
+def _lists_folders(store: ObjectStore, folder: str) -> str:
+    names = [name.removeprefix(folder + "/") for name in store.list_folders(f"{folder}/list/")]
+    return "" if names == ["list/a/"] else f"{names} are told as folders"
+
+
 def _deletes(store: ObjectStore, folder: str) -> str:
     for info in list(store.list(folder + "/")):
         store.delete(info.key)
@@ -132,5 +137,6 @@ CLAIMS: tuple[tuple[str, Callable[[ObjectStore, str], str]], ...] = (
     ("leaves nothing of an aborted stream", _aborts),
     ("lists in bytewise order, consistently", _lists),
     ("lists onwards from a key", _lists_onwards),
+    ("lists the folders of a level", _lists_folders),
     ("deletes, and a second time too", _deletes),
 )

@@ -28,6 +28,13 @@ def check_prefix(operation: str, prefix: str) -> str:
     return prefix
 
 
+def check_folder(operation: str, prefix: str) -> str:
+    """Return ``prefix`` if it is empty or names a folder, with its slash."""
+    if prefix and not prefix.endswith("/"):
+        raise InvalidKey(operation, prefix, "a folder ends with a slash")
+    return check_prefix(operation, prefix)
+
+
 def _fault(key: str) -> str:
     try:
         encoded = key.encode()

@@ -15,7 +15,7 @@ from typing import BinaryIO, TypeVar
 from uuid import uuid4
 
 from engine.storage.conditions import probe_create
-from engine.storage.keys import RESERVED_PART, check_key, check_prefix
+from engine.storage.keys import RESERVED_PART, check_folder, check_key, check_prefix
 from engine.storage.model import (
     ConditionalCreate,
     InvalidKey,
@@ -90,6 +90,13 @@ class LocalStore(ObjectStore):
                 # A key can vanish between the walk and the look at it: then it was not there.
                 with contextlib.suppress(ObjectNotFound):
                     yield _translated("list", key, lambda key=key: _info(self.root / key, key))  # type: ignore[misc]
+
+    def list_folders(self, prefix: str = "") -> Iterator[str]:
+        check_folder("list", prefix)
+        self.usage.record("list")
+        for name in _names(self.root / prefix):
+            if name.endswith("/") and prefix + name != RESERVED_PART + "/":
+                yield prefix + name
 
     def delete(self, key: str) -> None:
         path = self._path("delete", key)
@@ -221,19 +228,24 @@ def _info(path: Path, key: str) -> ObjectInfo:
 
 def _walk(root: Path, prefix: str) -> Iterator[str]:
     """Yield the keys below ``prefix`` (empty or ending in ``/``) in bytewise order of whole keys."""
-    # A folder sorts as its name plus the slash: "a-b" comes before "a/x", because "-" is less than "/".
-    names = sorted(
-        (entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name).encode("utf-8", "surrogateescape")
-        for entry in _entries(root / prefix)
-    )
-    for encoded in names:
-        key = prefix + encoded.decode("utf-8", "replace")
+    for name in _names(root / prefix):
+        key = prefix + name
         if key == RESERVED_PART + "/":
             continue
         if key.endswith("/"):
             yield from _walk(root, key)
         else:
             yield key
+
+
+def _names(folder: Path) -> list[str]:
+    """Return the names in a folder, those of folders with a slash after them, in bytewise order."""
+    # A folder sorts as its name plus the slash: "a-b" comes before "a/x", because "-" is less than "/".
+    encoded = sorted(
+        (entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name).encode("utf-8", "surrogateescape")
+        for entry in _entries(folder)
+    )
+    return [name.decode("utf-8", "replace") for name in encoded]
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

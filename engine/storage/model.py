@@ -154,6 +154,14 @@ class ObjectStore(ABC):
         """Yield objects in key order (bytewise)."""
 
     @abstractmethod
+    def list_folders(self, prefix: str = "") -> Iterator[str]:
+        """Yield, bytewise ascending, what keys below ``prefix`` have up to their next ``/`` and with it, each once.
+
+        ``prefix`` is empty or ends in ``/``. Requests grow with the folders, not with the objects in them. A folder
+        that has just lost its last object may still be yielded.
+        """
+
+    @abstractmethod
     def delete(self, key: str) -> None:
         """Delete the object; a missing one is no error."""
 

@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
 from engine.storage.conditions import probe_create
-from engine.storage.keys import check_key, check_prefix
+from engine.storage.keys import check_folder, check_key, check_prefix
 from engine.storage.model import (
     ConditionalCreate,
     ConditionRefused,
@@ -114,16 +114,19 @@ class S3Store(ObjectStore):
         page: dict[str, Any] = {"Prefix": self.location.prefix + prefix}
         if start_after:
             page["StartAfter"] = self.location.prefix + start_after
-        while True:
-            answer = self._requests.list_page(prefix, page)
+        for answer in self._requests.list_pages(prefix, page):
             for entry in answer.get("Contents", ()):
                 if not entry["Key"].endswith("/"):  # What consoles leave to show a folder is no object of ours.
                     yield ObjectInfo(
                         key=entry["Key"][skipped:], size=entry["Size"], modified_at=entry["LastModified"].timestamp()
                     )
-            if not answer.get("IsTruncated"):
-                return
-            page["ContinuationToken"] = answer["NextContinuationToken"]
+
+    def list_folders(self, prefix: str = "") -> Iterator[str]:
+        check_folder("list", prefix)
+        page = {"Prefix": self.location.prefix + prefix, "Delimiter": "/"}
+        for answer in self._requests.list_pages(prefix, page):
+            for entry in answer.get("CommonPrefixes", ()):
+                yield entry["Prefix"][len(self.location.prefix) :]
 
     def delete(self, key: str) -> None:
         self._requests.send("delete", key, lambda c, place: c.delete_object(**place))
@@ -259,12 +262,15 @@ class _Requests:
         self._usage.record_bytes(operation, len(data))
         return data
 
-    def list_page(self, prefix: str, page: dict[str, Any]) -> dict[str, Any]:
-        """Return one page of a listing."""
-        answer: dict[str, Any] = self._repeat(
-            "list", prefix, lambda: self.client.list_objects_v2(Bucket=self._location.bucket, **page)
-        )
-        return answer
+    def list_pages(self, prefix: str, page: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a listing, from the one that ``page`` describes."""
+        page = page | {"Bucket": self._location.bucket}
+        while True:
+            answer: dict[str, Any] = self._repeat("list", prefix, lambda: self.client.list_objects_v2(**page))
+            yield answer
+            if not answer.get("IsTruncated"):
+                return
+            page["ContinuationToken"] = answer["NextContinuationToken"]
 
     def begin_upload(self, key: str) -> str:
         """Begin a multipart upload and return its id."""

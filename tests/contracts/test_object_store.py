@@ -166,6 +166,30 @@ def test_a_listing_of_more_than_one_page_is_whole(store: ObjectStore) -> None:
     assert keys(store, "many/") == names
 
 
+@pytest.mark.parametrize(
+    ("prefix", "expected"), [("", ["a/", "a-b/", "é/"]), ("a/", ["a/b/"]), ("a/b/", ["a/b/d/"]), ("c/", [])]
+)
+def test_the_folders_of_a_level_are_told_once_each_without_what_is_in_them(
+    store: ObjectStore, prefix: str, expected: list[str]
+) -> None:
+    for name in ("a/b/c", "a/b/d/e", "a/x", "a-b/c", "z", "é/x"):
+        store.put(name, b"")
+    assert list(store.list_folders(prefix)) == sorted(expected, key=str.encode)
+
+
+def test_more_folders_than_one_page_holds_are_told_whole(store: ObjectStore) -> None:
+    names = [f"many/{number:04d}/" for number in range(1005)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: store.put(name + "x", b""), names))
+    assert list(store.list_folders("many/")) == names
+
+
+@pytest.mark.parametrize("prefix", ["a", "../", "/", "a//"])
+def test_a_level_is_asked_for_by_a_folder(store: ObjectStore, prefix: str) -> None:
+    with pytest.raises(InvalidKey):
+        list(store.list_folders(prefix))
+
+
 def test_a_listing_tells_sizes(store: ObjectStore) -> None:
     store.put("a", b"123")
     (info,) = store.list()

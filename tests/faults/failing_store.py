@@ -78,6 +78,10 @@ class FailingStore(ObjectStore):
         with self._call("list", prefix):
             yield from self._store.list(prefix, start_after=start_after)
 
+    def list_folders(self, prefix: str = "") -> Iterator[str]:
+        with self._call("list", prefix):
+            yield from self._store.list_folders(prefix)
+
     def delete(self, key: str) -> None:
         with self._call("delete", key):
             self._store.delete(key)
