@@ -161,6 +161,10 @@ class ProfileMergeResult:
     bytes_read: int = 0
     masks: tuple[int, ...] = ()
 
+    def to_log(self) -> list[dict[str, Any]]:
+        """Return what the command log keeps of each block."""
+        return [{"id": b.id, "key": b.key, "size": b.size, "crc32c": b.crc32c} for b in self.blocks]
+
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": KIND,

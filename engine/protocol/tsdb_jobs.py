@@ -122,6 +122,10 @@ class TsdbMergeResult:
     series_read: int = 0
     bytes_read: int = 0
 
+    def to_log(self) -> list[dict[str, Any]]:
+        """Return what the command log keeps of the block."""
+        return [] if self.block is None else [{"id": self.block.id, "size": sum(f.size for f in self.block.files)}]
+
     def to_json(self) -> dict[str, Any]:
         blocks = [] if self.block is None else [self.block]
         return {

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from engine.planning.model import BlockQueue, PlannedJob
 from engine.protocol.messages import FailureReason, JobUpdate, Progress
-from engine.protocol.profile_jobs import ProfileMergeResult
 from engine.quick_values import quickly_built
 from engine.scheduling.fairness import LaneCharge, LaneView, TenantCharge, TenantView
 from engine.scheduling.pauses import PausedScope
@@ -119,6 +118,13 @@ class JobView:
         return 0 < failures_max <= self.failures
 
 
+class JobResult(Protocol):
+    """What a worker made of a job; what is in it is the lane's affair."""
+
+    def to_log(self) -> list[dict[str, Any]]:
+        """Return what the command log keeps of each block that was written."""
+
+
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
@@ -127,7 +133,7 @@ class Report:
 
     update: JobUpdate
     token: int | None
-    result: ProfileMergeResult | None = None
+    result: JobResult | None = None
     refusal: FailureReason | None = None
 
 
@@ -174,7 +180,7 @@ class CompleteJob:
     """The worker's result replaces the job's sources."""
 
     job: JobView
-    result: ProfileMergeResult
+    result: JobResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,14 +233,7 @@ class ChangeSet:
         """Return the literal change set as it stands in the command log (``FORMAT_VERSION``)."""
         return {
             "completed": [
-                {
-                    "job": c.job.name,
-                    "token": c.job.token,
-                    "results": [
-                        {"id": b.id, "key": b.key, "size": b.size, "crc32c": b.crc32c} for b in c.result.blocks
-                    ],
-                }
-                for c in self.completed
+                {"job": c.job.name, "token": c.job.token, "results": c.result.to_log()} for c in self.completed
             ],
             "returned": [
                 {

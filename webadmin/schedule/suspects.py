@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from django.db.models import F, Max, Q
 from django.db.models.functions import Coalesce
 
+from engine.protocol.profile_jobs import KIND as PROFILES
 from engine.scheduling.isolation import Breakage, FailedRun, RecentRun, Suspect, find_breakages
 from engine.scheduling.model import AttemptOutcome, JobState, ParkedKind
 from webadmin.index.models import Block
@@ -44,7 +45,8 @@ def merging_is_broken(now_ms: int | None = None) -> tuple[Breakage, ...]:
 def evicted_jobs() -> list[Job]:
     """Return jobs parked for their failures with what they were split from: first those that can be split, the oldest
     first, then those of one block, the one that failed last first: it is the likeliest to have a control by now."""
-    evicted = Job.objects.filter(is_kind(ParkedKind.EVICTED), state=JobState.PARKED).select_related("split_from")
+    evicted = Job.objects.filter(is_kind(ParkedKind.EVICTED), lane=PROFILES, state=JobState.PARKED)
+    evicted = evicted.select_related("split_from")  # a group of another lane is never split
     large = evicted.filter(source_count__gt=1).order_by("added_at_ms", "id")[:LARGE_JOBS_MAX]
     alone = evicted.filter(source_count__lte=1).order_by("-assigned_at_ms", "-id")[:LONE_BLOCKS_MAX]
     return [*large, *alone]

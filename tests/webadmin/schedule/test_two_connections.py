@@ -13,6 +13,7 @@ import pytest
 from django.db import connection, transaction
 
 from engine.protocol.messages import PollRequest
+from engine.protocol.profile_jobs import KIND
 from engine.scheduling.model import CreateJob
 from engine.scheduling.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
@@ -96,8 +97,8 @@ def _prepared(service: Service, worker: FakeWorker, *updates, capacity: int = 1)
         worker=row,
         limits=view.limits,
         policies=view.policies,
-        replacements=view.replacements,
-        interned=intern_names([result for swap in view.replacements.values() for result in swap.results]),
+        swaps=view.swaps,
+        prepared={KIND: intern_names([result for swap in view.swaps.values() for result in swap.results])},
     )
     return prepare(view.snapshot), context
 

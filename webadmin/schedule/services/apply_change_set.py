@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db import DatabaseError, IntegrityError, transaction
 
@@ -30,12 +31,11 @@ from engine.scheduling.priority import job_priority_ms
 from webadmin.database.dialect import insert_and_number, insert_rows, is_contention, together, update_rows
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block
-from webadmin.index.services.insert_blocks import InsertMoment, InternedNames
-from webadmin.index.services.replace_blocks import Replacement, replace_blocks
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import CommandTime, move_head, take_head, write_command
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.fair_shares import charge_shares, intern_shares, settle_awake
+from webadmin.schedule.lanes import SwapMoment, lane_of
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.level_queues import QueueChanges, settle_queues
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
@@ -46,15 +46,15 @@ JOB_IDS = {"number": "id", "key": "name"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyContext:
-    """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, their names;
-    ``ready`` is which queues the poll has noticed, ``fronts`` what it read of those that it plans from, ``lane_places``
-    how many jobs the lanes that have a limit may have on the schedule."""
+    """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, and what they
+    refer to, by lane; ``ready`` is which queues the poll has noticed, ``fronts`` what it read of those that it plans
+    from, ``lane_places`` how many jobs the lanes that have a limit may have on the schedule."""
 
     worker: Worker
     limits: Limits
     policies: LevelPolicies
-    replacements: Mapping[str, Replacement]
-    interned: InternedNames
+    swaps: Mapping[str, Any]
+    prepared: Mapping[str, Any]
     ready: ReadyQueues = field(default_factory=ReadyQueues)
     fronts: Sequence[QueueFront] = ()
     lane_places: Mapping[str, int] = field(default_factory=dict)
@@ -178,14 +178,15 @@ class _Application:
         }
         self._change(jobs, ("result",), [(_result_row(completion),) for completion in completed], to=done)
         self._close_attempts([(job, AttemptOutcome.COMPLETED, None) for job in jobs])
-        replace_blocks(
-            [self.context.replacements[job.name] for job in jobs],
-            self.context.interned,
-            # The registrations say which delete requests their merges knew: none for having come at this moment.
-            InsertMoment(command_index=self.index, command_time_ms=self.time.now_ms, masks_applied=0),
+        moment = SwapMoment(
+            command_index=self.index,
+            command_time_ms=self.time.now_ms,
             eligible_at_ms=self.time.now_ms + self.context.limits.cleanup_delay_seconds * 1000,
-            changes=self.queue_changes,
+            queue_changes=self.queue_changes,
         )
+        for lane in dict.fromkeys(job.lane for job in jobs):
+            swaps = [self.context.swaps[job.name] for job in jobs if job.lane == lane]
+            lane_of(lane).swap(swaps, self.context.prepared.get(lane), moment)
 
     def _return(self, all_returned: Sequence[ReturnJob]) -> None:
         for is_over in (False, True):
@@ -282,14 +283,7 @@ class _Application:
 
 def _result_row(completion: CompleteJob) -> str:
     """Return what a finished job keeps of its result, as JSON."""
-    result = completion.result
-    kept = {
-        "blocks": [{"id": block.id, "key": block.key, "size": block.size} for block in result.blocks],
-        "rows_read": result.rows_read,
-        "rows_dropped": result.rows_dropped,
-        "bytes_read": result.bytes_read,
-    }
-    return json.dumps(kept)
+    return json.dumps(lane_of(completion.job.lane).kept(completion.result))
 
 
 def _priority_ms(job: JobView, failures: int) -> int:

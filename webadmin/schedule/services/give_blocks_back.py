@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from engine.profiles.model import COMPACTION_LEVEL_MAX
 from engine.scheduling.limits import ScopeKind
 from engine.scheduling.model import JobState, ParkedKind
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
+from webadmin.schedule.lanes import by_lane, lane_of
 from webadmin.schedule.level_queues import intern_queues
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import JobPin, LimitChange
@@ -31,7 +33,7 @@ def give_blocks_back(wanted: JobFilter, *, order: Order) -> OperationOutcome:
             among=Job.objects.filter(state=JobState.PARKED),
             their_state="parked",
             choose=_choose,
-            change=return_blocks,
+            change=_give_back,
         ),
         wanted,
         order,
@@ -43,15 +45,20 @@ def _choose(jobs: list[Job], room: int) -> Chosen:
     return [job for job in jobs if job not in held], [(job.name, "it is quarantined: release it") for job in held]
 
 
-def return_blocks(run: Operation, jobs: list[Job]) -> None:
-    """Queue the blocks of these parked jobs and end the jobs, inside an operation that has written its entry."""
+def _give_back(run: Operation, jobs: list[Job]) -> None:
+    for lane, own in by_lane(jobs).items():
+        lane_of(lane).give_back(run, own)
+    dissolve(run, jobs)
+
+
+def return_blocks(run: Operation, jobs: Sequence[Job]) -> None:
+    """Queue the index's blocks of these parked jobs, inside an operation that has written its entry."""
     # A final block is in a job only to be rewritten without deleted data; it has no queue.
     rewrites = [job for job in jobs if job.level >= COMPACTION_LEVEL_MAX]
     Block.objects.filter(owner_job__in=rewrites, state=BlockState.OWNED).update(state=BlockState.FINAL, owner_job=None)
     merges = [job for job in jobs if job not in rewrites]
     for job in merges:
         _queue_again(run, job)
-    dissolve(run, jobs)
 
 
 def _queue_again(run: Operation, job: Job) -> None:

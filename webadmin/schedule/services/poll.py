@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Q
 from django.utils import timezone
 
 from engine.protocol.messages import Assignment, LeaseGrant, PollRequest, PollResponse
-from engine.protocol.profile_jobs import ProfileMergeSpec, SourceObject
 from engine.scheduling.model import ChangeSet, RenewLease
 from engine.scheduling.prepare import prepare
 from webadmin.access.errors import NameTaken, TooManyNames
 from webadmin.access.models import WorkerCredential
 from webadmin.database.dialect import marks, read_rows, time_value, turn
-from webadmin.index.masks import job_masks
-from webadmin.index.models import Block
-from webadmin.index.services.insert_blocks import InternedNames, intern_names
-from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
 from webadmin.schedule.fair_shares import rest_tenants
+from webadmin.schedule.lanes import by_lane, lane_of, prepare_swaps
 from webadmin.schedule.models import Job, Worker
 from webadmin.schedule.poll_opening import PollOpening, open_poll
 from webadmin.schedule.poll_view import PollView, read_poll, read_reported, token_codec
@@ -46,8 +43,7 @@ NEW_NAMES_MAX = 1000
 """Workers that one credential may name for the first time within NEW_NAMES_SPAN: each name is kept."""
 NEW_NAMES_SPAN = timedelta(hours=1)
 SEEN_RECENTLY = "WHERE name = %s AND credential_id = %s AND build = %s AND capacity = %s AND last_poll_at > %s"
-SPEC_COLUMNS = ("id", "name", "tenant", "shard", "level", "spec")
-SOURCE_COLUMNS = ("state", "owner_job_id", "id", "shard", "ulid", "object_key", "size_bytes", "metadata")
+SPEC_COLUMNS = ("id", "name", "lane", "tenant", "shard", "level", "spec")
 
 
 def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) -> PollResponse:
@@ -55,14 +51,14 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
     worker = _note_worker(request, credential, at)
     for _ in range(ATTEMPTS_MAX):
         reported = read_reported(request.updates, worker, credential.key_id)
-        interned = intern_names(reported.coming())
+        prepared = prepare_swaps(reported.coming())
         with _turn(request, worker) as opening:
             view = read_poll(request, worker, credential.key_id, opening, reported)
             change_set = prepare(view.snapshot)
             expires_ms = view.time.now_ms + view.snapshot.limits.lease_ms
             renewed = renew_leases(change_set.renewed, worker=worker, expires_ms=expires_ms)
             try:
-                applied = _apply(change_set, view, worker, interned)
+                applied = _apply(change_set, view, worker, prepared)
             except StaleSnapshot as error:
                 log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
                 continue
@@ -119,7 +115,7 @@ def _check_new_name(credential: WorkerCredential) -> None:
         raise TooManyNames(f"the credential {credential.name!r} has named {count} new workers within the last hour")
 
 
-def _apply(change_set: ChangeSet, view: PollView, worker: Worker, interned: InternedNames) -> AppliedCommand | None:
+def _apply(change_set: ChangeSet, view: PollView, worker: Worker, prepared: Mapping[str, Any]) -> AppliedCommand | None:
     if not change_set.changes_plan():
         if view.waits_for_time:
             advance_clock(actor=f"worker:{worker.name}")
@@ -131,8 +127,8 @@ def _apply(change_set: ChangeSet, view: PollView, worker: Worker, interned: Inte
         ready=view.ready,
         fronts=view.fronts,
         lane_places={lane.lane: lane.queue_max for lane in view.snapshot.lanes if lane.queue_max},
-        replacements=view.replacements,
-        interned=interned,
+        swaps=view.swaps,
+        prepared=prepared,
     )
     applied = apply_change_set(change_set, context)
     _log(change_set, applied, worker)
@@ -169,53 +165,27 @@ def _answer(
         )
         for renewal in renewed
     )
-    specs = _specs(applied) if applied and applied.assigned else []
+    assignments = _assignments(applied) if applied and applied.assigned else []
     return PollResponse(
         serial=applied.index if applied else view.last_index,
         leases=leases,
         assignments=tuple(
             Assignment(
-                job=spec.job,
-                token=codec.encode(job=spec.job, index=spec.fence or 0, credential=credential),
-                spec=spec.to_json(),
+                job=name,
+                token=codec.encode(job=name, index=applied.index if applied else 0, credential=credential),
+                spec=spec,
                 expires_in=expires_in,
             )
-            for spec in specs
+            for name, spec in assignments
         ),
     )
 
 
-def _specs(applied: AppliedCommand) -> list[ProfileMergeSpec]:
-    """Return what the merges of the jobs just assigned need to know, in the order of their assignment."""
-    among = marks(applied.assigned)
-    rows = read_rows(Job, SPEC_COLUMNS, f"WHERE id IN {among}", applied.assigned)
+def _assignments(applied: AppliedCommand) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names of the jobs just assigned and what their workers are told, in the order of their assignment."""
+    rows = read_rows(Job, SPEC_COLUMNS, f"WHERE id IN {marks(applied.assigned)}", applied.assigned)
     jobs = {row[0]: Job.from_db(None, SPEC_COLUMNS, (*row[:-1], json.loads(row[-1]))) for row in rows}
-    sources: dict[int, dict[str, SourceObject]] = {job_id: {} for job_id in jobs}
-    masks = job_masks(dict.fromkeys(jobs, applied.index))
-    held = read_rows(Block, SOURCE_COLUMNS, f"WHERE owner_job_id IN {among}", applied.assigned)
-    for state, job_id, block_id, shard, ulid, key, size, metadata in held:
-        if state != BlockState.OWNED:
-            continue
-        sources[job_id][ulid] = SourceObject(
-            id=ulid,
-            key=key,
-            size=size,
-            metadata=bytes(metadata),
-            masks_applied=masks[job_id].applied.get(block_id, 0),
-            shard=None if shard == jobs[job_id].shard else shard,
-        )
-    return [
-        ProfileMergeSpec(
-            job=job.name,
-            tenant=job.tenant,
-            shard=job.shard,
-            level=job.level,
-            sources=tuple(sources[job.id][ulid] for ulid in job.spec["sources"] if ulid in sources[job.id]),
-            fence=applied.index,
-            task_memory_bytes=job.spec["task_memory_bytes"],
-            masks=masks[job.id].in_order(),
-            is_rewrite=job.spec.get("is_rewrite", False),
-            result_bytes_max=job.spec.get("result_bytes_max", 0),
-        )
-        for job in (jobs[job_id] for job_id in applied.assigned)
-    ]
+    specs: dict[int, dict[str, Any]] = {}
+    for lane, own in by_lane(jobs[job_id] for job_id in applied.assigned).items():
+        specs |= lane_of(lane).specs(own, applied.index)
+    return [(jobs[job_id].name, specs[job_id]) for job_id in applied.assigned]

@@ -14,8 +14,7 @@ from django.db.models.functions import Least
 
 from engine.scheduling.model import JobState, ParkedKind
 from engine.scheduling.priority import FAILURE_DELAY_MAX_MS, FAILURE_DELAY_MS
-from webadmin.index.models import Block
-from webadmin.index.states import BlockState
+from webadmin.schedule.lanes import by_lane, lane_of
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.operation_models import WHY_MAX, JobPin
 from webadmin.schedule.register import BAD_OUTCOMES, JobFilter
@@ -53,9 +52,7 @@ def requeue(
 def _choose(jobs: list[Job], room: int) -> Chosen:
     chosen: list[Job] = []
     left: list[tuple[str, str]] = []
-    holding = set(
-        Block.objects.filter(owner_job__in=jobs, state=BlockState.OWNED).values_list("owner_job_id", flat=True)
-    )
+    holding = {job_id for lane, own in by_lane(jobs).items() for job_id in lane_of(lane).holding(own)}
     for job in jobs:
         if job.parked_kind == ParkedKind.QUARANTINED:
             left.append((job.name, "it is quarantined: release it"))

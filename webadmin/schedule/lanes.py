@@ -1,0 +1,130 @@
+"""The kinds of work on the one schedule. What a kind does by itself in the frame of a poll is its ``Lane``.
+
+The frame (``poll``, ``apply_change_set``) checks tokens, moves jobs, and writes the log; a lane says what a worker is
+told of a job, whether a result fits, and how results take the place of sources. An app registers its lane when Django
+starts; the frame knows none by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from engine.errors import LithifyError
+from engine.protocol.messages import FailureReason
+from engine.scheduling.model import JobResult
+from webadmin.schedule.models import Job
+
+if TYPE_CHECKING:
+    from webadmin.schedule.level_queues import QueueChanges
+    from webadmin.schedule.services.operation import Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A job whose worker reports success under the current token, and the result as it came: it may be anything."""
+
+    job: Job
+    result: dict[str, Any] | None
+
+
+class Accepted(NamedTuple):
+    """A result that fits, and what the lane needs to put it in the place of the sources."""
+
+    result: JobResult
+    swap: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapMoment:
+    """The command that completes jobs, and its time; replaced objects may be deleted at ``eligible_at_ms``.
+    ``queue_changes`` takes what the swap changes in level queues."""
+
+    command_index: int
+    command_time_ms: int
+    eligible_at_ms: int
+    queue_changes: QueueChanges
+
+
+class Lane(ABC):
+    """A kind of work. Each method takes all jobs of the lane at once and costs a fixed number of statements."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:
+        """Return, by row id, what the workers are told of jobs just assigned under this token, as JSON."""
+
+    @abstractmethod
+    def check(self, finished: Sequence[Finished]) -> list[Accepted | FailureReason]:
+        """Compare results with what is known of their jobs. Nothing is locked: ``swap`` checks again what it needs."""
+
+    def prepare(self, swaps: Sequence[Any]) -> Any:
+        """Make sure that what the swaps refer to has rows, before the turn; ``swap`` is given what this returns."""
+        return None
+
+    @abstractmethod
+    def swap(self, swaps: Sequence[Any], prepared: Any, moment: SwapMoment) -> None:
+        """Put results in the place of sources, inside the transaction that completes their jobs and under the head.
+
+        Raises SourcesChanged, which undoes it all, unless every source is still live and the job's.
+        """
+
+    @abstractmethod
+    def kept(self, result: JobResult) -> dict[str, Any]:
+        """Return what the row of a finished job keeps of its result, as JSON."""
+
+    @abstractmethod
+    def holding(self, jobs: Sequence[Job]) -> set[int]:
+        """Return the row ids of those jobs that still own sources."""
+
+    @abstractmethod
+    def give_back(self, run: Operation, jobs: Sequence[Job]) -> None:
+        """Let go of the sources of parked jobs, so that they are planned anew; the jobs end right after."""
+
+
+class LaneUnknown(LithifyError):
+    """A job is of a lane that this build does not have."""
+
+    code = "lane_unknown"
+
+
+_lanes: dict[str, Lane] = {}
+
+
+def register(lane: Lane) -> None:
+    """Make a lane known, under its name."""
+    _lanes[lane.name] = lane
+
+
+def lane_of(name: str) -> Lane:
+    """Return the lane of this name. Raises LaneUnknown."""
+    try:
+        return _lanes[name]
+    except KeyError as error:
+        raise LaneUnknown(f"no lane {name!r}: {', '.join(sorted(_lanes))}") from error
+
+
+def by_lane(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+    """Return the jobs of each lane, in their order."""
+    found: defaultdict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        found[job.lane].append(job)
+    return found
+
+
+def check_results(finished: Sequence[Finished]) -> dict[str, Accepted | FailureReason]:
+    """Return, by job name, which results fit, or why not."""
+    checked: dict[str, Accepted | FailureReason] = {}
+    for name in by_lane(one.job for one in finished):
+        own = [one for one in finished if one.job.lane == name]
+        checked |= {one.job.name: told for one, told in zip(own, lane_of(name).check(own), strict=True)}
+    return checked
+
+
+def prepare_swaps(coming: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Return, by lane, what its swaps refer to."""
+    return {name: lane_of(name).prepare(swaps) for name, swaps in coming.items()}
