@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,16 +17,33 @@ from webadmin.console.supervisor import Supervisor
 def running_stack(programs: Sequence[Program], log_file: Path) -> Iterator[Supervisor]:
     """Start the programs, log to a file, keep them alive; stop them in order when the block is left.
 
-    Raises ProgramFailed when one does not get ready.
+    Everything happens in a thread of its own: Ctrl-C interrupts the main thread anywhere, and must not do so between
+    the start of a process and the note that it runs. Raises ProgramFailed when one does not get ready.
     """
     with log_file.open("a") as stream:
         supervisor = Supervisor(programs, ProcessLog(stream, [program.name for program in programs], coloured=False))
-        supervisor.start()
-        watcher = threading.Thread(target=supervisor.watch, name="watch-stack")
-        watcher.start()
+        started: Future[None] = Future()
+        thread = threading.Thread(target=_supervise, args=(supervisor, started), name="supervise-stack")
         try:
+            thread.start()
+            started.result()
             yield supervisor
         finally:
             supervisor.request_stop()
-            watcher.join()
-            supervisor.stop()
+            try:
+                thread.join()
+            except KeyboardInterrupt:  # once more: at once
+                supervisor.request_stop()
+                thread.join()
+                raise
+
+
+def _supervise(supervisor: Supervisor, started: Future[None]) -> None:
+    try:
+        supervisor.start()
+    except Exception as error:  # noqa: BLE001  whatever it is, it belongs to the command
+        started.set_exception(error)
+        return
+    started.set_result(None)
+    supervisor.watch()
+    supervisor.stop()

@@ -1,0 +1,51 @@
+"""The stack in the background of a command: interrupted at any moment of its start, no process is left behind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.webadmin.console.test_supervisor import is_alive
+from webadmin.console.errors import ProgramFailed
+from webadmin.console.program import Program
+from webadmin.console.running_stack import running_stack
+
+WAIT = (sys.executable, "-c", "import signal; print('there', flush=True); signal.pause()")
+
+
+def test_the_programs_run_while_the_block_is_not_left(tmp_path: Path) -> None:
+    programs = [Program(name=name, command=WAIT, ready_line="there") for name in ("first", "second")]
+    with running_stack(programs, tmp_path / "log") as supervisor:
+        pids = supervisor.pids()
+        assert set(pids) == {"first", "second"}
+        assert all(is_alive(pid) for pid in pids.values())
+    assert not any(is_alive(pid) for pid in pids.values())
+
+
+def test_a_start_that_fails_is_told(tmp_path: Path) -> None:
+    programs = [Program(name="short", command=(sys.executable, "-c", ""), ready_line="never")]
+    with pytest.raises(ProgramFailed, match="short"), running_stack(programs, tmp_path / "log"):
+        pass
+
+
+def test_ctrl_c_between_the_start_of_a_process_and_the_note_of_it_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+    start = subprocess.Popen
+
+    def popen(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        process = start(*args, **kwargs)
+        begun.append(process.pid)
+        signal.raise_signal(signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with pytest.raises(KeyboardInterrupt), running_stack([Program(name="one", command=WAIT)], tmp_path / "log"):
+        signal.pause()
+    assert [is_alive(pid) for pid in begun] == [False]
