@@ -10,7 +10,7 @@ from engine.tsdb.errors import relocated
 from engine.tsdb.histogram_model import HistogramChunk
 from engine.tsdb.histograms import decode_histograms
 from engine.tsdb.index_reader import IndexReader
-from engine.tsdb.mapped_file import MappedFile
+from engine.tsdb.mapped_file import FORGET_BYTES, MappedFile
 from engine.tsdb.meta import META_BYTES_MAX, BlockMeta, decode_meta
 from engine.tsdb.model import Chunk, ChunkMeta
 from engine.tsdb.tombstones import Tombstones, decode_tombstones
@@ -22,13 +22,14 @@ META, INDEX, TOMBSTONES = "meta.json", "index", "tombstones"
 class BlockReader:
     """A block whose parts were found sound as far as opening shows; errors name the block, the file and the offset."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, forget_bytes: int = FORGET_BYTES) -> None:
+        """Open a block; what is read from front to back is let go of in steps of ``forget_bytes`` a file."""
         self.folder = folder
         self.name = folder.name
         try:
             self.meta = self._read_meta()
-            self.index = IndexReader(self._existing(INDEX))
-            self.chunks = ChunkFiles(folder)
+            self.index = IndexReader(self._existing(INDEX), forget_bytes)
+            self.chunks = ChunkFiles(folder, forget_bytes)
             self.tombstones = self._read_tombstones()
         except BadObject as error:
             raise error.in_object(self.name) from error

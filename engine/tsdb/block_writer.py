@@ -13,7 +13,8 @@ from engine.tsdb.block_reader import INDEX, META, TOMBSTONES
 from engine.tsdb.chunk_writer import FILE_BYTES, ChunkWriter
 from engine.tsdb.index_reader import Numbers
 from engine.tsdb.index_writer import IndexWriter
-from engine.tsdb.meta import BlockMeta, BlockStats, encode_meta
+from engine.tsdb.merge_turns import MergedSeries
+from engine.tsdb.meta import BlockMeta, encode_meta
 from engine.tsdb.model import Chunk
 from engine.tsdb.sealed_file import SealedFile, sync_folder
 from engine.tsdb.series_batch import SeriesBatch
@@ -58,6 +59,13 @@ class BlockWriter:
         self._chunk_count += len(chunks)
         return refs
 
+    def add_merged(self, merged: MergedSeries, samples: int) -> None:
+        """Append series in label order and the records of their chunks, which have so many samples."""
+        self._chunks.append(merged.records, merged.file_starts)
+        self._samples += samples
+        self._chunk_count += len(merged.batch.chunk_refs)
+        self._index.add(merged.batch)
+
     def add_series(self, batch: SeriesBatch) -> Numbers:
         """Append series in label order and return their ids."""
         return self._index.add(batch)
@@ -65,11 +73,13 @@ class BlockWriter:
     def finish(self, meta: BlockMeta, tombstones: Sequence[tuple[int, int, int]] = ()) -> BlockMeta:
         """Make the block complete under its name; return ``meta`` with this ULID and what was counted.
 
+        The kinds of samples are not counted here: ``meta`` says how many there are of each.
         ``tombstones`` are (series id, first deleted time, last deleted time).
         """
         self._chunks.close()
         self._index.finish()
-        stats = BlockStats(
+        stats = replace(
+            meta.stats,
             num_samples=self._samples,
             num_series=self._index.series_count,
             num_chunks=self._chunk_count,

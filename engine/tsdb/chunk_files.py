@@ -6,7 +6,7 @@ from pathlib import Path
 
 from engine.profiles.errors import BadReference, LimitExceeded, UnknownFormat
 from engine.tsdb.file_cursor import FileCursor
-from engine.tsdb.mapped_file import MappedFile
+from engine.tsdb.mapped_file import FORGET_BYTES, MappedFile
 from engine.tsdb.model import ENCODINGS, Chunk
 
 FOLDER = "chunks"
@@ -32,15 +32,21 @@ def chunk_place(ref: int) -> tuple[int, int]:
 class ChunkFiles:
     """The chunk files of a block, mapped."""
 
-    def __init__(self, block: Path) -> None:
+    def __init__(self, block: Path, forget_bytes: int = FORGET_BYTES) -> None:
         """Open ``chunks/000001`` and those that follow without a gap, and check their headers."""
         self._files: list[MappedFile] = []
+        self._reading = 0
         while (path := block / file_name(len(self._files))).is_file() and len(self._files) < FILES_MAX:
-            self._files.append(MappedFile(path))
+            self._files.append(MappedFile(path, forget_bytes))
             self._check_header(len(self._files) - 1)
 
     def __len__(self) -> int:
         return len(self._files)
+
+    @property
+    def contents(self) -> list[memoryview]:
+        """Return the bytes of each file."""
+        return [file.data for file in self._files]
 
     def read(self, ref: int) -> Chunk:
         """Return the chunk at a reference; its encoding is one that is known, its samples are not looked at."""
@@ -64,6 +70,9 @@ class ChunkFiles:
     def forget_before(self, ref: int) -> None:
         """Let go of the pages of what was read before a reference; it can be read again."""
         number, offset = chunk_place(ref)
+        for left in range(self._reading, number):
+            self._files[left].forget()
+        self._reading = number
         self._files[number].forget_before(offset)
 
     def _check_header(self, number: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from engine.profiles.errors import LimitExceeded, UnknownFormat
@@ -51,6 +52,16 @@ class ChunkWriter:
             sealed = bytes([chunk.encoding]) + chunk.data
             file.write(uvarint(len(chunk.data)) + sealed + crc32c(sealed).to_bytes(CRC_BYTES, "big"))
         return refs
+
+    def append(self, records: bytes, file_starts: Sequence[int]) -> None:
+        """Append records as they are; new files begin before these places in them. References are the caller's."""
+        edges = [0, *file_starts, len(records)]
+        for position, (first, last) in enumerate(pairwise(edges)):
+            if position:
+                self._next_file()
+            if first < last:
+                assert self._file is not None
+                self._file.write(memoryview(records)[first:last])
 
     def close(self) -> None:
         """Put everything on the disk."""

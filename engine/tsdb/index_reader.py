@@ -26,7 +26,7 @@ from engine.tsdb.index_layout import (
     SERIES_ALIGNMENT,
     read_table_of_contents,
 )
-from engine.tsdb.mapped_file import MappedFile
+from engine.tsdb.mapped_file import FORGET_BYTES, MappedFile
 from engine.tsdb.model import ChunkMeta, Labels, Series
 from engine.tsdb.series_batch import SeriesBatch
 from engine.tsdb.series_entries import decode_series
@@ -61,14 +61,19 @@ class LabelIndex(NamedTuple):
 class IndexReader:
     """An index in a mapped file, open until nothing refers to it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, forget_bytes: int = FORGET_BYTES) -> None:
         """Check header, table of contents and symbols."""
-        self._file = MappedFile(path)
+        self._file = MappedFile(path, forget_bytes)
         self._data = self._file.data
         self.contents = read_table_of_contents(self._data)
         self.symbols = SymbolTable(self._data, self.contents.symbols, self.contents.series)
         # The empty string is often a symbol, never a name.
         self._first_name = 1 if len(self.symbols) and self.symbols[0] == b"" else 0
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes the index has."""
+        return len(self._data)
 
     def series(self) -> Iterator[Series]:
         """Yield every series in label order."""

@@ -17,7 +17,7 @@ class SealedFile:
         self.position = 0
         self._file = path.open("xb", buffering=BUFFER_BYTES)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append bytes."""
         self._file.write(data)
         self.position += len(data)

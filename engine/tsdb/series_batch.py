@@ -53,3 +53,23 @@ def series_batch(rows: Iterable[tuple[Sequence[int], Sequence[ChunkMeta]]]) -> S
         max_times=np.array([chunk.max_time_ms for chunk in chunks], np.int64),
         chunk_refs=np.array([chunk.ref for chunk in chunks], np.uint64),
     )
+
+
+def chosen_series(batch: SeriesBatch, is_chosen: npt.NDArray[np.bool_]) -> SeriesBatch:
+    """Return the series of a batch that were chosen; the rest of the file still follows them."""
+    labels, chunks = np.diff(batch.label_starts), np.diff(batch.chunk_starts)
+    has_chunk = np.repeat(is_chosen, chunks)
+    return SeriesBatch(
+        next_position=batch.next_position,
+        ids=batch.ids[is_chosen],
+        label_starts=_starts(labels[is_chosen]),
+        label_refs=batch.label_refs[np.repeat(is_chosen, 2 * labels)],
+        chunk_starts=_starts(chunks[is_chosen]),
+        min_times=batch.min_times[has_chunk],
+        max_times=batch.max_times[has_chunk],
+        chunk_refs=batch.chunk_refs[has_chunk],
+    )
+
+
+def _starts(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])

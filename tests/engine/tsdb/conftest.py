@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import tarfile
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from engine.tsdb import merge
 
 # How fast this machine makes examples, or one of them runs, says nothing about the code: other work may share it.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,6 +34,8 @@ class RealBlocks:
 
     folder: Path
     answers: list[dict[str, Any]]
+    results: list[dict[str, Any]]
+    """What Prometheus made of them."""
 
     def folders(self) -> list[Path]:
         return [self.folder / answer["ulid"] for answer in self.answers]
@@ -44,10 +49,22 @@ def all_real_blocks(foreign_data: Path, tmp_path_factory: pytest.TempPathFactory
     for archive in ARCHIVES:
         with tarfile.open(foreign_data / "tsdb" / f"{archive}.tar.gz") as packed:
             packed.extractall(root, filter="data")
-    return {archive: RealBlocks(root / archive, known[archive]["inputs"]) for archive in ARCHIVES}
+    return {
+        archive: RealBlocks(root / archive, known[archive]["inputs"], known[archive]["results"]) for archive in ARCHIVES
+    }
 
 
 @pytest.fixture(params=ARCHIVES)
 def real_blocks(request: pytest.FixtureRequest, all_real_blocks: dict[str, RealBlocks]) -> RealBlocks:
     """The blocks of each archive in turn."""
     return all_real_blocks[request.param]
+
+
+@pytest.fixture(params=["_series_merge_py", "_series_merge"])
+def each_series_merge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merges of blocks by the twin and, where it is built, by the compiled merge of series."""
+    try:
+        module = importlib.import_module(f"engine.tsdb.{request.param}")
+    except ModuleNotFoundError:
+        pytest.skip("the kernels are not built")
+    monkeypatch.setattr(merge, "SeriesMerge", module.SeriesMerge)

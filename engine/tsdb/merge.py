@@ -1,0 +1,183 @@
+"""Merges whole Prometheus blocks, each in a folder of its own, into one block.
+
+Blocks may overlap in time (replicas), follow one another, or both. Nothing of them is held whole but what their symbols
+are called in the result: series come some hundred at a time from each source, chunks from files that are mapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from engine.profiles.errors import MergeCancelled, MergeRefused
+from engine.tsdb.block_writer import BlockWriter
+from engine.tsdb.chunk_files import OFFSET_BITS
+from engine.tsdb.mapped_file import FORGET_BYTES
+from engine.tsdb.merge_model import MergeOutcome, MergeRules, Partition, Winner
+from engine.tsdb.merge_source import MergeSource
+from engine.tsdb.merge_turns import OVERLAY_FILE, Turn
+from engine.tsdb.meta import BlockMeta, BlockStats, Compaction, ParentBlock
+from engine.tsdb.overlaps import merge_chunks
+from engine.tsdb.series_batch import SeriesBatch
+from engine.tsdb.series_merge import SeriesMerge
+from engine.tsdb.symbol_union import BYTES_PER_SYMBOL, SymbolUnion
+
+__all__ = ["MergeOutcome", "MergeRules", "Partition", "Winner", "merge_blocks", "merged_meta"]
+
+WRITE_BYTES = 1 << 20
+FORGET_BYTES_MIN = 256 << 10
+WHOLE = Partition()
+HINT_OF_ALL = "from-out-of-order"
+"""A result has this hint if all sources have it, any other if one has it."""
+
+
+def never() -> bool:
+    """Say that nobody cancels."""
+    return False
+
+
+def nothing(done: int, whole: int) -> None:
+    """Tell nobody."""
+
+
+def merge_blocks(
+    folders: Sequence[Path],
+    parent: Path,
+    ulid: str,
+    *,
+    rules: MergeRules,
+    partition: Partition = WHOLE,
+    budget_bytes: int,
+    is_cancelled: Callable[[], bool] = never,
+    tell: Callable[[int, int], None] = nothing,
+) -> MergeOutcome:
+    """Merge the blocks in ``folders`` into ``parent/ulid``; the order of the folders makes no difference.
+
+    ``tell`` is given how much of the sources' series was merged, and how much there is, in bytes of their indexes.
+    Nothing is left behind unless the merge succeeds: BadObject naming block, file and offset if a source is not sound,
+    MergeRefused if sources cannot be merged within the budget or at all, MergeCancelled.
+    """
+    if not folders:
+        raise MergeRefused("a merge of no blocks")
+    forget_bytes = min(max(budget_bytes // (8 * len(folders)), FORGET_BYTES_MIN), FORGET_BYTES)
+    sources = [MergeSource(folder, partition, forget_bytes) for folder in folders]
+    # Input order decides between equal times under Prometheus' rule, and must not be whoever calls.
+    sources.sort(key=lambda source: (source.meta.min_time_ms, source.name))
+    names = [source.name for source in sources]
+    if len(set(names)) != len(names):
+        raise MergeRefused(f"a block is given twice: {', '.join(names)}")
+    symbol_bytes = BYTES_PER_SYMBOL * sum(len(source.block.index.symbols) for source in sources)
+    if symbol_bytes > budget_bytes // 2:
+        raise MergeRefused(f"the numbers of the symbols take {symbol_bytes} bytes of a budget of {budget_bytes}")
+    return _Merge(sources, rules, partition, is_cancelled, tell).run(parent, ulid)
+
+
+class _Merge:
+    def __init__(
+        self,
+        sources: Sequence[MergeSource],
+        rules: MergeRules,
+        partition: Partition,
+        is_cancelled: Callable[[], bool],
+        tell: Callable[[int, int], None],
+    ) -> None:
+        self._sources = sources
+        self._rules = rules
+        self._partition = partition
+        self._is_cancelled = is_cancelled
+        self._tell = tell
+        self._done = [0] * len(sources)
+        self._whole = sum(source.series_bytes for source in sources)
+        files = [(source.name, source.block.chunks.contents) for source in sources]
+        self._series = SeriesMerge(files, rules)
+
+    def run(self, parent: Path, ulid: str) -> MergeOutcome:
+        union = self._symbols()
+        rules, counts = self._rules, self._series.counts
+        with BlockWriter(
+            parent, ulid, union, chunk_file_bytes=rules.chunk_file_bytes, label_indices=rules.label_indices
+        ) as writer:
+            self._write_series(writer, union)
+            counts.samples_read += sum(source.samples_deleted for source in self._sources)
+            counts.bytes_read += sum(source.block.index.size for source in self._sources)
+            if not counts.series_written:
+                return MergeOutcome(None, counts)
+            meta = merged_meta(ulid, [source.meta for source in self._sources], is_part=not self._partition.is_whole)
+            known = [source.meta.stats for source in self._sources]
+            if any(stats.num_float_samples or stats.num_histogram_samples for stats in known):
+                histograms = counts.samples_written - counts.float_samples_written
+                stats = BlockStats(num_float_samples=counts.float_samples_written, num_histogram_samples=histograms)
+                meta = replace(meta, stats=stats)
+            return MergeOutcome(writer.finish(meta), counts)
+
+    def _symbols(self) -> SymbolUnion:
+        tables = [source.block.index.symbols for source in self._sources]
+        if self._partition.is_whole:
+            return SymbolUnion(tables, None)
+        used = []
+        for source in self._sources:
+            self._stop_if_cancelled()
+            used.append(source.used_symbols())
+        return SymbolUnion(tables, used)
+
+    def _write_series(self, writer: BlockWriter, union: SymbolUnion) -> None:
+        series = self._series
+        batches = [
+            source.series(translation) for source, translation in zip(self._sources, union.translations, strict=True)
+        ]
+        written = 0
+        while True:
+            self._stop_if_cancelled()
+            turn, number = series.run(WRITE_BYTES)
+            if turn is Turn.NEEDS:
+                self._load(number, next(batches[number], None))
+            elif turn is Turn.PLAIN:
+                series.put(merge_chunks(series.plain(), self._rules))
+            else:
+                writer.add_merged(series.take(), series.counts.samples_written - written)
+                written = series.counts.samples_written
+                self._tell(sum(self._done), self._whole)
+            if turn is Turn.DONE:
+                return
+
+    def _load(self, number: int, loaded: tuple[SeriesBatch, bytes] | None) -> None:
+        """Give a source's next series to the merge; everything before them was read."""
+        if loaded is None:
+            self._series.end(number)
+            self._done[number] = self._sources[number].series_bytes
+            return
+        batch, overlay = loaded
+        source = self._sources[number]
+        self._series.load(number, batch, overlay)
+        self._done[number] = source.position_of(batch)
+        stored = batch.chunk_refs[batch.chunk_refs < OVERLAY_FILE << OFFSET_BITS]
+        if len(stored):
+            source.block.chunks.forget_before(int(stored[0]))
+
+    def _stop_if_cancelled(self) -> None:
+        if self._is_cancelled():
+            raise MergeCancelled("the merge of blocks was told to stop")
+
+
+def merged_meta(ulid: str, sources: Sequence[BlockMeta], *, is_part: bool = False) -> BlockMeta:
+    """Return what the result of a merge says of itself, but for its statistics.
+
+    One block by itself is only cleaned up: it starts over at level 1, as its own source, unless a part is taken of it.
+    """
+    is_cleaned = len(sources) == 1 and not is_part
+    ancestors = {ulid} if is_cleaned else {each for source in sources for each in source.compaction.sources}
+    hints = [set(source.compaction.hints) for source in sources]
+    kept = {hint for each in hints for hint in each if hint != HINT_OF_ALL or all(hint in other for other in hints)}
+    return BlockMeta(
+        ulid=ulid,
+        min_time_ms=min(source.min_time_ms for source in sources),
+        max_time_ms=max(source.max_time_ms for source in sources),
+        stats=BlockStats(),
+        compaction=Compaction(
+            level=1 if is_cleaned else 1 + max(source.compaction.level for source in sources),
+            sources=tuple(sorted(ancestors)),
+            parents=tuple(ParentBlock(source.ulid, source.min_time_ms, source.max_time_ms) for source in sources),
+            hints=tuple(sorted(kept)),
+        ),
+    )

@@ -1,0 +1,145 @@
+"""A block as a source of a merge: its series, without what is deleted, under the symbol numbers of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.profiles.errors import BadObject, MergeRefused
+from engine.tsdb.block_reader import META, BlockReader
+from engine.tsdb.checksums import crc32c
+from engine.tsdb.chunk_files import HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
+from engine.tsdb.errors import Inconsistent
+from engine.tsdb.histograms import encode_histograms
+from engine.tsdb.merge_model import Partition
+from engine.tsdb.merge_turns import OVERLAY_FILE
+from engine.tsdb.model import ENCODING_XOR, HISTOGRAM_ENCODINGS, Chunk, ChunkMeta
+from engine.tsdb.partitions import series_in_partition
+from engine.tsdb.series_batch import SeriesBatch, chosen_series, series_batch
+from engine.tsdb.tombstones import Interval
+from engine.tsdb.varints import uvarint
+from engine.tsdb.xor import encode_xor
+
+CRC_BYTES = 4
+Used = npt.NDArray[np.bool_]
+
+
+class MergeSource:
+    """A block opened for a merge. BadObject, naming the block, if something that is read of it is not sound."""
+
+    def __init__(self, folder: Path, partition: Partition, forget_bytes: int) -> None:
+        self.block = BlockReader(folder, forget_bytes)
+        self.name = self.block.name
+        self.meta = self.block.meta
+        self.samples_deleted = 0
+        self._partition = partition
+        if self.meta.ulid != self.name:
+            raise Inconsistent(META, -1, f"the ULID {self.meta.ulid} is not the folder's name", self.name)
+        self._deleted = np.fromiter(self.block.tombstones.series_ids(), np.uint64)
+
+    @property
+    def series_bytes(self) -> int:
+        """Return how long the series section is."""
+        contents = self.block.index.contents
+        return contents.label_indices - contents.series
+
+    def position_of(self, batch: SeriesBatch) -> int:
+        """Return how much of the series section lies before the end of a batch."""
+        return batch.next_position - self.block.index.contents.series
+
+    def used_symbols(self) -> Used:
+        """Say of each symbol whether a series of the partition has it."""
+        used = np.zeros(len(self.block.index.symbols), np.bool_)
+        for batch in self._batches():
+            used[batch.label_refs] = True
+        return used
+
+    def series(self, translation: npt.NDArray[np.uint32]) -> Iterator[tuple[SeriesBatch, bytes]]:
+        """Yield series that have chunks, symbols translated, and records of chunks without what is deleted."""
+        for batch in self._batches():
+            self._check_times(batch)
+            overlay = b""
+            if len(self._deleted) and np.any(np.isin(batch.ids, self._deleted)):
+                batch, overlay = self._without_deleted(batch)
+            if not np.all(has_chunks := np.diff(batch.chunk_starts) > 0):
+                batch = chosen_series(batch, has_chunks)
+            yield batch._replace(label_refs=translation[batch.label_refs]), overlay
+
+    def _batches(self) -> Iterator[SeriesBatch]:
+        try:
+            for batch in self.block.index.batches():
+                if self._partition.is_whole:
+                    yield batch
+                else:
+                    yield chosen_series(batch, series_in_partition(batch, self.block.index.symbols, self._partition))
+        except BadObject as error:
+            raise error.in_object(self.name) from error
+
+    def _check_times(self, batch: SeriesBatch) -> None:
+        low, high = self.meta.min_time_ms, self.meta.max_time_ms
+        outside = (batch.min_times < low) | (batch.max_times >= high)
+        if np.any(outside):
+            first = int(np.flatnonzero(outside)[0])
+            number, offset = chunk_place(int(batch.chunk_refs[first]))
+            times = f"from {batch.min_times[first]} to {batch.max_times[first]}"
+            reason = f"a chunk {times}, the block is from {low} up to {high}"
+            raise Inconsistent(file_name(number), offset, reason, self.name)
+
+    def _without_deleted(self, batch: SeriesBatch) -> tuple[SeriesBatch, bytes]:
+        records = bytearray(HEADER_BYTES)
+        rows = []
+        for position, series_id in enumerate(batch.ids.tolist()):
+            first, last = (int(batch.chunk_starts[position + step]) for step in (0, 1))
+            columns = (batch.min_times, batch.max_times, batch.chunk_refs)
+            metas = list(map(ChunkMeta, *(column[first:last].tolist() for column in columns)))
+            if intervals := self.block.tombstones.intervals(series_id):
+                metas = list(self._remaining(metas, intervals, records))
+            rows.append((batch.label_refs_of(position), metas))
+        left = series_batch(rows)
+        return left._replace(next_position=batch.next_position, ids=batch.ids), bytes(records)
+
+    def _remaining(
+        self, metas: Sequence[ChunkMeta], intervals: Sequence[Interval], records: bytearray
+    ) -> Iterator[ChunkMeta]:
+        """Yield the chunks of a series; those of which something may be deleted are encoded anew into ``records``."""
+        for meta in metas:
+            if not any(start <= meta.max_time_ms and meta.min_time_ms <= end for start, end in intervals):
+                yield meta
+                continue
+            chunk = self.block.chunk(meta)
+            left = self._without(meta, chunk, intervals)
+            self.samples_deleted += chunk.sample_count - (left[0].sample_count if left else 0)
+            if left:
+                chunk, start, end = left
+                ref = OVERLAY_FILE << OFFSET_BITS | len(records)
+                sealed = bytes([chunk.encoding]) + chunk.data
+                records += uvarint(len(chunk.data)) + sealed + crc32c(sealed).to_bytes(CRC_BYTES, "big")
+                yield ChunkMeta(start, end, ref)
+
+    def _without(self, meta: ChunkMeta, chunk: Chunk, intervals: Sequence[Interval]) -> tuple[Chunk, int, int] | None:
+        """Return what is left of a chunk, as one chunk, and its first and last time."""
+        if chunk.encoding == ENCODING_XOR:
+            times, bits = self.block.floats(meta, chunk)
+            stays = np.ones(len(times), np.bool_)
+            for start, end in intervals:
+                stays &= (times < start) | (times > end)
+            if not np.any(stays):
+                return None
+            times, bits = times[stays], bits[stays]
+            return Chunk(chunk.encoding, encode_xor(times, bits)), int(times[0]), int(times[-1])
+        if chunk.encoding not in HISTOGRAM_ENCODINGS:
+            number, offset = chunk_place(meta.ref)
+            place = f"{self.name}: {file_name(number)} at offset {offset}"
+            raise MergeRefused(f"{place}: samples are deleted from a chunk of encoding {chunk.encoding}")
+        found = self.block.histograms(meta, chunk)
+        samples = tuple(
+            sample for sample in found.samples if not any(start <= sample.time_ms <= end for start, end in intervals)
+        )
+        if not samples:
+            return None
+        data = encode_histograms(replace(found, samples=samples))
+        return Chunk(chunk.encoding, data), samples[0].time_ms, samples[-1].time_ms

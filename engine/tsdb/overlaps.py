@@ -1,0 +1,205 @@
+"""Merges the chunks of one series: those that overlap no different one are kept, samples of the others are cut anew.
+
+Plain Python: what the compiled merge gives to it are overlapping histograms, and conflicts under Prometheus' rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from engine.profiles.errors import BadObject, MergeRefused
+from engine.tsdb.chunk_cuts import FloatSample, MergedSample, PlacedHistogram, cut
+from engine.tsdb.chunk_files import chunk_place, file_name
+from engine.tsdb.errors import Inconsistent, OutOfOrder, relocated
+from engine.tsdb.histogram_model import CounterReset
+from engine.tsdb.histograms import decode_histograms
+from engine.tsdb.merge_heap import MergeHeap
+from engine.tsdb.merge_model import MergeRules, StoredChunk, Winner
+from engine.tsdb.model import ENCODING_XOR, HISTOGRAM_ENCODINGS
+from engine.tsdb.xor import decode_xor
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChunk:
+    """A chunk and where it comes from: its block, the reference there, and as which of the series' sources."""
+
+    stored: StoredChunk
+    block: str = ""
+    ref: int = 0
+    source: int = -1
+    """-1: made by this merge."""
+
+    def is_same(self, other: PlacedChunk) -> bool:
+        """Say whether two chunks are equal byte for byte."""
+        return self.stored == other.stored
+
+
+def merge_chunks(sources: Sequence[Sequence[PlacedChunk]], rules: MergeRules) -> list[StoredChunk]:
+    """Return the chunks of a series out of those of each source, which ascend.
+
+    A BadObject if a chunk that must be decoded is not what it promises, MergeRefused if it cannot be decoded.
+    """
+    heap: MergeHeap[_Chunks] = MergeHeap(lambda one, other: one.times < other.times)
+    for chunks in sources:
+        if chunks:
+            heap.push(_Chunks(chunks))
+    merged = []
+    while heap:
+        current = last = _taken(heap)
+        end = current.stored.max_time_ms
+        overlapping = []
+        while heap and heap.top.current.stored.min_time_ms <= end:
+            chunk = _taken(heap)
+            if not chunk.is_same(last):
+                overlapping.append(chunk)
+                end = max(end, chunk.stored.max_time_ms)
+                last = chunk
+        if not overlapping:
+            merged.append(current.stored)
+            continue
+        first, *rest = cut(_merged_samples([*overlapping, current], rules.winner), rules.samples_per_chunk)
+        merged.append(first)
+        if rest:
+            # They overlap nothing; where they stand in the heap decides who wins in a later group.
+            heap.push(_Chunks([PlacedChunk(chunk) for chunk in rest]))
+    return merged
+
+
+class _Chunks:
+    """The chunks of a source that are left; never empty in the heap."""
+
+    def __init__(self, chunks: Sequence[PlacedChunk], position: int = 0) -> None:
+        self._chunks = chunks
+        self._position = position
+
+    @property
+    def current(self) -> PlacedChunk:
+        return self._chunks[self._position]
+
+    @property
+    def times(self) -> tuple[int, int]:
+        return self.current.stored[:2]
+
+    def next(self) -> bool:
+        self._position += 1
+        return self._position < len(self._chunks)
+
+
+def _taken(heap: MergeHeap[_Chunks]) -> PlacedChunk:
+    chunks = heap.pop()
+    chunk = chunks.current
+    if chunks.next():
+        heap.push(chunks)
+    return chunk
+
+
+def _merged_samples(chunks: Sequence[PlacedChunk], winner: Winner) -> list[MergedSample]:
+    positions: dict[int, int] = {}
+    decoded = []
+    for chunk in sorted(chunks, key=lambda each: each.stored.min_time_ms):
+        samples = _decoded(chunk, positions.get(chunk.source, 0))
+        positions[chunk.source] = positions.get(chunk.source, 0) + len(samples)
+        decoded.append((chunk, samples))
+    if winner is Winner.OURS:
+        return _greatest([samples for _, samples in decoded])
+    by_chunk = {id(chunk): samples for chunk, samples in decoded}
+    return list(_prometheus_order([by_chunk[id(chunk)] for chunk in chunks]))
+
+
+def _greatest(columns: Sequence[Sequence[MergedSample]]) -> list[MergedSample]:
+    """Return the greatest sample of each time."""
+    found: dict[int, MergedSample] = {}
+    for samples in columns:
+        for sample in samples:
+            other = found.get(sample.time_ms)
+            if other is None or sample.rank > other.rank:
+                found[sample.time_ms] = sample
+            elif sample.rank == other.rank and isinstance(other, PlacedHistogram):
+                assert isinstance(sample, PlacedHistogram)
+                found[sample.time_ms] = replace(other, places=other.places | sample.places)
+    return [found[time] for time in sorted(found)]
+
+
+class _Samples:
+    """The samples of a chunk, walked; ``time`` is that of the current one."""
+
+    def __init__(self, samples: Sequence[MergedSample]) -> None:
+        self._left = iter(samples)
+        self.sample: MergedSample | None = None
+
+    @property
+    def time(self) -> int:
+        assert self.sample is not None
+        return self.sample.time_ms
+
+    def next(self) -> bool:
+        self.sample = next(self._left, None)
+        return self.sample is not None
+
+
+def _prometheus_order(columns: Sequence[Sequence[MergedSample]]) -> Iterator[MergedSample]:
+    """Yield one sample of each time: that of the active chunk, which is left only for one that has an earlier time."""
+    active, *others = (_Samples(samples) for samples in columns)
+    heap: MergeHeap[_Samples] = MergeHeap(lambda one, other: one.time < other.time)
+    for samples in others:
+        if samples.next():
+            heap.push(samples)
+    last: int | None = None
+    while True:
+        if active.next():
+            if active.time == last:
+                continue
+            if heap and active.time >= heap.top.time:
+                heap.push(active)
+                active = heap.pop()
+        elif heap:
+            active = heap.pop()
+        else:
+            return
+        if active.time != last:
+            last = active.time
+            assert active.sample is not None
+            yield active.sample
+
+
+def _decoded(chunk: PlacedChunk, first_place: int) -> list[MergedSample]:
+    """Return a chunk's samples; the number of the first among those of its source is given."""
+    stored = chunk.stored
+    number, offset = chunk_place(chunk.ref)
+    try:
+        samples = _samples_of(chunk, first_place)
+        times = [sample.time_ms for sample in samples]
+        if any(after <= before for before, after in pairwise(times)):
+            raise OutOfOrder("", 0, "the samples of a chunk do not ascend in time")
+        if (times[0], times[-1]) != stored[:2]:
+            reason = f"samples from {times[0]} to {times[-1]}, the index says {stored[0]} to {stored[1]}"
+            raise Inconsistent("", 0, reason)
+    except BadObject as error:
+        raise relocated(error, file_name(number), offset).in_object(chunk.block) from error
+    return samples
+
+
+def _samples_of(chunk: PlacedChunk, first_place: int) -> list[MergedSample]:
+    encoding, data = chunk.stored.chunk
+    if encoding == ENCODING_XOR:
+        times, bits = decode_xor(data)
+        return [FloatSample(*each) for each in zip(times.tolist(), bits.tolist(), strict=True)]
+    if encoding not in HISTOGRAM_ENCODINGS:
+        number, offset = chunk_place(chunk.ref)
+        place = f"{chunk.block}: {file_name(number)} at offset {offset}"
+        raise MergeRefused(f"{place}: a chunk of encoding {encoding} overlaps another one, and is only ever copied")
+    found = decode_histograms(encoding, data)
+    is_gauge = found.counter_reset is CounterReset.GAUGE
+    inside = CounterReset.GAUGE if is_gauge else CounterReset.NO_RESET
+    return [
+        PlacedHistogram(
+            sample=sample,
+            layout=found.layout,
+            is_float=found.is_float,
+            step=inside if position else found.counter_reset,
+            places=frozenset({(chunk.source, first_place + position)}),
+        )
+        for position, sample in enumerate(found.samples)
+    ]
