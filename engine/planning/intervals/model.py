@@ -53,6 +53,11 @@ class IntervalBlock:
     hints: tuple[str, ...] = ()
 
 
+def may_share_series(one: IntervalBlock, other: IntervalBlock) -> bool:
+    """Say whether two blocks can hold the same series, as far as the parts tell that they are."""
+    return holds_part_of(one.partition, one.partitions, other.partition, other.partitions)
+
+
 class SlotState(StrEnum):
     """What there is to do in a slot. ``waiting``: something, but not yet; a slot without any block is ``empty``."""
 
@@ -77,16 +82,17 @@ class BlockState(StrEnum):
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenGroup:
-    """A group that a job has already, or had until it was parked: the plan leaves its blocks and its slot alone.
+    """A group that a job has already: the plan leaves its blocks and its slot alone.
 
-    ``why`` is said to people as it is ("runs in job 17", "parked: failed three times").
+    ``state`` is ``ready`` while its jobs wait for a worker, ``running``, or ``waiting`` if they are parked: nothing is
+    expected of it then until somebody looks. ``why`` is said to people as it is ("runs in job 17").
     """
 
     range_ms: int
     start_ms: int
     ulids: tuple[str, ...]
     group_key: str = ""
-    is_running: bool = True
+    state: SlotState = SlotState.RUNNING
     why: str = "a job has it"
 
 
@@ -112,7 +118,10 @@ class GroupPart:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalGroup:
-    """Blocks that are merged together, in merge order, into ``partitions`` parts. It is done when all parts are."""
+    """Blocks that are merged together, in merge order, into ``partitions`` parts. It is done when all parts are.
+
+    ``cause`` is a key of ``words.GROUPED``; "" for what the times of the blocks say by themselves.
+    """
 
     tenant: str
     group_key: str
@@ -120,7 +129,7 @@ class IntervalGroup:
     start_ms: int
     blocks: tuple[IntervalBlock, ...]
     partitions: int = 1
-    cause: str = words.HORIZONTAL
+    cause: str = ""
 
     @property
     def end_ms(self) -> int:
@@ -132,12 +141,13 @@ class IntervalGroup:
 
     @property
     def is_vertical(self) -> bool:
-        """Whether two of its blocks overlap in time."""
-        end_ms = self.blocks[0].min_time_ms
+        """Whether two of its blocks can hold samples of one series at the same time."""
+        open_blocks: list[IntervalBlock] = []
         for block in self.blocks:
-            if block.min_time_ms < end_ms:
+            open_blocks = [other for other in open_blocks if other.max_time_ms > block.min_time_ms]
+            if any(may_share_series(other, block) for other in open_blocks):
                 return True
-            end_ms = max(end_ms, block.max_time_ms)
+            open_blocks.append(block)
         return False
 
     @property
@@ -153,7 +163,8 @@ class IntervalGroup:
     def reason(self) -> str:
         """Why these blocks, in words."""
         slot = words.slot(self.range_ms, self.start_ms)
-        return words.GROUPED[self.cause].format(slot=slot, count=len(self.blocks), parts=words.parts(self.partitions))
+        cause = self.cause or (words.VERTICAL if self.is_vertical else words.HORIZONTAL)
+        return words.GROUPED[cause].format(slot=slot, count=len(self.blocks), parts=words.parts(self.partitions))
 
     def parts(self) -> tuple[GroupPart, ...]:
         """Return the jobs that the group consists of, each with the blocks that hold something for it."""
@@ -217,8 +228,9 @@ class Standing:
 class SlotProgress:
     """One slot that holds blocks: its state, how many blocks wait in it, and the compactions to the fix-point.
 
-    ``blocks`` counts those that lie in this slot and in no smaller one; ``compactions`` is 1 if the slot itself needs
-    one now or after those inside it, without waiting for more blocks or for time.
+    ``blocks`` counts the live ones that are here now, unmerged or results of smaller slots, ``waiting`` those of them
+    that a compaction is still to take. ``compactions`` are those of the slot itself, now or after those inside it,
+    without waiting for more blocks or for time; one that a job has is among them.
     """
 
     group_key: str
@@ -235,8 +247,9 @@ class IntervalPlan:
     """What is to be done for one tenant, in this order, and where every block of the snapshot stands.
 
     ``compactions`` is how many it takes until only time or new blocks give more to do (a group in one slot is one,
-    whatever its parts), ``waiting`` how many blocks go into them. ``refusal`` says why nothing is planned at all, "" if
-    it is not so. ``look_again_ms`` is the first moment at which time alone gives more to do, None for never.
+    whatever its parts; those that jobs have are among them), ``waiting`` how many of the blocks they take. ``refusal``
+    says why nothing is planned at all, "" if it is not so. ``look_again_ms`` is the first moment at which time alone
+    gives more to do, None for never.
     """
 
     tenant: str

@@ -6,30 +6,36 @@ different counts nest: a block that was cut before is read by the parts that can
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import gcd
+from typing import TYPE_CHECKING
 
 from engine.planning.intervals.policy import IntervalPolicy
+
+if TYPE_CHECKING:  # blocks know of parts too
+    from engine.planning.intervals.model import IntervalBlock
 
 PARTITIONS_MAX = 1 << 12
 """Above that, parts would cost more than they spread."""
 
 
-def partition_count(
-    index_bytes: Iterable[int | None], series: Iterable[int], policy: IntervalPolicy, range_ms: int
-) -> int:
-    """Return the number of parts for blocks with these sizes: what the tighter of both limits asks for.
+def partition_count(blocks: Sequence[IntervalBlock], policy: IntervalPolicy, range_ms: int) -> int:
+    """Return the number of parts for a group of these blocks: what the tighter of both limits asks for.
 
     Index sizes are summed up to the first that nobody knows.
     """
     times = policy.replication if range_ms <= policy.ranges_ms[0] else 1
-    total_bytes = 0
-    for size in index_bytes:
-        if size is None:
-            break
-        total_bytes += size
-    by_index = doublings(total_bytes, policy.partition_index_bytes * times)
-    return max(by_index, doublings(sum(series), policy.partition_series * times))
+    count = 1
+    if policy.partition_index_bytes:
+        total = 0
+        for block in blocks:
+            if block.index_bytes is None:
+                break
+            total += block.index_bytes
+        count = doublings(total, policy.partition_index_bytes * times)
+    if policy.partition_series:
+        count = max(count, doublings(sum([block.series for block in blocks]), policy.partition_series * times))
+    return count
 
 
 def doublings(total: int, limit: int) -> int:

@@ -31,8 +31,8 @@ class IntervalPolicy:
     (``reference``), the partitioning one, the planner of a single worker. ``ranges_ms`` are the lengths of intervals,
     each a multiple of the one before. A partition of a group gets at most ``partition_series`` series and
     ``partition_index_bytes`` bytes of index (0: any); in groups of the smallest range both count ``replication`` times,
-    since the same series are expected so often. ``groups_max`` caps the groups of a plan (0: all that are ready);
-    ``cleanup_interval_ms`` only matters to the partitioning reference.
+    since the same series are expected so often. Only the reference knows ``groups_max``, the groups of a plan at most
+    (0: all that are ready), and ``cleanup_interval_ms``, which delays its partitioning rules.
     """
 
     rules: str = DEFAULT

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from engine.planning.errors import PolicyRefused
 from engine.planning.intervals.group_ids import fnv1a_32, group_id
+from engine.planning.intervals.model import IntervalBlock
 from engine.planning.intervals.partitions import are_disjoint, doublings, holds_part_of, partition_count
 from engine.planning.intervals.policy import HOUR_MS, REFERENCE, IntervalPolicy
 
@@ -43,14 +44,23 @@ def test_fnv_is_the_published_one_and_names_intervals() -> None:
 
 def test_parts_are_as_many_as_the_tighter_limit_asks_for() -> None:
     policy = IntervalPolicy(partition_series=4, partition_index_bytes=100)
-    day = 24 * HOUR_MS
-    assert partition_count([1, 1], [2, 2], policy, day) == 1, "a limit that is met is kept"
-    assert partition_count([1, 1], [2, 3], policy, day) == 2
-    assert partition_count([300, 101], [0], policy, day) == 8
-    assert partition_count([100, None, 900], [0], policy, day) == 1, "summing stops where a size is not known"
-    assert partition_count([1 << 60], [1 << 60], IntervalPolicy(partition_index_bytes=0), day) == 1
+
+    def count(
+        index_bytes: list[int | None], series: list[int], hours: int = 24, policy: IntervalPolicy = policy
+    ) -> int:
+        blocks = [
+            IntervalBlock(ulid="a", min_time_ms=0, max_time_ms=1, index_bytes=size, series=number)
+            for size, number in zip(index_bytes, series, strict=True)
+        ]
+        return partition_count(blocks, policy, hours * HOUR_MS)
+
+    assert count([1, 1], [2, 2]) == 1, "a limit that is met is kept"
+    assert count([1, 1], [2, 3]) == 2
+    assert count([300, 101], [0, 0]) == 8
+    assert count([100, None, 900], [0, 0, 0]) == 1, "summing stops where a size is not known"
+    assert count([1 << 60], [1 << 60], policy=IntervalPolicy(partition_index_bytes=0)) == 1
     three = IntervalPolicy(partition_series=4, replication=3)
-    assert [partition_count([], [13], three, hours * HOUR_MS) for hours in (1, 2, 12)] == [2, 2, 4]
+    assert [count([1], [13], hours, three) for hours in (1, 2, 12)] == [2, 2, 4]
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6))

@@ -1,0 +1,52 @@
+"""Finds blocks whose data others hold as well: what is left when somebody merged blocks and died before marking them.
+
+A block is a duplicate if, for every series it can have, a block that stays descends from all its sources and can have
+that series too. Blocks with more sources stay before others, of those with the same ones the whole before a part, then
+the lowest id. A quarantined block covers nothing, since nobody may be able to read it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from math import lcm
+
+from engine.planning.intervals.model import Duplicate, IntervalBlock, may_share_series
+from engine.planning.intervals.partitions import PARTITIONS_MAX
+
+
+def find_duplicates(blocks: Iterable[IntervalBlock], *, keep: frozenset[str] = frozenset()) -> list[Duplicate]:
+    """Return the duplicates among live blocks of any keys, by id; those in ``keep`` stay whatever covers them."""
+    readable = [block for block in blocks if not block.quarantined and block.sources]
+    held = Counter(chain.from_iterable(block.sources for block in readable))
+    doubtful = [block for block in readable if held[block.sources[0]] > 1 and held[block.sources[-1]] > 1]
+    if not doubtful:
+        return []
+    sought = {block.sources[0] for block in doubtful}
+    holding = [block for block in readable if not sought.isdisjoint(block.sources)]
+    staying: dict[tuple[str, str], list[tuple[IntervalBlock, frozenset[str]]]] = {}
+    found = []
+    for block in sorted(holding, key=_precedence):
+        sources = frozenset(block.sources)
+        kin = staying.get((block.group_key, block.sources[0]), ())
+        holders = [other for other, descent in kin if may_share_series(other, block) and sources <= descent]
+        if holders and block.ulid not in keep and not block.no_compact and _cover(holders, block):
+            found.append(Duplicate(block=block, covered_by=tuple(other.ulid for other in holders)))
+        else:
+            for source in sources:
+                staying.setdefault((block.group_key, source), []).append((block, sources))
+    return sorted(found, key=lambda duplicate: duplicate.block.ulid)
+
+
+def _precedence(block: IntervalBlock) -> tuple[int, int, str]:
+    return (-len(set(block.sources)), block.partitions, block.ulid)
+
+
+def _cover(holders: Sequence[IntervalBlock], block: IntervalBlock) -> bool:
+    """Say whether every hash of the block's part is in the part of one of these."""
+    finest = lcm(block.partitions, *(other.partitions for other in holders))
+    if finest > PARTITIONS_MAX:
+        return False
+    every = range(block.partition, finest, block.partitions)
+    return all(any(digest % other.partitions == other.partition for other in holders) for digest in every)
