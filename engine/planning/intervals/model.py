@@ -99,7 +99,7 @@ class TakenGroup:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitMark:
-    """A foreign compactor's mark on a block or a partition (its id is only shown): who was there, and when."""
+    """A compactor's mark on a place, the id of a block or what its layout marks otherwise: who was there, and when."""
 
     place: str
     visitor: str

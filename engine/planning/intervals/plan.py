@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 
+from engine.planning.intervals import policy as rules
 from engine.planning.intervals import words
-from engine.planning.intervals.default import KeyPlan
+from engine.planning.intervals.default import KeyPlan, uploaded_ms
 from engine.planning.intervals.duplicates import find_duplicates
 from engine.planning.intervals.model import (
     BlockState,
@@ -20,6 +22,9 @@ from engine.planning.intervals.model import (
     VisitMark,
 )
 from engine.planning.intervals.policy import IntervalPolicy
+from engine.planning.intervals.reference import plan_reference
+from engine.planning.intervals.reference_local import plan_local
+from engine.planning.intervals.reference_partitions import partition_groups
 from engine.planning.intervals.visits import fresh_marks, refusal
 
 _PRIORITY = attrgetter("range_ms", "start_ms", "group_key")
@@ -39,43 +44,59 @@ def plan_intervals(
     """Plan one tenant of one bucket; the order of ``blocks`` makes no difference.
 
     ``taken`` are the groups that jobs have, ``partial`` the ids of blocks without ``meta.json``, ``visits`` the marks
-    of compactors; those by ``own_visitor`` are ours. While another's is fresh, nothing is planned.
+    of compactors; those by ``own_visitor`` are ours. While another's is fresh, nothing is planned; the rules of the
+    reference pass over the groups with marked blocks instead.
     """
-    standings = dict.fromkeys(partial, _PARTIAL)
     marks = fresh_marks(visits, own=own_visitor, now_ms=now_ms, timeout_ms=policy.visit_timeout_ms)
+    snapshot = _sort_out(blocks, taken, partial, has_duplicates=policy.rules != rules.REFERENCE_PARTITIONS)
+    if policy.rules != rules.DEFAULT:
+        return _planned_as_reference(tenant, snapshot, policy, now_ms, taken, frozenset(mark.place for mark in marks))
     if marks:
-        until_ms = marks[0].visited_at_ms + policy.visit_timeout_ms
-        return _refused(tenant, blocks, standings, refusal(marks[0]), until_ms)
+        return _refused(tenant, blocks, snapshot, refusal(marks[0]), marks[0].visited_at_ms + policy.visit_timeout_ms)
+    plans = [
+        KeyPlan(tenant, key, of_key, [group for group in taken if group.group_key == key], policy, now_ms)
+        for key, of_key in sorted(snapshot.by_key.items())
+    ]
+    return _joined(tenant, plans, snapshot)
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """The blocks that may be merged, by group key, and where the others stand."""
+
+    by_key: dict[str, list[IntervalBlock]]
+    standings: dict[str, Standing]
+    duplicates: list[Duplicate] = field(default_factory=list)
+
+
+def _sort_out(
+    blocks: Sequence[IntervalBlock], taken: Sequence[TakenGroup], partial: Iterable[str], *, has_duplicates: bool
+) -> _Snapshot:
     taken_ulids = frozenset(ulid for group in taken for ulid in group.ulids)
-    live = [block for block in blocks if not block.is_deleted]
-    duplicates = find_duplicates(live, keep=taken_ulids)
-    gone = {duplicate.block.ulid for duplicate in duplicates}
-    by_key: dict[str, list[IntervalBlock]] = {group.group_key: [] for group in taken}
+    found = _Snapshot(
+        by_key={group.group_key: [] for group in taken}, standings=dict.fromkeys(partial, _PARTIAL), duplicates=[]
+    )
+    if has_duplicates:
+        found.duplicates = find_duplicates([block for block in blocks if not block.is_deleted], keep=taken_ulids)
+    gone = {duplicate.block.ulid for duplicate in found.duplicates}
+    by_key = found.by_key
     for block in blocks:
         if block.is_deleted or block.quarantined or block.no_compact:
-            standings[block.ulid] = _set_aside(block)
+            found.standings[block.ulid] = _set_aside(block)
         elif block.ulid not in taken_ulids and block.ulid not in gone:
             of_key = by_key.get(block.group_key)
             if of_key is None:
                 of_key = by_key[block.group_key] = []
             of_key.append(block)
-    for duplicate in duplicates:
-        standings[duplicate.block.ulid] = _contained(duplicate)
-    plans = [
-        KeyPlan(tenant, key, by_key[key], [one for one in taken if one.group_key == key], policy, now_ms)
-        for key in sorted(by_key)
-    ]
-    return _joined(tenant, plans, standings, tuple(duplicates))
+    for duplicate in found.duplicates:
+        found.standings[duplicate.block.ulid] = _contained(duplicate)
+    return found
 
 
-def _joined(
-    tenant: str,
-    plans: Sequence[KeyPlan],
-    standings: dict[str, Standing],
-    duplicates: tuple[Duplicate, ...],
-) -> IntervalPlan:
+def _joined(tenant: str, plans: Sequence[KeyPlan], snapshot: _Snapshot) -> IntervalPlan:
     groups: list[IntervalGroup] = []
     slots: list[SlotProgress] = []
+    standings = snapshot.standings
     for plan in plans:
         groups += plan.groups
         slots += plan.slots
@@ -85,23 +106,95 @@ def _joined(
     return IntervalPlan(
         tenant=tenant,
         groups=tuple(groups),
-        duplicates=duplicates,
+        duplicates=tuple(snapshot.duplicates),
         standings=standings,
         slots=tuple(slots),
-        compactions=sum(slot.compactions for slot in slots),
-        waiting=sum(slot.waiting for slot in slots),
+        compactions=sum([slot.compactions for slot in slots]),
+        waiting=sum([slot.waiting for slot in slots]),
         look_again_ms=min((plan.look_again_ms for plan in plans if plan.look_again_ms is not None), default=None),
     )
 
 
 def _refused(
-    tenant: str, blocks: Iterable[IntervalBlock], standings: dict[str, Standing], why: str, until_ms: int
+    tenant: str, blocks: Iterable[IntervalBlock], snapshot: _Snapshot, why: str, until_ms: int
 ) -> IntervalPlan:
     waiting = Standing(state=BlockState.WAITING, cause=words.REFUSED, until_ms=until_ms, detail=why)
-    for block in blocks:
-        is_apart = block.is_deleted or block.quarantined or block.no_compact
-        standings[block.ulid] = _set_aside(block) if is_apart else waiting
+    is_apart = {ulid for ulid, standing in snapshot.standings.items() if standing.state is BlockState.SET_ASIDE}
+    standings = snapshot.standings | {block.ulid: waiting for block in blocks if block.ulid not in is_apart}
     return IntervalPlan(tenant=tenant, standings=standings, refusal=why, look_again_ms=until_ms)
+
+
+def _planned_as_reference(
+    tenant: str,
+    snapshot: _Snapshot,
+    policy: IntervalPolicy,
+    now_ms: int,
+    taken: Sequence[TakenGroup],
+    visited: frozenset[str],
+) -> IntervalPlan:
+    """Plan by the rules of the reference; progress and reasons are no more than those tell, which is little."""
+    standings = snapshot.standings
+    candidates: list[IntervalBlock] = []
+    for block in (block for key in sorted(snapshot.by_key) for block in snapshot.by_key[key]):
+        quiet_ms = uploaded_ms(block, now_ms) + policy.consistency_delay_ms
+        if block.level == 1 and quiet_ms > now_ms:
+            standings[block.ulid] = Standing(state=BlockState.WAITING, cause=words.FRESH, until_ms=quiet_ms)
+        else:
+            standings[block.ulid] = Standing(state=BlockState.WAITING, cause=words.NOT_CHOSEN, detail=policy.rules)
+            candidates.append(block)
+    groups = _reference_groups(tenant, candidates, policy, now_ms, taken, visited)
+    for group in groups:
+        standing = Standing(
+            state=BlockState.GROUPED, cause=words.IN_GROUP, range_ms=group.range_ms, start_ms=group.start_ms
+        )
+        standings.update((block.ulid, standing) for block in group.blocks)
+    for one in taken:
+        standing = Standing(
+            state=BlockState.TAKEN,
+            cause=words.IN_JOB,
+            range_ms=one.range_ms,
+            start_ms=one.start_ms,
+            detail=one.why,
+        )
+        standings.update((ulid, standing) for ulid in one.ulids)
+    return IntervalPlan(
+        tenant=tenant,
+        groups=tuple(groups),
+        duplicates=tuple(snapshot.duplicates),
+        standings=standings,
+        compactions=len(groups),
+        waiting=sum(len(group.blocks) for group in groups),
+    )
+
+
+def _reference_groups(
+    tenant: str,
+    blocks: list[IntervalBlock],
+    policy: IntervalPolicy,
+    now_ms: int,
+    taken: Sequence[TakenGroup],
+    visited: frozenset[str],
+) -> list[IntervalGroup]:
+    busy = [(group.group_key, group.start_ms, group.start_ms + group.range_ms) for group in taken]
+
+    def is_free(group: IntervalGroup) -> bool:
+        return not any(
+            key == group.group_key and start_ms < group.end_ms and group.start_ms < end_ms
+            for key, start_ms, end_ms in busy
+        ) and not any(block.ulid in visited for block in group.blocks)
+
+    if policy.rules == rules.REFERENCE:
+        found = plan_reference(tenant, blocks, policy, now_ms=now_ms)
+    elif policy.rules == rules.REFERENCE_PARTITIONS:
+        found = partition_groups(tenant, blocks, policy, now_ms=now_ms)
+    else:
+        by_key: dict[str, list[IntervalBlock]] = {}
+        for block in blocks:
+            by_key.setdefault(block.group_key, []).append(block)
+        chosen = (plan_local(tenant, of_key, policy) for of_key in by_key.values())
+        found = [group for group in chosen if group is not None]
+    free = [group for group in found if is_free(group)]
+    return free[: policy.groups_max] if policy.groups_max else free
 
 
 _PARTIAL = Standing(state=BlockState.SET_ASIDE, cause=words.PARTIAL)

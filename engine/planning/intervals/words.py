@@ -26,6 +26,7 @@ SMALLER_FIRST = "smaller-first"
 SLOT_TAKEN = "slot-taken"
 NEIGHBOURS = "neighbours"
 NOT_CHOSEN = "not-chosen"
+FRESH = "fresh"
 ALONE = "alone"
 MISFIT = "misfit"
 NO_COMPACT = "no-compact"
@@ -44,7 +45,8 @@ STANDING = {
     SMALLER_FIRST: "smaller intervals in {slot} are merged first",
     SLOT_TAKEN: "the group of {slot} is not done: {detail}",
     NEIGHBOURS: "nothing to merge it with in {slot} so far; more may come",
-    NOT_CHOSEN: "the rules make no group of it now: {detail}",
+    NOT_CHOSEN: "the rules {detail} make no group of it now",
+    FRESH: "it came less than the consistency delay ago: it is looked at from {until} on",
     ALONE: "nothing is left to merge it with, up to {slot}",
     MISFIT: "it crosses a border of every interval it could lie in, or is longer than the largest",
     NO_COMPACT: "it is marked as not to be compacted: {detail}",
