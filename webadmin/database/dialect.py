@@ -71,6 +71,15 @@ def lock_row(model: type[models.Model]) -> None:
             cursor.execute(f"SELECT 1 FROM {_quoted([model._meta.db_table])[0]} FOR NO KEY UPDATE")  # noqa: S608
 
 
+def limit_waits(wait_ms: int) -> None:
+    """Let no further statement of this transaction wait longer for a lock: it fails as a lost race. 0 changes nothing.
+
+    SQLite's one writer waits for nobody."""
+    if wait_ms and connection.features.has_select_for_update:
+        with quick_cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(wait_ms)])
+
+
 @contextmanager
 def turn(number: int) -> Iterator[bool]:
     """Let one after the other in, by number; yields whether there was somebody to wait for.

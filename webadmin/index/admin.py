@@ -37,6 +37,8 @@ class BlockStateFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
         if self.value() == LIVE:
             return queries.live_blocks(queryset)
+        if self.value() == BlockState.OWNED:
+            return queries.owned_blocks(queryset)
         return queryset.filter(state=self.value()) if self.value() in BlockState.values else queryset
 
 

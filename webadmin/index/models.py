@@ -121,7 +121,13 @@ class Block(models.Model):
             ),
             # "What is in this part of the index?" (admin, retention)
             models.Index(fields=["partition_start_ms", "shard", "level"], name="block_by_partition"),
-            models.Index(fields=["state", "level"], name="block_by_state"),
+            # "Which blocks are in a state that is rare among new ones?" (admin). Not those that every job's blocks pass
+            # through: an entry per move of each would cost polls more than all lists ever save.
+            models.Index(
+                fields=["state", "-id"],
+                condition=Q(state__in=[BlockState.PARKED, BlockState.FINAL, BlockState.DROPPED]),
+                name="block_in_rare_state",
+            ),
         ]
         ordering = ["-id"]
 

@@ -17,9 +17,10 @@ from django.db.models import BigIntegerField, Count, F, Q, QuerySet, Sum, Value,
 from django.db.models.functions import RowNumber
 
 from engine.profiles import ulids
+from engine.scheduling.model import HOLDING_STATES
 from webadmin.index.models import Block, BlockLineage, Dataset, DeadLetter, LetterState, Tombstone
 from webadmin.index.registration import PARTITION_MS
-from webadmin.index.states import LIVE_STATES
+from webadmin.index.states import LIVE_STATES, BlockState
 
 DATASETS_SHOWN_MAX = 100
 FOUND_MAX = 1000
@@ -124,6 +125,11 @@ def live_blocks(blocks: QuerySet[Block]) -> QuerySet[Block]:
     """Narrow to what queries read. Not by state: most new blocks are live, so a list of the newest finds them at once
     without sorting all that are."""
     return blocks.filter(removed_command_index=None)
+
+
+def owned_blocks(blocks: QuerySet[Block]) -> QuerySet[Block]:
+    """Narrow to the sources of jobs, by way of the jobs that hold any: no index is by this state."""
+    return blocks.filter(state=BlockState.OWNED, owner_job__state__in=HOLDING_STATES)
 
 
 def _ulid_part(text: str) -> str | None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from pathlib import Path
+
+import pytest
+from django.db import connection
 
 from engine.scheduling.limits import EVERYTHING, LimitName
 from engine.scheduling.model import JobState
 from engine.storage import open_store
-from tests.webadmin.schedule.test_two_connections import at_once
+from tests.webadmin.schedule.test_two_connections import DEADLINE_SECONDS, at_once
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
 from webadmin.access.models import AuditEntry
+from webadmin.index.models import Block, RemovalCause
+from webadmin.index.services.remove_blocks import drop_blocks, finish_removal, removable, start_removal
+from webadmin.schedule.command_log import take_head
 from webadmin.schedule.models import Attempt, Command, Job
 from webadmin.schedule.operation_models import JobSplit, LimitChange
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.change_limit import change_limit
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.isolate_jobs import isolate
-from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.operation import Order, operation
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
 
@@ -103,3 +111,39 @@ def test_orders_and_polls_share_one_log_without_loss(real_service: Service) -> N
     indexes = list(Command.objects.order_by("index").values_list("command_time_ms", flat=True))
     assert indexes == sorted(indexes)
     assert Attempt.objects.filter(outcome="completed").count() == Job.objects.filter(state="done").count()
+
+
+@pytest.mark.parametrize("dropped", [20, 8], ids=["all", "some"])
+def test_a_poll_that_has_taken_blocks_gives_way_to_whoever_removes_them(
+    real_service: Service, monkeypatch: pytest.MonkeyPatch, dropped: int
+) -> None:
+    """The order holds the head and waits for the blocks, the poll has the blocks and waits for the head."""
+    real_service.add_segments(20)
+    worker = real_service.worker()
+    has_head, has_blocks = threading.Event(), threading.Event()
+
+    def take_head_with_blocks():
+        has_blocks.set()
+        return take_head()
+
+    monkeypatch.setattr(sys.modules["webadmin.schedule.services.apply_change_set"], "take_head", take_head_with_blocks)
+
+    def remove() -> None:
+        with operation() as run:
+            has_head.set()
+            if connection.features.has_select_for_update:  # SQLite's one writer is this one
+                assert has_blocks.wait(DEADLINE_SECONDS)
+            blocks = removable(Block.objects.order_by("id").values_list("id", flat=True)[:dropped])
+            assert len(blocks) == dropped
+            removal = start_removal(run, ORDER, RemovalCause.RETENTION, "drop", target="blocks", detail={})
+            drop_blocks(removal, blocks)
+            finish_removal(run, removal)
+
+    def poll() -> list:
+        assert has_head.wait(DEADLINE_SECONDS)
+        return worker.take()
+
+    _, taken = at_once(remove, poll)
+    assert taken == []  # 12 blocks are no job yet
+    assert real_service.states() == {"dropped": dropped} | ({"queued": 20 - dropped} if dropped < 20 else {})
+    check_invariants()

@@ -17,6 +17,7 @@ from webadmin.access.services import record_audit
 from webadmin.database import dialect
 from webadmin.index.errors import SweepRefused
 from webadmin.index.models import Block
+from webadmin.index.registration import PARTITION_MS
 from webadmin.index.states import LIVE_STATES, BlockState
 
 GRACE_HOURS = 24
@@ -161,7 +162,8 @@ def _why_kept(store: ObjectStore, key: str, before_ms: int) -> str:
     if known.exists():
         return "the index knows its id"
     # A result has the shard of its job, and in its id the time of the job's first source.
-    first = Block.objects.filter(state=BlockState.OWNED, created_at_ms=created_ms)
+    partition_ms = created_ms - created_ms % PARTITION_MS
+    first = Block.objects.filter(partition_start_ms=partition_ms, created_at_ms=created_ms, state=BlockState.OWNED)
     if first.filter(owner_job__shard=named.shard).exists():
         return "a scheduled job could still name it"
     letter = dead_letter_key(named.shard, named.tenant, named.id)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from webadmin.database.dialect import insert_rows, marks, read_rows, together, update_rows
+from webadmin.database.dialect import insert_rows, marks, quick_cursor, together
 from webadmin.index.errors import SourcesChanged
-from webadmin.index.models import Block, BlockLineage, RemovalCause, Tombstone
+from webadmin.index.models import BlockLineage, RemovalCause, Tombstone
 from webadmin.index.registration import BlockRegistration
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, remember_ids
 from webadmin.index.states import BlockState
@@ -21,6 +21,11 @@ TOMBSTONE_COLUMNS = (
     *("block_id", "job_id", "cause", "command_index", "created_at_ms", "eligible_at_ms"),
     *("retry_at_ms", "attempts", "last_error"),
 )
+
+_RETIRE = f"""
+UPDATE index_block SET state = '{BlockState.REPLACED.value}', removed_command_index = %s
+WHERE owner_job_id IN {{jobs}} AND state = '{BlockState.OWNED.value}' RETURNING id, owner_job_id
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +69,13 @@ def replace_blocks(
 def _retire_sources(replacements: Sequence[Replacement], moment: InsertMoment) -> None:
     """Mark the sources as replaced; they must be all that their jobs own."""
     sources = {(block_id, replacement.job_id) for replacement in replacements for block_id in replacement.sources}
-    # All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
     jobs = [replacement.job_id for replacement in replacements]
-    rows = read_rows(Block, ("id", "owner_job_id", "state"), f"WHERE owner_job_id IN {marks(jobs)}", jobs)
-    owned = {(block_id, job_id) for block_id, job_id, state in rows if state == BlockState.OWNED}
+    with quick_cursor() as cursor:
+        cursor.execute(_RETIRE.format(jobs=marks(jobs)), [moment.command_index, *jobs])
+        owned = {(block_id, job_id) for block_id, job_id in cursor.fetchall()}
     if owned != sources:
         changed = sorted({job_id for _, job_id in owned ^ sources})
         raise SourcesChanged(f"jobs {changed}: {len(owned & sources)} of {len(sources)} sources are still theirs")
-    replaced = {"state": BlockState.REPLACED.value, "removed_command_index": moment.command_index}
-    count = update_rows(
-        Block, ("id", "owner_job_id"), (), sorted(sources), to=replaced, where={"state": BlockState.OWNED.value}
-    )
-    assert count == len(sources), "who holds the head is the only one who moves blocks"
 
 
 def _lineage(replacement: Replacement, result_ids: Iterator[int]) -> list[tuple[int, int, int]]:

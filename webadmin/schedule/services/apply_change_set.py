@@ -3,6 +3,9 @@
 1. Every change is a conditional update whose row count is read. If one finds its rows changed, nothing is applied.
 2. The index of the entry is the fencing token of every job that it assigns.
 3. Applying a change set twice is harmless: the second time its conditions do not hold.
+4. The blocks of new jobs, most of the rows, are taken before the head, which is then held for so much less; nothing is
+   committed without it. Whoever else moves waiting blocks holds the head while it waits for their rows. So a poll that
+   has taken some waits for a short time only, gives way, and takes the head first when it tries again.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from engine.scheduling.model import (
     ReturnJob,
 )
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import insert_and_number, insert_rows, is_contention, together, update_rows
+from webadmin.database.dialect import insert_rows, is_contention, limit_waits, reserve_ids, together, update_rows
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
@@ -41,14 +44,16 @@ from webadmin.schedule.level_queues import QueueChanges, settle_queues
 from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
 from webadmin.schedule.planning_view import QueueFront, ReadyQueues
 
-JOB_IDS = {"number": "id", "key": "name"}
+WAIT_MS = 500
+"""Half of what PostgreSQL lets pass before it looks for transactions that wait in a circle, and ends one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyContext:
     """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, and what they
     refer to, by lane; ``ready`` is which queues the poll has noticed, ``fronts`` what it read of those that it plans
-    from, ``lane_places`` how many jobs the lanes that have a limit may have on the schedule."""
+    from, ``lane_places`` how many jobs the lanes that have a limit may have on the schedule. ``takes_head_first`` is for
+    who tries again."""
 
     worker: Worker
     limits: Limits
@@ -58,6 +63,7 @@ class ApplyContext:
     ready: ReadyQueues = field(default_factory=ReadyQueues)
     fronts: Sequence[QueueFront] = ()
     lane_places: Mapping[str, int] = field(default_factory=dict)
+    takes_head_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +96,12 @@ class _Application:
         self.context = context
         self.queue_changes = QueueChanges()
         entry = change_set.to_json()  # while others hold the head
-        self.head, self.time = take_head()
+        if context.takes_head_first:
+            self.head, self.time = take_head()
+            self.job_ids = self._take_blocks(change_set.created)
+        else:
+            self.job_ids = self._take_blocks(change_set.created, wait_ms=WAIT_MS)
+            self.head, self.time = take_head()
         self.live_jobs = self._checked_live_jobs()
         self.index = write_command(
             kind=Command.Kind.UPDATE_PLAN,
@@ -105,10 +116,10 @@ class _Application:
         self._complete(changes.completed)
         self._return(changes.returned)
         self._assign(changes.assigned)
-        created = self._create(changes.created)
-        given = (created[creation.plan.name] for creation in changes.created if creation.is_assigned)
+        given = (id for id, creation in zip(self.job_ids, changes.created, strict=True) if creation.is_assigned)
         assigned = (*(assignment.job.id for assignment in changes.assigned), *given)
         with together():
+            self._create(changes.created)
             self._open_attempts(assigned)
             turned = self._settle_queues()
             charge_shares(changes.tenants, changes.lanes)
@@ -221,12 +232,17 @@ class _Application:
             if is_over:
                 self._close_attempts([(one.job, AttemptOutcome.EXPIRED, None) for one in group])
 
-    def _create(self, created: tuple[CreateJob, ...]) -> dict[str, int]:
-        """Insert the planned jobs and give them their blocks; return their row ids by name."""
-        rows = [self._job_row(creation) for creation in created]
-        ids = insert_and_number(Job, tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows], **JOB_IDS)
-        parts = [(ids[made.plan.name], part) for made in created for part in made.plan.taken()]
-        taken = [(block.id, part.queue_id, job_id) for job_id, part in parts for block in part.blocks]
+    def _take_blocks(self, created: Sequence[CreateJob], *, wait_ms: int = 0) -> list[int]:
+        """Give the planned jobs their blocks and return the row ids that the jobs will have. From here on nothing is
+        waited for longer than ``wait_ms``, if that is not 0."""
+        if not created:
+            return []
+        with together():
+            limit_waits(wait_ms)
+            ids = reserve_ids(Job, len(created))
+        parts = [(job_id, part) for job_id, made in zip(ids, created, strict=True) for part in made.plan.taken()]
+        # In one order, so that two polls with the same blocks never wait for each other in a circle.
+        taken = sorted((block.id, part.queue_id, job_id) for job_id, part in parts for block in part.blocks)
         owned, queued = {"state": BlockState.OWNED.value, "queue_id": None}, {"state": BlockState.QUEUED.value}
         if update_rows(Block, ("id", "queue_id"), ("owner_job_id",), taken, to=owned, where=queued) != len(taken):
             raise StaleSnapshot("blocks of a planned job are gone from their queue")
@@ -234,6 +250,12 @@ class _Application:
             size = sum(block.size_bytes for block in part.blocks)
             self.queue_changes.add(part.queue_id, -len(part.blocks), -size)
         return ids
+
+    def _create(self, created: Sequence[CreateJob]) -> None:
+        """Insert the planned jobs, whose blocks are theirs already."""
+        rows = [self._job_row(creation) for creation in created]
+        values = [(job_id, *row.values()) for job_id, row in zip(self.job_ids, rows, strict=True)]
+        insert_rows(Job, ("id", *rows[0]) if rows else (), values)
 
     def _job_row(self, creation: CreateJob) -> dict[str, object]:
         """Return every column of the job's row but its id, always in the same order."""

@@ -49,7 +49,7 @@ SPEC_COLUMNS = ("id", "name", "lane", "tenant", "shard", "level", "spec")
 def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) -> PollResponse:
     """Answer a worker's poll. ``at`` is only shown to people. Raises ScheduleBusy, NameTaken, TooManyNames."""
     worker = _note_worker(request, credential, at)
-    for _ in range(ATTEMPTS_MAX):
+    for attempt in range(ATTEMPTS_MAX):
         reported = read_reported(request.updates, worker, credential.key_id)
         prepared = prepare_swaps(reported.coming())
         with _turn(request, worker) as opening:
@@ -58,7 +58,7 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
             expires_ms = view.time.now_ms + view.snapshot.limits.lease_ms
             renewed = renew_leases(change_set.renewed, worker=worker, expires_ms=expires_ms)
             try:
-                applied = _apply(change_set, view, worker, prepared)
+                applied = _apply(change_set, view, worker, prepared, is_again=attempt > 0)
             except StaleSnapshot as error:
                 log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
                 continue
@@ -115,7 +115,9 @@ def _check_new_name(credential: WorkerCredential) -> None:
         raise TooManyNames(f"the credential {credential.name!r} has named {count} new workers within the last hour")
 
 
-def _apply(change_set: ChangeSet, view: PollView, worker: Worker, prepared: Mapping[str, Any]) -> AppliedCommand | None:
+def _apply(
+    change_set: ChangeSet, view: PollView, worker: Worker, prepared: Mapping[str, Any], *, is_again: bool
+) -> AppliedCommand | None:
     if not change_set.changes_plan():
         if view.waits_for_time:
             advance_clock(actor=f"worker:{worker.name}")
@@ -129,6 +131,7 @@ def _apply(change_set: ChangeSet, view: PollView, worker: Worker, prepared: Mapp
         lane_places={lane.lane: lane.queue_max for lane in view.snapshot.lanes if lane.queue_max},
         swaps=view.swaps,
         prepared=prepared,
+        takes_head_first=is_again,
     )
     applied = apply_change_set(change_set, context)
     _log(change_set, applied, worker)
