@@ -54,7 +54,7 @@ class _Slot:
         self.merged = 0
         self.is_pending = False
         self.is_held = False
-        self.taken: TakenGroup | None = None
+        self.taken: list[TakenGroup] | None = None
 
 
 class KeyPlan:
@@ -121,8 +121,7 @@ class KeyPlan:
         slot.merged += 1
         slot.is_pending = True
         slot.is_held = slot.is_held or group.state is SlotState.WAITING
-        if slot.taken is None or slot.taken.state is not SlotState.RUNNING:
-            slot.taken = group
+        slot.taken = sorted([*(slot.taken or ()), group], key=_by_state)
         standing = Standing(
             state=BlockState.TAKEN,
             cause=words.IN_JOB,
@@ -163,11 +162,12 @@ class KeyPlan:
                 self._say(blocks, BlockState.WAITING, words.SMALLER_FIRST, range_ms, start_ms)
             else:
                 self._say(blocks, BlockState.FINAL, words.ALONE, range_ms, start_ms)
-        if slot.taken is not None:
-            state = slot.taken.state
-        else:
-            state = SlotState.WAITING if slot.is_pending or slot.is_held or not is_over else SlotState.DONE
-        self._note(range_ms, start_ms, state, len(blocks), 0, 1 if slot.taken is not None else 0)
+        state, compactions = SlotState.DONE, 0
+        if slot.taken:
+            state, compactions = slot.taken[0].state, len(slot.taken)
+        elif slot.is_pending or slot.is_held or not is_over:
+            state = SlotState.WAITING
+        self._note(range_ms, start_ms, state, len(blocks), 0, compactions)
         if parent is not None:
             parent.blocks += blocks
             parent.merged += slot.merged
@@ -176,7 +176,7 @@ class KeyPlan:
 
     def _merge(self, range_ms: int, start_ms: int, slot: _Slot, parent: _Slot | None) -> None:
         """Make a group of a slot, or say what it waits for."""
-        blocks, compactions = slot.blocks, 1 if slot.taken is not None else 0
+        blocks, compactions = slot.blocks, len(slot.taken) if slot.taken else 0
         cause, until_ms, detail = self._wait(range_ms, start_ms, slot)
         if until_ms is not None and (self.look_again_ms is None or until_ms < self.look_again_ms):
             self.look_again_ms = until_ms
@@ -185,10 +185,10 @@ class KeyPlan:
             compactions += 1
         if not cause and (slot.is_held or slot.is_pending):
             cause = words.SMALLER_FIRST
-            if slot.taken is not None:
-                cause, detail = words.SLOT_TAKEN, slot.taken.why
+            if slot.taken:
+                cause, detail = words.SLOT_TAKEN, slot.taken[0].why
         if cause:
-            state = slot.taken.state if slot.taken is not None else SlotState.WAITING
+            state = slot.taken[0].state if slot.taken else SlotState.WAITING
             self._say(blocks, BlockState.WAITING, cause, range_ms, start_ms, until_ms=until_ms, detail=detail)
         else:
             state = SlotState.READY
@@ -263,6 +263,10 @@ class KeyPlan:
                 compactions=compactions,
             )
         )
+
+
+def _by_state(group: TakenGroup) -> tuple[bool, bool, int]:
+    return (group.state is not SlotState.RUNNING, group.state is not SlotState.READY, group.start_ms)
 
 
 def _is_settled(slot: _Slot) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from engine.planning.errors import SnapshotRefused
 from engine.planning.intervals import policy as rules
 from engine.planning.intervals import words
 from engine.planning.intervals.default import KeyPlan, uploaded_ms
@@ -43,6 +44,8 @@ def plan_intervals(
 ) -> IntervalPlan:
     """Plan one tenant of one bucket; the order of ``blocks`` makes no difference.
 
+    Raises SnapshotRefused if a block is there twice.
+
     ``taken`` are the groups that jobs have, ``partial`` the ids of blocks without ``meta.json``, ``visits`` the marks
     of compactors; those by ``own_visitor`` are ours. While another's is fresh, nothing is planned; the rules of the
     reference pass over the groups with marked blocks instead.
@@ -72,6 +75,8 @@ class _Snapshot:
 def _sort_out(
     blocks: Sequence[IntervalBlock], taken: Sequence[TakenGroup], partial: Iterable[str], *, has_duplicates: bool
 ) -> _Snapshot:
+    if len({block.ulid for block in blocks}) < len(blocks):
+        raise SnapshotRefused("a block is in the snapshot twice: it would be a duplicate of itself")
     taken_ulids = frozenset(ulid for group in taken for ulid in group.ulids)
     found = _Snapshot(
         by_key={group.group_key: [] for group in taken}, standings=dict.fromkeys(partial, _PARTIAL), duplicates=[]

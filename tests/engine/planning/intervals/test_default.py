@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.planning.errors import SnapshotRefused
 from engine.planning.intervals.model import (
     BlockState,
     IntervalBlock,
@@ -206,6 +208,11 @@ def test_the_straddler_waits_for_the_range_that_holds_it() -> None:
     assert found.explain("s") == "waiting: smaller intervals in the 12 h from 1970-01-01 00:00 UTC are merged first"
 
 
+def test_a_block_that_is_twice_in_a_snapshot_is_no_duplicate_of_itself() -> None:
+    with pytest.raises(SnapshotRefused):
+        plan([block("a", 0, 2), block("a", 0, 2)])
+
+
 def test_keys_never_meet() -> None:
     blocks = [block("a", 0, 2, group_key="e1"), block("b", 0, 2, group_key="e2"), block("c", 0, 2, group_key="e2")]
     assert [(one.group_key, len(one.blocks)) for one in plan(blocks).groups] == [("e2", 2)]
@@ -229,11 +236,19 @@ def test_a_taken_group_is_left_alone_and_late_blocks_go_on_beside_it() -> None:
     assert held.explain("z").endswith("is not done: parked: failed three times")
 
 
-def test_a_taken_group_of_a_range_that_is_planned_no_more_holds_the_next_larger_one() -> None:
-    job = TakenGroup(range_ms=6 * HOUR_MS, start_ms=6 * HOUR_MS, ulids=("s",), why="runs")
-    found = plan([block("s", 6, 12, level=3), block("a", 0, 2), block("b", 2, 4)], taken=[job])
+def test_taken_groups_of_a_range_that_is_planned_no_more_hold_the_next_larger_one() -> None:
+    jobs = [
+        TakenGroup(
+            range_ms=6 * HOUR_MS, start_ms=start * HOUR_MS, ulids=(f"s{start}",), state=state, why=f"job {start}"
+        )
+        for start, state in ((0, SlotState.READY), (6, SlotState.RUNNING))
+    ]
+    sources = [block("s0", 0, 6, level=3), block("s6", 6, 12, level=3)]
+    found = plan([*sources, block("a", 0, 2), block("b", 2, 4)], taken=jobs)
     assert told(found) == []
-    assert found.explain("a").startswith("waiting: the group of the 12 h from 1970-01-01 00:00 UTC")
+    assert found.explain("a") == "waiting: the group of the 12 h from 1970-01-01 00:00 UTC is not done: job 6"
+    assert found.compactions == 3, "both, and one for their results and what waits"
+    assert plan(sources, taken=jobs).compactions == 3
 
 
 def test_a_fresh_mark_of_another_compactor_stops_the_tenant_and_says_so() -> None:
