@@ -48,6 +48,11 @@ class Layout(ABC):
 
     name: str
     has_index: bool
+    """Whether readers want a bucket index."""
+    has_visits: bool
+    """Whether compactors leave visit markers."""
+    own_folders: frozenset[str] = frozenset()
+    """Names beside the blocks that are something else of the system's own."""
 
     def __init__(self, replica_labels: Sequence[str]) -> None:
         """``replica_labels`` are the external labels by which replicas of one stream differ; results lose them."""
@@ -101,6 +106,8 @@ class CortexLayout(Layout):
 
     name = "cortex"
     has_index = True
+    has_visits = True
+    own_folders = frozenset({"markers", "partitioned-groups"})
 
     def __init__(self) -> None:
         super().__init__((INGESTER_LABEL,))
@@ -132,6 +139,7 @@ class ThanosLayout(Layout):
 
     name = "thanos"
     has_index = False
+    has_visits = False
 
     def __init__(self, replica_labels: Sequence[str] = THANOS_REPLICA_LABELS) -> None:
         super().__init__(replica_labels)
