@@ -104,14 +104,19 @@ def _check(settings: SparkSettings) -> None:
         _check_loopback()
     if settings.runs_here:
         return
-    where = settings.remote or settings.master
-    if settings.store_url and is_local(settings.store_url):
-        raise BadSparkSetting(
-            f"the executors of {where} cannot see the folder {settings.store_url!r} of this machine: "
-            "set OBJECT_STORE_URL to an S3 bucket, or SPARK_MASTER to local[*]"
-        )
+    if settings.store_url:
+        check_visible(settings, settings.store_url)
     if settings.archive and not Path(settings.archive).is_file():
         raise BadSparkSetting(f"SPARK_ARCHIVE={settings.archive!r} is no file: make it with ./dev pack")
+
+
+def check_visible(settings: SparkSettings, store_url: str) -> None:
+    """Refuse a store that executors cannot see: BadSparkSetting if it is a folder of this machine and they are not."""
+    if not settings.runs_here and is_local(store_url):
+        raise BadSparkSetting(
+            f"the executors of {settings.remote or settings.master} cannot see the folder {store_url!r} of this "
+            "machine: use an S3 bucket (for profiles: OBJECT_STORE_URL), or set SPARK_MASTER to local[*]"
+        )
 
 
 def _check_loopback() -> None:

@@ -35,6 +35,11 @@ def read_tsdb_result(data: object) -> TsdbMergeResult:
     )
 
 
+def is_file_name(name: str) -> bool:
+    """Tell whether a block may have a file of this name beside its ``meta.json``."""
+    return _FILE.fullmatch(name) is not None
+
+
 def _block(fields: Fields) -> WrittenBlock:
     files = tuple(_file(file) for file in fields.objects("files", FILES_MAX))
     names = [file.name for file in files]
@@ -49,7 +54,7 @@ def _block(fields: Fields) -> WrittenBlock:
 
 def _file(fields: Fields) -> BlockFile:
     name = fields.text("name", NAME_MAX)
-    if not _FILE.fullmatch(name):
+    if not is_file_name(name):
         raise fields.error("name", "index, tombstones or chunks/ with six digits is expected")
     return BlockFile(
         name=name,

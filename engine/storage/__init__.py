@@ -16,7 +16,7 @@ from engine.storage.model import (
     ObjectWriter,
     StorageError,
 )
-from engine.storage.opening import is_local, open_store
+from engine.storage.opening import is_local, kept_store, open_store
 
 __all__ = [
     "ConditionRefused",
@@ -30,5 +30,6 @@ __all__ = [
     "ObjectWriter",
     "StorageError",
     "is_local",
+    "kept_store",
     "open_store",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -14,6 +15,8 @@ from engine.storage.retrying import Retrying
 FORMS = "use file:///folder, a folder's path, or s3://bucket/prefix?endpoint=URL&region=NAME"
 ENDPOINT_VARIABLES = ("OBJECT_STORE_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+
+STORES_KEPT = 16
 
 
 def open_store(url: str, *, retrying: Retrying | None = None) -> ObjectStore:
@@ -39,6 +42,12 @@ def open_store(url: str, *, retrying: Retrying | None = None) -> ObjectStore:
         region=query.get("region") or _first_set(REGION_VARIABLES) or "us-east-1",
     )
     return S3Store(location, url, retrying)
+
+
+@functools.lru_cache(maxsize=STORES_KEPT)
+def kept_store(url: str) -> ObjectStore:
+    """Return this process's store at ``url``, the same one each time: connections are dear. Nobody closes it."""
+    return open_store(url)
 
 
 def is_local(url: str) -> bool:

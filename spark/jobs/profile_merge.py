@@ -1,19 +1,16 @@
 """Profile merges on Spark: the datasets of many jobs are merged in parallel, the blocks are written by the driver.
 
 ``run`` gives the same bytes as ``engine.profiles.merge.run``: it is the same three steps, with the middle one spread
-over executors. The small jobs of a batch share one Spark job; a large job has its own, so that it does not hold up the
-others. A unit that fails answers with its error and fails its job only. If Spark itself gives up (an executor's Python
-died), the jobs of that Spark job are tried again one by one, so that a job that kills executors does not take others
-with it.
+over executors. A unit that fails answers with its error and fails its job only. Which jobs share a Spark job says
+``spark.job_groups``.
 """
 
 from __future__ import annotations
 
-import functools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +19,13 @@ from pyspark.files import SparkFiles
 from pyspark.sql import SparkSession
 
 from engine.errors import LithifyError
-from engine.profiles.errors import MergeCancelled
 from engine.profiles.merge import OutputPlan, merge_dataset, plan_outputs, write_results
 from engine.profiles.merge_model import Scratch
 from engine.protocol.messages import Progress
 from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
-from engine.storage import ObjectStore, open_store
-from spark.errors import SparkJobFailed
+from engine.storage import ObjectStore, kept_store, open_store
 from spark.frames import run_orders
+from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
 from spark.orders import Order, Unit, gather, table_of
 from spark.outcomes import (
     RESULT_DDL,
@@ -41,21 +37,16 @@ from spark.outcomes import (
     merged_row,
     scratch_prefix,
 )
-from spark.tags import interrupt, tagged
+from spark.tags import interrupt
 
-SMALL_JOB_BYTES = 32 << 20
-"""Source bytes up to which a job shares a Spark job with others of its batch: a fraction of a second on one core."""
 INLINE_BYTES = 128 << 20
 """How many bytes of sections all units of one Spark job together may send to the driver inside their rows."""
 INLINE_UNIT_BYTES_MAX = 16 << 20
 """How many of them one unit may send, however few there are: a row is held whole at several places on its way."""
 CONNECT_PARALLELISM = 16
 """Spark Connect does not tell how many cores it has."""
-WATCH_SECONDS = 0.1
-"""How often the driver asks whether its jobs are still wanted."""
 WRITERS = 8
 """Blocks written at the same time by one driver; writing waits for the store, not for the processor."""
-CAUSE_CHARS_MAX = 500
 
 Outcome = ProfileMergeResult | Exception
 
@@ -91,6 +82,10 @@ class _Job:
     outputs: tuple[OutputPlan, ...]
 
     @property
+    def name(self) -> str:
+        return self.spec.job
+
+    @property
     def units(self) -> list[Unit]:
         return [
             Unit(job=self.spec.job, output=number, dataset=position, size=dataset.source_bytes)
@@ -114,6 +109,10 @@ class _Batch:
     cancelled: Callable[[str], bool]
     progress: Callable[[str, Progress], None]
 
+    @property
+    def groups(self) -> JobGroups[_Job]:
+        return JobGroups(spark=self.spark, tag=self.tag, cancelled=self.cancelled, merge=self._merge_group)
+
     def run(self, specs: Sequence[ProfileMergeSpec]) -> dict[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
         jobs = []
@@ -122,58 +121,10 @@ class _Batch:
                 jobs.append(_Job(spec=spec, outputs=plan_outputs(spec)))
             except LithifyError as error:
                 outcomes[spec.job] = error
-        groups = _groups(jobs)
-        if groups:
-            with ThreadPoolExecutor(len(groups), thread_name_prefix="spark-job") as pool:
-                tags = [f"{self.tag}-{number}" for number in range(len(groups))]
-                futures = [pool.submit(self._run_group, group, tag) for group, tag in zip(groups, tags, strict=True)]
-                self._watch(futures, groups, tags)
-            for future in futures:
-                outcomes |= future.result()
-        return outcomes
-
-    def _watch(self, futures: list[Future[dict[str, Outcome]]], groups: list[list[_Job]], tags: list[str]) -> None:
-        """Wait for all, and interrupt a Spark job none of whose jobs is wanted any more."""
-        running = set(futures)
-        while running:
-            _, running = wait(running, timeout=WATCH_SECONDS, return_when=FIRST_COMPLETED)
-            for future, group, tag in zip(futures, groups, tags, strict=True):
-                # Again at every round: an interrupt that comes before Spark has begun finds nothing to stop.
-                if future in running and self._wanted(group) == []:
-                    interrupt(self.spark, tag)
-
-    def _wanted(self, group: list[_Job]) -> list[_Job]:
-        return [job for job in group if not self.cancelled(job.spec.job)]
-
-    def _run_group(self, group: list[_Job], tag: str) -> dict[str, Outcome]:
-        """Run one Spark job in this thread, whose tags it carries."""
-        with tagged(self.spark, self.tag, tag):
-            try:
-                return self._merge_group(group)
-            except Exception as error:  # noqa: BLE001  whatever Spark raises ends these jobs, not the node
-                return self._merge_one_by_one(group, error)
-
-    def _merge_one_by_one(self, group: list[_Job], error: Exception) -> dict[str, Outcome]:
-        wanted = self._wanted(group)
-        if len(group) == 1 or not wanted:
-            return {job.spec.job: self._failure(job, error) for job in group}
-        outcomes: dict[str, Outcome] = {}
-        for job in group:
-            try:
-                outcomes |= self._merge_group([job])
-            except Exception as own_error:  # noqa: BLE001  as above
-                outcomes[job.spec.job] = self._failure(job, own_error)
-        return outcomes
-
-    def _failure(self, job: _Job, error: Exception) -> Exception:
-        if self.cancelled(job.spec.job):
-            return _cancelled(job)
-        if isinstance(error, LithifyError):
-            return error
-        return SparkJobFailed(_first_cause(error))
+        return outcomes | self.groups.run(grouped(jobs, SMALL_JOB_BYTES))
 
     def _merge_group(self, group: list[_Job]) -> dict[str, Outcome]:
-        wanted = self._wanted(group)
+        wanted = self.groups.wanted(group)
         for job in wanted:
             self.progress(job.spec.job, Progress(done=0, total=job.size, phase="merge"))
         outcomes: dict[str, Outcome] = {}
@@ -204,7 +155,7 @@ class _Batch:
     def _finish(self, job: _Job, answers: dict[str, Answers]) -> Outcome:
         """Write the blocks of a job all of whose units were merged."""
         if self.cancelled(job.spec.job):
-            return _cancelled(job)
+            return cancelled_error(job.name)
         known = answers.get(job.spec.job, Answers())
         if known.error:
             return known.error
@@ -245,7 +196,7 @@ def _merge_unit(
 ) -> Iterator[pa.RecordBatch]:
     folder = Path(tempfile.mkdtemp(prefix="lithify-merge-", dir=SparkFiles.getRootDirectory()))
     try:
-        store = _store(order.store_url)
+        store = kept_store(order.store_url)
         # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
         parts = merge_dataset(
             outputs[unit.output].datasets[unit.dataset],
@@ -269,29 +220,6 @@ def _merge_unit(
         yield error_row(unit, error)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@functools.lru_cache(maxsize=4)
-def _store(url: str) -> ObjectStore:
-    """Return this process's store: an executor's Python lives through many tasks, and connections are dear."""
-    return open_store(url)
-
-
-def _groups(jobs: Sequence[_Job]) -> list[list[_Job]]:
-    """Return what goes into one Spark job each: every large job alone, all small ones together."""
-    small = [job for job in jobs if job.size <= SMALL_JOB_BYTES]
-    large = [[job] for job in jobs if job.size > SMALL_JOB_BYTES]
-    return [*large, small] if small else large
-
-
-def _cancelled(job: _Job) -> MergeCancelled:
-    return MergeCancelled(f"nobody wants job {job.spec.job} any more")
-
-
-def _first_cause(error: Exception) -> str:
-    """Return the line of a Java stack trace that says what happened: the first cause, below the wrapping of py4j."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return next((line for line in lines if line.startswith("Caused by: ")), lines[0])[:CAUSE_CHARS_MAX]
 
 
 def _parallelism(spark: SparkSession) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from engine.profiles import ulids
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec, TsdbSource, WrittenBlock
 from engine.protocol.tsdb_results import read_tsdb_result
+from engine.protocol.tsdb_specs import read_tsdb_spec
 
 FIRST, SECOND = (ulids.make(1_700_000_000_000 + number, bytes(10)) for number in range(2))
 FILES = (BlockFile(name="index", size=9, crc32c=1), BlockFile(name="chunks/000001", size=8, crc32c=2))
@@ -37,8 +39,51 @@ RESULT = TsdbMergeResult(
 )
 
 
-def test_a_specification_comes_back() -> None:
-    assert TsdbMergeSpec.from_json(json.loads(json.dumps(SPEC.to_json()))) == SPEC
+@pytest.mark.parametrize("read", [TsdbMergeSpec.from_json, read_tsdb_spec])
+@pytest.mark.parametrize("spec", [SPEC, replace(SPEC, folder="", thanos=None, fence=None)])
+def test_a_specification_comes_back(read: Callable[[dict[str, Any]], TsdbMergeSpec], spec: TsdbMergeSpec) -> None:
+    assert read(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+def with_source(**change: object) -> dict[str, Any]:
+    return {"sources": [SPEC.to_json()["sources"][0] | change]}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"kind": "profiles"}, "kind"),
+        ({"job": ""}, "job"),
+        ({"level": "1"}, "level"),
+        ({"bucket_url": ""}, "bucket_url"),
+        ({"layout": "other"}, "layout"),
+        ({"folder": "a"}, "folder"),
+        ({"folder": "../a/"}, "folder"),
+        ({"folder": "/"}, "folder"),
+        ({"range_end_ms": SPEC.range_start_ms}, "range_end_ms"),
+        ({"partition": 2}, "partition"),
+        ({"partitions": 0}, "partitions"),
+        ({"winner": "whoever"}, "winner"),
+        ({"thanos": []}, "thanos"),
+        ({"fence": -1}, "fence"),
+        ({"task_memory_bytes": 0}, "task_memory_bytes"),
+        ({"sources": []}, "sources"),
+        ({"sources": [{}]}, "sources[0].id"),
+        ({"sources": SPEC.to_json()["sources"][:1] * 2}, "sources"),
+        (with_source(id="../../../../etc/passwd00000"), "id"),
+        (with_source(level=1 << 32), "level"),
+        (with_source(meta="no base64!"), "meta"),
+        (with_source(files=[{"name": "../index", "size": 1}]), "name"),
+        (with_source(files=[{"name": "meta.json", "size": 1}]), "name"),
+        (with_source(files=[{"name": "index", "size": -1}]), "size"),
+        (with_source(files=[{"name": "index", "size": 1, "crc32c": 1 << 32}]), "crc32c"),
+        (with_source(files=[{"name": "index", "size": 1}] * 2), "files"),
+    ],
+)
+def test_a_specification_that_nobody_may_send_is_refused_by_field(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidMessage) as caught:
+        read_tsdb_spec(SPEC.to_json() | change)
+    assert field in caught.value.field
 
 
 @pytest.mark.parametrize("result", [RESULT, replace(RESULT, block=None)])
