@@ -52,8 +52,8 @@ WAIT_MS = 500
 class ApplyContext:
     """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, and what they
     refer to, by lane; ``ready`` is which queues the poll has noticed, ``fronts`` what it read of those that it plans
-    from, ``lane_places`` how many jobs the lanes that have a limit may have on the schedule. ``takes_head_first`` is for
-    who tries again."""
+    from, ``lane_places`` how many jobs the lanes that have a limit may have on the schedule. Who tries again
+    ``takes_head_first``."""
 
     worker: Worker
     limits: Limits
