@@ -75,6 +75,7 @@ ctypedef struct Source:
 ctypedef struct Piece:
     const uint8_t* sealed  # encoding and data, then their checksum
     size_t size  # of encoding and data
+    size_t record_bytes
     int64_t min_time
     int64_t max_time
     uint64_t ref
@@ -174,6 +175,7 @@ cdef int _read_piece(const Source* source, Piece* piece, Fault* fault) noexcept 
     start = cursor.at - offset
     piece.sealed = cursor.data + cursor.at
     piece.size = <size_t>size + 1
+    piece.record_bytes = start + piece.size + CRC_BYTES
     if crc32c_of(piece.sealed, piece.size) != be32(piece.sealed + piece.size):
         return _fail(fault, CHECKSUM, piece.source, piece.ref, start, b"the stored checksum is not that of the bytes")
     if not 0 < piece.sealed[0] <= ENCODING_LAST:
@@ -577,7 +579,7 @@ cdef class SeriesMerge:
                 if _read_piece(source, piece, &self._fault) != MERGED:
                     return FAULTY
                 self._counts.samples_read += piece.samples
-                self._counts.bytes_read += piece.size + CRC_BYTES
+                self._counts.bytes_read += piece.record_bytes
             self._counts.series_read += 1
             self._counts.chunks_read += count
         return MERGED

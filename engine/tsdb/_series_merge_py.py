@@ -176,7 +176,7 @@ class SeriesMerge:
             raise UnknownFormat(name, start, "an unknown encoding of a chunk")
         if size < 2 or not (chunk := Chunk(encoding, bytes(record.take(size)))).sample_count:
             raise BadObject(name, start, "a chunk without samples")
-        self.counts.bytes_read += cursor.position - offset
+        self.counts.bytes_read += cursor.position - offset  # with the checksum
         return chunk
 
     def _file_starts_in(self, sizes: Sequence[int]) -> list[bool]:

@@ -70,6 +70,8 @@ class ChunkFiles:
     def forget_before(self, ref: int) -> None:
         """Let go of the pages of what was read before a reference; it can be read again."""
         number, offset = chunk_place(ref)
+        if number >= len(self._files):
+            return
         for left in range(self._reading, number):
             self._files[left].forget()
         self._reading = number

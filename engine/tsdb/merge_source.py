@@ -13,8 +13,9 @@ from engine.profiles.errors import BadObject, MergeRefused
 from engine.tsdb.block_reader import META, BlockReader
 from engine.tsdb.checksums import crc32c
 from engine.tsdb.chunk_files import HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
-from engine.tsdb.errors import Inconsistent
+from engine.tsdb.errors import Inconsistent, OutOfOrder
 from engine.tsdb.histograms import encode_histograms
+from engine.tsdb.index_reader import BATCH_SERIES
 from engine.tsdb.merge_model import Partition
 from engine.tsdb.merge_turns import OVERLAY_FILE
 from engine.tsdb.model import ENCODING_XOR, HISTOGRAM_ENCODINGS, Chunk, ChunkMeta
@@ -25,6 +26,8 @@ from engine.tsdb.varints import uvarint
 from engine.tsdb.xor import encode_xor
 
 CRC_BYTES = 4
+BATCH_CHUNKS = 8192
+"""The chunks of a batch of series are mapped at once: some megabytes."""
 Used = npt.NDArray[np.bool_]
 
 
@@ -37,6 +40,8 @@ class MergeSource:
         self.meta = self.block.meta
         self.samples_deleted = 0
         self._partition = partition
+        stats = self.meta.stats
+        self._batch_series = max(1, min(BATCH_SERIES, BATCH_CHUNKS * stats.num_series // max(stats.num_chunks, 1)))
         if self.meta.ulid != self.name:
             raise Inconsistent(META, -1, f"the ULID {self.meta.ulid} is not the folder's name", self.name)
         self._deleted = np.fromiter(self.block.tombstones.series_ids(), np.uint64)
@@ -60,8 +65,10 @@ class MergeSource:
 
     def series(self, translation: npt.NDArray[np.uint32]) -> Iterator[tuple[SeriesBatch, bytes]]:
         """Yield series that have chunks, symbols translated, and records of chunks without what is deleted."""
+        last_ref = -1
         for batch in self._batches():
             self._check_times(batch)
+            last_ref = self._check_refs(batch, last_ref)
             overlay = b""
             if len(self._deleted) and np.any(np.isin(batch.ids, self._deleted)):
                 batch, overlay = self._without_deleted(batch)
@@ -71,7 +78,7 @@ class MergeSource:
 
     def _batches(self) -> Iterator[SeriesBatch]:
         try:
-            for batch in self.block.index.batches():
+            for batch in self.block.index.batches(self._batch_series):
                 if self._partition.is_whole:
                     yield batch
                 else:
@@ -88,6 +95,17 @@ class MergeSource:
             times = f"from {batch.min_times[first]} to {batch.max_times[first]}"
             reason = f"a chunk {times}, the block is from {low} up to {high}"
             raise Inconsistent(file_name(number), offset, reason, self.name)
+
+    def _check_refs(self, batch: SeriesBatch, before: int) -> int:
+        """Refuse chunks that do not lie one behind the other: where they share bytes, a result grows without end."""
+        refs = batch.chunk_refs
+        if not len(refs):
+            return before
+        falls = np.flatnonzero(refs[1:] <= refs[:-1])
+        if int(refs[0]) <= before or len(falls):
+            number, offset = chunk_place(int(refs[0]) if int(refs[0]) <= before else int(refs[falls[0] + 1]))
+            raise OutOfOrder(file_name(number), offset, "a chunk does not lie behind the one before it", self.name)
+        return int(refs[-1])
 
     def _without_deleted(self, batch: SeriesBatch) -> tuple[SeriesBatch, bytes]:
         records = bytearray(HEADER_BYTES)

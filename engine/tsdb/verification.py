@@ -55,6 +55,7 @@ class _Verification:
         self._block = block
         self._counts = BlockCounts(tombstones=len(block.tombstones))
         self._labels = _MixedSum()
+        self._last_ref = -1
 
     def run(self) -> BlockCounts:
         if self._block.meta.ulid != self._block.name:
@@ -85,6 +86,9 @@ class _Verification:
                 f"{inside.max_time_ms}"
             )
             raise Inconsistent(file_name(number), offset, reason)
+        if meta.ref <= self._last_ref:
+            raise OutOfOrder(file_name(number), offset, "a chunk does not lie behind the one before it")
+        self._last_ref = meta.ref
         chunk = self._block.chunk(meta)
         self._block.chunks.forget_before(meta.ref)
         self._counts.samples += chunk.sample_count

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +19,14 @@ from engine.tsdb import merge
 # How fast this machine makes examples, or one of them runs, says nothing about the code: other work may share it.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """What is written here need not outlive the machine; examples by the hundred would wait for the disk."""
+    with mock.patch("os.fsync"):
+        yield
+
 
 ARCHIVES = (
     "conflicting-values",
