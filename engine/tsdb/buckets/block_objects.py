@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from engine.profiles.errors import BadObject, LimitExceeded, Truncated
 from engine.protocol.tsdb_jobs import BlockFile
 from engine.storage import ObjectInfo, ObjectStore
+from engine.tsdb.block_reader import INDEX
 from engine.tsdb.buckets.layout import META, Layout, block_key, is_ulid
 from engine.tsdb.buckets.model import FoundBlock, PartialUpload
+from engine.tsdb.buckets.sections import origin
 from engine.tsdb.errors import Inconsistent
 from engine.tsdb.meta import META_BYTES_MAX, BlockMeta, decode_meta
 
-INDEX = "index"
 LAST_ULID_START = "7"
 """ULIDs begin with 0 to 7, so in a listing they come before every name that begins with a letter."""
 
@@ -80,6 +81,7 @@ def read_block(store: ObjectStore, layout: Layout, folder: str, ulid: str, objec
             raise Inconsistent(META, -1, f"it says that it is of block {meta.ulid}")
         files = block_files(objects)
         _check_files(meta, {file.name: file.size for file in files})
+        origin(meta)  # A block that lies about its part must not be planned.
         return FoundBlock(
             folder=folder,
             tenant=layout.tenant(folder, meta),

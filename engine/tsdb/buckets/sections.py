@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from engine.profiles.errors import MergeRefused
+from engine.profiles.errors import BadObject, MergeRefused
 from engine.protocol.tsdb_jobs import BlockFile
 from engine.tsdb.buckets.labels import resolution_ms
 from engine.tsdb.buckets.layout import META, Layout
 from engine.tsdb.meta import BlockMeta
+from engine.tsdb.model import INT64_MAX
 
 SOURCE = "compactor"
 CHUNKS = "chunks/"
@@ -28,6 +29,14 @@ class PartitionPlace:
     partition: int
     partitions: int
     created_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a block says it came from: the part of a group, and the length of that group's interval (0: untold)."""
+
+    place: PartitionPlace | None = None
+    range_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +89,35 @@ def completed_section(
     if stats:
         told["index_stats"] = {"series_max_size": stats.series_max_size, "chunk_max_size": stats.chunk_max_size}
     return section | told
+
+
+def origin(meta: BlockMeta) -> Origin:
+    """Return what a block's ``meta.json`` says of its group; BadObject if that cannot be."""
+    extensions = (meta.thanos or {}).get("extensions")
+    if not isinstance(extensions, dict):
+        return Origin()  # Free JSON: somebody else's is nothing to us.
+    return Origin(
+        place=_place(extensions.get("partition_info")),
+        range_ms=_whole(extensions.get("time_range", 0), "time_range", INT64_MAX),
+    )
+
+
+def _place(info: object) -> PartitionPlace | None:
+    if not isinstance(info, dict):
+        return None
+    partitions = _whole(info.get("partition_count"), "partition_count", INT64_MAX)
+    place = PartitionPlace(
+        group_id=_whole(info.get("partitioned_group_id", 0), "partitioned_group_id", (1 << 32) - 1),
+        partition=_whole(info.get("partition_id"), "partition_id", INT64_MAX),
+        partitions=partitions,
+        created_s=_whole(info.get("partitioned_group_creation_time", 0), "partitioned_group_creation_time", INT64_MAX),
+    )
+    if place.partition >= place.partitions:
+        raise BadObject(META, -1, f"thanos.extensions: partition {place.partition} of {place.partitions}")
+    return place
+
+
+def _whole(value: object, name: str, high: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
+        raise BadObject(META, -1, f"thanos.extensions: {name} is not a whole number from 0 to {high}")
+    return value

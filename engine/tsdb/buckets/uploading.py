@@ -9,10 +9,12 @@ from pathlib import Path
 from engine.profiles.errors import MergeCancelled
 from engine.protocol.tsdb_jobs import BlockFile
 from engine.storage import ObjectStore
-from engine.tsdb.buckets.block_objects import INDEX, list_block
+from engine.tsdb.block_reader import INDEX, TOMBSTONES
+from engine.tsdb.buckets.block_objects import list_block
 from engine.tsdb.buckets.layout import META, block_key
 from engine.tsdb.buckets.publishing import PublishConflict
 from engine.tsdb.checksums import crc32c
+from engine.tsdb.tombstones import encode_tombstones
 
 PIECE_BYTES = 8 << 20
 FILES_AT_ONCE = 4
@@ -30,12 +32,13 @@ def upload_block(
     """Upload the index and chunks of a block's local folder; return the files with sizes and checksums, by name.
 
     Safe to repeat: a file that is there with its size is not sent again, because equal ids have equal bytes (a result's
-    id carries its sources and its token). The tombstones of a result are empty and stay behind, as others do it too.
-    Memory is bounded by ``files_at_once`` pieces. MergeCancelled when told to stop; what was sent is left for the next
-    try, or as a partial upload that is cleaned in time.
+    id carries its sources and its token). Tombstones go along if there are any; the empty file of a result stays
+    behind, as others do it too. Memory is bounded by ``files_at_once`` pieces. MergeCancelled when told to stop; what
+    was sent is left for the next try, or as a partial upload that is cleaned in time.
     """
     there = list_block(store, folder, block.name)
-    names = [*sorted(f"{CHUNKS}/{path.name}" for path in (block / CHUNKS).iterdir()), INDEX]
+    names = [TOMBSTONES] if _has_tombstones(block) else []
+    names += [*sorted(f"{CHUNKS}/{path.name}" for path in (block / CHUNKS).iterdir()), INDEX]
 
     def send(name: str) -> BlockFile:
         path = block / name
@@ -48,6 +51,11 @@ def upload_block(
 
     with ThreadPoolExecutor(files_at_once) as pool:
         return tuple(sorted(pool.map(send, names), key=lambda file: file.name))
+
+
+def _has_tombstones(block: Path) -> bool:
+    path = block / TOMBSTONES
+    return path.is_file() and path.stat().st_size > len(encode_tombstones(()))
 
 
 def _send(store: ObjectStore, key: str | None, path: Path, is_cancelled: Callable[[], bool]) -> int:

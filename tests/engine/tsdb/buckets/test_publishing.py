@@ -18,6 +18,7 @@ from engine.tsdb.buckets.model import MarkKind
 from engine.tsdb.buckets.publishing import IncompleteBlock, PublishConflict, mark_replaced, publish_meta
 from engine.tsdb.buckets.uploading import upload_block
 from engine.tsdb.checksums import crc32c
+from engine.tsdb.tombstones import encode_tombstones
 from tests.engine.tsdb.buckets.bucket import FILES, Bucket, meta_document, ulid_of
 from tests.faults.failing_store import FailingStore, Fault
 
@@ -34,7 +35,7 @@ def result(tmp_path: Path) -> Path:
     (folder / "chunks").mkdir(parents=True)
     for name, data in FILES.items():
         (folder / name).write_bytes(data)
-    (folder / "tombstones").write_bytes(b"empty")
+    (folder / "tombstones").write_bytes(encode_tombstones(()))
     (folder / META).write_bytes(b"the worker's own")
     return folder
 
@@ -47,6 +48,11 @@ def test_an_upload_is_all_but_meta_and_tombstones_with_sizes_and_checksums(bucke
     assert bucket.contents() == {block_key(bucket.folder, RESULT, name): data for name, data in FILES.items()}
     scan = bucket.scan()
     assert (scan.appeared, [each.ulid for each in scan.partial]) == ((), [RESULT])
+
+
+def test_tombstones_go_along_if_there_are_any(bucket: Bucket, result: Path) -> None:
+    (result / "tombstones").write_bytes(encode_tombstones([(1, 0, 5)]))
+    assert "tombstones" in {file.name for file in upload_block(bucket.store, bucket.folder, result)}
 
 
 def test_an_upload_again_sends_what_is_missing_or_torn(bucket: Bucket, result: Path) -> None:
