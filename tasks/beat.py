@@ -17,13 +17,17 @@ from tasks.settings import DEFAULT_BROKER_URL
 
 CONTROL_QUEUE = "control"
 DELETE_OBJECTS_TASK = "control.delete_tombstoned_objects"
+CLEAN_BUCKETS_TASK = "control.clean_buckets"
 COUNT_LOG_TASK = "control.count_log"
 ISOLATE_TASK = "control.isolate_bad_blocks"
+PLAN_INTERVALS_TASK = "control.plan_intervals"
 PLACEMENT_TASK = "control.build_placement_rules"
 RECOVER_LETTERS_TASK = "control.recover_dead_letters"
 RETENTION_TASK = "control.apply_retention"
 REWRITE_TASK = "control.rewrite_masked"
+SCAN_BUCKETS_TASK = "control.scan_buckets"
 SWEEP_TASK = "control.sweep_leftovers"
+WRITE_OUTBOXES_TASK = "control.write_outboxes"
 LOOP_SECONDS_MAX = 5
 """How soon beat notices that the operator changed the schedule."""
 
@@ -46,6 +50,10 @@ PERIODIC_JOBS = (
     PeriodicJob(name="Isolate bad blocks", task=ISOLATE_TASK, every_seconds=30),
     PeriodicJob(name="Recover dead letters", task=RECOVER_LETTERS_TASK, every_seconds=15),
     PeriodicJob(name="Build placement rules", task=PLACEMENT_TASK, every_seconds=15),
+    PeriodicJob(name="Scan buckets", task=SCAN_BUCKETS_TASK, every_seconds=60),
+    PeriodicJob(name="Plan intervals", task=PLAN_INTERVALS_TASK, every_seconds=5),
+    PeriodicJob(name="Write outboxes", task=WRITE_OUTBOXES_TASK, every_seconds=5),
+    PeriodicJob(name="Clean buckets", task=CLEAN_BUCKETS_TASK, every_seconds=15 * 60),
 )
 
 
@@ -56,6 +64,7 @@ def _make_control_app() -> Celery:
         include=[
             "tasks.control.dead_letters",
             "tasks.control.deletion",
+            "tasks.control.intervals",
             "tasks.control.isolation",
             "tasks.control.placement",
             "tasks.control.progress",

@@ -73,6 +73,7 @@ INSTALLED_APPS = [
     "webadmin.progress",
     "webadmin.placement",
     "webadmin.profiles",
+    "webadmin.tsdb",
 ]
 
 MIDDLEWARE = [

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.profiles.object_names import parse_block_key
+from engine.protocol.profile_jobs import KIND as PROFILES
 from engine.scheduling.errors import EntryUnknown
 from engine.scheduling.model import FORMAT_VERSION, JobState
 from engine.scheduling.replay_orders import apply_order
@@ -42,7 +43,7 @@ class ReplayedState:
         elif kind == "update_plan":
             self._update_plan(index, change_set)
         elif kind == "operate":
-            apply_order(self, change_set)
+            apply_order(self, index, change_set)
         elif kind != "advance_clock":
             raise EntryUnknown(f"entry {index} is of the kind {kind!r}, which is not replayed")
         self.last_index = max(self.last_index, index)
@@ -63,7 +64,7 @@ class ReplayedState:
             job = self.jobs[assigned["job"]]
             job.state, job.token, job.failures = JobState.LEASED, index, assigned["failures"]
         for created in change_set["created"]:
-            self._create(index, created)
+            self.create(index, created)
         for charge in change_set.get("tenants", ()):
             share = (charge["lane"], charge["tenant"])
             self.tenant_times[share] = max(self.tenant_times.get(share, 0), charge["virtual_time"])
@@ -81,10 +82,12 @@ class ReplayedState:
                 "tenant": parse_block_key(result["key"]).tenant,
             }
             for result in completed["results"]
+            if job.lane == PROFILES
         ]
         self._add_blocks(results)
 
-    def _create(self, index: int, created: Mapping[str, Any]) -> None:
+    def create(self, index: int, created: Mapping[str, Any]) -> None:
+        """Let a planned job enter the schedule."""
         is_assigned = created.get("is_assigned", True)
         job = self.jobs[created["job"]] = ReplayedJob(
             lane=created["lane"],
@@ -95,6 +98,7 @@ class ReplayedState:
             state=JobState.LEASED if is_assigned else JobState.WAITING,
             token=index if is_assigned else 0,
             source_shards=created.get("source_shards", {}),
+            group=created.get("group", ""),
         )
         for key in job.source_keys():
             self.blocks[key].state, self.blocks[key].owner = "owned", created["job"]

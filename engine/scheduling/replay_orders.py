@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.planning.job_names import job_name
 from engine.scheduling.errors import EntryUnknown
-from engine.scheduling.model import JobState
+from engine.scheduling.model import HOLDING_STATES, JobState
 from engine.scheduling.replayed import ReplayedJob, home_state
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ WITHOUT_EFFECT = frozenset(
 )
 
 
-def apply_order(state: ReplayedState, order: Mapping[str, Any]) -> None:
+def apply_order(state: ReplayedState, index: int, order: Mapping[str, Any]) -> None:
     """Apply one order. Raises EntryUnknown for an action that this build does not know, or that an earlier one wrote
     without saying all that it did."""
     action = order["action"]
@@ -37,6 +37,12 @@ def apply_order(state: ReplayedState, order: Mapping[str, Any]) -> None:
             _park(state, name, order["parked_reason"])
     elif action == "give_blocks_back":
         _give_back(state, order)
+    elif action == "plan_intervals":
+        for created in order["created"]:
+            state.create(index, created)
+    elif action == "dissolve_groups":
+        for name in order["jobs"]:
+            _dissolve(state, name)
     elif action == "reset_failures":
         for name in order["jobs"]:
             state.jobs[name].failures = 0
@@ -65,11 +71,24 @@ def _park(state: ReplayedState, name: str, reason: str) -> None:
 def _give_back(state: ReplayedState, order: Mapping[str, Any]) -> None:
     for name in order["jobs"]:
         job = state.jobs[name]
-        job.state, job.parked_reason = JobState.DISSOLVED, ""
+        _dissolve(state, name)
+        for sibling in _siblings(state, job):
+            _dissolve(state, sibling)
         for key in job.source_keys():
             block = state.blocks[key]
             if (block.state, block.owner) == ("owned", name):
                 block.state, block.owner = home_state(block.level), ""
+
+
+def _dissolve(state: ReplayedState, name: str) -> None:
+    state.jobs[name].state, state.jobs[name].parked_reason = JobState.DISSOLVED, ""
+
+
+def _siblings(state: ReplayedState, job: ReplayedJob) -> list[str]:
+    """Return the jobs that still hold the blocks of the same group: none of them can go on without the others."""
+    if not job.group:
+        return []
+    return [name for name, other in state.jobs.items() if other.group == job.group and other.state in HOLDING_STATES]
 
 
 def _split(state: ReplayedState, order: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from engine.protocol.profile_jobs import KIND as PROFILES
 from engine.scheduling.model import JobState
 
 FINAL_LEVEL = 3
@@ -27,7 +28,8 @@ class ReplayedBlock:
 @dataclass(slots=True)
 class ReplayedJob:
     """A job, by its name the last one. ``source_shards``: by id, those of sources from other shards than its own.
-    The results of a rewrite stay on the level of its source."""
+    The results of a rewrite stay on the level of its source. ``group`` is what it is a part of, in lanes with groups;
+    blocks of other lanes than that of profiles are not replayed."""
 
     lane: str
     tenant: str
@@ -40,9 +42,12 @@ class ReplayedJob:
     parked_reason: str = ""
     source_shards: Mapping[str, int] = field(default_factory=dict)
     is_rewrite: bool = False
+    group: str = ""
 
     def source_keys(self) -> list[BlockKey]:
-        """Return its sources, in merge order."""
+        """Return its sources, in merge order, as far as they are replayed."""
+        if self.lane != PROFILES:
+            return []
         return [(self.source_shards.get(source, self.shard), source) for source in self.sources]
 
 

@@ -1,4 +1,4 @@
-"""The object store of this process: a client of S3 takes a third of a second of computing to make."""
+"""The object stores of this process: a client of S3 takes a third of a second of computing to make."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import functools
 
 from engine.storage import ObjectStore, open_store
 
+STORES_KEPT = 16
 
-@functools.lru_cache(maxsize=1)
+
+@functools.lru_cache(maxsize=STORES_KEPT)
 def object_store(url: str) -> ObjectStore:
     """Return the store at ``url``, the same one for all tasks; they may use it from several threads."""
     return open_store(url)

@@ -129,6 +129,9 @@ def _count_completion(job: Job, counts: LogCounts, minute_ms: int) -> None:
     counts.happened(place, "bytes_merged", job.source_bytes)
     level = job.level if job.rewrites else job.level + 1
     for block in (job.result or {}).get("blocks", []):
+        if "key" not in block:  # of another lane, which knows its blocks by itself
+            counts.totals[job.lane, level, "blocks_added"] += 1
+            continue
         try:
             key = parse_block_key(block["key"])
         except BadBlockName:

@@ -29,6 +29,7 @@ from webadmin.progress.facts import polling_worker_count
 from webadmin.schedule import queries
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import NotFound, PolicyMissing
+from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Job, LevelQueue, LogHead
 from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.pauses import paused_scopes
@@ -48,6 +49,7 @@ def explain_name(name: str) -> list[Explanation]:
     if not found:
         blocks = find_blocks(Block.objects.defer("metadata").select_related("queue", "owner_job"), name)
         found = [explain_block_row(block) for block in blocks[:FOUND_MAX]]
+        found += [told for lane in lanes() for told in lane.explain(name)]
     if not found:
         raise NotFound(f"no block and no job {name[:60]!r}: give a block id, a job name or an object key")
     return found

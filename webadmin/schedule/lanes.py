@@ -19,6 +19,7 @@ from engine.scheduling.model import JobResult
 from webadmin.schedule.models import Job
 
 if TYPE_CHECKING:
+    from engine.scheduling.explain import Explanation
     from webadmin.schedule.level_queues import QueueChanges
     from webadmin.schedule.services.operation import Operation
 
@@ -49,10 +50,22 @@ class SwapMoment:
     queue_changes: QueueChanges
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Who asks for jobs, which workers there are, and when it is (command time); ``lease_ms`` is a lease."""
+
+    worker: str
+    workers: frozenset[str]
+    now_ms: int
+    lease_ms: int
+
+
 class Lane(ABC):
     """A kind of work. Each method takes all jobs of the lane at once and costs a fixed number of statements."""
 
     name: ClassVar[str]
+    plans_ahead: ClassVar[bool] = False
+    """Whether its jobs are made before a worker asks, so that many of them wait."""
 
     @abstractmethod
     def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:
@@ -76,6 +89,14 @@ class Lane(ABC):
     @abstractmethod
     def kept(self, result: JobResult) -> dict[str, Any]:
         """Return what the row of a finished job keeps of its result, as JSON."""
+
+    def offered(self, jobs: Sequence[Job], offer: Offer) -> list[Job]:
+        """Return those of the waiting jobs that the worker may take now; only of lanes that plan ahead."""
+        return list(jobs)
+
+    def explain(self, name: str) -> list[Explanation]:
+        """Explain the lane's own blocks of this id, if it has any beside those of the index."""
+        return []
 
     @abstractmethod
     def holding(self, jobs: Sequence[Job]) -> set[int]:
@@ -106,6 +127,11 @@ def lane_of(name: str) -> Lane:
         return _lanes[name]
     except KeyError as error:
         raise LaneUnknown(f"no lane {name!r}: {', '.join(sorted(_lanes))}") from error
+
+
+def lanes() -> list[Lane]:
+    """Return all lanes, by name."""
+    return [lane for _, lane in sorted(_lanes.items())]
 
 
 def by_lane(jobs: Iterable[Job]) -> dict[str, list[Job]]:

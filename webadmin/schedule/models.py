@@ -203,6 +203,12 @@ class Job(models.Model):
                 condition=Q(state=JobState.WAITING.value),
                 name="job_waiting_in_order",
             ),
+            # "Which waiting job of this tenant comes first?" (poll, lanes that plan ahead)
+            models.Index(
+                fields=["state", "lane", "tenant", "priority_ms", "name"],
+                condition=Q(state=JobState.WAITING.value),
+                name="job_waiting_of_tenant",
+            ),
             # "Whose lease is over?" (poll)
             models.Index(
                 fields=["state", "lease_expires_ms"],

@@ -5,12 +5,14 @@ Most polls find no pause, no limit of a tenant's own, no job that waits: they ne
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.scheduling.pauses import PausedScope
 from webadmin.database.dialect import quick_cursor, read_rows
 from webadmin.schedule.command_log import HEAD_COLUMN_COUNT, HEAD_COLUMNS, HEAD_TABLES, CommandTime, head_of
+from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Limits
 from webadmin.schedule.operation_models import LimitChange
 from webadmin.schedule.pauses import paused_scopes
@@ -24,18 +26,19 @@ _LIMITS = (
     "task_memory_bytes",
     "policy",
 )
-_OPENING = f"""
-SELECT {HEAD_COLUMNS}, {", ".join(f"l.{name}" for name in _LIMITS)},
+_OPENING = """
+SELECT {head}, {limits},
        EXISTS (SELECT 1 FROM schedule_pause WHERE ended_at_ms IS NULL),
        EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')),
        EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('tenant', 'job')),
-       EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting'),
+       EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane NOT IN ({ahead})),
+       EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({ahead})),
        (SELECT min(lease_expires_ms) FROM schedule_job WHERE state = 'leased'),
        EXISTS (SELECT 1 FROM schedule_jobpin),
        EXISTS (SELECT 1 FROM schedule_tenantshare WHERE is_awake),
        (SELECT min(ready_at_ms) FROM schedule_levelqueue WHERE block_count > 0 AND NOT is_noticed)
-FROM {HEAD_TABLES}
-"""  # noqa: S608
+FROM {tables}
+"""
 _LIMIT_COLUMNS = ("id", "name", "scope_kind", "scope_value", "value", "valid_until_ms")
 _EVERYWHERE = "WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')"
 
@@ -44,7 +47,8 @@ _EVERYWHERE = "WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')"
 class PollOpening:
     """What holds for everything. ``everywhere`` are the limits of everything and of lanes; ``has_own_limits`` says that
     tenants or jobs have some, ``has_pins`` that jobs are pinned, ``has_awake`` that tenants have noticed queues.
-    ``first_expiry_ms`` is the end of the first lease, ``first_ready_ms`` since when a queue waits to be noticed."""
+    ``has_waiting_ahead`` is about jobs of lanes that plan ahead, ``has_waiting`` about the others. ``first_expiry_ms``
+    is the end of the first lease, ``first_ready_ms`` since when a queue waits to be noticed."""
 
     time: CommandTime
     last_index: int
@@ -54,6 +58,7 @@ class PollOpening:
     paused: tuple[PausedScope, ...]
     has_own_limits: bool
     has_waiting: bool
+    has_waiting_ahead: bool
     has_pins: bool
     has_awake: bool
     first_expiry_ms: int | None
@@ -72,18 +77,19 @@ class PollOpening:
     @property
     def has_work(self) -> bool:
         """Say whether there could be a job for a worker with capacity."""
-        return self.has_waiting or self.has_awake or self.has_expired or self.has_unnoticed
+        return self.has_waiting or self.has_waiting_ahead or self.has_awake or self.has_expired or self.has_unnoticed
 
 
 def open_poll() -> PollOpening:
     """Read what every poll begins with."""
     with quick_cursor() as cursor:
-        cursor.execute(_OPENING)
+        cursor.execute(_opening())
         row = cursor.fetchone()
     head, time = head_of(row[:HEAD_COLUMN_COUNT])
     row = row[HEAD_COLUMN_COUNT:]
     columns, flags = row[: len(_LIMITS)], row[len(_LIMITS) :]
-    is_paused, has_limits, has_own_limits, has_waiting, first_expiry_ms, has_pins, has_awake, first_ready_ms = flags
+    is_paused, has_limits, has_own_limits, has_waiting, has_waiting_ahead, *flags = flags
+    first_expiry_ms, has_pins, has_awake, first_ready_ms = flags
     everywhere = _set_everywhere(time.now_ms) if has_limits else EffectiveLimits()
     return PollOpening(
         time=time,
@@ -94,10 +100,23 @@ def open_poll() -> PollOpening:
         paused=paused_scopes(time.now_ms) if is_paused else (),
         has_own_limits=bool(has_own_limits),
         has_waiting=bool(has_waiting),
+        has_waiting_ahead=bool(has_waiting_ahead),
         has_pins=bool(has_pins),
         has_awake=bool(has_awake),
         first_ready_ms=first_ready_ms,
         first_expiry_ms=first_expiry_ms,
+    )
+
+
+@functools.cache
+def _opening() -> str:
+    """Return the statement that reads most of it. Names of lanes stand in it: a kept plan knows no values."""
+    ahead = [repr(lane.name) for lane in lanes() if lane.plans_ahead]
+    return _OPENING.format(
+        head=HEAD_COLUMNS,
+        limits=", ".join(f"l.{name}" for name in _LIMITS),
+        tables=HEAD_TABLES,
+        ahead=", ".join(ahead) or "NULL",
     )
 
 

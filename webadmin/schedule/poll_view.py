@@ -36,6 +36,7 @@ from webadmin.schedule.planning_view import (
 from webadmin.schedule.poll_opening import PollOpening, open_poll
 from webadmin.schedule.queries import effective_limits, level_policies, schedule_limits
 from webadmin.schedule.remnant_view import with_remnants
+from webadmin.schedule.waiting_ahead import lanes_ahead, waiting_ahead
 
 JOB_COLUMNS = (
     *("id", "name", "lane", "tenant", "shard", "level", "state", "token", "worker_id", "lease_expires_ms"),
@@ -220,8 +221,12 @@ def _assignable(request: PollRequest, opening: PollOpening) -> list[Job]:
     count = request.capacity + len(request.updates)
     jobs = without_paused(jobs.all(), opening.paused, planning=False)
     found: list[Job] = []
+    waiting = jobs.filter(state=JobState.WAITING)
     if opening.has_waiting:
-        found += jobs.filter(state=JobState.WAITING).order_by("priority_ms", "name")[:count]
+        ready = waiting.exclude(lane__in=lanes_ahead()) if opening.has_waiting_ahead else waiting
+        found += ready.order_by("priority_ms", "name")[:count]
+    if opening.has_waiting_ahead:
+        found += waiting_ahead(waiting, request.worker, opening, count)
     if opening.has_expired:
         expired = jobs.filter(state=JobState.LEASED, lease_expires_ms__lt=opening.time.now_ms)
         found += expired.order_by("lease_expires_ms").select_related("worker")[: count + EXHAUSTED_MAX]

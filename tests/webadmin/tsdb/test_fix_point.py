@@ -1,0 +1,75 @@
+"""A bucket is adopted, its blocks are found, merged by interval and replaced, until nothing is left to do."""
+
+from __future__ import annotations
+
+from engine.storage import ObjectStore
+from engine.tsdb.buckets.bucket_index import read_index
+from tests.webadmin.service import Service
+from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
+from webadmin.schedule.models import Job, LogHead
+from webadmin.tsdb.models import Block, Bucket, BucketTenant, Group, OutboxStep
+from webadmin.tsdb.policies import layout_of
+from webadmin.tsdb.services import rounds
+from webadmin.tsdb.states import BlockState, GroupState
+
+START_MS = 1_600_000_000_000 - 1_600_000_000_000 % (24 * HOUR_MS)
+
+
+def run_rounds(store: ObjectStore, node: FakeNode, count: int = 10) -> int:
+    """Do what control tasks and a node do until nothing happens any more; return the number of jobs."""
+    jobs = 0
+    for _ in range(count):
+        rounds.scan_buckets(lambda url: store)
+        rounds.plan_due(lambda url: store)
+        done = node.work_off()
+        written = rounds.write_outboxes(lambda url: store)
+        jobs += done
+        if not done and not written.written:
+            return jobs
+    raise AssertionError("no fix-point")
+
+
+def fill_day(store: ObjectStore, folder: str = "acme/", replicas: int = 3) -> set[str]:
+    """Put a day of 2 h blocks, each from several replicas, and one block of the day after; return the day's ids."""
+    day = set()
+    for slot in range(12):
+        for replica in range(replicas):
+            ulid = block_id(slot * replicas + replica)
+            put_block(store, folder, ulid, START_MS + slot * 2 * HOUR_MS, START_MS + (slot + 1) * 2 * HOUR_MS)
+            day.add(ulid)
+    return day
+
+
+def test_a_day_of_replicas_becomes_one_block(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    day = fill_day(store)
+    jobs = run_rounds(store, node)
+    left = visible(store, "acme/")
+    assert len(left) == 1
+    assert origins(store, "acme/", left) == day
+    assert jobs == 12 + 2 + 1
+    tenant = BucketTenant.objects.get()
+    assert (tenant.waiting, tenant.compactions, tenant.refusal) == (0, 0, "")
+    assert set(Group.objects.values_list("state", flat=True)) == {GroupState.DONE}
+    assert LogHead.objects.get().live_job_count == 0
+    index = read_index(store, layout_of(bucket), "acme/")
+    assert index is not None
+    assert set(index.blocks) - set(index.deletion_times_s) == left
+    assert not OutboxStep.objects.filter(done_at_ms=None).exists()
+
+
+def test_replaced_blocks_go_when_their_delay_is_over(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    day = fill_day(store)
+    run_rounds(store, node)
+    rounds.clean_buckets(lambda url: store)
+    assert all(has(store, f"acme/{ulid}/index") for ulid in day)
+    Bucket.objects.update(deletion_delay_seconds=0)
+    rounds.clean_buckets(lambda url: store)
+    assert not any(has(store, f"acme/{ulid}/index") for ulid in day)
+    assert Block.objects.filter(state=BlockState.GONE, ulid__in=day).count() == len(day)
+    run_rounds(store, node)
+    assert len(visible(store, "acme/")) == 1
+    assert not Job.objects.exclude(state="done").exists()

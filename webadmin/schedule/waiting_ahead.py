@@ -1,0 +1,62 @@
+"""Reads waiting jobs of lanes that plan ahead: many may wait, of many tenants, and not each is for every worker.
+
+The first few of each of the neediest tenants: neither one with many jobs, nor one whose jobs are somebody else's for a
+while, hides the others. The number of rows is bounded by the offered capacity.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.db.models import BigIntegerField, F, OuterRef, QuerySet, Subquery, Window
+from django.db.models.functions import Coalesce, RowNumber
+
+from webadmin.schedule.fairness_models import TenantShare
+from webadmin.schedule.lanes import Offer, lane_of, lanes
+from webadmin.schedule.models import Job, Worker
+from webadmin.schedule.operator_queries import polling_workers
+from webadmin.schedule.planning_view import TENANTS_MAX
+from webadmin.schedule.poll_opening import PollOpening
+
+OTHERS = 4
+"""So many times the jobs that a worker could take of a tenant are looked at: some may be for others first."""
+
+
+def lanes_ahead() -> list[str]:
+    """Return the lanes whose jobs are made before a worker asks."""
+    return [lane.name for lane in lanes() if lane.plans_ahead]
+
+
+def waiting_ahead(waiting: QuerySet[Job], worker: str, opening: PollOpening, count: int) -> list[Job]:
+    """Return the jobs that this worker may take now, out of ``waiting``; at most ``count`` of each tenant."""
+    at = datetime.fromtimestamp(opening.time.wall_ms / 1000, UTC)
+    there = polling_workers(Worker.objects.all(), at).values_list("name", flat=True)
+    offer = Offer(
+        worker=worker,
+        workers=frozenset({worker, *there}),
+        now_ms=opening.time.now_ms,
+        lease_ms=opening.limits.lease_seconds * 1000,
+    )
+    found: list[Job] = []
+    for name in lanes_ahead():
+        own = waiting.filter(lane=name)
+        first = _first_of_tenants(own.filter(tenant__in=_neediest(own, name)), count * OTHERS)
+        taken: dict[str, int] = {}
+        for job in lane_of(name).offered(first, offer):
+            taken[job.tenant] = taken.get(job.tenant, 0) + 1
+            if taken[job.tenant] <= count:
+                found.append(job)
+    return found
+
+
+def _neediest(jobs: QuerySet[Job], lane: str) -> list[str]:
+    """Return the tenants with waiting jobs that have had least."""
+    paid = TenantShare.objects.filter(lane=lane, tenant=OuterRef("tenant")).values("virtual_time")[:1]
+    tenants = jobs.order_by().values("tenant").distinct()
+    tenants = tenants.annotate(paid=Coalesce(Subquery(paid), 0, output_field=BigIntegerField()))
+    return [row["tenant"] for row in tenants.order_by("paid", "tenant")[:TENANTS_MAX]]
+
+
+def _first_of_tenants(jobs: QuerySet[Job], count: int) -> list[Job]:
+    place = Window(RowNumber(), partition_by=[F("tenant")], order_by=["priority_ms", "name"])
+    return list(jobs.annotate(place=place).filter(place__lte=count).order_by("priority_ms", "name"))

@@ -1,0 +1,64 @@
+"""What a plan of one tenant rests on: its blocks, the groups that jobs have, unfinished uploads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from engine.planning.intervals.model import IntervalBlock, SlotState, TakenGroup
+from engine.scheduling.model import JobState
+from webadmin.tsdb.models import Block, BucketTenant, Group
+from webadmin.tsdb.states import PLANNABLE, GroupState
+
+_COLUMNS = (
+    *("ulid", "min_time_ms", "max_time_ms", "level", "group_key", "series", "index_bytes", "size_bytes"),
+    *("uploaded_at_ms", "origins", "partition", "partitions", "produced_by", "time_range_ms", "no_compact"),
+    *("quarantined", "is_failed", "tombstones", "hints"),
+)
+
+
+def read_blocks(tenant: BucketTenant) -> list[IntervalBlock]:
+    """Return the blocks that readers of the bucket see; what is superseded or marked is nobody's business any more."""
+    rows = Block.objects.filter(tenant=tenant, state__in=PLANNABLE, visible_at_ms__isnull=False)
+    blocks = []
+    for row in rows.order_by().values_list(*_COLUMNS):
+        told = dict(zip(_COLUMNS, row, strict=True))
+        origins, hints = told.pop("origins"), told.pop("hints")
+        blocks.append(IntervalBlock(sources=tuple(origins), hints=tuple(hints), **told))
+    return blocks
+
+
+def read_taken(tenant: BucketTenant) -> list[TakenGroup]:
+    """Return the open groups, with what their jobs do."""
+    groups = {group.id: group for group in Group.objects.filter(tenant=tenant, state=GroupState.OPEN)}
+    ulids: defaultdict[int, list[str]] = defaultdict(list)
+    for group_id, ulid in (
+        Block.objects.filter(group__in=groups).order_by("min_time_ms").values_list("group_id", "ulid")
+    ):
+        ulids[group_id].append(ulid)
+    states: defaultdict[int, set[str]] = defaultdict(set)
+    jobs = Group.objects.filter(id__in=groups).values_list("id", "parts__job__state")
+    for group_id, state in jobs:
+        states[group_id].add(state)
+    return [
+        TakenGroup(
+            group_key=group.group_key,
+            range_ms=group.range_ms,
+            start_ms=group.start_ms,
+            ulids=tuple(ulids[group.id]),
+            state=_slot_state(states[group.id]),
+            why=f"group {group.id} {_in_words(states[group.id])}",
+        )
+        for group in groups.values()
+    ]
+
+
+def _slot_state(states: set[str]) -> SlotState:
+    if JobState.PARKED.value in states:
+        return SlotState.WAITING
+    return SlotState.RUNNING if JobState.LEASED.value in states else SlotState.READY
+
+
+def _in_words(states: set[str]) -> str:
+    if JobState.PARKED.value in states:
+        return "has a parked job"
+    return "is being merged" if JobState.LEASED.value in states else "waits for a worker"

@@ -1,0 +1,1 @@
+"""What changes buckets' rows: each service one command, one short transaction."""

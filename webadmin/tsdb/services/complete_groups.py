@@ -1,0 +1,111 @@
+"""Records results of parts, and with the last one completes the group. Part of the transaction that ends the jobs.
+
+A fixed number of statements, however many jobs there are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Count, F, Q
+
+from engine.protocol.tsdb_jobs import WrittenBlock
+from engine.tsdb.meta import BlockMeta
+from webadmin.database import dialect
+from webadmin.index.errors import SourcesChanged
+from webadmin.schedule.lanes import SwapMoment
+from webadmin.tsdb.block_columns import block_columns
+from webadmin.tsdb.models import Block, BucketTenant, Group, OutboxStep, Part
+from webadmin.tsdb.states import BlockState, GroupState, StepKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """The result of a part: ``sources`` are the row ids of all blocks of its group when the result was checked."""
+
+    job_id: int
+    part_id: int
+    group_id: int
+    sources: frozenset[int]
+    block: WrittenBlock | None
+    meta: BlockMeta | None
+
+
+def complete_parts(completions: Sequence[Completion], moment: SwapMoment) -> None:
+    """Record results; complete the groups that have all of theirs. Raises SourcesChanged if a group is not open any
+    more, owns other blocks than it did, or has a result of the part already."""
+    now_ms = dialect.clock_ms()
+    groups = _open_groups(completions)
+    _check_sources(completions)
+    written = [one for one in completions if one.block is not None]
+    made = Block.objects.bulk_create(_result_row(one, groups[one.group_id], now_ms) for one in written)
+    results = {one.part_id: block for one, block in zip(written, made, strict=True)}
+    ids = [one.part_id for one in completions]
+    if Part.objects.filter(id__in=ids, is_done=False).update(is_done=True) != len(ids):
+        raise SourcesChanged("a part of a group is done already")
+    for part_id, block in results.items():
+        Part.objects.filter(id=part_id).update(result=block)
+    unfinished = Count("parts", filter=Q(parts__is_done=False))
+    done = list(
+        Group.objects.filter(id__in=list(groups)).annotate(unfinished=unfinished).filter(unfinished=0).order_by("id")
+    )
+    if done:
+        _finish(done, moment, now_ms)
+
+
+def _open_groups(completions: Sequence[Completion]) -> dict[int, Group]:
+    wanted = {one.group_id for one in completions}
+    groups = Group.objects.filter(id__in=wanted, state=GroupState.OPEN).in_bulk()
+    if wanted != groups.keys():
+        raise SourcesChanged(f"groups {sorted(wanted - groups.keys())} are not open any more")
+    return groups
+
+
+def _check_sources(completions: Sequence[Completion]) -> None:
+    expected = {one.group_id: one.sources for one in completions}
+    owned: defaultdict[int, set[int]] = defaultdict(set)
+    rows = Block.objects.filter(group__in=list(expected), state=BlockState.OWNED)
+    for block_id, group_id in rows.values_list("id", "group_id"):
+        owned[group_id].add(block_id)
+    if changed := [group_id for group_id, sources in expected.items() if owned[group_id] != sources]:
+        raise SourcesChanged(f"groups {sorted(changed)} do not own the blocks any more that were merged")
+
+
+def _result_row(one: Completion, group: Group, now_ms: int) -> Block:
+    assert one.block is not None, "only of results that have a block"
+    assert one.meta is not None, "read from the block"
+    described = block_columns(one.meta, one.block.files, one.block.meta)
+    return Block(
+        tenant_id=group.tenant_id,
+        ulid=one.block.id,
+        state=BlockState.PENDING,
+        group_key=group.group_key,
+        made_by_id=one.job_id,
+        found_at_ms=now_ms,
+        uploaded_at_ms=now_ms,
+        **described,
+    )
+
+
+def _finish(groups: Sequence[Group], moment: SwapMoment, now_ms: int) -> None:
+    """Let results take the place of sources, and note what the bucket is to be told: first what appears."""
+    ids = [group.id for group in groups]
+    Group.objects.filter(id__in=ids).update(state=GroupState.DONE, finished_at_ms=now_ms)
+    results = list(Block.objects.filter(part__group__in=ids).order_by("part__group_id", "part__partition"))
+    sources = list(Block.objects.filter(group__in=ids, state=BlockState.OWNED).order_by("id").defer("meta", "files"))
+    names = {group.id: f"merged by group {group.id}" for group in groups}
+    for group in groups:
+        Block.objects.filter(group=group, state=BlockState.OWNED).update(
+            state=BlockState.SUPERSEDED, reason=names[group.id]
+        )
+    Block.objects.filter(id__in=[block.id for block in results]).update(state=BlockState.LIVE)
+    steps = [(block, StepKind.WRITE_META, "") for block in results]
+    steps += [(block, StepKind.MARK_DELETION, names[block.group_id or 0]) for block in sources]
+    OutboxStep.objects.bulk_create(
+        OutboxStep(tenant_id=block.tenant_id, block=block, kind=kind, detail=detail, created_at_ms=now_ms)
+        for block, kind, detail in steps
+    )
+    tenants = {group.tenant_id for group in groups}
+    BucketTenant.objects.filter(id__in=tenants).update(plan_at_ms=0, index_wanted=F("index_wanted") + 1)

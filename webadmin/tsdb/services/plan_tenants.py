@@ -1,0 +1,309 @@
+"""Plans tenants of buckets: makes groups and their jobs, one command of the log per batch.
+
+What the plan rests on is checked again under the head: a block that is not free any more ends the batch, and the tenant
+is planned again. Two that plan the same tenant at once make each group once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from engine.planning.errors import PolicyRefused
+from engine.planning.intervals.model import GroupPart, IntervalGroup, IntervalPlan, VisitMark
+from engine.planning.intervals.plan import plan_intervals
+from engine.protocol.tsdb_jobs import KIND
+from engine.scheduling.limits import LimitName
+from engine.scheduling.model import LIVE_STATES, JobState
+from engine.scheduling.priority import job_priority_ms
+from engine.storage import ObjectStore, StorageError
+from engine.tsdb.buckets.visits import fresh_foreign_markers
+from webadmin.database import dialect
+from webadmin.schedule.errors import StaleSnapshot
+from webadmin.schedule.fair_shares import intern_shares
+from webadmin.schedule.models import Job
+from webadmin.schedule.queries import effective_limits, limits_now
+from webadmin.schedule.services.operation import JOBS_PER_COMMAND, Operation, Order, operation
+from webadmin.tsdb.models import REASON_MAX, Block, BucketTenant, Group, OutboxStep, Part
+from webadmin.tsdb.planning_view import read_blocks, read_taken
+from webadmin.tsdb.policies import layout_of, policy_of
+from webadmin.tsdb.states import BlockState, StepKind
+
+log = logging.getLogger(__name__)
+
+ACTOR = "control:intervals"
+PLAN_AGAIN_MS = 10_000
+"""How soon a tenant is looked at again that had more groups than the queue had room for."""
+REFUSED_AGAIN_MS = 60_000
+LEVEL_MAX = 32_767
+
+
+@dataclass(slots=True)
+class PlanReport:
+    """What a round of planning made: names of jobs, tenants that were refused and why."""
+
+    jobs: list[str] = field(default_factory=list)
+    duplicates: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None = None) -> PlanReport:
+    """Plan one tenant as its blocks are known now, and make the jobs there is room for."""
+    order = order or Order(actor=ACTOR, why="blocks of an interval")
+    now_ms = dialect.clock_ms()
+    report = PlanReport()
+    if why := _standing_refusal(tenant):
+        _note(tenant, IntervalPlan(tenant=tenant.name, refusal=why), now_ms, again_ms=now_ms + REFUSED_AGAIN_MS)
+        report.refused[tenant.name] = why
+        return report
+    plan = _plan(tenant, store, now_ms)
+    if plan.refusal:
+        report.refused[tenant.name] = plan.refusal
+    if not order.is_dry_run:
+        report.duplicates = _mark_duplicates(plan, tenant, now_ms)
+        is_all = _make_groups(plan.groups, tenant, now_ms, order, report)
+        _note(tenant, plan, now_ms, again_ms=plan.look_again_ms if is_all else now_ms + PLAN_AGAIN_MS)
+    else:
+        report.jobs = [group.job_name(part) for group in plan.groups for part in group.parts()]
+    return report
+
+
+def due_tenants(now_ms: int, count: int) -> list[BucketTenant]:
+    """Return tenants whose plan is due, those due longest first."""
+    due = BucketTenant.objects.filter(plan_at_ms__lte=now_ms, folder__scanned_at_ms__isnull=False)
+    return list(due.select_related("bucket", "folder").order_by("plan_at_ms", "id")[:count])
+
+
+def _standing_refusal(tenant: BucketTenant) -> str:
+    if tenant.bucket.is_paused:
+        return "the bucket is paused"
+    if tenant.is_deleted:
+        return "its owner has marked the tenant for deletion"
+    try:
+        policy_of(tenant.bucket)
+    except PolicyRefused as error:
+        return str(error)
+    return ""
+
+
+def _plan(tenant: BucketTenant, store: ObjectStore, now_ms: int) -> IntervalPlan:
+    """Plan; only if there is something to do, ask the bucket whether a foreign compactor is at work."""
+    blocks, taken = read_blocks(tenant), read_taken(tenant)
+    partial = [each["ulid"] for each in tenant.folder.looked.get("partial", [])]
+    policy = policy_of(tenant.bucket)
+
+    def plan(visits: Iterable[VisitMark] = ()) -> IntervalPlan:
+        return plan_intervals(tenant.name, blocks, policy, now_ms=now_ms, taken=taken, partial=partial, visits=visits)
+
+    planned = plan()
+    if not planned.groups and not planned.duplicates:
+        return planned
+    ulids = {block.ulid for group in planned.groups for block in group.blocks}
+    try:
+        found = fresh_foreign_markers(store, layout_of(tenant.bucket), tenant.folder.name, ulids, now_s=now_ms / 1000)
+    except StorageError as error:
+        why = f"the bucket did not say whether another compactor is at work: {error}"
+        return IntervalPlan(tenant=tenant.name, refusal=why, look_again_ms=now_ms + REFUSED_AGAIN_MS)
+    visits = [
+        VisitMark(
+            place=visit.key,
+            visitor=visit.compactor or "one whose mark cannot be read",
+            visited_at_ms=round(visit.visited_at_s * 1000),
+        )
+        for visit in found
+    ]
+    return plan(visits) if visits else planned
+
+
+def _mark_duplicates(plan: IntervalPlan, tenant: BucketTenant, now_ms: int) -> list[str]:
+    """Let go of blocks whose data others hold."""
+    marked = []
+    for duplicate in plan.duplicates:
+        reason = f"all it holds is in {', '.join(duplicate.covered_by)}"[:REASON_MAX]
+        with transaction.atomic():
+            free = Block.objects.filter(tenant=tenant, ulid=duplicate.block.ulid, state=BlockState.LIVE)
+            block = free.first()
+            if block is None or not free.update(state=BlockState.SUPERSEDED, reason=reason):
+                continue
+            OutboxStep.objects.create(
+                tenant=tenant, block=block, kind=StepKind.MARK_DELETION, detail=reason, created_at_ms=now_ms
+            )
+            BucketTenant.objects.filter(id=tenant.id).update(index_wanted=F("index_wanted") + 1)
+        marked.append(duplicate.block.ulid)
+    return marked
+
+
+def _make_groups(
+    groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: Order, report: PlanReport
+) -> bool:
+    """Make groups and their jobs in batches; return whether all found room."""
+    left = list(groups)
+    if left:
+        intern_shares([(KIND, tenant.name)])
+    while left:
+        try:
+            with operation() as run:
+                batch = _batch(left, min(_room(run), JOBS_PER_COMMAND))
+                if not batch:
+                    return False
+                report.jobs += _create(run, batch, tenant, now_ms, order)
+        except StaleSnapshot as error:
+            log.info("intervals_planned_again tenant=%s reason=%s", tenant.name, error)
+            return False
+        left = left[len(batch) :]
+    return True
+
+
+def _room(run: Operation) -> int:
+    """Return how many more jobs of this lane fit on the schedule."""
+    own = effective_limits(run.time.now_ms).value(LimitName.QUEUE_MAX, 0, lane=KIND)
+    if own == limits_now(run.time.now_ms).queue_max or not own:
+        return run.room()
+    live = Job.objects.filter(lane=KIND, state__in=[state.value for state in LIVE_STATES]).count()
+    return max(0, min(run.room(), own - live))
+
+
+def _batch(groups: Sequence[IntervalGroup], room: int) -> list[IntervalGroup]:
+    """Return the first groups whose jobs fit; a group larger than a command goes alone if there is any room."""
+    batch: list[IntervalGroup] = []
+    count = 0
+    for group in groups:
+        count += len(group.parts())
+        if count > room and (batch or room <= 0):
+            break
+        batch.append(group)
+    return batch
+
+
+def _create(
+    run: Operation, groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: Order
+) -> list[str]:
+    """Make these groups with their jobs, one command; return the jobs' names."""
+    entries = [_entry(group, part, tenant) for group in groups for part in group.parts()]
+    names = [str(entry["job"]) for entry in entries]
+    run.write(
+        "plan_intervals",
+        order,
+        target=f"{tenant.bucket.name}/{tenant.name}",
+        detail={"jobs": names, "bucket": tenant.bucket.name, "created": entries},
+    )
+    memory = limits_now(run.time.now_ms).task_memory_bytes
+    for position, group in enumerate(groups):
+        row = Group.objects.create(
+            tenant=tenant, created_at_ms=now_ms, command_index=run.index, **_group_columns(group)
+        )
+        _take_blocks(group, row)
+        for part in group.parts():
+            job = _job(group, part, row, tenant)
+            job.spec["task_memory_bytes"] = memory
+            job.created_command_index, job.added_at_ms = run.index, run.time.now_ms
+            # Among jobs as large as each other the order of the plan counts.
+            since_ms = run.time.now_ms + position
+            job.priority_ms = job_priority_ms(ready_at_ms=since_ms, size_bytes=job.source_bytes)
+            job.save()
+            Part.objects.create(group=row, partition=part.partition, job=job)
+    run.live_jobs += len(entries)
+    return names
+
+
+def _entry(group: IntervalGroup, part: GroupPart, tenant: BucketTenant) -> dict[str, Any]:
+    """Return what the log keeps of a job."""
+    return {
+        "job": _name(group, part, tenant),
+        "lane": KIND,
+        "tenant": tenant.name,
+        "shard": 0,
+        "level": _job_level(group),
+        "sources": [block.ulid for block in part.blocks],
+        "group": f"{tenant.bucket.name}/{tenant.name}/{group.group_key}/{group.range_ms}/{group.start_ms}",
+        "is_assigned": False,
+    }
+
+
+def _take_blocks(group: IntervalGroup, row: Group) -> None:
+    ulids = [block.ulid for block in group.blocks]
+    free = Block.objects.filter(
+        tenant=row.tenant_id,
+        ulid__in=ulids,
+        state=BlockState.LIVE,
+        visible_at_ms__isnull=False,
+        quarantined="",
+        no_compact="",
+    )
+    if free.update(state=BlockState.OWNED, group=row) != len(ulids):
+        raise StaleSnapshot(f"some blocks of a group are not free any more: {group.reason}")
+
+
+def _job(group: IntervalGroup, part: GroupPart, row: Group, tenant: BucketTenant) -> Job:
+    return Job(
+        name=_name(group, part, tenant),
+        lane=KIND,
+        tenant=tenant.name,
+        shard=0,
+        level=_job_level(group),
+        state=JobState.WAITING,
+        source_count=len(part.blocks),
+        source_bytes=sum(block.size_bytes for block in part.blocks),
+        spec={
+            "sources": [block.ulid for block in part.blocks],
+            "bucket": tenant.bucket.name,
+            "group": row.id,
+            "group_id": group.group_id,
+            "range_ms": group.range_ms,
+            "start_ms": group.start_ms,
+            "partition": part.partition,
+            "partitions": group.partitions,
+        },
+    )
+
+
+def _name(group: IntervalGroup, part: GroupPart, tenant: BucketTenant) -> str:
+    return f"{group.job_name(part)}-B{tenant.bucket_id}"
+
+
+def _job_level(group: IntervalGroup) -> int:
+    return min(group.level - 1, LEVEL_MAX)
+
+
+def _group_columns(group: IntervalGroup) -> dict[str, Any]:
+    return {
+        "group_key": group.group_key,
+        "range_ms": group.range_ms,
+        "start_ms": group.start_ms,
+        "partitions": group.partitions,
+        "level": group.level,
+        "is_vertical": group.is_vertical,
+        "cause": group.reason[:REASON_MAX],
+        "block_count": len(group.blocks),
+        "byte_count": sum(block.size_bytes for block in group.blocks),
+        "series_count": sum(block.series for block in group.blocks),
+    }
+
+
+def _note(tenant: BucketTenant, plan: IntervalPlan, now_ms: int, *, again_ms: int | None) -> None:
+    """Keep what the plan says about the tenant; what came meanwhile has made it due again, and stays so."""
+    BucketTenant.objects.filter(id=tenant.id, plan_at_ms=tenant.plan_at_ms).update(plan_at_ms=again_ms)
+    BucketTenant.objects.filter(id=tenant.id).update(
+        refusal=plan.refusal[:REASON_MAX],
+        refused_until_ms=again_ms if plan.refusal else None,
+        planned_at_ms=now_ms,
+        waiting=plan.waiting,
+        compactions=plan.compactions,
+        slots=[
+            [
+                slot.group_key,
+                slot.range_ms,
+                slot.start_ms,
+                slot.state.value,
+                slot.blocks,
+                slot.waiting,
+                slot.compactions,
+            ]
+            for slot in plan.slots
+        ],
+    )

@@ -1,0 +1,221 @@
+"""Takes in what a scan of a bucket found: blocks that came, that are gone, and marks on them.
+
+Scans only read the bucket; a scan that breaks off leaves what it took in so far, and the next one goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from engine.storage import ObjectStore, StorageError
+from engine.tsdb.buckets.model import FolderScan, FoundBlock, KnownFolder, Mark, MarkKind
+from engine.tsdb.buckets.scan import scan_folder
+from webadmin.database import dialect
+from webadmin.schedule.services.operation import Order, operation
+from webadmin.tsdb.block_columns import block_columns
+from webadmin.tsdb.models import REASON_MAX, Block, Bucket, BucketTenant, Folder, Group
+from webadmin.tsdb.policies import layout_of
+from webadmin.tsdb.services.dissolve_groups import dissolve_groups, jobs_of
+from webadmin.tsdb.states import BlockState
+
+log = logging.getLogger(__name__)
+
+ACTOR = "control:scan"
+PRESENT = (BlockState.LIVE, BlockState.OWNED, BlockState.SUPERSEDED, BlockState.MARKED)
+"""States of blocks that are in the bucket once their ``meta.json`` is."""
+ROWS_PER_INSERT = 100
+
+
+@dataclass(slots=True)
+class ScanReport:
+    """What came, what went, and what it cost."""
+
+    folders: int = 0
+    appeared: int = 0
+    vanished: int = 0
+    marked: int = 0
+    partial: int = 0
+    bad: int = 0
+    requests: int = 0
+
+
+def scan_bucket(bucket: Bucket, store: ObjectStore, *, deep: bool = False) -> ScanReport:
+    """Look at every folder of a bucket and take in what is new. Raises StorageError if the bucket does not answer."""
+    report = ScanReport()
+    try:
+        names = layout_of(bucket).folders(store).folders
+        for name in names:
+            _scan_one(bucket, name, store, deep, report)
+    except StorageError as error:
+        Bucket.objects.filter(id=bucket.id).update(scan_error=str(error)[:REASON_MAX])
+        raise
+    Bucket.objects.filter(id=bucket.id).update(
+        scanned_at_ms=dialect.clock_ms(), scan_requests=report.requests, scan_error=""
+    )
+    return report
+
+
+def _scan_one(bucket: Bucket, name: str, store: ObjectStore, deep: bool, report: ScanReport) -> None:
+    folder, _ = Folder.objects.get_or_create(bucket=bucket, name=name)
+    scan = scan_folder(store, layout_of(bucket), name, _known(folder), deep=deep)
+    report.folders += 1
+    report.appeared += len(scan.appeared) + len(scan.completed)
+    report.vanished += len(scan.vanished)
+    report.marked += len(scan.new_marks)
+    report.partial += len(scan.partial)
+    report.bad += len(scan.bad)
+    report.requests += sum(scan.requests.values())
+    take_scan(folder, scan)
+
+
+def take_scan(folder: Folder, scan: FolderScan) -> None:
+    """Take in what the scan of a folder found; what a group loses ends that group. Safe to repeat."""
+    now_ms = dialect.clock_ms()
+    tenants = _tenants(folder, scan)
+    changed: set[int] = set()
+    with transaction.atomic():
+        changed |= _take_blocks((*scan.appeared, *scan.completed), tenants, now_ms)
+        changed |= _take_marks(scan, folder)
+    changed |= _take_losses(folder, scan)
+    looked = {
+        "partial": [asdict(one) for one in scan.partial],
+        "bad": [
+            {"ulid": one.ulid, "error_class": type(one.error).__name__, "message": str(one.error)[:REASON_MAX]}
+            for one in scan.bad
+        ],
+        "marks": [asdict(mark) for mark in scan.known.marks.values()],
+        "ignored": scan.ignored,
+    }
+    with transaction.atomic():
+        Folder.objects.filter(id=folder.id).update(looked=looked, scanned_at_ms=now_ms)
+        BucketTenant.objects.filter(folder=folder).exclude(is_deleted=scan.is_tenant_deleted).update(
+            is_deleted=scan.is_tenant_deleted, plan_at_ms=0
+        )
+        BucketTenant.objects.filter(id__in=changed).update(plan_at_ms=0, index_wanted=F("index_wanted") + 1)
+
+
+def _known(folder: Folder) -> KnownFolder:
+    """Return what earlier scans of a folder found."""
+    complete = Block.objects.filter(tenant__folder=folder, visible_at_ms__isnull=False, state__in=PRESENT)
+    looked = folder.looked
+    marks = [Mark(**{**mark, "kind": MarkKind(mark["kind"])}) for mark in looked.get("marks", [])]
+    return KnownFolder(
+        complete=frozenset(complete.order_by().values_list("ulid", flat=True)),
+        partial=frozenset(one["ulid"] for one in looked.get("partial", [])),
+        bad=frozenset(one["ulid"] for one in looked.get("bad", [])),
+        marks={mark.key: mark for mark in marks},
+    )
+
+
+def _tenants(folder: Folder, scan: FolderScan) -> dict[str, int]:
+    """Return the row ids of the tenants whose blocks were found, making those that are new."""
+    names = set(scan.tenants) | ({folder.name[:-1]} if folder.name else set())
+    known = dict(BucketTenant.objects.filter(bucket=folder.bucket, name__in=names).values_list("name", "id"))
+    for name in sorted(names - known.keys()):
+        row, _ = BucketTenant.objects.get_or_create(bucket=folder.bucket, name=name, defaults={"folder": folder})
+        known[name] = row.id
+    return known
+
+
+def _take_blocks(found: Iterable[FoundBlock], tenants: Mapping[str, int], now_ms: int) -> set[int]:
+    """Insert blocks that are new; of ours, and of those that were gone, note that they are there."""
+    found = list(found)
+    held = {
+        (row.tenant_id, row.ulid): row
+        for row in Block.objects.filter(ulid__in=[one.ulid for one in found], tenant__in=tenants.values()).defer("meta")
+    }
+    fresh = []
+    changed = set()
+    for one in found:
+        tenant_id = tenants[one.tenant]
+        row = held.get((tenant_id, one.ulid))
+        if row is None:
+            fresh.append(_row(one, tenant_id, now_ms))
+        elif row.state == BlockState.GONE:
+            Block.objects.filter(id=row.id).update(
+                state=BlockState.LIVE, group=None, reason="", visible_at_ms=now_ms, marked_at_ms=None
+            )
+        elif row.visible_at_ms is None and row.state != BlockState.PENDING:
+            Block.objects.filter(id=row.id).update(visible_at_ms=now_ms)
+        else:
+            continue
+        changed.add(tenant_id)
+    Block.objects.bulk_create(fresh, batch_size=ROWS_PER_INSERT)
+    return changed
+
+
+def _row(one: FoundBlock, tenant_id: int, now_ms: int) -> Block:
+    return Block(
+        tenant_id=tenant_id,
+        ulid=one.ulid,
+        group_key=one.group_key,
+        uploaded_at_ms=round(one.uploaded_at_s * 1000),
+        found_at_ms=now_ms,
+        visible_at_ms=now_ms,
+        **block_columns(one.meta, one.files, one.meta_bytes),
+    )
+
+
+def _take_marks(scan: FolderScan, folder: Folder) -> set[int]:
+    """Note marks on blocks that no group owns, and those that were taken back."""
+    changed: set[int] = set()
+    blocks = Block.objects.filter(tenant__folder=folder)
+    for mark in scan.known.marks.values():
+        marked = blocks.filter(ulid=mark.ulid)
+        if mark.kind is MarkKind.NO_COMPACT:
+            rows = marked.filter(no_compact="").exclude(state=BlockState.OWNED)
+            changed |= _update(rows, no_compact=_why(mark))
+        else:
+            rows = marked.filter(state__in=[BlockState.LIVE, BlockState.SUPERSEDED])
+            changed |= _update(rows, state=BlockState.MARKED, marked_at_ms=mark.time_s * 1000 or None)
+    for mark in scan.vanished_marks:
+        marked = blocks.filter(ulid=mark.ulid)
+        if mark.kind is MarkKind.NO_COMPACT:
+            changed |= _update(marked.exclude(no_compact=""), no_compact="")
+        else:
+            changed |= _update(
+                marked.filter(state=BlockState.MARKED), state=BlockState.LIVE, marked_at_ms=None, group=None, reason=""
+            )
+    return changed
+
+
+def _why(mark: Mark) -> str:
+    return (mark.fault or f"{mark.reason} {mark.details}".strip() or "no reason is given")[:REASON_MAX]
+
+
+def _update(rows: Any, **columns: Any) -> set[int]:
+    tenants = set(rows.order_by().values_list("tenant_id", flat=True))
+    if tenants:
+        rows.update(**columns)
+    return tenants
+
+
+def _take_losses(folder: Folder, scan: FolderScan) -> set[int]:
+    """Take out blocks that are gone, and sources that somebody marked: groups that own them are dissolved."""
+    marked = {ulid for ulid, _ in scan.known.marks}
+    lost = Block.objects.filter(tenant__folder=folder, ulid__in={*scan.vanished, *marked})
+    owned = list(lost.filter(state=BlockState.OWNED).select_related("group").defer("meta", "files"))
+    groups = {block.group_id: block.group for block in owned if block.group is not None}
+    if groups:
+        names = ", ".join(block.ulid for block in owned[:5])
+        end_groups(list(groups.values()), f"somebody deleted or marked sources of it: {names}")
+        with transaction.atomic():
+            _take_marks(scan, folder)
+    vanished = Block.objects.filter(tenant__folder=folder, ulid__in=scan.vanished).exclude(state=BlockState.PENDING)
+    return _update(vanished, state=BlockState.GONE, visible_at_ms=None)
+
+
+def end_groups(groups: Sequence[Group], because: str, order: Order | None = None) -> None:
+    """Dissolve groups in a command of its own."""
+    order = order or Order(actor=ACTOR, why=because)
+    with operation() as run:
+        names = [job.name for job in jobs_of(groups)]
+        detail = {"jobs": names, "groups": [group.id for group in groups]}
+        run.write("dissolve_groups", order, target=f"{len(groups)} groups", detail=detail)
+        dissolve_groups(run, groups, because=because)
