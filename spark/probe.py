@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import platform
+import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -17,11 +19,15 @@ from engine.version import VERSION
 from spark.errors import ExecutorsDiffer
 from spark.frames import run_orders
 
-KERNEL_DOORS = ("series_index", "symbols", "dataset_merge", "pprof")
-"""Modules of engine.profiles that choose between the twin and the compiled code."""
+KERNEL_DOORS = (
+    *("profiles.series_index", "profiles.symbols", "profiles.dataset_merge", "profiles.pprof"),
+    *("tsdb.series_entries", "tsdb.series_merge", "tsdb.symbol_positions", "tsdb.xor"),
+)
+"""Modules of the engine that choose between the twin and the compiled code."""
 PACKAGES = ("pyarrow", "numpy", "zstandard", "google.protobuf")
 CRC32C_OF_DIGITS = 0xE3069283
 """The published check value: CRC-32C of the ASCII digits 1 to 9."""
+PROBE_BUDGET_BYTES = 64 << 20
 DEFAULT_TASKS = 4
 FAILED = "failed: "
 RESULT_DDL = "name string, answer string"
@@ -65,6 +71,8 @@ def known_answers() -> dict[str, str]:
         **{f"kernel {door}": lambda door=door: _implementation(door) for door in KERNEL_DOORS},
         "crc32c": _crc32c,
         "series index": _series_index,
+        "samples of merged blocks": lambda: _merged_blocks()[0],
+        "bytes of merged blocks": lambda: _merged_blocks()[1],
     }
     answers = {}
     for name, question in questions.items():
@@ -77,7 +85,11 @@ def known_answers() -> dict[str, str]:
 
 def _check_truths(answers: dict[str, str]) -> None:
     """Compare with what is known from outside, so that two machines that err alike do not pass."""
-    truths = {"crc32c": f"{CRC32C_OF_DIGITS:08x}", "series index": "round trip"}
+    truths = {
+        "crc32c": f"{CRC32C_OF_DIGITS:08x}",
+        "series index": "round trip",
+        "samples of merged blocks": "up 1000=1.0 1015=2.0 1030=4.0",
+    }
     wrong = tuple(
         f"{name} is {answer!r} here"
         for name, answer in answers.items()
@@ -92,7 +104,7 @@ def _version(package: str) -> str:
 
 
 def _implementation(door: str) -> str:
-    return str(importlib.import_module(f"engine.profiles.{door}").IMPLEMENTATION)
+    return str(importlib.import_module(f"engine.{door}").IMPLEMENTATION)
 
 
 def _crc32c() -> str:
@@ -116,3 +128,45 @@ def _series_index() -> str:
     ]
     decoded = decode_series_index(encode_series_index(series))
     return "round trip" if list(decoded) == series else f"{series} became {decoded}"
+
+
+def _merged_blocks() -> tuple[str, str]:
+    """Merge two small blocks of one series and return its samples, and the checksums of what was written."""
+    from engine.profiles import ulids
+    from engine.profiles.checksums import crc32c
+    from engine.tsdb.block_reader import BlockReader
+    from engine.tsdb.merge import MergeRules, merge_blocks
+
+    names = [ulids.make(number, bytes(ulids.ENTROPY_BYTES)) for number in range(3)]
+    with tempfile.TemporaryDirectory(prefix="lithify-probe-") as folder:
+        parent = Path(folder)
+        _write_block(parent, names[0], {1000: 1.0, 1015: 2.0})
+        _write_block(parent, names[1], {1015: 2.0, 1030: 4.0})
+        sources = [parent / name for name in names[:2]]
+        merge_blocks(sources, parent, names[2], rules=MergeRules(), budget_bytes=PROBE_BUDGET_BYTES)
+        block = BlockReader(parent / names[2])
+        told = []
+        for series in block.index.series():
+            told.append(series.labels[0][1].decode())
+            for meta in series.chunks:
+                times, values = block.floats(meta, block.chunk(meta))
+                told += [f"{at}={value}" for at, value in zip(times.tolist(), values.view("f8").tolist(), strict=True)]
+        files = (parent / names[2] / name for name in ("index", "chunks/000001"))
+        return " ".join(told), " ".join(f"{crc32c(file.read_bytes()):08x}" for file in files)
+
+
+def _write_block(parent: Path, name: str, samples: dict[int, float]) -> None:
+    import numpy as np
+
+    from engine.tsdb.block_writer import BlockWriter
+    from engine.tsdb.meta import BlockMeta, BlockStats, Compaction
+    from engine.tsdb.model import ENCODING_XOR, Chunk, ChunkMeta
+    from engine.tsdb.series_batch import series_batch
+    from engine.tsdb.xor import encode_xor
+
+    times = np.array(list(samples), np.int64)
+    chunk = Chunk(ENCODING_XOR, encode_xor(times, np.array(list(samples.values()), np.float64).view(np.uint64)))
+    with BlockWriter(parent, name, (b"__name__", b"up")) as writer:
+        (ref,) = writer.write_chunks([chunk])
+        writer.add_series(series_batch([((0, 1), (ChunkMeta(int(times[0]), int(times[-1]), ref),))]))
+        writer.finish(BlockMeta(name, int(times[0]), int(times[-1]) + 1, BlockStats(), Compaction(1, (name,))))

@@ -1,9 +1,10 @@
-"""Merges in this process, one job after the other: the engine's own ``run``, without Spark."""
+"""Merges in this process, one job after the other: the engine's own ``run`` of each kind, without Spark."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from engine.profiles import merge as profile_merge
 from engine.profiles.merge_model import Scratch
 from engine.protocol.messages import Progress
 from engine.protocol.profile_jobs import ProfileMergeSpec
-from engine.storage import ObjectStore, open_store
+from engine.protocol.tsdb_jobs import TsdbMergeSpec
+from engine.storage import ObjectStore, StorageError, kept_store, open_store
+from engine.tsdb import merge_job as tsdb_merge
 from tasks.merger import Outcome
-from tasks.merging import read_specs
+from tasks.merging import Spec, read_specs
 
 
 class EngineMerger:
@@ -25,7 +28,7 @@ class EngineMerger:
         self._store: ObjectStore | None = None
 
     def start(self) -> None:
-        """Open the store."""
+        """Open the store of profiles; that of a bucket of blocks is opened when a job names it."""
         self._store = open_store(self._store_url)
 
     def merge(
@@ -39,7 +42,10 @@ class EngineMerger:
         """See ``Merger.merge``."""
         readable, outcomes = read_specs(specs)
         for spec in readable:
-            outcomes[spec.job] = self._merge_one(spec, cancelled)
+            try:
+                outcomes[spec.job] = self._merge_one(spec, cancelled, progress)
+            except Exception as error:  # noqa: BLE001  one job's trouble is that job's outcome
+                outcomes[spec.job] = error
         return outcomes
 
     def interrupt(self, batch: str) -> None:
@@ -48,12 +54,25 @@ class EngineMerger:
     def stop(self) -> None:
         """Nothing is held."""
 
-    def _merge_one(self, spec: ProfileMergeSpec, cancelled: Callable[[str], bool]) -> Outcome:
+    def _merge_one(
+        self, spec: Spec, cancelled: Callable[[str], bool], progress: Callable[[str, Progress], None]
+    ) -> dict[str, Any]:
+        if isinstance(spec, TsdbMergeSpec):
+            return self._merge_blocks(spec, lambda: cancelled(spec.job), lambda told: progress(spec.job, told))
+        return self._merge_profiles(spec, lambda: cancelled(spec.job))
+
+    def _merge_blocks(
+        self, spec: TsdbMergeSpec, cancelled: Callable[[], bool], progress: Callable[[Progress], None]
+    ) -> dict[str, Any]:
+        store = kept_store(spec.bucket_url)
+        try:
+            return tsdb_merge.run(spec, store, scratch=self._scratch, cancelled=cancelled, progress=progress).to_json()
+        except Exception:
+            with suppress(StorageError):  # the job's own trouble is what counts
+                tsdb_merge.withdraw(spec, store)
+            raise
+
+    def _merge_profiles(self, spec: ProfileMergeSpec, cancelled: Callable[[], bool]) -> dict[str, Any]:
         assert self._store is not None
         with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
-            try:
-                return profile_merge.run(
-                    spec, self._store, scratch=Scratch(Path(folder)), cancelled=lambda: cancelled(spec.job)
-                ).to_json()
-            except Exception as error:  # noqa: BLE001  one job's trouble is that job's outcome
-                return error
+            return profile_merge.run(spec, self._store, scratch=Scratch(Path(folder)), cancelled=cancelled).to_json()

@@ -1,18 +1,29 @@
 """The two ways a node can merge: on Spark (the way), or in this process (small machines without Java, tests).
 
-Both give the same bytes. Which one is the setting MERGE_ON.
+Both give the same bytes. Which one is the setting MERGE_ON. A batch may hold jobs of every kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.protocol.profile_jobs import KIND, ProfileMergeSpec
+from engine.protocol import profile_jobs, tsdb_jobs
+from engine.protocol.errors import InvalidMessage
+from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.protocol.tsdb_jobs import TsdbMergeSpec
+from engine.protocol.tsdb_specs import read_tsdb_spec
 from tasks.errors import BadAssignment
 from tasks.merger import Merger, Outcome
 from tasks.settings import NodeSettings
+
+Spec = ProfileMergeSpec | TsdbMergeSpec
+READERS: Mapping[str, Callable[[dict[str, Any]], Spec]] = {
+    profile_jobs.KIND: ProfileMergeSpec.from_json,
+    tsdb_jobs.KIND: read_tsdb_spec,
+}
+"""How a specification is read, by the kind of its job. Both mergers know what to do with each."""
 
 
 def make_merger(settings: NodeSettings, scratch: Path) -> Merger:
@@ -26,9 +37,9 @@ def make_merger(settings: NodeSettings, scratch: Path) -> Merger:
     return SparkMerger(settings.object_store_url, scratch)
 
 
-def read_specs(specs: Mapping[str, dict[str, Any]]) -> tuple[list[ProfileMergeSpec], dict[str, Outcome]]:
+def read_specs(specs: Mapping[str, dict[str, Any]]) -> tuple[list[Spec], dict[str, Outcome]]:
     """Split assignments into specifications that this build can merge, and outcomes of those it cannot read."""
-    readable: list[ProfileMergeSpec] = []
+    readable: list[Spec] = []
     outcomes: dict[str, Outcome] = {}
     for job, spec in specs.items():
         try:
@@ -38,12 +49,13 @@ def read_specs(specs: Mapping[str, dict[str, Any]]) -> tuple[list[ProfileMergeSp
     return readable, outcomes
 
 
-def _read_spec(job: str, data: dict[str, Any]) -> ProfileMergeSpec:
-    if data.get("kind") != KIND:
-        raise BadAssignment(f"this build merges {KIND!r}, not {data.get('kind')!r}")
+def _read_spec(job: str, data: dict[str, Any]) -> Spec:
+    kind = data.get("kind")
+    if not isinstance(kind, str) or kind not in READERS:
+        raise BadAssignment(f"this build merges {' and '.join(sorted(READERS))}, not {kind!r}")
     try:
-        spec = ProfileMergeSpec.from_json(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        spec = READERS[kind](data)
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidMessage) as error:
         raise BadAssignment(f"the specification cannot be read: {type(error).__name__} {error}") from error
     if spec.job != job:
         raise BadAssignment(f"the specification is for {spec.job!r}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from engine.protocol.messages import Progress
-from spark.errors import SparkJobFailed
-from spark.jobs import profile_merge
+from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.protocol.tsdb_jobs import TsdbMergeSpec
+from spark.errors import BadSparkSetting, SparkJobFailed
+from spark.jobs import profile_merge, tsdb_merge
 from spark.probe import probe
-from spark.session import SparkSettings, make_session
+from spark.session import SparkSettings, check_visible, make_session
 from tasks.errors import MergerDied
 from tasks.merger import Outcome
-from tasks.merging import read_specs
+from tasks.merging import Spec, read_specs
 
 
 class SparkMerger:
@@ -25,7 +28,7 @@ class SparkMerger:
 
     def __init__(self, store_url: str, scratch: Path) -> None:
         self._store_url = store_url
-        self._scratch = scratch
+        self._settings = SparkSettings.from_environment(store_url, scratch / "spark")
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
         self._is_stopped = False
@@ -36,7 +39,7 @@ class SparkMerger:
             if self._is_stopped:
                 raise MergerDied("the node is stopping")
             if self._session is None:
-                self._session = make_session(SparkSettings.from_environment(self._store_url, self._scratch / "spark"))
+                self._session = make_session(self._settings)
             probe(self._session)
 
     def merge(
@@ -49,18 +52,29 @@ class SparkMerger:
     ) -> Mapping[str, Outcome]:
         """See ``Merger.merge``."""
         readable, outcomes = read_specs(specs)
-        if not readable:
+        blocks = self._mergeable([spec for spec in readable if isinstance(spec, TsdbMergeSpec)], outcomes)
+        profiles = [spec for spec in readable if isinstance(spec, ProfileMergeSpec)]
+        if not profiles and not blocks:
             return outcomes
         session = self._session
         if session is None:
             raise MergerDied("there is no Spark session")
-        try:
-            merged = profile_merge.run(
-                session, readable, self._store_url, tag=batch, cancelled=cancelled, progress=progress
-            )
-        except Exception as error:
-            self._check_alive(session, error)
-            raise
+        merged: dict[str, Any] = {}
+        kinds: list[tuple[Sequence[Spec], Callable[[], Mapping[str, Any]]]] = []
+        told: dict[str, Any] = {"tag": batch, "cancelled": cancelled, "progress": progress}
+        if profiles:
+            kinds.append((profiles, lambda: profile_merge.run(session, profiles, self._store_url, **told)))
+        if blocks:
+            kinds.append((blocks, lambda: tsdb_merge.run(session, blocks, **told)))
+        # Each kind in a thread of its own: neither waits for the other.
+        with ThreadPoolExecutor(len(kinds), thread_name_prefix="merge-kind") as pool:
+            running = [(specs_of_kind, pool.submit(merge)) for specs_of_kind, merge in kinds]
+        for specs_of_kind, future in running:
+            try:
+                merged |= future.result()
+            except Exception as error:  # noqa: BLE001  the other kind's outcomes are kept
+                self._check_alive(session, error)
+                merged |= dict.fromkeys((spec.job for spec in specs_of_kind), error)
         for outcome in merged.values():
             if isinstance(outcome, SparkJobFailed):
                 self._check_alive(session, outcome)
@@ -83,6 +97,18 @@ class SparkMerger:
         if session is not None:
             with suppress(Exception):  # what is gone already needs no goodbye
                 session.stop()
+
+    def _mergeable(self, specs: Sequence[TsdbMergeSpec], outcomes: dict[str, Outcome]) -> list[TsdbMergeSpec]:
+        """Return the jobs whose bucket the executors can see; the others have their outcome."""
+        mergeable = []
+        for spec in specs:
+            try:
+                check_visible(self._settings, spec.bucket_url)
+            except BadSparkSetting as error:
+                outcomes[spec.job] = error
+            else:
+                mergeable.append(spec)
+        return mergeable
 
     def _check_alive(self, session: SparkSession, error: Exception) -> None:
         """Raise MergerDied if this trouble was the end of the session."""

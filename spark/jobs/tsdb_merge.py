@@ -1,0 +1,144 @@
+"""Merges of Prometheus blocks on Spark: every job is one task, from the download of its sources to the upload.
+
+A job is one partition of one group, so that the partitions of a group and the jobs of a batch run beside each other.
+What a task does is ``engine.tsdb.merge_job.run``, and nothing of it depends on the others: the bytes are the same
+whatever the parallelism. Which jobs share a Spark job says ``spark.job_groups``; here the small ones do, and they are
+not interrupted one by one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.files import SparkFiles
+from pyspark.sql import SparkSession
+
+from engine.protocol.messages import Progress
+from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.protocol.tsdb_results import read_tsdb_result
+from engine.scratch_folders import sweep_scratch
+from engine.storage import StorageError, kept_store
+from engine.tsdb import merge_job
+from spark.errors import SparkJobFailed
+from spark.frames import run_orders
+from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
+from spark.remote_errors import error_from_bytes, error_to_bytes
+from spark.tags import interrupt
+
+RESULT_DDL = "job string, result binary, error binary"
+SCHEMA = pa.schema([("job", pa.string()), ("result", pa.binary()), ("error", pa.binary())])
+
+Outcome = TsdbMergeResult | Exception
+
+__all__ = ["Outcome", "interrupt", "merge_blocks_of", "run"]
+
+
+def run(
+    spark: SparkSession,
+    specs: Sequence[TsdbMergeSpec],
+    *,
+    tag: str,
+    cancelled: Callable[[str], bool] = lambda job: False,
+    progress: Callable[[str, Progress], None] = lambda job, progress: None,
+) -> dict[str, Outcome]:
+    """Merge ``specs`` and return a result or the error for each job name.
+
+    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is asked
+    often and from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts source bytes.
+    """
+    batch = _Batch(spark, tag, cancelled, progress)
+    return batch.groups.run(grouped([_Job(spec) for spec in specs], SMALL_JOB_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    spec: TsdbMergeSpec
+
+    @property
+    def name(self) -> str:
+        return self.spec.job
+
+    @property
+    def size(self) -> int:
+        return merge_job.source_bytes(self.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What all jobs of one ``run`` share."""
+
+    spark: SparkSession
+    tag: str
+    cancelled: Callable[[str], bool]
+    progress: Callable[[str, Progress], None]
+
+    @property
+    def groups(self) -> JobGroups[_Job]:
+        return JobGroups(spark=self.spark, tag=self.tag, cancelled=self.cancelled, merge=self._merge)
+
+    def _merge(self, group: list[_Job]) -> dict[str, Outcome]:
+        wanted = self.groups.wanted(group)
+        outcomes: dict[str, Outcome] = {}
+        for job in wanted:
+            self.progress(job.name, Progress(done=0, total=job.size, phase="merge"))
+        try:
+            answers = self._run(wanted)
+            outcomes = {job.name: self._outcome(job, answers) for job in group}
+        finally:
+            for job in group:
+                if not isinstance(outcomes.get(job.name), TsdbMergeResult):
+                    self._withdraw(job)
+        return outcomes
+
+    def _run(self, jobs: list[_Job]) -> dict[str, Outcome]:
+        if not jobs:
+            return {}
+        # The heaviest first, so that none is left to run alone at the end.
+        jobs = sorted(jobs, key=lambda job: job.size, reverse=True)
+        orders = pa.table({"order": pa.array([json.dumps(job.spec.to_json()).encode() for job in jobs], pa.binary())})
+        rows = run_orders(self.spark, orders, merge_blocks_of, RESULT_DDL).to_pylist()
+        return {
+            row["job"]: error_from_bytes(row["error"]) if row["error"] else read_tsdb_result(json.loads(row["result"]))
+            for row in rows
+        }
+
+    def _outcome(self, job: _Job, answers: dict[str, Outcome]) -> Outcome:
+        if self.cancelled(job.name):
+            return cancelled_error(job.name)
+        outcome = answers.get(job.name) or SparkJobFailed(f"no answer came for job {job.name}")
+        if isinstance(outcome, TsdbMergeResult):
+            self.progress(job.name, Progress(done=job.size, total=job.size, phase="upload"))
+        return outcome
+
+    def _withdraw(self, job: _Job) -> None:
+        """Take back what a job without a result may have uploaded, and what a task that was ended left in scratch.
+
+        An interrupted task may write one more file: a block without ``meta.json`` is deleted by age.
+        """
+        with suppress(StorageError):  # the job's own trouble is what counts
+            merge_job.withdraw(job.spec, kept_store(job.spec.bucket_url))
+        if isinstance(self.spark, SparkSession):  # elsewhere the next task of an executor does it
+            sweep_scratch(Path(SparkFiles.getRootDirectory()))
+
+
+def merge_blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Carry out the orders of one task, on an executor."""
+    for batch in batches:
+        for order in batch.column("order").to_pylist():
+            spec = TsdbMergeSpec.from_json(json.loads(order))
+            result, error = None, None
+            try:
+                # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
+                merged = merge_job.run(spec, kept_store(spec.bucket_url), scratch=Path(SparkFiles.getRootDirectory()))
+                result = json.dumps(merged.to_json()).encode()
+            except Exception as own_error:  # noqa: BLE001  an error of one job is its answer; the others go on
+                error = error_to_bytes(own_error)
+            yield pa.record_batch(
+                [pa.array([value], field.type) for value, field in zip((spec.job, result, error), SCHEMA, strict=True)],
+                schema=SCHEMA,
+            )

@@ -1,0 +1,154 @@
+"""A batch with jobs of every kind: each is merged as what it is, on both mergers, and none stands in another's way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.protocol.messages import Progress
+from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.protocol.tsdb_results import read_tsdb_result
+from engine.storage import ObjectStore, open_store
+from spark.errors import BadSparkSetting
+from tasks.engine_merger import EngineMerger
+from tasks.errors import BadAssignment
+from tasks.merger import Merger, Outcome
+from tasks.merging import READERS
+from tasks.spark_merger import SparkMerger
+from tests.segments import segment_job
+from tests.tsdb_blocks import FOLDER, replicas_job
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(str(tmp_path / "profiles"))
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> ObjectStore:
+    return open_store(str(tmp_path / "bucket"))
+
+
+@pytest.fixture
+def blocks_job(bucket: ObjectStore, tmp_path: Path) -> TsdbMergeSpec:
+    return replicas_job("blocks", bucket, tmp_path / "blocks")
+
+
+@pytest.fixture
+def merger(store: ObjectStore, tmp_path: Path) -> EngineMerger:
+    (tmp_path / "scratch").mkdir()
+    merger = EngineMerger(store.url, tmp_path / "scratch")
+    merger.start()
+    return merger
+
+
+def merge(merger: Merger, specs: dict[str, dict[str, Any]], **told: Any) -> dict[str, Outcome]:
+    usual: dict[str, Any] = {"cancelled": lambda job: False, "progress": lambda job, progress: None}
+    return dict(merger.merge("batch-1", specs, **(usual | told)))
+
+
+def test_both_kinds_are_merged_in_one_batch(
+    merger: EngineMerger, store: ObjectStore, bucket: ObjectStore, blocks_job: TsdbMergeSpec
+) -> None:
+    profiles = segment_job(store, "profiles", 7)
+    told: list[tuple[str, Progress]] = []
+    specs = {"blocks": blocks_job.to_json(), profiles.job: profiles.to_json()}
+    outcomes = merge(merger, specs, progress=lambda *report: told.append(report))
+    of_blocks, of_profiles = outcomes["blocks"], outcomes[profiles.job]
+    assert isinstance(of_blocks, dict)
+    assert isinstance(of_profiles, dict)
+    block = read_tsdb_result(of_blocks).block
+    assert block is not None
+    assert {info.key for info in bucket.list(f"{FOLDER}{block.id}/")} == {
+        f"{FOLDER}{block.id}/{file.name}" for file in block.files
+    }
+    assert of_profiles["kind"] == "profiles"
+    assert {job for job, _ in told} == {"blocks"}
+    assert told[-1][1].phase == "upload"
+
+
+def test_a_job_that_fails_takes_back_what_it_sent(
+    merger: EngineMerger, bucket: ObjectStore, blocks_job: TsdbMergeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        assert list(bucket.list(f"{FOLDER}{blocks_job.result_id()}/"))
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("engine.tsdb.merge_job.measure_index", fail)
+    assert isinstance(merge(merger, {"blocks": blocks_job.to_json()})["blocks"], ZeroDivisionError)
+    assert list(bucket.list(f"{FOLDER}{blocks_job.result_id()}/")) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "metrics"},
+        {"kind": ["tsdb"]},
+        {"kind": None},
+        {"sources": [{"id": "../../x", "level": 1, "files": [], "meta": ""}]},
+        {"folder": "../"},
+        {"partition": 5},
+        {"task_memory_bytes": "all"},
+    ],
+)
+def test_a_specification_that_cannot_be_carried_out_fails_that_job_only(
+    merger: EngineMerger, blocks_job: TsdbMergeSpec, change: dict[str, Any]
+) -> None:
+    hostile = blocks_job.to_json() | {"job": "hostile"} | change
+    outcomes = merge(merger, {"blocks": blocks_job.to_json(), "hostile": hostile})
+    assert isinstance(outcomes["hostile"], BadAssignment)
+    assert isinstance(outcomes["blocks"], dict)
+
+
+def test_an_unknown_kind_is_told_what_there_is(merger: EngineMerger) -> None:
+    error = merge(merger, {"job": {"kind": "metrics"}})["job"]
+    assert all(kind in str(error) for kind in READERS)
+
+
+class Session:
+    """A Spark that is alive and does nothing."""
+
+    def range(self, count: int) -> Session:
+        return self
+
+    def count(self) -> int:
+        return 1
+
+
+def spark_merger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str) -> SparkMerger:
+    monkeypatch.setenv("SPARK_MASTER", master)
+    monkeypatch.setattr("tasks.spark_merger.make_session", lambda settings: Session())
+    monkeypatch.setattr("tasks.spark_merger.probe", lambda session: {})
+    merger = SparkMerger("s3://profiles", tmp_path)
+    merger.start()
+    return merger
+
+
+def test_on_spark_each_kind_goes_its_way_and_the_trouble_of_one_is_not_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: ObjectStore, blocks_job: TsdbMergeSpec
+) -> None:
+    result = TsdbMergeResult(sources=(), block=None)
+
+    def no_profiles(session: object, specs: list[object], store_url: str, **_: object) -> dict[str, Any]:
+        raise ValueError("no profiles today")
+
+    monkeypatch.setattr("tasks.spark_merger.profile_merge.run", no_profiles)
+    monkeypatch.setattr(
+        "tasks.spark_merger.tsdb_merge.run", lambda session, specs, **_: {spec.job: result for spec in specs}
+    )
+    merger = spark_merger(monkeypatch, tmp_path, "local[2]")
+    profiles = segment_job(store, "profiles", 7)
+    outcomes = merge(merger, {"blocks": blocks_job.to_json(), profiles.job: profiles.to_json()})
+    assert outcomes["blocks"] == result.to_json()
+    assert isinstance(outcomes[profiles.job], ValueError)
+
+
+def test_a_bucket_that_executors_elsewhere_cannot_see_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, blocks_job: TsdbMergeSpec
+) -> None:
+    merger = spark_merger(monkeypatch, tmp_path, "spark://127.0.0.1:7077")
+    error = merge(merger, {"blocks": blocks_job.to_json()})["blocks"]
+    assert isinstance(error, BadSparkSetting)
+    assert blocks_job.bucket_url in str(error)
