@@ -46,8 +46,8 @@ def keep():
 
 
 while True:
-    burn()
     keep()
+    burn()
 """
 
 ENDS_EARLY = (
