@@ -97,6 +97,22 @@ def test_a_slot_that_is_not_over_or_has_nothing_after_it_waits() -> None:
     assert told(plan(short, now=4)) == ["0-2: a b"]
 
 
+def test_a_lone_block_waits_in_the_smallest_interval_that_may_still_get_others() -> None:
+    lone = [block("a", 0, 2)]
+    assert plan(lone, now=3).explain("a") == (
+        "waiting: nothing to merge it with in the 12 h from 1970-01-01 00:00 UTC so far; more may come"
+    )
+    assert plan(lone, now=25).explain("a").startswith("waiting: nothing to merge it with in the 24 h")
+    assert plan(lone, now=48).standings["a"].state is BlockState.FINAL
+
+
+def test_what_a_job_will_make_is_something_newer_too() -> None:
+    short = [block("a", 0, 1.5), block("b", 0, 1.9)]
+    job = TakenGroup(range_ms=2 * HOUR_MS, start_ms=2 * HOUR_MS, ulids=("c", "d"))
+    assert told(plan(short, now=3.9)) == []
+    assert told(plan([*short, block("c", 2, 2.1), block("d", 2, 2.1)], now=3.9, taken=[job])) == ["0-2: a b"]
+
+
 def test_a_block_with_a_time_to_come_completes_nothing_that_is_not_over() -> None:
     found = plan([block("a", 0, 1), block("b", 0, 1), block("c", 900, 902)], now=1.5)
     assert told(found) == []
@@ -114,7 +130,9 @@ def test_late_blocks_are_followed_by_others_and_make_a_slot_wait_four_delays_at_
     assert found.explain("a") == (
         "waiting: others may follow block b into the 2 h from 1970-01-01 00:00 UTC until 1970-01-03 02:45 UTC"
     )
-    assert found.compactions == 0, "what only waits for time is not behind"
+    assert (found.compactions, found.waiting) == (0, 0), "what only waits for time is not behind"
+    above = plan([*late, block("n", 14, 16, level=2)], now=50.5)
+    assert above.compactions == 0, "nor is what needs its result two ranges above"
     assert told(plan(late, now=50.75)) == ["0-2: a b"]
     trickle = [block(f"{n}", 0, 2, uploaded_at_ms=50 * HOUR_MS + n * 20 * MINUTE_MS) for n in range(6)]
     assert told(plan(trickle[:5], now=50 + 99 * minute)) == []
@@ -142,6 +160,8 @@ def test_late_data_is_merged_where_something_is_to_merge_it_with() -> None:
     assert told(plan([late, *halves, day])) == ["0-2: h0 h1 l"]
     assert told(plan([late, day])) == ["0-24: l d"]
     assert plan([*halves]).standings["h0"].state is BlockState.FINAL, "parts of one group have no series in common"
+    short = block("s", 0, 2, level=3, time_range_ms=12 * HOUR_MS)
+    assert told(plan([late, short])) == ["0-12: l s"]
     made = block("m", 1, 10, level=4, time_range_ms=24 * HOUR_MS)
     assert told(plan([late, made])) == ["0-24: l m"], "the range of the group that made it counts, not its length"
     assert told(plan([late, replace(made, time_range_ms=None)])) == ["0-12: l m"]

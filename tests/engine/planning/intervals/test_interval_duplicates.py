@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.planning.intervals.duplicates import find_duplicates
-from engine.planning.intervals.model import BlockState, IntervalBlock
+from engine.planning.intervals.model import BlockState, IntervalBlock, TakenGroup
 from engine.planning.intervals.plan import plan_intervals
 from engine.planning.intervals.policy import IntervalPolicy
 
@@ -52,6 +52,7 @@ def test_parts_of_one_group_are_no_duplicates_but_together_they_hold_what_they_w
 
 def test_other_keys_unknown_sources_and_quarantined_blocks_say_nothing() -> None:
     assert told([block("a", "a", key="e1"), block("m", "ab", key="e2")]) == {}
+    assert told([block("a", "a", key="e1"), block("m", "ab", key="e1")]) == {"a": "m"}
     assert told([block("a", ""), block("b", "")]) == {}
     assert told([block("a", "a"), replace(block("m", "ab"), quarantined="bad")]) == {}
     assert told([replace(block("a", "a"), no_compact="manual"), block("m", "ab")]) == {}, "a marked block is left alone"
@@ -70,6 +71,15 @@ def test_a_plan_deletes_duplicates_instead_of_merging_them() -> None:
     assert found.groups == ()
     assert found.explain("a") == "duplicate: all it holds is in m; it is marked for deletion"
     assert found.standings["m"].state is BlockState.FINAL
+
+
+def test_a_plan_takes_nothing_for_covered_by_a_deleted_block_and_leaves_a_jobs_sources_alone() -> None:
+    policy = IntervalPolicy(ranges_ms=(10,))
+    gone = [block("a", "a"), replace(block("m", "ab"), is_deleted=True)]
+    assert plan_intervals("A", gone, policy, now_ms=10**6).duplicates == ()
+    job = TakenGroup(range_ms=10, start_ms=0, ulids=("a", "b"))
+    running = [block("a", "a"), block("b", "b"), block("m", "ab")]
+    assert plan_intervals("A", running, policy, now_ms=10**6, taken=[job]).duplicates == ()
 
 
 parts = st.sampled_from([(0, 1), (0, 1), (0, 2), (1, 2), (0, 4), (2, 4), (1, 3)])

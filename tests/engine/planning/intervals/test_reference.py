@@ -106,6 +106,13 @@ def test_row_a13() -> None:
     assert {one.ulid for group in found.groups for one in group.blocks} == {"e1:0-1", "e1:1-2", "e2:0-1", "e2:1-2"}
 
 
+def test_groups_of_the_reference_are_complete_by_what_follows_what_they_span_or_the_time_that_has_passed() -> None:
+    parts = blocks("0-1 0-1.5")
+    assert told(shuffle(parts, ranges=(2,), now=3)) == []
+    assert told(shuffle([*parts, *blocks("2-2.5")], ranges=(2,), now=3)) == [" 0-2 x2"]
+    assert told(shuffle(blocks("0-1 1-2"), ranges=(2,), now=2)) == [" 0-2 x2"]
+
+
 def test_the_consistency_delay_of_the_reference_hides_young_blocks_of_level_one() -> None:
     policy = replace(IntervalPolicy.of_reference(), consistency_delay_ms=30 * MINUTE_MS)
     three = [*blocks("0-2 0-2 0-2")]
