@@ -190,6 +190,7 @@ class Block(models.Model):
     reason = models.CharField(max_length=REASON_MAX, blank=True)
     group = models.ForeignKey(Group, null=True, on_delete=models.PROTECT, related_name="sources")
     made_by = models.ForeignKey(Job, null=True, on_delete=models.PROTECT, related_name="tsdb_blocks")
+    # 0 of a block that was there when the bucket was adopted, null where nothing tells it.
     uploaded_at_ms = models.BigIntegerField(null=True)
     found_at_ms = models.BigIntegerField()
     visible_at_ms = models.BigIntegerField(null=True)

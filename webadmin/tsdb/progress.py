@@ -19,7 +19,8 @@ RATE_WINDOW_MS = 3_600_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantProgress:
     """Where one tenant is. ``blocks`` are those readers need; ``waiting`` of them are still to be merged by
-    ``compactions``. ``seconds`` is the expected time at the rate of the last hour, None if nothing tells it."""
+    ``compactions``. ``seconds`` is the expected time at the rate of the last hour, None if nothing tells it.
+    ``looks_again_ms`` is when time alone will let more be planned, None if only new blocks can."""
 
     bucket: str
     tenant: str
@@ -35,6 +36,7 @@ class TenantProgress:
     seconds: float | None
     refusal: str
     is_planned: bool
+    looks_again_ms: int | None
 
     @property
     def is_done(self) -> bool:
@@ -88,6 +90,7 @@ def tenant_progress(bucket_id: int | None = None) -> list[TenantProgress]:
                 seconds=tenant.compactions / rate if rate else (0.0 if not tenant.compactions else None),
                 refusal=tenant.refusal,
                 is_planned=tenant.planned_at_ms is not None and (tenant.plan_at_ms or 1) > 0,
+                looks_again_ms=tenant.plan_at_ms or None,
             )
         )
     return found

@@ -6,9 +6,12 @@ from engine.storage import ObjectStore
 from engine.tsdb.buckets.bucket_index import read_index
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
+from webadmin.database import dialect
 from webadmin.schedule.models import Job, LogHead
+from webadmin.tsdb.explain import explain_blocks
 from webadmin.tsdb.models import Block, Bucket, BucketTenant, Group, OutboxStep
 from webadmin.tsdb.policies import layout_of
+from webadmin.tsdb.progress import tenant_progress
 from webadmin.tsdb.services import rounds
 from webadmin.tsdb.states import BlockState, GroupState
 
@@ -57,6 +60,29 @@ def test_a_day_of_replicas_becomes_one_block(
     assert index is not None
     assert set(index.blocks) - set(index.deletion_times_s) == left
     assert not OutboxStep.objects.filter(done_at_ms=None).exists()
+
+
+def test_only_what_comes_after_the_adoption_waits_for_others_to_follow(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    Bucket.objects.update(consistency_delay_seconds=1500)
+    fill_day(store, replicas=2)
+    assert run_rounds(store, node) == 12 + 2 + 1
+    late = block_id(1000)
+    put_block(store, "acme/", late, START_MS, START_MS + 2 * HOUR_MS)
+    rounds.scan_buckets(lambda url: store)
+    row = Block.objects.get(ulid=late)
+    assert row.uploaded_at_ms
+    Block.objects.filter(id=row.id).update(uploaded_at_ms=dialect.clock_ms())  # that of the database is not the files'
+    assert run_rounds(store, node) == 0
+    [standing] = explain_blocks(late)
+    assert "others may follow" in standing.sentence
+    [told] = tenant_progress()
+    assert told.is_done
+    assert told.looks_again_ms is not None
+    Block.objects.filter(ulid=late).update(uploaded_at_ms=1)
+    BucketTenant.objects.update(plan_at_ms=0)
+    assert run_rounds(store, node) == 1
 
 
 def test_replaced_blocks_go_when_their_delay_is_over(

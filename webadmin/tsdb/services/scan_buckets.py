@@ -80,7 +80,7 @@ def take_scan(folder: Folder, scan: FolderScan) -> None:
     tenants = _tenants(folder, scan)
     changed: set[int] = set()
     with transaction.atomic():
-        changed |= _take_blocks((*scan.appeared, *scan.completed), tenants, now_ms)
+        changed |= _take_blocks((*scan.appeared, *scan.completed), tenants, now_ms, folder.bucket)
         changed |= _take_marks(scan, folder)
     changed |= _take_losses(folder, scan)
     looked = {
@@ -123,7 +123,7 @@ def _tenants(folder: Folder, scan: FolderScan) -> dict[str, int]:
     return known
 
 
-def _take_blocks(found: Iterable[FoundBlock], tenants: Mapping[str, int], now_ms: int) -> set[int]:
+def _take_blocks(found: Iterable[FoundBlock], tenants: Mapping[str, int], now_ms: int, bucket: Bucket) -> set[int]:
     """Insert blocks that are new; of ours, and of those that were gone, note that they are there."""
     found = list(found)
     held = {
@@ -136,7 +136,7 @@ def _take_blocks(found: Iterable[FoundBlock], tenants: Mapping[str, int], now_ms
         tenant_id = tenants[one.tenant]
         row = held.get((tenant_id, one.ulid))
         if row is None:
-            fresh.append(_row(one, tenant_id, now_ms))
+            fresh.append(_row(one, tenant_id, now_ms, was_there=bucket.scanned_at_ms is None))
         elif row.state == BlockState.GONE:
             Block.objects.filter(id=row.id).update(
                 state=BlockState.LIVE, group=None, reason="", visible_at_ms=now_ms, marked_at_ms=None
@@ -150,12 +150,14 @@ def _take_blocks(found: Iterable[FoundBlock], tenants: Mapping[str, int], now_ms
     return changed
 
 
-def _row(one: FoundBlock, tenant_id: int, now_ms: int) -> Block:
+def _row(one: FoundBlock, tenant_id: int, now_ms: int, *, was_there: bool) -> Block:
+    """Return the row of a new block. What was there when the bucket was adopted waits for nothing to follow it: a copy
+    of a bucket, whose objects are all of today, is not late data."""
     return Block(
         tenant_id=tenant_id,
         ulid=one.ulid,
         group_key=one.group_key,
-        uploaded_at_ms=round(one.uploaded_at_s * 1000),
+        uploaded_at_ms=0 if was_there else round(one.uploaded_at_s * 1000),
         found_at_ms=now_ms,
         visible_at_ms=now_ms,
         **block_columns(one.meta, one.files, one.meta_bytes),

@@ -6,6 +6,7 @@ import getpass
 import json
 import time
 from argparse import ArgumentParser
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -145,5 +146,8 @@ def _ready(tenant: TenantProgress) -> str:
     if tenant.refusal:
         return f"refused: {tenant.refusal}"
     if tenant.is_done:
-        return "caught up"
+        again = tenant.looks_again_ms
+        return (
+            f"caught up until {datetime.fromtimestamp(again / 1000, UTC):%Y-%m-%d %H:%M} UTC" if again else "caught up"
+        )
     return "not known yet" if tenant.seconds is None else seconds_text(tenant.seconds)
