@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Set
 
 from engine.profiles.errors import BadObject, LimitExceeded, Truncated
 from engine.protocol.tsdb_jobs import BlockFile
@@ -31,21 +31,21 @@ def list_block(store: ObjectStore, folder: str, ulid: str) -> Objects:
     return {info.key.removeprefix(prefix): info for info in store.list(prefix)}
 
 
-def list_all_blocks(store: ObjectStore, folder: str) -> dict[str, Objects]:
-    """Return what every block of a folder has; one request per thousand objects, none for what lies beyond blocks."""
+def list_all_blocks(store: ObjectStore, folder: str, settled: Set[str] = frozenset()) -> dict[str, Objects]:
+    """Return what every block of a folder has; one request per thousand objects, none for what lies beyond blocks.
+
+    Of ``settled`` blocks only ``meta.json`` and marks are kept, so that memory is bounded by what is new.
+    """
     found: dict[str, dict[str, ObjectInfo]] = {}
-    for ulid, name, info in _block_objects(store, folder):
-        found.setdefault(ulid, {})[name] = info
-    return dict(found)
-
-
-def _block_objects(store: ObjectStore, folder: str) -> Iterator[tuple[str, str, ObjectInfo]]:
     for info in store.list(folder):
         ulid, slash, name = info.key.removeprefix(folder).partition("/")
         if ulid[:1] > LAST_ULID_START:
-            return
+            break
         if slash and is_ulid(ulid):
-            yield ulid, name, info
+            objects = found.setdefault(ulid, {})
+            if ulid not in settled or name.endswith(".json"):
+                objects[name] = info
+    return dict(found)
 
 
 def block_files(objects: Objects) -> tuple[BlockFile, ...]:

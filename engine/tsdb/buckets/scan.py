@@ -9,7 +9,7 @@ A block whose ``meta.json`` alone was deleted, without a mark, is noticed by suc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
@@ -85,7 +85,7 @@ class _Scan:
         present, unreadable = self._present(), dict[str, StorageError]()
         is_deep = bool(present) and (deep or self._is_deep_cheaper(present))
         if is_deep:
-            objects = list_all_blocks(self._store, self._folder)
+            objects = list_all_blocks(self._store, self._folder, self._known.complete)
             present = objects.keys()
         else:
             listed = dict(self._each(self._listed, sorted(present - self._known.complete)))
@@ -131,6 +131,8 @@ class _Scan:
 
     def _block(self, item: tuple[str, Objects]) -> _Looked:
         ulid, objects = item
+        if META not in objects and ulid in self._known.complete:  # Of a settled block not all was kept.
+            return self._block_again(ulid)
         if META not in objects:
             return ulid, objects, None
         try:
@@ -239,7 +241,7 @@ class _Scan:
     def _answer(
         self,
         present: Collection[str],
-        looked: Iterable[_Looked],
+        looked: Sequence[_Looked],
         marks: Mapping[MarkKey, Mark],
         requests: Mapping[str, int],
     ) -> FolderScan:
@@ -254,19 +256,21 @@ class _Scan:
             elif objects:
                 is_marked = (ulid, MarkKind.DELETION) in marks
                 partial[ulid] = partial_upload(self._folder, ulid, objects, has_deletion_mark=is_marked)
-        still_complete = {ulid for ulid in self._known.complete if ulid in present} - partial.keys() - bad.keys()
+        unlooked = self._known.complete - {ulid for ulid, _, _ in looked}
+        complete = frozenset(ulid for ulid in unlooked if ulid in present) | found.keys()
         seen = self._known.partial | self._known.bad
+        new = [block for ulid, block in found.items() if ulid not in self._known.complete]
         return FolderScan(
             folder=self._folder,
             known=KnownFolder(
-                complete=frozenset(still_complete | found.keys()),
+                complete=complete,
                 partial=frozenset(partial),
                 bad=frozenset(bad),
                 marks=marks,
             ),
-            appeared=tuple(block for ulid, block in found.items() if ulid not in seen),
-            completed=tuple(block for ulid, block in found.items() if ulid in seen),
-            vanished=tuple(sorted(self._known.complete - still_complete)),
+            appeared=tuple(block for block in new if block.ulid not in seen),
+            completed=tuple(block for block in new if block.ulid in seen),
+            vanished=tuple(sorted(self._known.complete - complete)),
             partial=tuple(partial.values()),
             bad=tuple(bad.values()),
             new_marks=tuple(mark for key, mark in marks.items() if self._known.marks.get(key) != mark),

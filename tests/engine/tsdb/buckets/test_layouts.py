@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from engine.profiles import ulids
 from engine.profiles.errors import BadBlockName, BadObject, MergeRefused
 from engine.profiles.object_names import check_tenant
 from engine.protocol.tsdb_jobs import BlockFile
 from engine.storage import open_store
-from engine.tsdb.buckets.layout import ThanosLayout, UnknownLayout, block_key, layout
+from engine.tsdb.buckets.layout import ThanosLayout, UnknownLayout, block_key, is_ulid, layout
 from engine.tsdb.buckets.model import MarkKind
 from engine.tsdb.buckets.sections import IndexStats, PartitionPlace, completed_section, result_section
 from engine.tsdb.meta import BlockMeta, BlockStats, Compaction
@@ -139,3 +142,18 @@ def test_sources_with_other_labels_or_resolution_are_not_merged() -> None:
     for other in (meta({"a": "c"}), meta({"a": "b"}, 300_000)):
         with pytest.raises(MergeRefused):
             result_section(layout("thanos"), [meta({"a": "b"}), other])
+
+
+@given(
+    st.text(st.sampled_from("0178ILOUZaé/\n "), max_size=27)
+    | st.text(st.sampled_from(ulids.ALPHABET), min_size=25, max_size=27)
+)
+@example(ULID)
+@example(ULID + "\n")
+def test_a_ulid_is_what_can_be_taken_apart_as_one(name: str) -> None:
+    try:
+        ulids.parse(name)
+    except BadBlockName:
+        assert not is_ulid(name)
+    else:
+        assert is_ulid(name)

@@ -218,6 +218,20 @@ def test_a_mark_of_a_block_that_is_gone_is_an_orphan(tmp_path: Path) -> None:
     assert orphan.ulid == ulid
 
 
+@pytest.mark.parametrize("is_all_gone", [False, True])
+def test_a_block_that_lost_its_meta_is_a_partial_upload_to_a_deep_scan(bucket: Bucket, is_all_gone: bool) -> None:
+    ulid, other = bucket.put_block(1), bucket.put_block(2)
+    known = bucket.scan().known
+    bucket.store.delete(block_key(bucket.folder, ulid, META))
+    if is_all_gone:
+        for name in FILES:
+            bucket.store.delete(block_key(bucket.folder, ulid, name))
+    scan = bucket.scan(known, deep=True)
+    assert (scan.vanished, scan.known.complete, scan.appeared) == ((ulid,), {other}, ())
+    sizes = [(partial.ulid, partial.objects, partial.size) for partial in scan.partial]
+    assert sizes == ([] if is_all_gone else [(ulid, len(FILES), sum(map(len, FILES.values())))])
+
+
 def test_a_mark_in_the_block_alone_is_found_by_a_deep_scan_and_kept(tmp_path: Path) -> None:
     bucket = Bucket(open_store(str(tmp_path)), "cortex")
     ulid = bucket.put_block(1)
