@@ -19,6 +19,7 @@ from engine.tsdb.model import INT64_MAX
 
 SOURCE = "compactor"
 CHUNKS = "chunks/"
+PARTITIONS_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +106,10 @@ def origin(meta: BlockMeta) -> Origin:
 def _place(info: object) -> PartitionPlace | None:
     if not isinstance(info, dict):
         return None
-    partitions = _whole(info.get("partition_count"), "partition_count", INT64_MAX)
     place = PartitionPlace(
         group_id=_whole(info.get("partitioned_group_id", 0), "partitioned_group_id", (1 << 32) - 1),
         partition=_whole(info.get("partition_id"), "partition_id", INT64_MAX),
-        partitions=partitions,
+        partitions=_whole(info.get("partition_count"), "partition_count", PARTITIONS_MAX),
         created_s=_whole(info.get("partitioned_group_creation_time", 0), "partitioned_group_creation_time", INT64_MAX),
     )
     if place.partition >= place.partitions:

@@ -16,6 +16,7 @@ from engine.tsdb.buckets.layout import META, block_key
 from engine.tsdb.buckets.marks import remove_mark
 from engine.tsdb.buckets.model import KnownFolder, MarkKind
 from engine.tsdb.buckets.scan import scan_folder
+from engine.tsdb.buckets.sections import origin
 from tests.engine.tsdb.buckets.bucket import FILES, Bucket, essence, ulid_of
 from tests.faults.failing_store import FailingStore, Fault
 
@@ -131,7 +132,20 @@ BAD_METAS = [
     (b"null", "not an object"),
     (b" " * ((16 << 20) + 1), "at most"),
 ]
+PLACE = {"partitioned_group_id": 4021, "partition_count": 4, "partition_id": 3}
 LIES = [
+    *(
+        ({"thanos": {"extensions": extensions}}, r"thanos\.extensions")
+        for extensions in (
+            {"partition_info": PLACE | {"partition_id": 4}},
+            {"partition_info": PLACE | {"partition_count": 0}},
+            {"partition_info": PLACE | {"partition_id": "0"}},
+            {"partition_info": {"partition_id": 0}},
+            {"partition_info": PLACE | {"partitioned_group_id": 1 << 32}},
+            {"time_range": -1},
+            {"time_range": True},
+        )
+    ),
     ({"ulid": ulid_of(99)}, "is of block"),
     ({"minTime": 7_200_000}, "is not before maxTime"),
     ({"minTime": 1.5}, "minTime"),
@@ -153,6 +167,27 @@ def test_a_meta_that_is_none_is_told_and_left_alone(bucket: Bucket, data: bytes,
 @pytest.mark.parametrize(("changes", "reason"), LIES)
 def test_a_meta_that_lies_is_told_and_left_alone(bucket: Bucket, changes: dict[str, object], reason: str) -> None:
     _left_alone(bucket, reason, **changes)
+
+
+@pytest.mark.parametrize(
+    ("extensions", "place"),
+    [
+        ("text", None),
+        (["a"], None),
+        ({"of": "others", "partition_info": "text"}, None),
+        ({"partition_info": PLACE, "time_range": 7_200_000}, (4021, 3, 4, 7_200_000)),
+    ],
+)
+def test_extensions_tell_the_origin_or_are_others_own(
+    bucket: Bucket, extensions: object, place: tuple[int, ...] | None
+) -> None:
+    ulid = ulid_of(1)
+    bucket.put_files(ulid)
+    bucket.put_meta(ulid, thanos={"extensions": extensions})
+    (block,) = bucket.scan().appeared
+    said = origin(block.meta)
+    told = said.place and (said.place.group_id, said.place.partition, said.place.partitions, said.range_ms)
+    assert told == place
 
 
 def _left_alone(bucket: Bucket, reason: str, **meta: object) -> None:
