@@ -15,6 +15,7 @@ from engine.protocol.tsdb_jobs import TsdbSource
 from engine.storage import ObjectStore
 from engine.tsdb.block_reader import BlockReader
 from engine.tsdb.block_writer import BlockWriter
+from engine.tsdb.buckets.deleting import delete_marked_block
 from engine.tsdb.buckets.fetching import fetch_blocks
 from engine.tsdb.buckets.index_stats import measure_index
 from engine.tsdb.buckets.index_update import update_index
@@ -106,6 +107,10 @@ def test_a_block_of_ours_takes_the_place_of_real_ones(
         "rel_path": "chunks/000001",
         "size_bytes": (result / "chunks" / "000001").stat().st_size,
     }
+    assert delete_marked_block(any_store, place, folder, block.name, now_s=1_700_003_600, delay_s=3600)
+    after = scan_folder(any_store, place, folder, scan.known, deep=True)
+    assert (after.vanished, after.known.blocks, after.known.marks) == ((block.name,), {result.name}, {})
+    assert not any(block.name in info.key for info in any_store.list())
 
 
 @pytest.mark.foreign_data
