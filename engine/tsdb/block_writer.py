@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from engine.tsdb.meta import BlockMeta, encode_meta
 from engine.tsdb.model import Chunk
 from engine.tsdb.sealed_file import SealedFile, sync_folder
 from engine.tsdb.series_batch import SeriesBatch
+from engine.tsdb.symbol_union import SymbolUnion
 from engine.tsdb.tombstones import encode_tombstones
 
 UNFINISHED = ".tmp-for-creation"
@@ -33,7 +34,7 @@ class BlockWriter:
         self,
         parent: Path,
         ulid: str,
-        symbols: Iterable[bytes],
+        symbols: Iterable[bytes] | SymbolUnion,
         *,
         chunk_file_bytes: int = FILE_BYTES,
         label_indices: bool = True,
@@ -70,14 +71,19 @@ class BlockWriter:
         """Append series in label order and return their ids."""
         return self._index.add(batch)
 
-    def finish(self, meta: BlockMeta, tombstones: Sequence[tuple[int, int, int]] = ()) -> BlockMeta:
+    def finish(
+        self,
+        meta: BlockMeta,
+        tombstones: Sequence[tuple[int, int, int]] = (),
+        pause: Callable[[], None] = lambda: None,
+    ) -> BlockMeta:
         """Make the block complete under its name; return ``meta`` with this ULID and what was counted.
 
         The kinds of samples are not counted here: ``meta`` says how many there are of each.
-        ``tombstones`` are (series id, first deleted time, last deleted time).
+        ``tombstones`` are (series id, first deleted time, last deleted time); ``pause`` is called again and again.
         """
         self._chunks.close()
-        self._index.finish()
+        self._index.finish(pause)
         stats = replace(
             meta.stats,
             num_samples=self._samples,

@@ -1,13 +1,13 @@
-"""Writes an index (version 2) in one pass over the series, then further passes over what was written.
+"""Writes an index (version 2) in one pass over the series.
 
-Neither series nor postings are held: a pass collects the labels of as many names as a budget allows, and the table of
-postings lists waits in a file of its own until its place in the index is reached.
+Neither series nor postings are held: their labels are spilled by runs, and the table of postings lists waits in a file
+of its own until its place in the index is reached.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import IO
@@ -29,33 +29,37 @@ from engine.tsdb.index_layout import (
     VERSION,
     TableOfContents,
 )
-from engine.tsdb.index_reader import BATCH_SERIES, Numbers
+from engine.tsdb.index_reader import Numbers
 from engine.tsdb.mapped_file import MappedFile
+from engine.tsdb.postings_lists import format_lists
+from engine.tsdb.postings_spill import LABELS_HELD_MAX, Pieces, PostingsSpill
 from engine.tsdb.sealed_file import SealedFile
 from engine.tsdb.series_batch import SeriesBatch
-from engine.tsdb.series_entries import decode_series, encode_series
+from engine.tsdb.series_entries import encode_series
 from engine.tsdb.symbol_table import SymbolTable
+from engine.tsdb.symbol_union import SymbolUnion
 from engine.tsdb.varints import uvarint
 
-LABELS_HELD_MAX = 2 << 20
-"""Labels (name, value, series) that a pass collects: about 50 MB while they are sorted."""
+IDS_AT_ONCE = 1 << 18
+"""Ids of the lists that are made together; a list with more is written in parts."""
 BODY_BYTES_MAX = (1 << 32) - 1
 COPY_BYTES = 1 << 20
-
-Pairs = npt.NDArray[np.uint64]
-"""Name in the upper, value in the lower 32 bits."""
 
 
 class IndexWriter:
     """Writes an index: symbols at once, then series in label order, then ``finish``."""
 
     def __init__(
-        self, path: Path, symbols: Iterable[bytes], *, label_indices: bool = True, labels_held: int = LABELS_HELD_MAX
+        self,
+        path: Path,
+        symbols: Iterable[bytes] | SymbolUnion,
+        *,
+        label_indices: bool = True,
+        labels_held: int = LABELS_HELD_MAX,
     ) -> None:
         """Write the symbols, which ascend. ``label_indices`` False leaves out what older programs write unread."""
         self.series_count = 0
         self._has_label_indices = label_indices
-        self._labels_held = labels_held
         self._after: tuple[int, ...] | None = None
         self._last_ref = -1
         self._file = SealedFile(path)
@@ -67,7 +71,8 @@ class IndexWriter:
             self._file.discard()
             raise
         self._series_at = self._file.position
-        self._names = np.zeros(self._symbol_count, np.int64)
+        self._spill = PostingsSpill(path.parent, labels_held)
+        self._pause: Callable[[], None] = lambda: None
 
     def add(self, batch: SeriesBatch) -> Numbers:
         """Append series, whose chunk references ascend over all series, and return their ids; the batch's are unused.
@@ -85,27 +90,27 @@ class IndexWriter:
         self._write_within_limit(data)
         self._after = batch.label_refs_of(len(batch.ids) - 1)
         self._last_ref = int(refs[-1]) if len(refs) else self._last_ref
-        np.add.at(self._names, batch.label_refs[::2], 1)
+        self._spill.add(batch, ids)
         self.series_count += len(ids)
         return ids
 
-    def finish(self) -> TableOfContents:
-        """Write what follows from the series, and the file to the disk."""
+    def finish(self, pause: Callable[[], None] = lambda: None) -> TableOfContents:
+        """Write what follows from the series, and the file to the disk; ``pause`` is called again and again."""
+        self._pause = pause
         label_indices_at = self._file.position
         with tempfile.TemporaryFile(dir=self._file.path.parent) as postings_table:
             self._file.flush()
-            written = MappedFile(self._file.path)
-            inverse = _InvertedLabels(written, self._series_at, label_indices_at, self._names, self._labels_held)
-            symbols = SymbolTable(written.data, self._symbols_at, self._series_at)
-            label_table = self._write_label_indices(inverse, symbols) if self._has_label_indices else None
+            symbols = SymbolTable(MappedFile(self._file.path).data, self._symbols_at, self._series_at)
+            label_table = self._write_label_indices(symbols) if self._has_label_indices else None
             postings_at = self._file.position
-            self._write_all_postings(inverse, postings_table)
-            lists = 1 + self._write_postings(inverse, symbols, postings_table)
+            self._write_all_postings(postings_table)
+            lists = 1 + self._write_postings(symbols, postings_table)
             label_table_at = self._file.position
             if label_table is not None:
                 self._write_sized(label_table)
             postings_table_at = self._file.position
             self._copy_table(lists, postings_table)
+        self._spill.close()
         contents = TableOfContents(
             symbols=self._symbols_at,
             series=self._series_at,
@@ -120,19 +125,16 @@ class IndexWriter:
         return contents
 
     def discard(self) -> None:
-        """Let go of the file."""
+        """Let go of the files."""
+        self._spill.close()
         self._file.discard()
 
-    def _write_symbols(self, symbols: Iterable[bytes]) -> None:
+    def _write_symbols(self, symbols: Iterable[bytes] | SymbolUnion) -> None:
         self._file.write(bytes(8))
-        before: bytes | None = None
         self._symbol_count = 0
-        for symbol in symbols:
-            if before is not None and symbol <= before:
-                raise OutOfOrder(SECTION, self._file.position, "the symbols do not ascend")
-            before = symbol
-            self._file.write(uvarint(len(symbol)) + symbol)
-            self._symbol_count += 1
+        for block, count in symbols.blocks() if isinstance(symbols, SymbolUnion) else self._blocks(symbols):
+            self._file.write(block)
+            self._symbol_count += count
         start = self._symbols_at + 4
         size = self._file.position - start
         if size > BODY_BYTES_MAX:
@@ -143,46 +145,100 @@ class IndexWriter:
         checksum = crc32c(MappedFile(self._file.path).data[start:])
         self._file.write(checksum.to_bytes(CRC_BYTES, "big"))
 
-    def _write_label_indices(self, inverse: _InvertedLabels, symbols: SymbolTable) -> bytes:
+    def _blocks(self, symbols: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
+        before: bytes | None = None
+        for symbol in symbols:
+            if before is not None and symbol <= before:
+                raise OutOfOrder(SECTION, self._file.position, "the symbols do not ascend")
+            before = symbol
+            yield uvarint(len(symbol)) + symbol, 1
+
+    def _write_label_indices(self, symbols: SymbolTable) -> bytes:
         """Write the values of each name and return their table."""
-        entries = []
-        for pairs, _ in inverse.batches():
-            distinct = np.unique(pairs)
-            names = (distinct >> np.uint64(32)).astype(np.uint32)
-            for first, last in _runs(names):
-                self._file.pad(LIST_ALIGNMENT)
-                name = symbols[int(names[first])]
-                entries.append(bytes([LABEL_ENTRY_KEYS]) + _text(name) + uvarint(self._file.position))
-                values = distinct[first:last].astype(np.uint32)
-                head = (1).to_bytes(4, "big") + len(values).to_bytes(4, "big")
-                self._write_sized(head + values.astype(">u4").tobytes())
+        entries: list[bytes] = []
+        open_name, values = -1, list[Numbers]()
+        for pieces in self._spill.pieces():
+            self._pause()
+            distinct = np.unique(pieces.pairs)
+            names = (distinct >> np.uint64(32)).astype(np.int64)
+            starts = np.flatnonzero(np.diff(names, prepend=-1)).tolist()
+            for first, last in pairwise([*starts, len(names)]):
+                if int(names[first]) != open_name:
+                    entries += self._write_label_index(symbols, open_name, values)
+                    open_name, values = int(names[first]), []
+                values.append(distinct[first:last].astype(np.uint32))
+        entries += self._write_label_index(symbols, open_name, values)
         return len(entries).to_bytes(4, "big") + b"".join(entries)
 
-    def _write_all_postings(self, inverse: _InvertedLabels, table: IO[bytes]) -> None:
+    def _write_label_index(self, symbols: SymbolTable, name: int, values: list[Numbers]) -> list[bytes]:
+        """Write the values of a name and return the entry of the table; nothing if there are none."""
+        if not values:
+            return []
+        self._file.pad(LIST_ALIGNMENT)
+        entry = bytes([LABEL_ENTRY_KEYS]) + _text(symbols[name]) + uvarint(self._file.position)
+        numbers = np.concatenate(values)
+        head = (1).to_bytes(4, "big") + len(numbers).to_bytes(4, "big")
+        self._write_sized(head + numbers.astype(">u4").tobytes())
+        return [entry]
+
+    def _write_all_postings(self, table: IO[bytes]) -> None:
         self._file.pad(LIST_ALIGNMENT)
         table.write(self._table_entry(b"", b""))
-        size = 4 + 4 * self.series_count
-        head = self.series_count.to_bytes(4, "big")
+        self._write_streamed(self.series_count, self._spill.all_ids())
+
+    def _write_streamed(self, count: int, ids: Iterable[bytes]) -> None:
+        """Write a list of so many ids that come in parts."""
+        head = count.to_bytes(4, "big")
+        size = 4 + 4 * count
+        if size > BODY_BYTES_MAX:
+            raise LimitExceeded(SECTION, self._file.position, f"a list of {size} bytes")
         self._file.write(size.to_bytes(4, "big") + head)
         checksum = crc32c(head)
-        for batch in inverse.series():
-            data = batch.ids.astype(">u4").tobytes()
-            self._file.write(data)
+        for data in ids:
+            self._pause()
+            self._write_within_limit(data)
             checksum = crc32c(data, checksum)
         self._write_within_limit(checksum.to_bytes(CRC_BYTES, "big"))
 
-    def _write_postings(self, inverse: _InvertedLabels, symbols: SymbolTable, table: IO[bytes]) -> int:
+    def _write_postings(self, symbols: SymbolTable, table: IO[bytes]) -> int:
         """Write the list of every name and value, their entries to ``table``; return how many."""
-        count = 0
-        for pairs, ids in inverse.batches():
-            big_endian = ids.astype(">u4")
-            for first, last in _runs(pairs):
-                self._file.pad(LIST_ALIGNMENT)
-                pair = int(pairs[first])
-                table.write(self._table_entry(symbols[pair >> 32], symbols[pair & 0xFFFFFFFF]))
-                self._write_sized((last - first).to_bytes(4, "big") + big_endian[first:last].tobytes())
-                count += 1
-        return count
+        lists = 0
+        for pieces in self._spill.pieces():
+            for part in _parts_of(pieces, IDS_AT_ONCE):
+                self._pause()
+                total = int(part.counts.sum(dtype=np.int64))
+                if total > IDS_AT_ONCE:  # one list
+                    self._file.pad(LIST_ALIGNMENT)
+                    pair = int(part.pairs[0])
+                    table.write(self._table_entry(symbols[pair >> 32], symbols[pair & 0xFFFFFFFF]))
+                    self._write_streamed(total, self._ids_of(part))
+                    lists += 1
+                    continue
+                ids, places = self._gathered(part)
+                written, entries, count = format_lists(
+                    self._file.position, part.pairs, part.counts, places, ids, symbols
+                )
+                self._write_within_limit(written)
+                table.write(entries)
+                lists += count
+        return lists
+
+    def _ids_of(self, part: Pieces) -> Iterator[bytes]:
+        for count, place in zip(part.counts.tolist(), part.places.tolist(), strict=True):
+            yield self._spill.ids(place, count)
+
+    def _gathered(self, part: Pieces) -> tuple[bytes, npt.NDArray[np.int64]]:
+        """Return the ids of pieces and where those of each lie; what lies together is read together."""
+        order = np.argsort(part.places, kind="stable")
+        starts, counts = part.places[order], part.counts[order].astype(np.int64)
+        ends = starts + 4 * counts
+        firsts = np.flatnonzero(np.concatenate([np.ones(1, np.bool_), starts[1:] != ends[:-1]]))
+        lasts = np.append(firsts[1:], len(starts)) - 1
+        spans = zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True)
+        ids = b"".join(self._spill.ids(start, (end - start) // 4) for start, end in spans)
+        places = np.empty(len(order), np.int64)
+        places[order] = 4 * (np.cumsum(counts) - counts)
+        return ids, places
 
     def _table_entry(self, name: bytes, value: bytes) -> bytes:
         return bytes([POSTINGS_ENTRY_KEYS]) + _text(name) + _text(value) + uvarint(self._file.position)
@@ -211,64 +267,18 @@ class IndexWriter:
         self._file.write(data)
 
 
-class _InvertedLabels:
-    """Which series have which label, in the order of the postings, out of the series that were written."""
-
-    def __init__(
-        self, file: MappedFile, start: int, end: int, series_of_name: npt.NDArray[np.int64], held: int
-    ) -> None:
-        self._file = file
-        self._start = start
-        self._end = end
-        self._symbols = len(series_of_name)
-        self._name_ranges = list(_name_ranges(series_of_name, held))
-        self._last: tuple[tuple[int, int], tuple[Pairs, Numbers]] | None = None
-
-    def series(self) -> Iterator[SeriesBatch]:
-        """Yield the series that were written."""
-        position = self._start
-        while position < self._end:
-            batch = decode_series(self._file.data, position, self._end, self._symbols, 0, None, BATCH_SERIES)
-            position = batch.next_position
-            yield batch
-
-    def batches(self) -> Iterator[tuple[Pairs, Numbers]]:
-        """Yield (name and value, series id) of some names after the other, ascending."""
-        for names in self._name_ranges:
-            if self._last is None or self._last[0] != names:
-                self._last = None
-                self._last = (names, self._sorted(*names))
-            yield self._last[1]
-
-    def _sorted(self, first_name: int, last_name: int) -> tuple[Pairs, Numbers]:
-        pairs, ids = [], []
-        for batch in self.series():
-            names = batch.label_refs[::2]
-            wanted = (names >= first_name) & (names < last_name)
-            pairs.append(names[wanted].astype(np.uint64) << np.uint64(32) | batch.label_refs[1::2][wanted])
-            ids.append(np.repeat(batch.ids, np.diff(batch.label_starts))[wanted])
-        all_pairs = np.concatenate(pairs) if pairs else np.empty(0, np.uint64)
-        order = np.argsort(all_pairs, kind="stable")
-        return all_pairs[order], (np.concatenate(ids) if ids else np.empty(0, np.uint32))[order]
-
-
-def _name_ranges(series_of_name: npt.NDArray[np.int64], held: int) -> Iterator[tuple[int, int]]:
-    """Cut the names into ranges with up to ``held`` labels each; a name with more has a range of its own."""
-    first, labels = 0, 0
-    for name in np.flatnonzero(series_of_name).tolist():
-        count = int(series_of_name[name])
-        if labels and labels + count > held:
-            yield first, name
-            first, labels = name, 0
-        labels += count
-    if labels:
-        yield first, len(series_of_name)
-
-
-def _runs(keys: npt.NDArray[np.unsignedinteger]) -> Iterator[tuple[int, int]]:
-    """Yield where runs of equal keys start and end."""
-    starts = [0, *(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist(), len(keys)]
-    yield from ((first, last) for first, last in pairwise(starts) if last > first)
+def _parts_of(pieces: Pieces, most: int) -> Iterator[Pieces]:
+    """Cut pieces between lists, so that each part has up to ``most`` ids or is of one list."""
+    starts = np.flatnonzero(np.concatenate([np.ones(1, np.bool_), pieces.pairs[1:] != pieces.pairs[:-1]]))
+    edges = [*starts.tolist(), len(pieces.pairs)]
+    sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces.counts, dtype=np.int64)])[edges].tolist()
+    first = 0
+    for place in range(1, len(edges)):
+        if place - first > 1 and sums[place] - sums[first] > most:
+            yield pieces.part(edges[first], edges[place - 1])
+            first = place - 1
+    if first < len(edges) - 1:
+        yield pieces.part(edges[first], edges[-1])
 
 
 def _text(text: bytes) -> bytes:

@@ -13,7 +13,6 @@ from pathlib import Path
 from engine.profiles.errors import MergeCancelled, MergeRefused
 from engine.tsdb.block_writer import BlockWriter
 from engine.tsdb.chunk_files import OFFSET_BITS
-from engine.tsdb.mapped_file import FORGET_BYTES
 from engine.tsdb.merge_model import MergeOutcome, MergeRules, Partition, Winner
 from engine.tsdb.merge_source import MergeSource
 from engine.tsdb.merge_turns import OVERLAY_FILE, Turn
@@ -26,7 +25,8 @@ from engine.tsdb.symbol_union import BYTES_PER_SYMBOL, SymbolUnion
 __all__ = ["MergeOutcome", "MergeRules", "Partition", "Winner", "merge_blocks", "merged_meta"]
 
 WRITE_BYTES = 1 << 20
-FORGET_BYTES_MIN = 256 << 10
+FORGET_BYTES_MIN, FORGET_BYTES_MAX = 256 << 10, 2 << 20
+"""What is mapped of each file of a source while it is read from front to back."""
 WHOLE = Partition()
 HINT_OF_ALL = "from-out-of-order"
 """A result has this hint if all sources have it, any other if one has it."""
@@ -60,7 +60,7 @@ def merge_blocks(
     """
     if not folders:
         raise MergeRefused("a merge of no blocks")
-    forget_bytes = min(max(budget_bytes // (8 * len(folders)), FORGET_BYTES_MIN), FORGET_BYTES)
+    forget_bytes = min(max(budget_bytes // (8 * len(folders)), FORGET_BYTES_MIN), FORGET_BYTES_MAX)
     sources = [MergeSource(folder, partition, forget_bytes) for folder in folders]
     # Input order decides between equal times under Prometheus' rule, and must not be whoever calls.
     sources.sort(key=lambda source: (source.meta.min_time_ms, source.name))
@@ -109,7 +109,7 @@ class _Merge:
                 histograms = counts.samples_written - counts.float_samples_written
                 stats = BlockStats(num_float_samples=counts.float_samples_written, num_histogram_samples=histograms)
                 meta = replace(meta, stats=stats)
-            return MergeOutcome(writer.finish(meta), counts)
+            return MergeOutcome(writer.finish(meta, pause=self._stop_if_cancelled), counts)
 
     def _symbols(self) -> SymbolUnion:
         tables = [source.block.index.symbols for source in self._sources]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from engine.profiles.errors import BadReference
 from engine.tsdb.file_cursor import FileCursor
 from engine.tsdb.index_layout import SECTION
-from engine.tsdb.symbol_positions import find_symbol, scan_symbols
+from engine.tsdb.symbol_positions import Positions, find_symbol, scan_symbols
 
 
 class SymbolTable:
@@ -33,6 +33,10 @@ class SymbolTable:
 
     def __iter__(self) -> Iterator[bytes]:
         return (self[number] for number in range(len(self)))
+
+    def parts(self) -> tuple[memoryview, int, int, Positions]:
+        """Return the bytes of the index, where the symbols start and end in them, and each one's place from there."""
+        return self._data, self._start, self._end, self._positions
 
     def find(self, symbol: bytes) -> int | None:
         """Return the number of a symbol, None if it is none."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.tsdb.symbol_merge import merge_symbols
 from engine.tsdb.symbol_table import SymbolTable
 
 BYTES_PER_SYMBOL = 9
 """What is held for each symbol of each table: its place, its number in the union, whether it is used."""
+BLOCK_BYTES = 256 << 10
 
 Used = npt.NDArray[np.bool_]
 
@@ -25,17 +26,13 @@ class SymbolUnion:
         self._used = used
         self.translations = [np.zeros(len(table), np.uint32) for table in tables]
 
-    def __iter__(self) -> Iterator[bytes]:
-        count = 0
-        before: bytes | None = None
-        for symbol, table, number in heapq.merge(*map(self._numbered, range(len(self._tables)))):
-            if symbol != before:
-                yield symbol
-                before = symbol
-                count += 1
-            self.translations[table][number] = count - 1
-
-    def _numbered(self, table: int) -> Iterator[tuple[bytes, int, int]]:
-        for number, symbol in enumerate(self._tables[table]):
-            if self._used is None or self._used[table][number]:
-                yield symbol, table, number
+    def blocks(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the symbols as an index has them, each with its length before it, and how many they are."""
+        heads = np.zeros(len(self._tables), np.int64)
+        number = 0
+        while True:
+            block, count = merge_symbols(self._tables, self._used, heads, self.translations, number, BLOCK_BYTES)
+            if not count:
+                return
+            yield block, count
+            number += count

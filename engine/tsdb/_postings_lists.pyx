@@ -1,0 +1,109 @@
+"""The compiled writer of postings lists behind the door ``engine.tsdb.postings_lists``."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from engine.profiles._byte_buffers cimport (
+    Buffer, Cursor, buffer_free, cursor_over, put_bytes, put_u8, put_u32_be, put_uvarint, put_zeros, read_uvarint,
+    store_u32_be, take,
+)
+from engine.profiles._checksum_kernels cimport crc32c_of
+
+from engine.profiles.errors import BadReference
+from engine.tsdb.index_layout import SECTION
+
+cdef enum:
+    DONE = 0
+    NO_PIECE = 1
+    NO_SYMBOL = 2
+    ALIGNMENT = 4
+    ENTRY_KEYS = 2
+
+ctypedef struct Symbols:
+    const uint8_t* data
+    size_t start
+    size_t end
+    const uint32_t* positions
+    size_t count
+
+
+cdef int _put_text(Buffer* table, const Symbols* symbols, uint64_t number) except -1 nogil:
+    cdef Cursor cursor
+    cdef uint64_t size
+    cdef const uint8_t* text
+    if number >= symbols.count:
+        return NO_SYMBOL
+    cursor = cursor_over(symbols.data, symbols.end)
+    cursor.at = min(symbols.start + symbols.positions[number], symbols.end)
+    size = read_uvarint(&cursor)
+    text = take(&cursor, size)
+    if cursor.failed:
+        return NO_SYMBOL
+    put_uvarint(table, size)
+    put_bytes(table, text, size)
+    return DONE
+
+
+cdef int _put_lists(Buffer* out, Buffer* table, size_t position, const uint64_t* pairs, const uint32_t* counts,
+                    const int64_t* places, size_t pieces, const uint8_t* ids, size_t ids_size,
+                    const Symbols* symbols, size_t* lists) except -1 nogil:
+    cdef size_t piece = 0, start, first
+    cdef uint64_t size
+    while piece < pieces:
+        put_zeros(out, (ALIGNMENT - (position + out.size) % ALIGNMENT) % ALIGNMENT)
+        put_u8(table, ENTRY_KEYS)
+        if _put_text(table, symbols, pairs[piece] >> 32) or _put_text(table, symbols, pairs[piece] & 0xFFFFFFFFu):
+            return NO_SYMBOL
+        put_uvarint(table, position + out.size)
+        start = out.size
+        put_zeros(out, 8)
+        first = piece
+        while piece < pieces and pairs[piece] == pairs[first]:
+            size = 4 * <uint64_t>counts[piece]
+            if places[piece] < 0 or <uint64_t>places[piece] > ids_size or size > ids_size - <uint64_t>places[piece]:
+                return NO_PIECE
+            put_bytes(out, ids + places[piece], size)
+            piece += 1
+        size = out.size - start - 4
+        store_u32_be(out.data + start, <uint32_t>size)
+        store_u32_be(out.data + start + 4, <uint32_t>(size // 4 - 1))
+        put_u32_be(out, crc32c_of(out.data + start + 4, size))
+        lists[0] += 1
+    return DONE
+
+
+def format_lists(size_t position, const uint64_t[::1] pairs, const uint32_t[::1] counts, const int64_t[::1] places,
+                 bytes ids, symbols):
+    """Return lists with their padding, to be written at ``position`` of the index, their table, and how many they are.
+
+    Ids come in pieces: ``counts`` of them, four bytes each, at ``places`` in ``ids``. Pieces whose pairs (name in the
+    upper, value in the lower half) are equal follow one another and make one list.
+    """
+    cdef const uint8_t[::1] data
+    cdef const uint32_t[::1] positions
+    cdef Symbols known
+    cdef Buffer out = Buffer(NULL, 0, 0)
+    cdef Buffer table = Buffer(NULL, 0, 0)
+    cdef size_t lists = 0, pieces = pairs.shape[0]
+    cdef const uint8_t* first = <const uint8_t*><const char*>ids
+    cdef size_t ids_size = len(ids)
+    cdef int fault
+    if counts.shape[0] != pairs.shape[0] or places.shape[0] != pairs.shape[0]:
+        raise ValueError("the arrays of pieces are not equally long")
+    if not pieces:
+        return b"", b"", 0
+    data, known.start, known.end, positions = symbols.parts()
+    known.data = &data[0] if data.shape[0] else NULL
+    known.positions = &positions[0] if positions.shape[0] else NULL
+    known.count = positions.shape[0]
+    try:
+        with nogil:
+            fault = _put_lists(&out, &table, position, &pairs[0], &counts[0], &places[0], pieces, first, ids_size,
+                               &known, &lists)
+        if fault == NO_SYMBOL:
+            raise BadReference(SECTION, known.start, "a list of a symbol that does not exist")
+        if fault == NO_PIECE:
+            raise ValueError("a piece of a list is not among the ids")
+        return (<const char*>out.data)[:out.size], (<const char*>table.data)[:table.size], lists
+    finally:
+        buffer_free(&out)
+        buffer_free(&table)

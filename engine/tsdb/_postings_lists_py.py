@@ -1,0 +1,46 @@
+"""Twin of the writer of postings lists: plain Python, the definition."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.tsdb.checksums import crc32c
+from engine.tsdb.index_layout import CRC_BYTES, LIST_ALIGNMENT, POSTINGS_ENTRY_KEYS
+from engine.tsdb.symbol_table import SymbolTable
+from engine.tsdb.varints import uvarint
+
+
+def format_lists(
+    position: int,
+    pairs: npt.NDArray[np.uint64],
+    counts: npt.NDArray[np.uint32],
+    places: npt.NDArray[np.int64],
+    ids: bytes,
+    symbols: SymbolTable,
+) -> tuple[bytes, bytes, int]:
+    """Return lists with their padding, to be written at ``position`` of the index, their table, and how many they are.
+
+    Ids come in pieces: ``counts`` of them, four bytes each, at ``places`` in ``ids``. Pieces whose pairs (name in the
+    upper, value in the lower half) are equal follow one another and make one list.
+    """
+    out, table, lists = bytearray(), bytearray(), 0
+    pieces = zip(pairs.tolist(), counts.tolist(), places.tolist(), strict=True)
+    for pair, members in groupby(pieces, key=lambda piece: piece[0]):
+        body = b"".join(_piece(ids, place, count) for _, count, place in members)
+        body = (len(body) // 4).to_bytes(4, "big") + body
+        out += bytes(-(position + len(out)) % LIST_ALIGNMENT)
+        texts = b"".join(uvarint(len(text)) + text for text in (symbols[pair >> 32], symbols[pair & 0xFFFFFFFF]))
+        table += bytes([POSTINGS_ENTRY_KEYS]) + texts + uvarint(position + len(out))
+        out += len(body).to_bytes(4, "big") + body + crc32c(body).to_bytes(CRC_BYTES, "big")
+        lists += 1
+    return bytes(out), bytes(table), lists
+
+
+def _piece(ids: bytes, place: int, count: int) -> bytes:
+    piece = ids[place : place + 4 * count]
+    if place < 0 or len(piece) != 4 * count:
+        raise ValueError("a piece of a list is not among the ids")
+    return piece
