@@ -27,6 +27,7 @@ RETENTION_TASK = "control.apply_retention"
 REWRITE_TASK = "control.rewrite_masked"
 SCAN_BUCKETS_TASK = "control.scan_buckets"
 SWEEP_TASK = "control.sweep_leftovers"
+VERIFY_SOURCES_TASK = "control.verify_sources"
 WRITE_OUTBOXES_TASK = "control.write_outboxes"
 LOOP_SECONDS_MAX = 5
 """How soon beat notices that the operator changed the schedule."""
@@ -53,6 +54,7 @@ PERIODIC_JOBS = (
     PeriodicJob(name="Scan buckets", task=SCAN_BUCKETS_TASK, every_seconds=60),
     PeriodicJob(name="Plan intervals", task=PLAN_INTERVALS_TASK, every_seconds=5),
     PeriodicJob(name="Write outboxes", task=WRITE_OUTBOXES_TASK, every_seconds=5),
+    PeriodicJob(name="Verify sources of failing jobs", task=VERIFY_SOURCES_TASK, every_seconds=30),
     PeriodicJob(name="Clean buckets", task=CLEAN_BUCKETS_TASK, every_seconds=15 * 60),
 )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WITHOUT_EFFECT = frozenset(
     {
         *("change_limit", "change_level_policy", "pause", "resume", "pin", "unpin"),
-        *("request_deletion", "certify_deletion"),
+        *("request_deletion", "certify_deletion", "release_sources"),
     }
 )
 
@@ -40,7 +40,7 @@ def apply_order(state: ReplayedState, index: int, order: Mapping[str, Any]) -> N
     elif action == "plan_intervals":
         for created in order["created"]:
             state.create(index, created)
-    elif action == "dissolve_groups":
+    elif action in ("dissolve_groups", "quarantine_sources"):
         for name in order["jobs"]:
             _dissolve(state, name)
     elif action == "reset_failures":

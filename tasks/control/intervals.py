@@ -6,7 +6,14 @@ from dataclasses import asdict
 
 import structlog
 
-from tasks.beat import CLEAN_BUCKETS_TASK, PLAN_INTERVALS_TASK, SCAN_BUCKETS_TASK, WRITE_OUTBOXES_TASK, app
+from tasks.beat import (
+    CLEAN_BUCKETS_TASK,
+    PLAN_INTERVALS_TASK,
+    SCAN_BUCKETS_TASK,
+    VERIFY_SOURCES_TASK,
+    WRITE_OUTBOXES_TASK,
+    app,
+)
 from tasks.control.object_store import object_store
 
 log = structlog.get_logger(__name__)
@@ -51,3 +58,13 @@ def clean_buckets() -> None:
     report = clean(object_store)
     if report.deleted or report.partials or report.failed:
         log.info("buckets_cleaned", **asdict(report))
+
+
+@app.task(name=VERIFY_SOURCES_TASK)
+def verify_sources() -> None:
+    """Read the sources of failing jobs alone, and keep bad ones apart."""
+    from webadmin.tsdb.services.isolate_sources import isolate_sources
+
+    report = isolate_sources(object_store)
+    for ulid, error in report.quarantined.items():
+        log.warning("source_quarantined", block=ulid, error=error)

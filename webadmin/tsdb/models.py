@@ -127,6 +127,9 @@ class Group(models.Model):
     command_index = models.BigIntegerField()
     finished_at_ms = models.BigIntegerField(null=True)
     ended_because = models.CharField(max_length=REASON_MAX, blank=True)
+    # The token of the last failed run after which the sources were read alone, and what that showed.
+    verified_token = models.BigIntegerField(default=0)
+    finding = models.CharField(max_length=REASON_MAX, blank=True)
 
     class Meta:
         constraints = [

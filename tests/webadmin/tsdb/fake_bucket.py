@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec,
 from engine.storage import ObjectNotFound, ObjectStore
 from engine.tsdb.buckets.layout import META
 from engine.tsdb.meta import BlockMeta, BlockStats, Compaction, decode_meta, encode_meta
+from tests.engine.tsdb import factories
 from tests.webadmin.service import FakeWorker
 
 HOUR_MS = 3_600_000
@@ -50,6 +52,24 @@ def put_block(
     if has_meta:
         store.put(f"{folder}{ulid}/{META}", encode_meta(meta))
     return meta
+
+
+def put_sound_block(store: ObjectStore, folder: str, ulid: str, max_time_ms: int = 2 * HOUR_MS) -> None:
+    """Put a block of the first hours of 1970 whose every byte can be read."""
+    files = factories.block_files()
+    document = factories.meta_document(ulid=ulid, minTime=0, maxTime=max_time_ms)
+    document["compaction"] = {"level": 1, "sources": [ulid]}
+    for name, data in files.items():
+        if name != META:
+            store.put(f"{folder}{ulid}/{name}", data)
+    store.put(f"{folder}{ulid}/{META}", json.dumps(document).encode())
+
+
+def damage(store: ObjectStore, key: str, offset: int) -> None:
+    """Turn one bit of an object around."""
+    data = bytearray(store.get(key))
+    data[offset] ^= 1
+    store.put(key, bytes(data))
 
 
 def visible(store: ObjectStore, folder: str = "") -> set[str]:

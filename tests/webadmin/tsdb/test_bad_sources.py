@@ -1,0 +1,120 @@
+"""A source that cannot be read is found by reading it alone, kept out, and its group is planned again without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.protocol.messages import FailureReason
+from engine.scheduling.model import JobState
+from engine.storage import ObjectStore, StorageError
+from engine.tsdb.buckets.marks import read_mark
+from engine.tsdb.buckets.model import MarkKind
+from tests.webadmin.service import Service
+from tests.webadmin.tsdb.conftest import ORDER
+from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, damage, has, put_block, put_sound_block
+from webadmin.schedule.models import Job, Limits, LogHead
+from webadmin.tsdb.explain import explain_blocks
+from webadmin.tsdb.models import Block, BlockQuarantine, Bucket, Group
+from webadmin.tsdb.policies import layout_of
+from webadmin.tsdb.services import rounds
+from webadmin.tsdb.services.isolate_sources import isolate_sources
+from webadmin.tsdb.services.quarantine_sources import release_sources
+from webadmin.tsdb.states import BlockState, GroupState
+
+SOUND, BAD, ALSO_SOUND, LATER = (block_id(number) for number in range(4))
+CHUNKS = "chunks/000001"
+
+
+@pytest.fixture
+def group(service: Service, bucket: Bucket, store: ObjectStore) -> Group:
+    """A group of three replicas, one of them with a damaged chunk."""
+    for ulid in (SOUND, BAD, ALSO_SOUND):
+        put_sound_block(store, "acme/", ulid)
+    put_block(store, "acme/", LATER, 4 * HOUR_MS, 6 * HOUR_MS)
+    damage(store, f"acme/{BAD}/{CHUNKS}", 12)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    return Group.objects.get()
+
+
+def fail(node: FakeNode, ulid: str) -> None:
+    """Take the job and report that it failed on this block."""
+    [spec] = node.take()
+    reason = FailureReason(error_class="ChecksumMismatch", message="no", object=f"acme/{ulid}", section=CHUNKS)
+    node.worker.poll(node.failed(spec, reason), capacity=0)
+
+
+def test_a_named_bad_source_is_kept_out_and_the_rest_is_merged(
+    group: Group, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    fail(node, BAD)
+    report = isolate_sources(lambda url: store)
+    assert list(report.quarantined) == [BAD]
+    held = BlockQuarantine.objects.get()
+    assert (held.error_class, held.file, held.block.ulid) == ("ChecksumMismatch", CHUNKS, BAD)
+    assert held.offset >= 0
+    group.refresh_from_db()
+    assert group.state == GroupState.DISSOLVED
+    assert set(Job.objects.values_list("state", flat=True)) == {JobState.DISSOLVED}
+    assert LogHead.objects.get().live_job_count == 0
+    rounds.plan_due(lambda url: store)
+    [again] = node.take()
+    assert {source.id for source in again.sources} == {SOUND, ALSO_SOUND}
+    node.finish(again)
+    rounds.write_outboxes(lambda url: store)
+    mark = read_mark(store, layout_of(bucket), "acme/", BAD, MarkKind.NO_COMPACT)
+    assert mark is not None
+    assert "ChecksumMismatch" in mark.details
+    assert has(store, f"acme/{BAD}/meta.json")
+    assert not has(store, f"acme/{BAD}/deletion-mark.json")
+    [told] = explain_blocks(BAD)
+    assert told.state == "quarantined"
+    assert CHUNKS in told.why
+
+
+def test_a_parked_job_has_all_its_sources_read(group: Group, store: ObjectStore, node: FakeNode) -> None:
+    Limits.objects.update(failures_max=1)
+    fail(node, "nothing it knows")
+    fail(node, "nothing it knows")
+    assert Job.objects.get().state == JobState.PARKED
+    assert list(isolate_sources(lambda url: store).quarantined) == [BAD]
+
+
+def test_a_worker_that_accuses_sound_sources_is_not_believed(group: Group, store: ObjectStore, node: FakeNode) -> None:
+    fail(node, SOUND)
+    report = isolate_sources(lambda url: store)
+    assert (report.quarantined, report.sound) == ({}, [group.id])
+    assert isolate_sources(lambda url: store).sound == []  # once per failure
+    assert Job.objects.get().state == JobState.WAITING
+
+
+def test_a_store_that_does_not_answer_accuses_nobody(
+    group: Group, store: ObjectStore, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(node, BAD)
+
+    def refuse(key: str, offset: int, length: int) -> bytes:
+        raise StorageError("get", key, "the store is away")
+
+    monkeypatch.setattr(store, "get_range", refuse)
+    report = isolate_sources(lambda url: store)
+    assert (report.quarantined, list(report.unread)) == ({}, [BAD])
+    monkeypatch.undo()
+    assert list(isolate_sources(lambda url: store).quarantined) == [BAD]
+
+
+def test_a_released_block_is_planned_with_the_others_again(
+    group: Group, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    fail(node, BAD)
+    isolate_sources(lambda url: store)
+    rounds.write_outboxes(lambda url: store)
+    damage(store, f"acme/{BAD}/{CHUNKS}", 12)  # and so it is sound again
+    assert release_sources([BAD, LATER], order=ORDER).left == ((LATER, "it is not in quarantine"),)
+    rounds.write_outboxes(lambda url: store)
+    assert read_mark(store, layout_of(bucket), "acme/", BAD, MarkKind.NO_COMPACT) is None
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    [spec] = node.take()
+    assert {source.id for source in spec.sources} == {SOUND, BAD, ALSO_SOUND}
+    assert Block.objects.get(ulid=BAD).state == BlockState.OWNED

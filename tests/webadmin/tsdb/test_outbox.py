@@ -1,0 +1,114 @@
+"""What the bucket is told after a commit: in order, resumable after each step, harmless when two tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from engine.storage import ObjectInfo, ObjectStore, StorageError
+from tests.webadmin.service import Service
+from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
+from webadmin.tsdb.models import Block, Bucket, BucketTenant, OutboxStep
+from webadmin.tsdb.services import rounds
+from webadmin.tsdb.services.write_outbox import write_outbox
+from webadmin.tsdb.states import BlockState, StepKind
+
+REPLICAS = [block_id(number) for number in range(3)]
+LATER = block_id(3)
+
+
+@pytest.fixture
+def committed(service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode) -> BucketTenant:
+    """Three replicas were merged and the job is done; nobody has told the bucket."""
+    for ulid in REPLICAS:
+        put_block(store, "acme/", ulid, 0, 2 * HOUR_MS)
+    put_block(store, "acme/", LATER, 4 * HOUR_MS, 6 * HOUR_MS)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    assert node.work_off() == 1
+    return BucketTenant.objects.select_related("bucket", "folder").get()
+
+
+class Dies(Exception):
+    """The process is killed here."""
+
+
+def dying_after(store: ObjectStore, count: int) -> Callable[[str, bytes], ObjectInfo]:
+    """Return a put of which so many succeed."""
+    put, done = store.put, []
+
+    def dies(key: str, data: bytes) -> ObjectInfo:
+        if len(done) >= count:
+            raise Dies(key)
+        done.append(key)
+        return put(key, data)
+
+    return dies
+
+
+def check_all_data_is_visible(store: ObjectStore) -> None:
+    assert origins(store, "acme/", visible(store, "acme/")) == {*REPLICAS, LATER}
+
+
+def test_nothing_is_seen_before_the_outbox_says_so(committed: BucketTenant, store: ObjectStore) -> None:
+    assert visible(store, "acme/") == {*REPLICAS, LATER}
+    result = Block.objects.get(made_by__isnull=False)
+    assert has(store, f"acme/{result.ulid}/index")
+    assert not has(store, f"acme/{result.ulid}/meta.json")
+    kinds = list(OutboxStep.objects.order_by("id").values_list("kind", flat=True))
+    assert kinds == [StepKind.WRITE_META, *[StepKind.MARK_DELETION] * 3]
+
+
+@pytest.mark.parametrize("writes", range(10))
+def test_killed_after_any_write_it_goes_on_where_it_was(
+    committed: BucketTenant, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """A meta.json, two copies of three marks, the index and its status: nine writes."""
+    monkeypatch.setattr(store, "put", dying_after(store, writes))
+    try:
+        write_outbox(committed, store)
+        assert writes == 9
+    except Dies:
+        check_all_data_is_visible(store)
+    monkeypatch.undo()
+    write_outbox(committed, store)
+    check_all_data_is_visible(store)
+    result = Block.objects.get(made_by__isnull=False)
+    assert visible(store, "acme/") == {result.ulid, LATER}
+    assert not OutboxStep.objects.filter(done_at_ms=None).exists()
+    assert set(Block.objects.filter(ulid__in=REPLICAS).values_list("state", flat=True)) == {BlockState.MARKED}
+    assert write_outbox(committed, store).written == 0
+
+
+def test_a_step_that_is_refused_holds_back_those_behind_it(
+    committed: BucketTenant, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(key: str, data: bytes) -> ObjectInfo:
+        raise StorageError("put", key, "the bucket is read-only")
+
+    monkeypatch.setattr(store, "put", refuse)
+    report = write_outbox(committed, store)
+    assert (report.written, report.failed) == (0, 1)
+    first = OutboxStep.objects.order_by("id").first()
+    assert first is not None
+    assert (first.attempts, first.done_at_ms) == (1, None)
+    assert "read-only" in first.last_error
+    monkeypatch.undo()
+    assert write_outbox(committed, store).written == 4
+
+
+def test_sources_are_not_marked_while_the_result_lacks_a_file(committed: BucketTenant, store: ObjectStore) -> None:
+    result = Block.objects.get(made_by__isnull=False)
+    store.delete(f"acme/{result.ulid}/index")
+    assert write_outbox(committed, store).failed == 1
+    assert visible(store, "acme/") == {*REPLICAS, LATER}
+
+
+def test_two_that_write_the_same_outbox_do_no_harm(committed: BucketTenant, store: ObjectStore) -> None:
+    OutboxStep.objects.update(done_at_ms=None)
+    write_outbox(committed, store)
+    before = {info.key: store.get(info.key) for info in store.list("acme/") if not info.key.endswith(".gz")}
+    OutboxStep.objects.update(done_at_ms=None)
+    write_outbox(committed, store)
+    assert {info.key: store.get(info.key) for info in store.list("acme/") if info.key in before} == before
