@@ -125,19 +125,19 @@ def _spec(job: Job, part: Part, sources: dict[str, _Source], fence: int) -> Tsdb
     group = part.group
     bucket = group.tenant.bucket
     own = tuple(sources[ulid].told for ulid in job.spec["sources"] if ulid in sources)
-    place = None
-    if bucket.layout == "cortex":
-        place = PartitionPlace(
-            group_id=job.spec["group_id"],
-            partition=part.partition,
-            partitions=group.partitions,
-            created_s=group.created_at_ms // 1000,
-        )
+    # Cortex reads where a block belongs in every block; elsewhere only one of several parts says it.
+    is_told = bucket.layout == "cortex" or group.partitions > 1
+    place = PartitionPlace(
+        group_id=job.spec["group_id"],
+        partition=part.partition,
+        partitions=group.partitions,
+        created_s=group.created_at_ms // 1000,
+    )
     section = result_section(
         layout_of(bucket),
         [decode_meta(source.meta) for source in own],
-        range_ms=group.range_ms if bucket.layout == "cortex" else 0,
-        place=place,
+        range_ms=group.range_ms if is_told else 0,
+        place=place if is_told else None,
     )
     return TsdbMergeSpec(
         job=job.name,
