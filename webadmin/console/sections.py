@@ -66,4 +66,16 @@ class Json:
         return json_text(self.data)
 
 
-Section = Facts | Table | Lineage | Json
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """An SVG under a title, at most ``width`` pixels wide; the legend names its colours."""
+
+    template: ClassVar[str] = "console/sections/picture.html"
+    title: str
+    picture: SafeString
+    width: int
+    more: str = ""
+    legend: Sequence[tuple[str, str]] = ()
+
+
+Section = Facts | Table | Lineage | Json | Picture

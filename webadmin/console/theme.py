@@ -61,6 +61,17 @@ NAVIGATION = [
         ],
     },
     {
+        "title": "Prometheus blocks",
+        "items": [
+            _list("Buckets", "inventory", "tsdb", "bucket"),
+            _list("Tenants and intervals", "calendar_month", "tsdb", "buckettenant"),
+            _list("Groups", "join_inner", "tsdb", "group"),
+            _list("Blocks of buckets", "deployed_code", "tsdb", "block"),
+            _list("Blocks kept out", "coronavirus", "tsdb", "blockquarantine"),
+            _list("Outbox", "outbox", "tsdb", "outboxstep"),
+        ],
+    },
+    {
         "title": "Placement",
         "items": [
             {"title": "Ring and load", "icon": "donut_large", "link": reverse_lazy("placement-page")},

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import mark_safe
 
 from engine.errors import LithifyError
 from engine.placement.documents import decode_statistics
@@ -23,7 +23,7 @@ from engine.placement.statistics import DatasetStatistics, PlacementStatistics
 from engine.placement.subrings import dataset_subring, key_hash
 from webadmin.console import formatting as show
 from webadmin.console.orders import outcome_sections
-from webadmin.console.sections import Facts, Section, Table
+from webadmin.console.sections import Facts, Picture, Section, Table
 from webadmin.console.verdict import Notice
 from webadmin.database import dialect
 from webadmin.placement.models import RulesHead
@@ -36,18 +36,6 @@ OLD_RULES_MS = 2 * 60_000
 DATASETS_SHOWN = 25
 NO_ZONE = "-"
 PICTURE_WIDTHS = {"ring": 460, "heat": 520}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """An SVG under a title."""
-
-    template: ClassVar[str] = "placement/picture.html"
-    title: str
-    picture: SafeString
-    width: int
-    more: str = ""
-    legend: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

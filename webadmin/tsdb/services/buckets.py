@@ -36,17 +36,9 @@ def adopt_bucket(*, url: str, layout: str, name: str = "", order: Order, **setti
 
     Nothing is read or written there yet. Raises BucketRefused, InvalidStoreUrl.
     """
-    if layout not in LAYOUTS:
-        raise BucketRefused(f"{layout!r} is no layout: use {' or '.join(LAYOUTS)}")
-    if len(url) > URL_MAX:
-        raise BucketRefused(f"the URL has {len(url)} characters, at most {URL_MAX} are kept")
-    open_store(url)  # what cannot be opened is refused before anything is written down
-    if known := Bucket.objects.filter(url=url).first():
-        if known.layout != layout:
-            raise BucketRefused(f"bucket {known.name!r} was adopted with the layout {known.layout}")
-        return known
-    bucket = Bucket(name=(name or _name_of(url))[:NAME_MAX], url=url, layout=layout, **settings)
-    _check(bucket)
+    bucket = check_adoption(url=url, layout=layout, name=name, **settings)
+    if bucket.id is not None:
+        return bucket
     try:
         with transaction.atomic():
             bucket.save()
@@ -58,6 +50,22 @@ def adopt_bucket(*, url: str, layout: str, name: str = "", order: Order, **setti
             )
     except IntegrityError as error:
         raise BucketRefused(f"a bucket of the name {bucket.name!r} is known already: give another name") from error
+    return bucket
+
+
+def check_adoption(*, url: str, layout: str, name: str = "", **settings: Any) -> Bucket:
+    """Return the bucket of this URL as it is known, or as it would be. Raises BucketRefused, InvalidStoreUrl."""
+    if layout not in LAYOUTS:
+        raise BucketRefused(f"{layout!r} is no layout: use {' or '.join(LAYOUTS)}")
+    if len(url) > URL_MAX:
+        raise BucketRefused(f"the URL has {len(url)} characters, at most {URL_MAX} are kept")
+    open_store(url)  # what cannot be opened is refused before anything is written down
+    if known := Bucket.objects.filter(url=url).first():
+        if known.layout != layout:
+            raise BucketRefused(f"bucket {known.name!r} was adopted with the layout {known.layout}")
+        return known
+    bucket = Bucket(name=(name or _name_of(url))[:NAME_MAX], url=url, layout=layout, **settings)
+    _check(bucket)
     return bucket
 
 

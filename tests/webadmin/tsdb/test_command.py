@@ -1,0 +1,122 @@
+"""``manage.py tsdb`` and the orders of the admin: adopting, telling, changing."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from engine.storage import InvalidStoreUrl, ObjectStore
+from tests.webadmin.admin.conftest import operator  # noqa: F401  (a fixture)
+from tests.webadmin.service import Service
+from tests.webadmin.tsdb.conftest import ORDER
+from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, put_block
+from webadmin.access.models import AuditEntry
+from webadmin.schedule.explain import explain_name
+from webadmin.tsdb.models import Bucket, BucketTenant
+from webadmin.tsdb.services import rounds
+from webadmin.tsdb.services.buckets import BucketRefused, adopt_bucket, change_bucket
+
+
+def run(*arguments: str) -> str:
+    out = StringIO()
+    call_command("tsdb", *arguments, stdout=out, stderr=out)
+    return out.getvalue()
+
+
+def put_pair(store: ObjectStore) -> None:
+    for number in range(2):
+        put_block(store, "acme/", block_id(number), 0, 2 * HOUR_MS)
+    put_block(store, "acme/", block_id(2), 4 * HOUR_MS, 6 * HOUR_MS)
+
+
+def test_adopting_waits_until_nothing_is_left_to_do(service: Service, store: ObjectStore) -> None:
+    """A lone block: there is nothing to merge, so no node is needed."""
+    put_block(store, "acme/", block_id(0), 0, 2 * HOUR_MS)
+    told = run("adopt", store.url, "--layout", "cortex", "--name", "metrics", "--wait", "--ranges", "2h,8h")
+    assert "adopted metrics" in told
+    assert "caught up" in told
+    assert Bucket.objects.get().ranges == "2h,8h"
+    assert AuditEntry.objects.filter(action="adopt_bucket", target="metrics").exists()
+
+
+def test_status_and_explain_say_what_waits_and_why(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    put_pair(store)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    [tenant] = json.loads(run("status", "--json"))["tenants"]
+    assert (tenant["tenant"], tenant["blocks"], tenant["compactions"], tenant["jobs_waiting"]) == (
+        "acme",
+        3,
+        2,
+        1,
+    )  # and then the 12 h
+    assert not tenant["is_done"]
+    assert "acme" in run("status", "--bucket", "metrics")
+    assert "the 2 h from 1970-01-01 00:00 UTC" in run("explain", block_id(0))
+    with pytest.raises(CommandError, match="no bucket has a block"):
+        run("explain", block_id(77))
+    [told] = explain_name(block_id(0))
+    assert told.state == "taken"
+    [spec] = node.take()
+    assert "waiting" not in explain_name(spec.job)[0].state
+    node.finish(spec)
+    [told] = explain_name(block_id(0))
+    assert told.state == "superseded"
+    [told] = explain_name(spec.result_id())
+    assert "meta.json" in told.why
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"layout": "mimir"},
+        {"ranges": "2h,3h"},
+        {"ranges": "soon"},
+        {"url": "ftp://there/x"},
+        {"url": "s3://" + "x" * 1000},
+    ],
+)
+def test_what_cannot_be_adopted_is_refused_with_the_reason(db: None, store: ObjectStore, wrong: dict[str, str]) -> None:
+    with pytest.raises((BucketRefused, InvalidStoreUrl)):
+        adopt_bucket(**({"url": store.url, "layout": "cortex"} | wrong), order=ORDER)
+    assert not Bucket.objects.exists()
+
+
+def test_adopting_twice_is_adopting_once(bucket: Bucket) -> None:
+    assert adopt_bucket(url=bucket.url, layout="cortex", order=ORDER) == bucket
+    with pytest.raises(BucketRefused):
+        adopt_bucket(url=bucket.url, layout="thanos", order=ORDER)
+
+
+def test_changed_settings_are_audited_and_planned_with(bucket: Bucket, store: ObjectStore) -> None:
+    put_pair(store)
+    rounds.scan_buckets(lambda url: store)
+    assert change_bucket(bucket, {"is_paused": True}, order=ORDER) == {"is_paused": True}
+    rounds.plan_due(lambda url: store)
+    assert BucketTenant.objects.get().refusal == "the bucket is paused"
+    with pytest.raises(BucketRefused):
+        change_bucket(bucket, {"ranges": "0h"}, order=ORDER)
+    change_bucket(bucket, {"is_paused": False}, order=ORDER)
+    assert rounds.plan_due(lambda url: store).jobs
+    entries = AuditEntry.objects.filter(action="change_bucket").order_by("id")
+    assert [entry.detail["after"] for entry in entries] == [{"is_paused": True}, {"is_paused": False}]
+
+
+def test_the_calendar_shows_what_is_to_be_done(
+    operator: Client,  # noqa: F811
+    bucket: Bucket,
+    store: ObjectStore,
+) -> None:
+    put_pair(store)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    tenant = BucketTenant.objects.get()
+    page = operator.get(f"/admin/tsdb/buckettenant/{tenant.id}/change/").content.decode()
+    assert "<title>the 2 h from 1970-01-01 00:00 UTC: ready, 2 blocks, 2 of them waiting, 1 compactions</title>" in page
+    assert "Compactions to catch up" in page

@@ -1,0 +1,338 @@
+"""Buckets of Prometheus blocks in the admin: how far each tenant and interval is, what failed and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString, mark_safe
+from unfold.decorators import display
+
+from engine.planning.intervals import words
+from engine.planning.intervals.model import SlotProgress, SlotState
+from engine.scheduling.model import JobState
+from webadmin.console import formatting as show
+from webadmin.console.orders import OrderedAdmin
+from webadmin.console.read_only import ReadOnlyAdmin
+from webadmin.console.sections import Facts, Picture, Section, Table
+from webadmin.console.verdict import Notice
+from webadmin.database import dialect
+from webadmin.tsdb.block_cells import TenantFilter, blocks_table
+from webadmin.tsdb.bucket_orders import ADOPT, CHANGE
+from webadmin.tsdb.calendar_picture import WIDTH, calendar_picture, legend
+from webadmin.tsdb.models import Block, Bucket, BucketTenant, Group, Part
+from webadmin.tsdb.policies import read_ranges
+from webadmin.tsdb.progress import TenantProgress, tenant_progress
+from webadmin.tsdb.services.buckets import SETTINGS
+from webadmin.tsdb.states import GroupState
+
+SHOWN = 100
+GROUP_TONES = {GroupState.OPEN: "busy", GroupState.DONE: "good", GroupState.DISSOLVED: "warn"}
+
+
+class GroupStateFilter(admin.SimpleListFilter):
+    """Groups of one state."""
+
+    title = parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [*GroupState.choices]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        return queryset.filter(state=self.value()) if self.value() in GroupState.values else queryset
+
+
+@admin.register(Bucket)
+class BucketAdmin(OrderedAdmin):
+    """Buckets that were adopted."""
+
+    list_display = ("name_cell", "layout", "place", "scanned", "state")
+    about = "Buckets of Prometheus blocks whose compactor we are. Their own compactors must not run beside us."
+    empty_list = "No bucket was adopted yet: manage.py tsdb adopt, or the order above."
+    orders = (ADOPT, CHANGE)
+
+    def notices(self, row: Bucket) -> Sequence[Notice]:
+        if row.scan_error:
+            return [Notice(tone="bad", text=f"The last scan broke off: {row.scan_error}")]
+        return [Notice(tone="warn", text="It is paused: nothing is scanned or planned.")] if row.is_paused else []
+
+    def sections(self, row: Bucket) -> Sequence[Section]:
+        settings = [(name.replace("_", " ").capitalize(), str(getattr(row, name)) or show.NOTHING) for name in SETTINGS]
+        return [
+            Facts(
+                title="Bucket",
+                rows=[
+                    ("URL", show.code(row.url)),
+                    ("Layout", row.get_layout_display()),
+                    ("Last scan", self.scanned(row)),
+                    ("Requests of it", show.count_text(row.scan_requests)),
+                ],
+            ),
+            _tenants_table(tenant_progress(row.id)[:SHOWN]),
+            Facts(title="Settings", rows=settings),
+        ]
+
+    @display(description="Name")
+    def name_cell(self, row: Bucket) -> SafeString:
+        return show.name(row.name)
+
+    @display(description="Place")
+    def place(self, row: Bucket) -> SafeString:
+        return show.code(row.url)
+
+    @display(description="Last scan")
+    def scanned(self, row: Bucket) -> SafeString | str:
+        return show.age(row.scanned_at_ms, dialect.clock_ms())
+
+    @display(description="State")
+    def state(self, row: Bucket) -> SafeString:
+        if row.scan_error:
+            return show.badge("no answer", "bad", row.scan_error)
+        return show.badge("paused", "warn") if row.is_paused else show.badge("compacted", "good")
+
+
+def _tenants_table(rows: Sequence[TenantProgress]) -> Table:
+    return Table(
+        title="Tenants",
+        headers=("Tenant", "Blocks", "Waiting", "Compactions", "Jobs", "Parked", "Kept out", "Caught up"),
+        rows=[
+            (
+                each.tenant,
+                f"{show.count_text(each.blocks)}, {show.size_text(each.bytes)}",
+                show.count_text(each.waiting),
+                show.count_text(each.compactions),
+                f"{each.jobs_running} running, {each.jobs_waiting} waiting",
+                show.count_text(each.jobs_parked),
+                show.count_text(each.quarantined),
+                caught_up(each),
+            )
+            for each in rows
+        ],
+        empty="No tenant was found yet.",
+    )
+
+
+def caught_up(each: TenantProgress) -> SafeString | str:
+    """Return when a tenant's compaction will have caught up with its newest blocks."""
+    if each.refusal:
+        return show.badge("refused", "bad", each.refusal)
+    if each.is_done:
+        return show.badge("now", "good")
+    return "nothing tells yet" if each.seconds is None else f"in {show.duration_text(round(each.seconds * 1000))}"
+
+
+@admin.register(BucketTenant)
+class BucketTenantAdmin(ReadOnlyAdmin):
+    """Tenants of buckets, and their intervals."""
+
+    list_display = ("name_cell", "bucket_cell", "waiting_cell", "compactions_cell", "planned", "state")
+    search_fields = ("name",)
+    search_help_text = "A tenant's name"
+    about = "Whose blocks lie in the buckets, how many wait, and how many compactions they need to catch up."
+    empty_list = "No tenant was found: adopt a bucket, and let a control worker scan it."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[BucketTenant]:
+        return BucketTenant.objects.select_related("bucket", "folder")
+
+    def heading(self, row: BucketTenant) -> str:
+        return f"Tenant {row.name} of {row.bucket.name}"
+
+    def notices(self, row: BucketTenant) -> Sequence[Notice]:
+        if not row.refusal:
+            return []
+        until = f", until {show.moment_text(row.refused_until_ms)} at least" if row.refused_until_ms else ""
+        return [Notice(tone="bad", text=f"Nothing of it is planned{until}: {row.refusal}")]
+
+    def sections(self, row: BucketTenant) -> Sequence[Section]:
+        [now] = [each for each in tenant_progress(row.bucket_id) if each.tenant == row.name]
+        slots = slots_of(row)
+        groups = Group.objects.filter(tenant=row).order_by("-id")[:SHOWN]
+        return [
+            Facts(
+                title="Progress",
+                rows=[
+                    ("Bucket", show.row_link(row.bucket, row.bucket.name)),
+                    ("Blocks", f"{show.count_text(now.blocks)}, {show.size_text(now.bytes)}"),
+                    ("Waiting", show.counted(now.waiting, "block")),
+                    ("Compactions to catch up", show.count_text(now.compactions)),
+                    ("Caught up", caught_up(now)),
+                    ("Jobs", f"{now.jobs_running} running, {now.jobs_waiting} waiting, {now.jobs_parked} parked"),
+                    ("Kept out", show.counted(now.quarantined, "block")),
+                    ("To be written to the bucket", show.counted(now.to_write, "step")),
+                    ("Planned", self.planned(row)),
+                ],
+            ),
+            *_calendar(row, slots),
+            _slots_table(slots),
+            Table(
+                title="Groups",
+                headers=("Group", "Interval", "Blocks", "Parts", "State", "Why"),
+                rows=[
+                    (
+                        show.row_link(group),
+                        words.slot(group.range_ms, group.start_ms),
+                        show.count_text(group.block_count),
+                        show.count_text(group.partitions),
+                        group_state(group),
+                        group.ended_because or group.cause,
+                    )
+                    for group in groups
+                ],
+                empty="None was made yet.",
+            ),
+        ]
+
+    @display(description="Tenant")
+    def name_cell(self, row: BucketTenant) -> SafeString:
+        return show.name(row.name)
+
+    @display(description="Bucket")
+    def bucket_cell(self, row: BucketTenant) -> str:
+        return row.bucket.name
+
+    @display(description="Waiting")
+    def waiting_cell(self, row: BucketTenant) -> str:
+        return show.counted(row.waiting, "block")
+
+    @display(description="Compactions to catch up")
+    def compactions_cell(self, row: BucketTenant) -> str:
+        return show.count_text(row.compactions)
+
+    @display(description="Planned")
+    def planned(self, row: BucketTenant) -> SafeString | str:
+        return show.age(row.planned_at_ms, dialect.clock_ms())
+
+    @display(description="State")
+    def state(self, row: BucketTenant) -> SafeString:
+        if row.refusal:
+            return show.badge("refused", "bad", row.refusal)
+        return show.badge("compacting", "busy") if row.compactions else show.badge("caught up", "good")
+
+
+def slots_of(row: BucketTenant) -> list[SlotProgress]:
+    """Return the intervals of a tenant as its last plan saw them."""
+    names = ("group_key", "range_ms", "start_ms", "state", "blocks", "waiting", "compactions")
+    told = [dict(zip(names, slot, strict=True)) for slot in row.slots]
+    return [SlotProgress(**{**slot, "state": SlotState(slot["state"])}) for slot in told]
+
+
+def _calendar(row: BucketTenant, slots: Sequence[SlotProgress]) -> list[Picture]:
+    if not slots:
+        return []
+    newest_ms = max(slot.start_ms for slot in slots)
+    picture = calendar_picture(slots, read_ranges(row.bucket.ranges), newest_ms)
+    return [
+        Picture(
+            title="Intervals",
+            picture=mark_safe(picture),  # noqa: S308  numbers and escaped words
+            width=WIDTH,
+            legend=legend(),
+            more="The number in a cell is the compactions it still takes; times are UTC.",
+        )
+    ]
+
+
+def _slots_table(slots: Sequence[SlotProgress]) -> Table:
+    open_slots = [slot for slot in slots if slot.state is not SlotState.DONE]
+    return Table(
+        title="Intervals with something to do",
+        headers=("Interval", "State", "Blocks", "Waiting", "Compactions"),
+        rows=[
+            (
+                words.slot(slot.range_ms, slot.start_ms),
+                slot.state.value,
+                show.count_text(slot.blocks),
+                show.count_text(slot.waiting),
+                show.count_text(slot.compactions),
+            )
+            for slot in sorted(open_slots, key=lambda slot: -slot.start_ms)[:SHOWN]
+        ],
+        empty="None.",
+        more=f"{len(open_slots) - SHOWN} more" if len(open_slots) > SHOWN else "",
+    )
+
+
+def group_state(group: Group) -> SafeString:
+    """Return a group's state."""
+    return show.badge(group.state, GROUP_TONES[GroupState(group.state)], group.ended_because or group.finding)
+
+
+@admin.register(Group)
+class GroupAdmin(ReadOnlyAdmin):
+    """Groups of blocks, the last first."""
+
+    list_display = ("id_cell", "tenant_cell", "interval", "blocks", "partitions", "state_cell", "made")
+    list_filter = (GroupStateFilter, TenantFilter)
+    shortcuts = tuple((state.label.capitalize(), f"state={state.value}") for state in GroupState)
+    about = "Blocks of one interval that are merged together. A group is done when all its parts are."
+    empty_list = "No group was made yet."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
+        return Group.objects.select_related("tenant__bucket")
+
+    def notices(self, row: Group) -> Sequence[Notice]:
+        return [Notice(tone="bad", text=f"Its job is parked: {row.finding}")] if row.finding else []
+
+    def sections(self, row: Group) -> Sequence[Section]:
+        parts = Part.objects.filter(group=row).select_related("job__worker", "result").defer("job__spec", "job__result")
+        sources = Block.objects.filter(group=row).defer("meta", "files")[:SHOWN]
+        return [
+            Facts(
+                title="Group",
+                rows=[
+                    ("Tenant", show.row_link(row.tenant)),
+                    ("Interval", self.interval(row)),
+                    ("Blocks", f"{show.counted(row.block_count, 'block')}, {show.size_text(row.byte_count)}"),
+                    ("State", group_state(row)),
+                    ("Why", row.cause),
+                    ("Ended because", row.ended_because or show.NOTHING),
+                    ("Made", self.made(row)),
+                    ("Command", show.command_link(row.command_index)),
+                ],
+            ),
+            Table(
+                title="Parts",
+                headers=("Part", "Job", "State", "Failures", "Result"),
+                rows=[
+                    (
+                        f"{part.partition + 1} of {row.partitions}",
+                        show.row_link(part.job),
+                        part.job.state if part.job.state != JobState.PARKED else f"parked: {part.job.parked_reason}",
+                        show.count_text(part.job.failures),
+                        show.row_link(part.result) if part.result else show.NOTHING,
+                    )
+                    for part in parts.order_by("partition")[:SHOWN]
+                ],
+            ),
+            blocks_table("Sources", list(sources)),
+        ]
+
+    @display(description="Group")
+    def id_cell(self, row: Group) -> str:
+        return str(row)
+
+    @display(description="Tenant")
+    def tenant_cell(self, row: Group) -> SafeString | str:
+        return show.note(row.tenant.name, row.tenant.bucket.name)
+
+    @display(description="Interval")
+    def interval(self, row: Group) -> str:
+        return words.slot(row.range_ms, row.start_ms)
+
+    @display(description="Blocks")
+    def blocks(self, row: Group) -> str:
+        return f"{show.count_text(row.block_count)}, {show.size_text(row.byte_count)}"
+
+    @display(description="State")
+    def state_cell(self, row: Group) -> SafeString:
+        return group_state(row)
+
+    @display(description="Made")
+    def made(self, row: Group) -> SafeString | str:
+        return show.age(row.created_at_ms, dialect.clock_ms())
+
+
+# Django finds pages through this module.
+from webadmin.tsdb import admin_blocks  # noqa: E402, F401
