@@ -1,4 +1,4 @@
-"""The node's way to its own threads: one message per answered poll, to the node's own queue.
+"""The node's way to its own threads: messages to the node's own queue, one or a few per answered poll.
 
 A broker that refuses a message, or takes it and never delivers it, is *deaf*. A deaf node reports capacity 0 and
 sends itself an echo from time to time; when one arrives it takes work again.

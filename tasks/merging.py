@@ -24,6 +24,8 @@ READERS: Mapping[str, Callable[[dict[str, Any]], Spec]] = {
     tsdb_jobs.KIND: read_tsdb_spec,
 }
 """How a specification is read, by the kind of its job. Both mergers know what to do with each."""
+LONG_JOB_BYTES = 32 << 20
+"""Bytes of source blocks beyond which a job is not worth waiting for: a batch is reported when its last job ends."""
 
 
 def make_merger(settings: NodeSettings, scratch: Path) -> Merger:
@@ -47,6 +49,15 @@ def read_specs(specs: Mapping[str, dict[str, Any]]) -> tuple[list[Spec], dict[st
         except BadAssignment as error:
             outcomes[job] = error
     return readable, outcomes
+
+
+def takes_long(spec: dict[str, Any]) -> bool:
+    """Tell whether a job of whole blocks, specified by whatever this is, should be a batch by itself."""
+    try:
+        files = (file for source in spec["sources"] for file in source["files"])
+        return spec["kind"] == tsdb_jobs.KIND and sum(file["size"] for file in files) > LONG_JOB_BYTES
+    except (KeyError, TypeError):
+        return False  # who reads it says what is wrong with it
 
 
 def _read_spec(job: str, data: dict[str, Any]) -> Spec:

@@ -1,8 +1,8 @@
 """The compactor node: polls the service, hands the work to its own threads, renews, reports, gives back.
 
-One thread polls. Each poll carries reports, renewals and the wish for work; its assignments go as one message to the
-node's own queue, and the Celery thread that receives it runs them as one batch. The loop never waits for the broker
-or for a merge: a deaf broker costs capacity, not leases.
+One thread polls. Each poll carries reports, renewals and the wish for work; its assignments go to the node's own queue
+as one message (long jobs have one each), and the Celery thread that receives it runs them as one batch. The loop never
+waits for the broker or for a merge: a deaf broker costs capacity, not leases.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -23,6 +23,7 @@ from tasks.errors import CredentialRefused, MergerDied, PollRefused, ServiceUnav
 from tasks.health import Health
 from tasks.leases import LeaseTable, Pair
 from tasks.merger import Merger
+from tasks.merging import takes_long
 from tasks.metrics import node_metrics
 from tasks.settings import NodeSettings
 
@@ -200,10 +201,12 @@ class Node:
         for job, _ in outcome.lost:
             _note_lost(job, "not granted")
         self._batches.stop(outcome.lost)
-        if outcome.assigned and (self._stopping.is_set() or not self._courier.send(outcome.assigned)):
-            self._table.give_back(outcome.assigned)
-            log.warning("jobs_given_back", jobs=len(outcome.assigned), why="no message could be sent")
-            self.wake()
+        specs = {(given.job, given.token): given.spec for given in response.assignments}
+        for pairs in messages_of(outcome.assigned, specs):
+            if self._stopping.is_set() or not self._courier.send(pairs):
+                self._table.give_back(pairs)
+                log.warning("jobs_given_back", jobs=len(pairs), why="no message could be sent")
+                self.wake()
 
     def _look_after_held(self) -> None:
         """Stop what has no lease any more, give back what never started, knock on a deaf broker."""
@@ -260,6 +263,13 @@ class Node:
                 log.info("node_ready", worker=self._name, state="ready", seconds=round(self._clock() - started, 3))
                 self.wake()
                 return
+
+
+def messages_of(assigned: Sequence[Pair], specs: Mapping[Pair, dict[str, Any]]) -> list[list[Pair]]:
+    """Return what goes as one message each: every long job alone, so that it ends by itself, all others together."""
+    long = [[pair] for pair in assigned if takes_long(specs[pair])]
+    rest = [pair for pair in assigned if not takes_long(specs[pair])]
+    return [*long, rest] if rest else long
 
 
 def _note_lost(job: str, why: str) -> None:

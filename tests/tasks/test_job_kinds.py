@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.protocol.messages import Progress
-from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec
 from engine.protocol.tsdb_results import read_tsdb_result
 from engine.storage import ObjectStore, open_store
 from spark.errors import BadSparkSetting
 from tasks.engine_merger import EngineMerger
 from tasks.errors import BadAssignment
 from tasks.merger import Merger, Outcome
-from tasks.merging import READERS
+from tasks.merging import LONG_JOB_BYTES, READERS
+from tasks.node import messages_of
 from tasks.spark_merger import SparkMerger
 from tests.segments import segment_job
 from tests.tsdb_blocks import FOLDER, replicas_job
@@ -100,6 +102,19 @@ def test_a_specification_that_cannot_be_carried_out_fails_that_job_only(
     outcomes = merge(merger, {"blocks": blocks_job.to_json(), "hostile": hostile})
     assert isinstance(outcomes["hostile"], BadAssignment)
     assert isinstance(outcomes["blocks"], dict)
+
+
+def test_a_long_job_is_a_message_by_itself(blocks_job: TsdbMergeSpec, store: ObjectStore) -> None:
+    source = blocks_job.sources[0]
+    large = BlockFile(name="chunks/000002", size=LONG_JOB_BYTES)
+    long = replace(blocks_job, sources=(replace(source, files=(*source.files, large)),)).to_json()
+    short, profiles = blocks_job.to_json(), segment_job(store, "profiles", 7).to_json()
+    specs = [long, short, profiles, long, {}, {"kind": "tsdb", "sources": 7}, {"kind": "tsdb", "sources": [{}]}]
+    pairs = [(f"job-{number}", "token") for number in range(len(specs))]
+    messages = messages_of(pairs, dict(zip(pairs, specs, strict=True)))
+    assert messages == [[pairs[0]], [pairs[3]], [pairs[1], pairs[2], *pairs[4:]]]
+    assert messages_of(pairs[:1], {pairs[0]: long}) == [[pairs[0]]]
+    assert messages_of([], {}) == []
 
 
 def test_an_unknown_kind_is_told_what_there_is(merger: EngineMerger) -> None:
