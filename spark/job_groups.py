@@ -60,12 +60,14 @@ class JobGroups(Generic[_Job]):
 
     ``merge(group)`` runs one Spark job in the thread it is called in and returns an outcome (a result or an error) by
     job name. ``tag`` names the batch for ``interrupt``. ``cancelled(job)`` is asked often and from several threads.
+    ``look`` is called now and then while anything runs.
     """
 
     spark: SparkSession
     tag: str
     cancelled: Callable[[str], bool]
     merge: Callable[[list[_Job]], Mapping[str, Any]]
+    look: Callable[[], None] = lambda: None
 
     def run(self, groups: Sequence[list[_Job]]) -> dict[str, Any]:
         """Return the outcomes of all jobs of all groups by name."""
@@ -88,6 +90,7 @@ class JobGroups(Generic[_Job]):
         running = set(futures)
         while running:
             _, running = wait(running, timeout=WATCH_SECONDS, return_when=FIRST_COMPLETED)
+            self.look()
             for future, group, tag in zip(futures, groups, tags, strict=True):
                 # Again at every round: an interrupt that comes before Spark has begun finds nothing to stop.
                 if future in running and not self.wanted(group):

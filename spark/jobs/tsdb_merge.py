@@ -9,7 +9,7 @@ not interrupted one by one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from engine.tsdb import merge_job
 from spark.errors import SparkJobFailed
 from spark.frames import run_orders
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
+from spark.progress_files import ProgressFile
 from spark.remote_errors import error_from_bytes, error_to_bytes
 from spark.tags import interrupt
 
@@ -49,9 +50,13 @@ def run(
     """Merge ``specs`` and return a result or the error for each job name.
 
     ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is asked
-    often and from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts source bytes.
+    often and from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts bytes as
+    ``engine.tsdb.merge_job`` does; of executors elsewhere only beginning and end are told.
     """
-    batch = _Batch(spark, tag, cancelled, progress)
+    # The session of Spark Connect is of another class, and its executors are elsewhere.
+    root = Path(SparkFiles.getRootDirectory()) if isinstance(spark, SparkSession) else None
+    files = {spec.job: _progress_file(root, spec) for spec in specs} if root else {}
+    batch = _Batch(spark, tag, cancelled, progress, root, files, {})
     return batch.groups.run(grouped([_Job(spec) for spec in specs], SMALL_JOB_BYTES))
 
 
@@ -76,21 +81,34 @@ class _Batch:
     tag: str
     cancelled: Callable[[str], bool]
     progress: Callable[[str, Progress], None]
+    root: Path | None
+    files: Mapping[str, ProgressFile]
+    told: dict[str, Progress]
 
     @property
     def groups(self) -> JobGroups[_Job]:
-        return JobGroups(spark=self.spark, tag=self.tag, cancelled=self.cancelled, merge=self._merge)
+        return JobGroups(spark=self.spark, tag=self.tag, cancelled=self.cancelled, merge=self._merge, look=self._look)
+
+    def _look(self) -> None:
+        """Pass on what tasks of this machine say."""
+        for job, file in self.files.items():
+            progress = file.read()
+            if progress is not None and progress != self.told.get(job):
+                self.told[job] = progress
+                self.progress(job, progress)
 
     def _merge(self, group: list[_Job]) -> dict[str, Outcome]:
         wanted = self.groups.wanted(group)
         outcomes: dict[str, Outcome] = {}
         for job in wanted:
-            self.progress(job.name, Progress(done=0, total=job.size, phase="merge"))
+            self.progress(job.name, Progress(done=0, total=job.size, phase="download"))
         try:
             answers = self._run(wanted)
             outcomes = {job.name: self._outcome(job, answers) for job in group}
         finally:
             for job in group:
+                if job.name in self.files:
+                    self.files[job.name].remove()
                 if not isinstance(outcomes.get(job.name), TsdbMergeResult):
                     self._withdraw(job)
         return outcomes
@@ -122,8 +140,8 @@ class _Batch:
         """
         with suppress(StorageError):  # the job's own trouble is what counts
             merge_job.withdraw(job.spec, kept_store(job.spec.bucket_url))
-        if isinstance(self.spark, SparkSession):  # elsewhere the next task of an executor does it
-            sweep_scratch(Path(SparkFiles.getRootDirectory()))
+        if self.root:  # elsewhere the next task of an executor does it
+            sweep_scratch(self.root)
 
 
 def merge_blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -134,7 +152,13 @@ def merge_blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
             result, error = None, None
             try:
                 # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
-                merged = merge_job.run(spec, kept_store(spec.bucket_url), scratch=Path(SparkFiles.getRootDirectory()))
+                root = Path(SparkFiles.getRootDirectory())
+                merged = merge_job.run(
+                    spec,
+                    kept_store(spec.bucket_url),
+                    scratch=root,
+                    progress=_progress_file(root, spec).tell,
+                )
                 result = json.dumps(merged.to_json()).encode()
             except Exception as own_error:  # noqa: BLE001  an error of one job is its answer; the others go on
                 error = error_to_bytes(own_error)
@@ -142,3 +166,7 @@ def merge_blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
                 [pa.array([value], field.type) for value, field in zip((spec.job, result, error), SCHEMA, strict=True)],
                 schema=SCHEMA,
             )
+
+
+def _progress_file(root: Path, spec: TsdbMergeSpec) -> ProgressFile:
+    return ProgressFile(root, spec.result_id())

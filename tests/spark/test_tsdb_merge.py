@@ -149,8 +149,9 @@ def test_progress_counts_source_bytes(spark: SparkSession, store: ObjectStore, t
     spec = replicas_job("job", store, tmp_path / "blocks")
     tsdb_merge.run(spark, [spec], tag=tag, progress=lambda *report: seen.append(report))
     total = merge_job.source_bytes(spec)
-    assert seen[0] == ("job", Progress(done=0, total=total, phase="merge"))
-    assert seen[-1] == ("job", Progress(done=total, total=total, phase="upload"))
+    assert seen[0] == ("job", Progress(done=0, total=total, phase="download"))
+    assert ("job", Progress(done=total, total=total, phase="upload")) in seen
+    assert not list(Path(SparkFiles.getRootDirectory()).glob("lithify-progress-*"))
 
 
 def test_the_code_travels_as_a_name() -> None:
@@ -215,3 +216,22 @@ def test_a_job_that_kills_executors_does_not_take_others_with_it(spark: SparkSes
     outcomes = future.result(DEADLINE_SECONDS)
     assert isinstance(outcomes["good"], TsdbMergeResult)
     assert isinstance(outcomes["bad"], SparkJobFailed)
+
+
+def test_progress_is_told_while_a_task_runs(spark: SparkSession, stuck: Stuck, tag: str) -> None:
+    """The second source does not come; that the first has come is told meanwhile."""
+    bad = stuck.specs[1]
+    first = sum(file.size for file in bad.sources[0].files)
+    seen = threading.Event()
+    lost = threading.Event()
+
+    def note(job: str, progress: Progress) -> None:
+        if progress == Progress(done=first, total=merge_job.source_bytes(bad), phase="download"):
+            seen.set()
+
+    future = run_aside(
+        lambda: tsdb_merge.run(spark, [bad], tag=tag, cancelled=lambda job: lost.is_set(), progress=note)
+    )
+    assert seen.wait(DEADLINE_SECONDS)
+    lost.set()
+    assert isinstance(future.result(DEADLINE_SECONDS)["bad"], MergeCancelled)
