@@ -105,8 +105,8 @@ class KeyPlan:
                 if position is None:
                     self.standings[block.ulid] = Standing(state=BlockState.FINAL, cause=words.MISFIT)
                     continue
-                slots = levels[position]
-                start_ms = slot_start(block.min_time_ms, ranges_ms[position])
+                slots, range_ms = levels[position], ranges_ms[position]
+                start_ms = block.min_time_ms // range_ms * range_ms
             slot = slots.get(start_ms)
             if slot is None:
                 slot = slots[start_ms] = _Slot()
