@@ -100,6 +100,7 @@ class _Merge:
         ) as writer:
             self._write_series(writer, union)
             counts.samples_read += sum(source.samples_deleted for source in self._sources)
+            counts.series_read += sum(source.series_left_out for source in self._sources)
             counts.bytes_read += sum(source.block.index.size for source in self._sources)
             if not counts.series_written:
                 return MergeOutcome(None, counts)

@@ -38,7 +38,7 @@ class MergeSource:
         self.block = BlockReader(folder, forget_bytes)
         self.name = self.block.name
         self.meta = self.block.meta
-        self.samples_deleted = 0
+        self.samples_deleted = self.series_left_out = 0
         self._partition = partition
         stats = self.meta.stats
         self._batch_series = max(1, min(BATCH_SERIES, BATCH_CHUNKS * stats.num_series // max(stats.num_chunks, 1)))
@@ -73,6 +73,7 @@ class MergeSource:
             if len(self._deleted) and np.any(np.isin(batch.ids, self._deleted)):
                 batch, overlay = self._without_deleted(batch)
             if not np.all(has_chunks := np.diff(batch.chunk_starts) > 0):
+                self.series_left_out += int(np.count_nonzero(~has_chunks))
                 batch = chosen_series(batch, has_chunks)
             yield batch._replace(label_refs=translation[batch.label_refs]), overlay
 

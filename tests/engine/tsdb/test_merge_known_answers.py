@@ -20,10 +20,18 @@ BUDGET_BYTES = 64 << 20
 
 
 def merged(blocks: RealBlocks, answer: dict[str, Any], parent: Path, winner: Winner) -> MergeOutcome:
-    """Merge the sources of a known result; one block that was cleaned up is its own source, and has a parent."""
+    """Merge the sources of a known result; one block that was cleaned up is its own source, and has a parent.
+
+    All that the sources say they have must have been read, whatever is deleted of it.
+    """
     known = {folder.name: folder for folder in blocks.folders()}
     folders = [known[ulid] for ulid in answer["sources"] if ulid in known] or [known[answer["parents"][0]]]
-    return merge_blocks(folders, parent, answer["ulid"], rules=MergeRules(winner=winner), budget_bytes=BUDGET_BYTES)
+    rules = MergeRules(winner=winner)
+    outcome = merge_blocks(folders, parent, answer["ulid"], rules=rules, budget_bytes=BUDGET_BYTES)
+    stats = [BlockReader(folder).meta.stats for folder in folders]
+    assert outcome.counts.series_read == sum(one.num_series for one in stats)
+    assert outcome.counts.samples_read == sum(one.num_samples for one in stats)
+    return outcome
 
 
 @pytest.mark.usefixtures("each_series_merge")
