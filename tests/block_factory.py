@@ -80,7 +80,11 @@ def block_meta(
 
 def merged(spec: ProfileMergeSpec) -> ProfileMergeResult:
     """Return what a correct merge of this job would report."""
-    sources = [decode_metadata(source.metadata) for source in spec.sources]
+    return merged_from(spec, [decode_metadata(source.metadata) for source in spec.sources])
+
+
+def merged_from(spec: ProfileMergeSpec, sources: Sequence[BlockMeta]) -> ProfileMergeResult:
+    """Return what a correct merge of this job would report if this were the metadata of its sources."""
     datasets = {
         (d.tenant, d.name)
         for source, meta in zip(spec.sources, sources, strict=True)

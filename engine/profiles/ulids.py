@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ LENGTH = 26
 ENTROPY_BYTES = 10
 TIME_MS_MAX = (1 << 48) - 1
 
-_VALUES = {character: value for value, character in enumerate(ALPHABET)}
+_WRITTEN = re.compile(rf"[0-7][{ALPHABET}]{{{LENGTH - 1}}}")
+_DIGITS = str.maketrans(ALPHABET, "0123456789ABCDEFGHIJKLMNOPQRSTUV")  # those of Python's numbers to base 32
 
 
 class Ulid(NamedTuple):
@@ -24,11 +26,9 @@ class Ulid(NamedTuple):
 
 def parse(text: str) -> Ulid:
     """Take an id apart; BadBlockName unless it is exactly the 26 upper-case characters that ``make`` writes."""
-    if len(text) != LENGTH or text[0] > "7" or any(character not in _VALUES for character in text):
+    if not _WRITTEN.fullmatch(text):
         raise BadBlockName(text, "not a ULID (26 characters of Crockford base32, upper case)")
-    number = 0
-    for character in text:
-        number = number << 5 | _VALUES[character]
+    number = int(text.translate(_DIGITS), 32)
     return Ulid(number >> 80, (number & ((1 << 80) - 1)).to_bytes(ENTROPY_BYTES, "big"))
 
 

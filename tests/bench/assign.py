@@ -74,20 +74,14 @@ def _work(worker: str, begin: float, seconds: float) -> int:
 
 def _success(given: Any) -> Any:
     """Report what a merge of this job would have written."""
-    from engine.profiles.metadata import encode_metadata
     from engine.protocol.messages import JobUpdate, UpdateStatus
     from engine.protocol.profile_jobs import ProfileMergeSpec
-    from tests.block_factory import merged
+    from tests.block_factory import merged_from
 
     spec = ProfileMergeSpec.from_json(given.spec)
     # The blocks are copies, but each has an id of its own, from which the ids of results follow.
-    sources = [
-        dataclasses.replace(
-            source, metadata=encode_metadata(dataclasses.replace(_decoded(source.metadata), id=source.id))
-        )
-        for source in spec.sources
-    ]
-    result = merged(dataclasses.replace(spec, sources=tuple(sources)))
+    sources = [dataclasses.replace(_decoded(source.metadata), id=source.id) for source in spec.sources]
+    result = merged_from(spec, sources)
     return JobUpdate(job=given.job, token=given.token, status=UpdateStatus.SUCCESS, result=result.to_json())
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import psycopg
-from django.db import DatabaseError, OperationalError, connection, models
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, OperationalError, connection, connections, models
 from django.db.backends.utils import CursorWrapper
 
 Row = TypeVar("Row", bound=models.Model)
@@ -41,11 +41,12 @@ def quick_cursor() -> CursorWrapper:
 
     A kept plan knows none of the values, so what a partial index rests on must stand in the text itself.
     """
-    if connection.vendor != "postgresql":
-        return connection.cursor()
-    connection.ensure_connection()
-    connection.connection.prepare_threshold = PREPARE_AFTER
-    return connection.make_cursor(psycopg.Cursor(connection.connection))
+    here = connections[DEFAULT_DB_ALIAS]  # what ``connection`` looks up anew for each of its attributes
+    if here.vendor != "postgresql":
+        return here.cursor()
+    here.ensure_connection()
+    here.connection.prepare_threshold = PREPARE_AFTER
+    return here.make_cursor(psycopg.Cursor(here.connection))
 
 
 def clock_ms() -> int:
@@ -339,7 +340,19 @@ def _table_values(rows: Sequence[Sequence[Any]]) -> list[Any]:
     """Return what the marks of a ``_table`` stand for."""
     if connection.vendor != "postgresql":
         return [value for row in rows for value in row]
-    return ["{" + ",".join(map(_element, values)) + "}" for values in zip(*rows, strict=True)]
+    return [_array(values) for values in zip(*rows, strict=True)]
+
+
+def _array(values: Sequence[Any]) -> str:
+    """Return values as an array in PostgreSQL's own notation. Most are all numbers, or all plain texts."""
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return "{" + ",".join(map(str, values)) + "}"
+    if kinds == {str}:
+        text = '","'.join(values)
+        if "\\" not in text and text.count('"') == 2 * (len(values) - 1):
+            return '{"' + text + '"}'
+    return "{" + ",".join(map(_element, values)) + "}"
 
 
 def _element(value: Any) -> str:

@@ -95,6 +95,7 @@ class _Application:
         self.change_set = change_set
         self.context = context
         self.queue_changes = QueueChanges()
+        self.ended: list[tuple[JobView, AttemptOutcome, FailureReason | None]] = []
         entry = change_set.to_json()  # while others hold the head
         if context.takes_head_first:
             self.head, self.time = take_head()
@@ -120,6 +121,7 @@ class _Application:
         assigned = (*(assignment.job.id for assignment in changes.assigned), *given)
         with together():
             self._create(changes.created)
+            self._close_attempts()
             self._open_attempts(assigned)
             turned = self._settle_queues()
             charge_shares(changes.tenants, changes.lanes)
@@ -188,7 +190,7 @@ class _Application:
             "finished_command_index": self.index,
         }
         self._change(jobs, ("result",), [(_result_row(completion),) for completion in completed], to=done)
-        self._close_attempts([(job, AttemptOutcome.COMPLETED, None) for job in jobs])
+        self.ended += [(job, AttemptOutcome.COMPLETED, None) for job in jobs]
         moment = SwapMoment(
             command_index=self.index,
             command_time_ms=self.time.now_ms,
@@ -214,7 +216,7 @@ class _Application:
             columns = ("state", "parked_reason", "failures", "priority_ms")
             freed = {"lease_expires_ms": None, "progress": None}
             self._change([returned.job for returned in group], columns, values, is_over=is_over, to=freed)
-        self._close_attempts([(returned.job, returned.outcome, returned.reason) for returned in all_returned])
+        self.ended += [(returned.job, returned.outcome, returned.reason) for returned in all_returned]
 
     def _assign(self, all_assigned: Sequence[AssignJob]) -> None:
         leased = {
@@ -230,7 +232,7 @@ class _Application:
             values = [(one.failures, _priority_ms(one.job, one.failures)) for one in group]
             self._change([one.job for one in group], ("failures", "priority_ms"), values, is_over=is_over, to=leased)
             if is_over:
-                self._close_attempts([(one.job, AttemptOutcome.EXPIRED, None) for one in group])
+                self.ended += [(one.job, AttemptOutcome.EXPIRED, None) for one in group]
 
     def _take_blocks(self, created: Sequence[CreateJob], *, wait_ms: int = 0) -> list[int]:
         """Give the planned jobs their blocks and return the row ids that the jobs will have. From here on nothing is
@@ -295,10 +297,10 @@ class _Application:
         rows = [(job_id, self.index, worker.id, self.time.now_ms, outcome, worker.build) for job_id in job_ids]
         insert_rows(Attempt, ("job_id", "token", "worker_id", "assigned_at_ms", "outcome", "build"), rows)
 
-    def _close_attempts(self, ended: Iterable[tuple[JobView, AttemptOutcome, FailureReason | None]]) -> None:
+    def _close_attempts(self) -> None:
         rows = [
             (job.id, job.token, outcome.value, json.dumps(reason_to_wire(reason)) if reason else None)
-            for job, outcome, reason in ended
+            for job, outcome, reason in self.ended
         ]
         update_rows(Attempt, ("job_id", "token"), ("outcome", "reason"), rows, to={"ended_at_ms": self.time.now_ms})
 
