@@ -83,10 +83,16 @@ def intern_names(registrations: Sequence[BlockRegistration]) -> InternedNames:
 
 
 def insert_blocks(
-    registrations: Sequence[BlockRegistration], interned: InternedNames, moment: InsertMoment, changes: QueueChanges
-) -> list[int]:
-    """Insert the blocks with their datasets and note in ``changes`` which queues they joined; return their row ids."""
-    ids = reserve_ids(Block, len(registrations))
+    registrations: Sequence[BlockRegistration],
+    interned: InternedNames,
+    moment: InsertMoment,
+    changes: QueueChanges,
+    *,
+    ids: Sequence[int] | None = None,
+) -> None:
+    """Insert the blocks with their datasets and note in ``changes`` which queues they joined. ``ids`` are their row
+    ids, if those are reserved already."""
+    ids = reserve_ids(Block, len(registrations)) if ids is None else ids
     blocks = [_block_row(id, r, interned, moment) for id, r in zip(ids, registrations, strict=True)]
     insert_rows(Block, list(blocks[0]) if blocks else [], [list(block.values()) for block in blocks])
     datasets = [
@@ -98,7 +104,6 @@ def insert_blocks(
     for block in blocks:
         if block["queue_id"] is not None:
             changes.add(block["queue_id"], 1, block["size_bytes"])
-    return ids
 
 
 def remember_ids(registrations: Sequence[BlockRegistration], moment: InsertMoment) -> None:

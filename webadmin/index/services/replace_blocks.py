@@ -5,12 +5,14 @@ A fixed number of statements, however many jobs there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from webadmin.database.dialect import insert_rows, marks, quick_cursor, together
+from django.db.backends.utils import CursorWrapper
+
+from webadmin.database.dialect import insert_rows, marks, quick_cursor, reserve_ids, together
 from webadmin.index.errors import SourcesChanged
-from webadmin.index.models import BlockLineage, RemovalCause, Tombstone
+from webadmin.index.models import Block, BlockLineage, RemovalCause, Tombstone
 from webadmin.index.registration import BlockRegistration
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, remember_ids
 from webadmin.index.states import BlockState
@@ -48,12 +50,14 @@ def replace_blocks(
     """Replace the sources by the results. Raises SourcesChanged unless every source is live and owned by its job."""
     if not replacements:
         return
-    _retire_sources(replacements, moment)
     results = [result for replacement in replacements for result in replacement.results]
     with together():
-        ids = iter(insert_blocks(results, interned, moment, changes))
+        ids = reserve_ids(Block, len(results))
+        retired = _retire_sources(replacements, moment)  # while the rows below are made
+        insert_blocks(results, interned, moment, changes, ids=ids)
         remember_ids(results, moment)
-        lineage = [row for replacement in replacements for row in _lineage(replacement, ids)]
+        of_results = iter(ids)
+        lineage = [row for replacement in replacements for row in _lineage(replacement, of_results)]
         insert_rows(BlockLineage, LINEAGE_COLUMNS, lineage)
         tombstones = [
             (
@@ -64,15 +68,21 @@ def replace_blocks(
             for block_id in replacement.sources
         ]
         insert_rows(Tombstone, TOMBSTONE_COLUMNS, tombstones)
+    _check_sources(replacements, retired.fetchall())
 
 
-def _retire_sources(replacements: Sequence[Replacement], moment: InsertMoment) -> None:
-    """Mark the sources as replaced; they must be all that their jobs own."""
-    sources = {(block_id, replacement.job_id) for replacement in replacements for block_id in replacement.sources}
+def _retire_sources(replacements: Sequence[Replacement], moment: InsertMoment) -> CursorWrapper:
+    """Mark all that the jobs own as replaced; each row of the answer is a block and its job."""
     jobs = [replacement.job_id for replacement in replacements]
-    with quick_cursor() as cursor:
-        cursor.execute(_RETIRE.format(jobs=marks(jobs)), [moment.command_index, *jobs])
-        owned = {(block_id, job_id) for block_id, job_id in cursor.fetchall()}
+    cursor = quick_cursor()
+    cursor.execute(_RETIRE.format(jobs=marks(jobs)), [moment.command_index, *jobs])
+    return cursor
+
+
+def _check_sources(replacements: Sequence[Replacement], retired: Iterable[tuple[int, int]]) -> None:
+    """Raise SourcesChanged unless the sources are what was retired."""
+    sources = {(block_id, replacement.job_id) for replacement in replacements for block_id in replacement.sources}
+    owned = {(block_id, job_id) for block_id, job_id in retired}
     if owned != sources:
         changed = sorted({job_id for _, job_id in owned ^ sources})
         raise SourcesChanged(f"jobs {changed}: {len(owned & sources)} of {len(sources)} sources are still theirs")
