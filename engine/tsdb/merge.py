@@ -25,7 +25,7 @@ from engine.tsdb.symbol_union import BYTES_PER_SYMBOL, SymbolUnion
 __all__ = ["MergeOutcome", "MergeRules", "Partition", "Winner", "merge_blocks", "merged_meta"]
 
 WRITE_BYTES = 1 << 20
-FORGET_BYTES_MIN, FORGET_BYTES_MAX = 256 << 10, 2 << 20
+FORGET_BYTES_MIN, FORGET_BYTES_MAX = 256 << 10, 1 << 20
 """What is mapped of each file of a source while it is read from front to back."""
 WHOLE = Partition()
 HINT_OF_ALL = "from-out-of-order"

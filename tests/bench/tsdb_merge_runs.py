@@ -38,7 +38,7 @@ def measure_merges(write: Callable[[Path, int], None], full: bool) -> Figures:
         for name, series in (("whole", SERIES), ("third", SERIES // 3), ("twin", SERIES_TWIN)):
             write(root / name, series)
         whole = _measure(root / "whole", runs)
-        third = _measure(root / "third", 1)
+        third = _measure(root / "third", runs)
         twin = _measure(root / "twin", 1, LITHIFY_PURE="1")
     return Figures(
         parameters={

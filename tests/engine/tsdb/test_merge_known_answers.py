@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +68,29 @@ def test_under_ours_only_conflicting_values_differ(
         found = digests(BlockReader(tmp_path / answer["ulid"]))
         assert found["chunk_layout_sha256"] == answer["chunk_layout_sha256"]
         assert (found["samples_sha256"] != answer["samples_sha256"]) == (archive in CONFLICTS)
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool: apt-get install prometheus")
+@pytest.mark.parametrize("archive", ["stale-and-histograms", "five-intervals", "tombstones"])
+def test_promtool_lists_counts_and_dumps_a_result(
+    all_real_blocks: dict[str, RealBlocks], tmp_path: Path, archive: str
+) -> None:
+    blocks = all_real_blocks[archive]
+    answer = blocks.results[-1]
+    merged(blocks, answer, tmp_path, Winner.OURS)
+    (tmp_path / "wal").mkdir()  # promtool reads a whole data folder
+
+    def said(command: str, *more: str) -> str:
+        done = subprocess.run(
+            ["promtool", "tsdb", command, str(tmp_path), *more], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert answer["ulid"] in said("list")
+    assert f"\nSeries: {answer['series']}\n" in said("analyze", answer["ulid"])
+    # It leaves out what it cannot say in a line: markers, and chunks of histograms.
+    dumped = len(said("dump").splitlines())
+    floats = answer["samples"] - answer["histogram_samples"]
+    assert 0 < dumped <= answer["samples"]
+    assert dumped >= floats
