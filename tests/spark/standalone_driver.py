@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
 from spark.frames import run_orders
-from spark.jobs import profile_merge
+from spark.jobs import profile_merge, tsdb_merge
 from spark.probe import probe
 from spark.profiles_source import register
 from spark.session import SparkSettings, make_session
@@ -45,11 +46,16 @@ def main(store_url: str) -> dict[str, Any]:
             job: outcome.to_json() if isinstance(outcome, ProfileMergeResult) else repr(outcome)
             for job, outcome in outcomes.items()
         }
+        blocks = [TsdbMergeSpec.from_json(spec) for spec in told["blocks"]]
+        of_blocks = {
+            job: outcome.to_json() if isinstance(outcome, TsdbMergeResult) else repr(outcome)
+            for job, outcome in tsdb_merge.run(session, blocks, tag="standalone-blocks").items()
+        }
         register(session)
         profiles = session.read.format("lithify.profiles").options(**told["options"]).load()
         (answer,) = profiles.selectExpr("count(*)", "sum(value)", "sum(size(stack))").collect()
         found = sorted(set(where["file"].to_pylist()))
-        return {"probe": answers, "engine": found, "results": results, "answer": list(answer)}
+        return {"probe": answers, "engine": found, "results": results, "blocks": of_blocks, "answer": list(answer)}
     finally:
         session.stop()
 

@@ -30,10 +30,13 @@ from engine.profiles.query.execution import QueryEngine
 from engine.profiles.query.model import Damage, Question, blocks_of
 from engine.profiles.query.sample_batches import SampleWish, ShareReader
 from engine.profiles.query.shares import cut_shares
+from engine.protocol.tsdb_results import read_tsdb_result
 from engine.storage import ObjectStore, open_store
+from engine.tsdb import merge_job
 from tests.object_stores import CREDENTIALS, S3Server, free_port
-from tests.spark.random_jobs import merge_job
+from tests.spark.random_jobs import merge_job as profile_job
 from tests.spark.service_double import block_to_json, service_double
+from tests.tsdb_blocks import replicas_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 READY_SECONDS = 120
@@ -127,7 +130,9 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
     standalone: str, archive: Path, s3_server: S3Server, tmp_path: Path
 ) -> None:
     store = open_store(s3_server.store_url(s3_server.new_bucket()))
-    specs = [merge_job(f"job-{number}", store, first=10 * number, fence=number) for number in range(3)]
+    specs = [profile_job(f"job-{number}", store, first=10 * number, fence=number) for number in range(3)]
+    group = replicas_job("blocks", store, tmp_path / "blocks", partitions=2)
+    of_blocks = [replace(group, job=f"blocks-{number}", partition=number) for number in range(2)]
     sources = [
         (source.key, replace(decode_metadata(source.metadata), size=source.size))
         for spec in specs
@@ -139,12 +144,19 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
         opened.extractall(tmp_path / "driver/lithify", filter="data")  # as the how-to page says
         options = {"url": url, "credential": "lw_x", "tenant": "anna", "start": "0001-01-01", "end": "9999-01-01"}
         asked = {"specs": [spec.to_json() for spec in specs], "options": options | {"share_bytes": "100000"}}
+        asked["blocks"] = [spec.to_json() for spec in of_blocks]
         told = drive(store.url, asked, settings, tmp_path / "driver")
 
     (where,) = told["engine"]  # type: ignore[misc]
     assert str(where).startswith(str(tmp_path / "work"))
     assert "/lithify/site-packages/engine/" in str(where)
-    assert told["probe"]["kernel series_index"] == series_index.IMPLEMENTATION  # type: ignore[index]
+    assert told["probe"]["kernel profiles.series_index"] == series_index.IMPLEMENTATION  # type: ignore[index]
+    found = {job: read_tsdb_result(result).block for job, result in told["blocks"].items()}  # type: ignore[attr-defined]
+    for spec in of_blocks:
+        in_process = merge_job.run(spec, store, scratch=tmp_path / "scratch").block
+        assert in_process is not None
+        assert found[spec.job] is not None
+        assert (found[spec.job].id, found[spec.job].files) == (in_process.id, in_process.files)
     blocks = {info.key: store.get(info.key) for info in store.list("blocks/")}
     expected = {spec.job: merge.run(spec, store, scratch=Scratch(tmp_path / "scratch")) for spec in specs}
     assert told["results"] == {job: result.to_json() for job, result in expected.items()}
