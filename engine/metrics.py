@@ -22,6 +22,7 @@ class Metric:
 
 
 _PLACE = ("lane", "level")
+_BUCKET_TENANT = ("bucket", "tenant")
 
 SERVICE_METRICS = (
     Metric("lithify_build_info", "gauge", ("version",), "1, with the version of the service"),
@@ -76,6 +77,41 @@ SERVICE_METRICS = (
         ("what",),
         "ledger rows, lineage records, scratch objects and uploads swept away",
     ),
+    Metric(
+        "lithify_tsdb_remaining_compactions",
+        "gauge",
+        _BUCKET_TENANT,
+        "compactions until only time or new blocks give more to do, of the 200 furthest behind",
+    ),
+    Metric("lithify_tsdb_running_jobs", "gauge", _BUCKET_TENANT, "jobs that merge Prometheus blocks now"),
+    Metric("lithify_tsdb_waiting_jobs", "gauge", _BUCKET_TENANT, "jobs over Prometheus blocks that wait for a worker"),
+    Metric("lithify_tsdb_parked_jobs", "gauge", _BUCKET_TENANT, "jobs over Prometheus blocks that are parked"),
+    Metric(
+        "lithify_tsdb_waiting_blocks", "gauge", _BUCKET_TENANT, "Prometheus blocks that a compaction is still to take"
+    ),
+    Metric(
+        "lithify_tsdb_refused",
+        "gauge",
+        _BUCKET_TENANT,
+        "1 while nothing of the tenant is planned, a foreign compactor for example",
+    ),
+    Metric(
+        "lithify_tsdb_catching_up_seconds",
+        "gauge",
+        _BUCKET_TENANT,
+        "expected time to catch up, at the rate of the last hour",
+    ),
+    Metric(
+        "lithify_tsdb_blocks",
+        "gauge",
+        ("bucket", "tenant", "state"),
+        "Prometheus blocks by state, and those kept out: no_compact, quarantined",
+    ),
+    Metric(
+        "lithify_tsdb_oldest_group_age_seconds", "gauge", _BUCKET_TENANT, "since when the oldest unfinished group waits"
+    ),
+    Metric("lithify_tsdb_outbox_steps", "gauge", ("bucket",), "steps that the bucket is still to be told"),
+    Metric("lithify_tsdb_scan_age_seconds", "gauge", ("bucket",), "since the last scan of the bucket"),
     Metric("lithify_command_index", "gauge", (), "last entry of the command log"),
     Metric("lithify_command_time_lag_seconds", "gauge", (), "how far command time is behind the database's clock"),
 )
