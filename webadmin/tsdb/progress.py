@@ -44,9 +44,15 @@ class TenantProgress:
         is_idle = not (self.compactions or self.jobs_waiting or self.jobs_running or self.to_write)
         return is_idle and self.is_planned and not self.refusal
 
+    @property
+    def is_stuck(self) -> bool:
+        """Say whether what is left waits for an operator: its jobs are parked, and nothing else is to do."""
+        is_idle = not (self.jobs_waiting or self.jobs_running or self.to_write)
+        return is_idle and self.is_planned and self.jobs_parked > 0
+
     def to_json(self) -> dict[str, Any]:
         """Return it as command and API show it."""
-        return asdict(self) | {"is_done": self.is_done}
+        return asdict(self) | {"is_done": self.is_done, "is_stuck": self.is_stuck}
 
 
 def tenant_progress(bucket_id: int | None = None) -> list[TenantProgress]:
@@ -70,7 +76,7 @@ def tenant_progress(bucket_id: int | None = None) -> list[TenantProgress]:
     }
     steps = _by_tenant(OutboxStep.objects.filter(done_at_ms=None, tenant__in=tenants), count=Count("id"))
     found = []
-    rates = _rates(tenants)
+    now_ms, rates = dialect.clock_ms(), _rates(tenants)
     for tenant in tenants:
         own = blocks.get(tenant.id, {"count": 0, "size": 0, "bad": 0})
         rate = rates.get(tenant.id)
@@ -89,11 +95,15 @@ def tenant_progress(bucket_id: int | None = None) -> list[TenantProgress]:
                 to_write=steps.get(tenant.id, {"count": 0})["count"],
                 seconds=tenant.compactions / rate if rate else (0.0 if not tenant.compactions else None),
                 refusal=tenant.refusal,
-                is_planned=tenant.planned_at_ms is not None and (tenant.plan_at_ms or 1) > 0,
+                is_planned=tenant.planned_at_ms is not None and not _is_due(tenant, now_ms),
                 looks_again_ms=tenant.plan_at_ms or None,
             )
         )
     return found
+
+
+def _is_due(tenant: BucketTenant, now_ms: int) -> bool:
+    return tenant.plan_at_ms is not None and tenant.plan_at_ms <= now_ms
 
 
 def _by_tenant(rows: Any, **sums: Any) -> dict[int, dict[str, Any]]:

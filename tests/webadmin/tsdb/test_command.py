@@ -9,14 +9,17 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from engine.protocol.messages import FailureReason
 from engine.storage import InvalidStoreUrl, ObjectStore
 from tests.webadmin.admin.conftest import operator  # noqa: F401  (a fixture)
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.conftest import ORDER
-from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, put_block
+from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, put_block, put_sound_block
 from webadmin.access.models import AuditEntry
 from webadmin.schedule.explain import explain_name
+from webadmin.schedule.models import Limits
 from webadmin.tsdb.models import Bucket, BucketTenant
+from webadmin.tsdb.progress import tenant_progress
 from webadmin.tsdb.services import rounds
 from webadmin.tsdb.services.buckets import BucketRefused, adopt_bucket, change_bucket
 
@@ -41,6 +44,37 @@ def test_adopting_waits_until_nothing_is_left_to_do(service: Service, store: Obj
     assert "caught up" in told
     assert Bucket.objects.get().ranges == "2h,8h"
     assert AuditEntry.objects.filter(action="adopt_bucket", target="metrics").exists()
+
+
+def test_who_waits_for_the_end_is_told_what_is_parked(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    Limits.objects.update(failures_max=1)
+    for number in range(2):
+        put_sound_block(store, "acme/", block_id(number))
+    put_block(store, "acme/", block_id(2), 4 * HOUR_MS, 6 * HOUR_MS)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    for _ in range(2):
+        [spec] = node.take()
+        node.worker.poll(node.failed(spec, FailureReason(error_class="Odd", message="broken")), capacity=0)
+    with pytest.raises(CommandError, match=r"1 job parked.*--lane tsdb"):
+        run("adopt", store.url, "--layout", "cortex", "--wait")
+    [told] = tenant_progress()
+    assert (told.is_done, told.is_stuck, told.jobs_parked) == (False, True, 1)
+
+
+def test_who_has_finished_and_was_not_planned_again_is_not_done(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    put_pair(store)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    node.work_off()
+    rounds.write_outboxes(lambda url: store)
+    [told] = tenant_progress()
+    assert (told.jobs_waiting, told.jobs_running, told.to_write, told.is_done) == (0, 0, 0, False)
+    assert len(rounds.plan_due(lambda url: store).jobs) == 1  # the 12 h
 
 
 def test_status_and_explain_say_what_waits_and_why(

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from django.db.models import F
+
 from engine.profiles.errors import BadObject
 from engine.protocol.tsdb_jobs import KIND, BlockFile, TsdbSource
 from engine.scheduling.model import JobState, ParkedKind
@@ -51,8 +53,6 @@ def isolate_sources(stores: OpenStore, *, order: Order | None = None) -> Isolati
     report = IsolationReport()
     for job in _failing_jobs():
         part = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder").get(job=job)
-        if part.group.state != GroupState.OPEN or part.group.verified_token >= job.token:
-            continue
         suspects = _suspects(job, part.group)
         if suspects:
             _look_at(part.group, job, suspects, stores(part.group.tenant.bucket.url), order, report)
@@ -60,9 +60,14 @@ def isolate_sources(stores: OpenStore, *, order: Order | None = None) -> Isolati
 
 
 def _failing_jobs() -> list[Job]:
-    """Return jobs whose last run failed and that nobody runs now: those parked for it, and those that wait again."""
-    parked = Job.objects.filter(is_kind(ParkedKind.EVICTED), lane=KIND, state=JobState.PARKED)
-    waiting = Job.objects.filter(lane=KIND, state=JobState.WAITING, failures__gt=0)
+    """Return jobs whose last run failed and that nobody runs now: those parked for it, and those that wait again.
+
+    Not those whose sources were found sound after that run: they may be many, and stay for long.
+    """
+    jobs = Job.objects.filter(lane=KIND, tsdb_part__group__state=GroupState.OPEN)
+    jobs = jobs.filter(tsdb_part__group__verified_token__lt=F("token"))
+    parked = jobs.filter(is_kind(ParkedKind.EVICTED), state=JobState.PARKED)
+    waiting = jobs.filter(state=JobState.WAITING, failures__gt=0)
     return [*parked.order_by("id")[:JOBS_MAX], *waiting.order_by("id")[:JOBS_MAX]]
 
 

@@ -22,6 +22,7 @@ from webadmin.tsdb.models import Bucket
 from webadmin.tsdb.progress import TenantProgress, tenant_progress
 from webadmin.tsdb.services import rounds
 from webadmin.tsdb.services.buckets import adopt_bucket
+from webadmin.tsdb.services.isolate_sources import isolate_sources
 
 POLL_SECONDS = 1.0
 SCAN_SECONDS = 30.0
@@ -90,13 +91,18 @@ class Command(BaseCommand):
                 self.stdout.write(line)
                 self.stdout.flush()
                 last = line
-            if all(tenant.is_done or tenant.refusal for tenant in tenants):
+            if all(tenant.is_done or tenant.is_stuck or tenant.refusal for tenant in tenants):
                 break
             time.sleep(POLL_SECONDS)
         self._table(tenants)
         for tenant in tenants:
             if tenant.refusal:
                 self.stderr.write(f"{tenant.tenant}: {tenant.refusal}")
+        if parked := sum(tenant.jobs_parked for tenant in tenants):
+            raise CommandError(
+                f"{count_words(parked, 'job')} parked after failing too often, the rest is done: see why with "
+                "'reprocess_failed_jobs --dry-run --lane tsdb' or on the page of evictions, then give it another run"
+            )
 
     def _status(self, options: dict[str, Any]) -> None:
         bucket_id = None
@@ -132,6 +138,7 @@ class Command(BaseCommand):
 def _round(store: ObjectStore, bucket: Bucket) -> None:
     rounds.plan_due(lambda url: store if url == bucket.url else open_store(url))
     rounds.write_outboxes(lambda url: store if url == bucket.url else open_store(url))
+    isolate_sources(lambda url: store if url == bucket.url else open_store(url))
 
 
 def _line(tenants: list[TenantProgress]) -> str:
