@@ -28,9 +28,9 @@ ctypedef struct BitCursor:
 
 ctypedef struct BitSink:
     uint8_t* out
-    size_t size  # whole bytes written
+    size_t size  # bytes written
     uint64_t pending  # in its low bits
-    unsigned int pending_bits  # below 8
+    unsigned int pending_bits  # below 64
     bint ends_in_byte
 
 
@@ -69,27 +69,31 @@ cdef inline bint is_beyond(const BitCursor* cursor) noexcept nogil:
 
 cdef inline void put_bits(BitSink* sink, uint64_t value, unsigned int count) noexcept nogil:
     """Append the low 1 to 64 bits of a number; the caller has made room."""
-    cdef unsigned int half
+    cdef unsigned int free = 64 - sink.pending_bits, over
     cdef uint64_t word
-    if count > 32:
-        half = count - 32
-        put_bits(sink, value >> 32, half)
-        put_bits(sink, value & 0xFFFFFFFFu, 32)
-        sink.ends_in_byte = count % 8 == 0
-        return
-    # Fewer than 8 + 32 bits: they fit one word.
-    word = sink.pending << count | (value & ((<uint64_t>1 << count) - 1))
-    sink.pending_bits += count
-    while sink.pending_bits >= 8:
-        sink.pending_bits -= 8
-        sink.out[sink.size] = <uint8_t>(word >> sink.pending_bits)
-        sink.size += 1
-    sink.pending = word & ((<uint64_t>1 << sink.pending_bits) - 1)
+    if count < 64:
+        value &= (<uint64_t>1 << count) - 1
+    if count < free:
+        sink.pending = sink.pending << count | value
+        sink.pending_bits += count
+    else:
+        over = count - free
+        # With nothing pending all 64 bits come from the number.
+        word = value if free == 64 else sink.pending << free | value >> over
+        word = lithify_be64(word)
+        memcpy(sink.out + sink.size, &word, 8)
+        sink.size += 8
+        sink.pending = value & ((<uint64_t>1 << over) - 1)
+        sink.pending_bits = over
     sink.ends_in_byte = count % 8 == 0
 
 
 cdef inline void finish_bits(BitSink* sink) noexcept nogil:
-    """Pad to a byte; a zero byte follows where the last number was of whole bytes and ended with one."""
+    """Write what is pending, padded to a byte; a zero byte follows where the last number ended with whole bytes."""
+    while sink.pending_bits >= 8:
+        sink.pending_bits -= 8
+        sink.out[sink.size] = <uint8_t>(sink.pending >> sink.pending_bits)
+        sink.size += 1
     if sink.pending_bits:
         sink.out[sink.size] = <uint8_t>(sink.pending << (8 - sink.pending_bits))
         sink.size += 1
