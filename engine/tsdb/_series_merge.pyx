@@ -1,5 +1,6 @@
 """The compiled merge of series behind the door ``engine.tsdb.series_merge``."""
 
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp
@@ -230,6 +231,7 @@ cdef int _decode(const Piece* piece, Samples* samples, Fault* fault) except -1 n
     return MERGED
 
 
+@cython.nonecheck(False)  # its methods run without the interpreter lock, where Cython cannot raise the error
 cdef class SeriesMerge:
     """Merges series of several sources. ``run`` says what is needed next, ``take`` gives what was merged.
 
