@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from django.db.models import Q
+
 from engine.planning.intervals.model import IntervalBlock, SlotState, TakenGroup
 from engine.scheduling.model import JobState
 from webadmin.tsdb.models import Block, BucketTenant, Group
-from webadmin.tsdb.states import PLANNABLE, GroupState
+from webadmin.tsdb.states import PLANNABLE, BlockState, GroupState
 
 _COLUMNS = (
     *("ulid", "min_time_ms", "max_time_ms", "level", "group_key", "series", "index_bytes", "size_bytes"),
@@ -28,16 +30,16 @@ def read_blocks(tenant: BucketTenant) -> list[IntervalBlock]:
 
 
 def read_taken(tenant: BucketTenant) -> list[TakenGroup]:
-    """Return the open groups, with what their jobs do."""
-    groups = {group.id: group for group in Group.objects.filter(tenant=tenant, state=GroupState.OPEN)}
+    """Return the open groups, with what their jobs do; and those that are done but for being told to the bucket."""
+    unseen = Q(state=GroupState.DONE, parts__result__state=BlockState.LIVE, parts__result__visible_at_ms=None)
+    found = Group.objects.filter(Q(state=GroupState.OPEN) | unseen, tenant=tenant)
+    groups = {group.id: group for group in found.distinct()}
     ulids: defaultdict[int, list[str]] = defaultdict(list)
-    for group_id, ulid in (
-        Block.objects.filter(group__in=groups).order_by("min_time_ms").values_list("group_id", "ulid")
-    ):
+    owned = Block.objects.filter(group__in=groups, state=BlockState.OWNED).order_by("min_time_ms", "ulid")
+    for group_id, ulid in owned.values_list("group_id", "ulid"):
         ulids[group_id].append(ulid)
     states: defaultdict[int, set[str]] = defaultdict(set)
-    jobs = Group.objects.filter(id__in=groups).values_list("id", "parts__job__state")
-    for group_id, state in jobs:
+    for group_id, state in Group.objects.filter(id__in=groups).values_list("id", "parts__job__state"):
         states[group_id].add(state)
     return [
         TakenGroup(
@@ -55,10 +57,13 @@ def read_taken(tenant: BucketTenant) -> list[TakenGroup]:
 def _slot_state(states: set[str]) -> SlotState:
     if JobState.PARKED.value in states:
         return SlotState.WAITING
-    return SlotState.RUNNING if JobState.LEASED.value in states else SlotState.READY
+    is_ready = JobState.WAITING.value in states and JobState.LEASED.value not in states
+    return SlotState.READY if is_ready else SlotState.RUNNING
 
 
 def _in_words(states: set[str]) -> str:
     if JobState.PARKED.value in states:
         return "has a parked job"
+    if states == {JobState.DONE.value}:
+        return "is done, and its result is being shown to the bucket"
     return "is being merged" if JobState.LEASED.value in states else "waits for a worker"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from engine.storage import ObjectStore
 from engine.tsdb.buckets.bucket_index import read_index
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
 from webadmin.database import dialect
-from webadmin.schedule.models import Job, LogHead
+from webadmin.schedule.models import Job, Limits, LogHead
 from webadmin.tsdb.explain import explain_blocks
 from webadmin.tsdb.models import Block, Bucket, BucketTenant, Group, OutboxStep
 from webadmin.tsdb.policies import layout_of
 from webadmin.tsdb.progress import tenant_progress
-from webadmin.tsdb.services import rounds
+from webadmin.tsdb.services import plan_tenants, rounds
+from webadmin.tsdb.services.plan_tenants import due_tenants, plan_tenant
 from webadmin.tsdb.states import BlockState, GroupState
 
 START_MS = 1_600_000_000_000 - 1_600_000_000_000 % (24 * HOUR_MS)
@@ -99,3 +104,51 @@ def test_replaced_blocks_go_when_their_delay_is_over(
     run_rounds(store, node)
     assert len(visible(store, "acme/")) == 1
     assert not Job.objects.exclude(state="done").exists()
+
+
+def test_a_result_that_is_not_told_to_the_bucket_yet_is_waited_for(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    """Otherwise the twelve hours would be merged without it, and again with it."""
+    fill_day(store)
+    rounds.scan_buckets(lambda url: store)
+    assert len(rounds.plan_due(lambda url: store).jobs) == 12
+    specs = node.take(12)
+    node.finish(*specs[:5])
+    rounds.write_outboxes(lambda url: store)
+    node.finish(*specs[5:])
+    assert rounds.plan_due(lambda url: store).jobs == []
+    rounds.write_outboxes(lambda url: store)
+    assert len(rounds.plan_due(lambda url: store).jobs) == 2
+
+
+def test_two_that_plan_the_same_tenant_make_each_group_once(
+    service: Service, bucket: Bucket, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_day(store)
+    rounds.scan_buckets(lambda url: store)
+    first, second = (due_tenants(service.clock.now_ms, 1)[0] for _ in range(2))
+    plan = plan_tenants._plan
+
+    def plan_and_be_overtaken(*arguments: Any) -> Any:
+        planned = plan(*arguments)
+        monkeypatch.undo()
+        assert len(plan_tenant(second, store).jobs) == 12
+        return planned
+
+    monkeypatch.setattr(plan_tenants, "_plan", plan_and_be_overtaken)
+    assert plan_tenant(first, store).jobs == []
+    assert Group.objects.count() == Job.objects.count() == 12
+
+
+def test_planning_stops_at_the_queue_limit_and_goes_on_later(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    Limits.objects.update(queue_max=5)
+    fill_day(store)
+    rounds.scan_buckets(lambda url: store)
+    assert len(rounds.plan_due(lambda url: store).jobs) == 5
+    assert rounds.plan_due(lambda url: store).jobs == []
+    node.finish(*node.take(3))
+    service.clock.advance(11)
+    assert len(rounds.plan_due(lambda url: store).jobs) == 3

@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Count, F, Q
+from django.db.models import CharField, Count, F, Q, Value
+from django.db.models.functions import Cast, Concat
 
 from engine.protocol.tsdb_jobs import WrittenBlock
 from engine.tsdb.meta import BlockMeta
@@ -19,6 +20,8 @@ from webadmin.schedule.lanes import SwapMoment
 from webadmin.tsdb.block_columns import block_columns
 from webadmin.tsdb.models import Block, BucketTenant, Group, OutboxStep, Part
 from webadmin.tsdb.states import BlockState, GroupState, StepKind
+
+MERGED_BY = "merged by group "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +48,7 @@ def complete_parts(completions: Sequence[Completion], moment: SwapMoment) -> Non
     ids = [one.part_id for one in completions]
     if Part.objects.filter(id__in=ids, is_done=False).update(is_done=True) != len(ids):
         raise SourcesChanged("a part of a group is done already")
-    for part_id, block in results.items():
-        Part.objects.filter(id=part_id).update(result=block)
+    Part.objects.bulk_update([Part(id=part_id, result=block) for part_id, block in results.items()], ["result"])
     unfinished = Count("parts", filter=Q(parts__is_done=False))
     done = list(
         Group.objects.filter(id__in=list(groups)).annotate(unfinished=unfinished).filter(unfinished=0).order_by("id")
@@ -95,11 +97,9 @@ def _finish(groups: Sequence[Group], moment: SwapMoment, now_ms: int) -> None:
     Group.objects.filter(id__in=ids).update(state=GroupState.DONE, finished_at_ms=now_ms)
     results = list(Block.objects.filter(part__group__in=ids).order_by("part__group_id", "part__partition"))
     sources = list(Block.objects.filter(group__in=ids, state=BlockState.OWNED).order_by("id").defer("meta", "files"))
-    names = {group.id: f"merged by group {group.id}" for group in groups}
-    for group in groups:
-        Block.objects.filter(group=group, state=BlockState.OWNED).update(
-            state=BlockState.SUPERSEDED, reason=names[group.id]
-        )
+    names = {group.id: f"{MERGED_BY}{group.id}" for group in groups}
+    reason = Concat(Value(MERGED_BY), Cast("group_id", CharField()))
+    Block.objects.filter(group__in=ids, state=BlockState.OWNED).update(state=BlockState.SUPERSEDED, reason=reason)
     Block.objects.filter(id__in=[block.id for block in results]).update(state=BlockState.LIVE)
     steps = [(block, StepKind.WRITE_META, "") for block in results]
     steps += [(block, StepKind.MARK_DELETION, names[block.group_id or 0]) for block in sources]

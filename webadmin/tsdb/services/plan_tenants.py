@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from engine.planning.errors import PolicyRefused
@@ -152,7 +152,7 @@ def _make_groups(
                 if not batch:
                     return False
                 report.jobs += _create(run, batch, tenant, now_ms, order)
-        except StaleSnapshot as error:
+        except (StaleSnapshot, IntegrityError) as error:  # somebody else plans the same tenant
             log.info("intervals_planned_again tenant=%s reason=%s", tenant.name, error)
             return False
         left = left[len(batch) :]
@@ -192,22 +192,22 @@ def _create(
         target=f"{tenant.bucket.name}/{tenant.name}",
         detail={"jobs": names, "bucket": tenant.bucket.name, "created": entries},
     )
+    rows = Group.objects.bulk_create(
+        Group(tenant=tenant, created_at_ms=now_ms, command_index=run.index, **_group_columns(group)) for group in groups
+    )
+    _take_blocks(groups, rows, tenant)
+    parts = [(group, part, row) for group, row in zip(groups, rows, strict=True) for part in group.parts()]
     memory = limits_now(run.time.now_ms).task_memory_bytes
-    for position, group in enumerate(groups):
-        row = Group.objects.create(
-            tenant=tenant, created_at_ms=now_ms, command_index=run.index, **_group_columns(group)
-        )
-        _take_blocks(group, row)
-        for part in group.parts():
-            job = _job(group, part, row, tenant)
-            job.spec["task_memory_bytes"] = memory
-            job.created_command_index, job.added_at_ms = run.index, run.time.now_ms
-            # Among jobs as large as each other the order of the plan counts.
-            since_ms = run.time.now_ms + position
-            job.priority_ms = job_priority_ms(ready_at_ms=since_ms, size_bytes=job.source_bytes)
-            job.save()
-            Part.objects.create(group=row, partition=part.partition, job=job)
-    run.live_jobs += len(entries)
+    # Among jobs as large as each other the order of the plan counts.
+    jobs = [
+        _job(group, part, row, tenant, memory=memory, index=run.index, at_ms=run.time.now_ms, position=position)
+        for position, (group, part, row) in enumerate(parts)
+    ]
+    Job.objects.bulk_create(jobs)
+    Part.objects.bulk_create(
+        Part(group=row, partition=part.partition, job=job) for (_, part, row), job in zip(parts, jobs, strict=True)
+    )
+    run.live_jobs += len(jobs)
     return names
 
 
@@ -225,21 +225,31 @@ def _entry(group: IntervalGroup, part: GroupPart, tenant: BucketTenant) -> dict[
     }
 
 
-def _take_blocks(group: IntervalGroup, row: Group) -> None:
-    ulids = [block.ulid for block in group.blocks]
+def _take_blocks(groups: Sequence[IntervalGroup], rows: Sequence[Group], tenant: BucketTenant) -> None:
+    """Give each group its blocks. Raises StaleSnapshot unless all of them are free."""
+    ulids = {block.ulid: row.id for group, row in zip(groups, rows, strict=True) for block in group.blocks}
     free = Block.objects.filter(
-        tenant=row.tenant_id,
-        ulid__in=ulids,
-        state=BlockState.LIVE,
-        visible_at_ms__isnull=False,
-        quarantined="",
-        no_compact="",
+        tenant=tenant, state=BlockState.LIVE, visible_at_ms__isnull=False, quarantined="", no_compact=""
     )
-    if free.update(state=BlockState.OWNED, group=row) != len(ulids):
-        raise StaleSnapshot(f"some blocks of a group are not free any more: {group.reason}")
+    ids = dict(free.filter(ulid__in=list(ulids)).values_list("ulid", "id"))
+    taken = [(ids[ulid], group_id) for ulid, group_id in ulids.items() if ulid in ids]
+    owned, live = {"state": BlockState.OWNED.value}, {"state": BlockState.LIVE.value}
+    if dialect.update_rows(Block, ("id",), ("group_id",), taken, to=owned, where=live) != len(ulids):
+        raise StaleSnapshot("some blocks of a planned group are not free any more")
 
 
-def _job(group: IntervalGroup, part: GroupPart, row: Group, tenant: BucketTenant) -> Job:
+def _job(
+    group: IntervalGroup,
+    part: GroupPart,
+    row: Group,
+    tenant: BucketTenant,
+    *,
+    memory: int,
+    index: int,
+    at_ms: int,
+    position: int,
+) -> Job:
+    size = sum(block.size_bytes for block in part.blocks)
     return Job(
         name=_name(group, part, tenant),
         lane=KIND,
@@ -247,10 +257,14 @@ def _job(group: IntervalGroup, part: GroupPart, row: Group, tenant: BucketTenant
         shard=0,
         level=_job_level(group),
         state=JobState.WAITING,
+        added_at_ms=at_ms,
+        priority_ms=job_priority_ms(ready_at_ms=at_ms + position, size_bytes=size),
+        created_command_index=index,
         source_count=len(part.blocks),
-        source_bytes=sum(block.size_bytes for block in part.blocks),
+        source_bytes=size,
         spec={
             "sources": [block.ulid for block in part.blocks],
+            "task_memory_bytes": memory,
             "bucket": tenant.bucket.name,
             "group": row.id,
             "group_id": group.group_id,

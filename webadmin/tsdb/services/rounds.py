@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.errors import LithifyError
-from engine.storage import ObjectStore, StorageError
+from engine.storage import ObjectStore
 from webadmin.database import dialect
 from webadmin.tsdb.models import Bucket
 from webadmin.tsdb.services.clean_buckets import CleanReport, clean_bucket
@@ -45,7 +45,12 @@ def plan_due(stores: OpenStore, *, count: int = TENANTS_PER_ROUND) -> PlanReport
     """Plan the tenants whose plan is due."""
     outcome = PlanReport()
     for tenant in due_tenants(dialect.clock_ms(), count):
-        report = plan_tenant(tenant, stores(tenant.bucket.url))
+        try:
+            report = plan_tenant(tenant, stores(tenant.bucket.url))
+        except LithifyError as error:
+            outcome.refused[tenant.name] = str(error)
+            log.warning("tenant_not_planned tenant=%s reason=%s", tenant.name, error)
+            continue
         outcome.jobs += report.jobs
         outcome.duplicates += report.duplicates
         outcome.refused |= report.refused
@@ -56,7 +61,12 @@ def write_outboxes(stores: OpenStore) -> OutboxReport:
     """Write what commits have promised, for every tenant."""
     outcome = OutboxReport()
     for tenant in tenants_to_write():
-        report = write_outbox(tenant, stores(tenant.bucket.url))
+        try:
+            report = write_outbox(tenant, stores(tenant.bucket.url))
+        except LithifyError as error:
+            outcome.failed += 1
+            log.warning("outbox_not_written tenant=%s reason=%s", tenant.name, error)
+            continue
         outcome.written += report.written
         outcome.indexes += report.indexes
         outcome.failed += report.failed
@@ -69,7 +79,7 @@ def clean_buckets(stores: OpenStore) -> CleanReport:
     for bucket in Bucket.objects.all():
         try:
             report = clean_bucket(bucket, stores(bucket.url))
-        except StorageError as error:
+        except LithifyError as error:
             outcome.failed += 1
             log.warning("bucket_not_cleaned bucket=%s reason=%s", bucket.name, error)
             continue

@@ -146,7 +146,7 @@ def _take_blocks(found: Iterable[FoundBlock], tenants: Mapping[str, int], now_ms
         else:
             continue
         changed.add(tenant_id)
-    Block.objects.bulk_create(fresh, batch_size=ROWS_PER_INSERT)
+    Block.objects.bulk_create(fresh, batch_size=ROWS_PER_INSERT, ignore_conflicts=True)  # another scan was quicker
     return changed
 
 
