@@ -21,7 +21,8 @@ from spark.frames import run_orders
 
 KERNEL_DOORS = (
     *("profiles.series_index", "profiles.symbols", "profiles.dataset_merge", "profiles.pprof"),
-    *("tsdb.series_entries", "tsdb.series_merge", "tsdb.symbol_positions", "tsdb.xor"),
+    *("tsdb.postings_lists", "tsdb.series_entries", "tsdb.series_hashes", "tsdb.series_merge"),
+    *("tsdb.symbol_merge", "tsdb.symbol_positions", "tsdb.xor"),
 )
 """Modules of the engine that choose between the twin and the compiled code."""
 PACKAGES = ("pyarrow", "numpy", "zstandard", "google.protobuf")
