@@ -197,9 +197,9 @@ class Job(models.Model):
         ]
         # The state stands in front although it is the same in all entries: otherwise SQLite prefers the last index.
         indexes = [
-            # "Which waiting job comes first?" (poll)
+            # "Which waiting job of this lane comes first?" (poll)
             models.Index(
-                fields=["state", "priority_ms", "name"],
+                fields=["state", "lane", "priority_ms", "name"],
                 condition=Q(state=JobState.WAITING.value),
                 name="job_waiting_in_order",
             ),

@@ -31,7 +31,7 @@ SELECT {head}, {limits},
        EXISTS (SELECT 1 FROM schedule_pause WHERE ended_at_ms IS NULL),
        EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')),
        EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('tenant', 'job')),
-       EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane NOT IN ({ahead})),
+       EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({asked})),
        EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({ahead})),
        (SELECT min(lease_expires_ms) FROM schedule_job WHERE state = 'leased'),
        EXISTS (SELECT 1 FROM schedule_jobpin),
@@ -111,12 +111,13 @@ def open_poll() -> PollOpening:
 @functools.cache
 def _opening() -> str:
     """Return the statement that reads most of it. Names of lanes stand in it: a kept plan knows no values."""
-    ahead = [repr(lane.name) for lane in lanes() if lane.plans_ahead]
+    names = {ahead: [repr(lane.name) for lane in lanes() if lane.plans_ahead is ahead] for ahead in (False, True)}
     return _OPENING.format(
         head=HEAD_COLUMNS,
         limits=", ".join(f"l.{name}" for name in _LIMITS),
         tables=HEAD_TABLES,
-        ahead=", ".join(ahead) or "NULL",
+        asked=", ".join(names[False]) or "NULL",
+        ahead=", ".join(names[True]) or "NULL",
     )
 
 

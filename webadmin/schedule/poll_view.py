@@ -19,7 +19,7 @@ from engine.scheduling.limits import EffectiveLimits, LimitName
 from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
 from webadmin.database.dialect import marks, read_rows
 from webadmin.schedule.command_log import CommandTime
-from webadmin.schedule.lanes import Accepted, Finished, by_lane, check_results
+from webadmin.schedule.lanes import Accepted, Finished, by_lane, check_results, lanes
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import Job, LevelQueue, Limits, Worker
 from webadmin.schedule.pins import open_to
@@ -36,7 +36,7 @@ from webadmin.schedule.planning_view import (
 from webadmin.schedule.poll_opening import PollOpening, open_poll
 from webadmin.schedule.queries import effective_limits, level_policies, schedule_limits
 from webadmin.schedule.remnant_view import with_remnants
-from webadmin.schedule.waiting_ahead import lanes_ahead, waiting_ahead
+from webadmin.schedule.waiting_ahead import waiting_ahead
 
 JOB_COLUMNS = (
     *("id", "name", "lane", "tenant", "shard", "level", "state", "token", "worker_id", "lease_expires_ms"),
@@ -223,8 +223,9 @@ def _assignable(request: PollRequest, opening: PollOpening) -> list[Job]:
     found: list[Job] = []
     waiting = jobs.filter(state=JobState.WAITING)
     if opening.has_waiting:
-        ready = waiting.exclude(lane__in=lanes_ahead()) if opening.has_waiting_ahead else waiting
-        found += ready.order_by("priority_ms", "name")[:count]
+        for lane in lanes():  # one by one: jobs of the others, however many, are not even passed over
+            if not lane.plans_ahead:
+                found += waiting.filter(lane=lane.name).order_by("priority_ms", "name")[:count]
     if opening.has_waiting_ahead:
         found += waiting_ahead(waiting, request.worker, opening, count)
     if opening.has_expired:

@@ -118,7 +118,10 @@ def test_a_backlog_does_not_change_the_cost_of_a_poll(service: Service) -> None:
             TenantShare.objects.filter(lane="profiles", is_awake=True).order_by("virtual_time", "tenant"),
             "tenant_share_neediest",
         ),
-        (Job.objects.filter(state=JobState.WAITING).order_by("priority_ms", "name"), "job_waiting_in_order"),
+        (
+            Job.objects.filter(state=JobState.WAITING, lane="profiles").order_by("priority_ms", "name"),
+            "job_waiting_in_order",
+        ),
         (
             Job.objects.filter(state=JobState.LEASED, lease_expires_ms__lt=9).order_by("lease_expires_ms"),
             "job_leased_by_expiry",
