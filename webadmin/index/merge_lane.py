@@ -15,7 +15,9 @@ from engine.protocol.profile_results import read_profile_result
 from engine.scheduling.completion import CompletionFacts, check_result
 from engine.scheduling.errors import ResultRefused
 from engine.scheduling.model import JobResult
+from webadmin.console.sections import Section
 from webadmin.database.dialect import marks, quick_cursor, read_rows
+from webadmin.index import block_page
 from webadmin.index.errors import BlockRefused
 from webadmin.index.masks import JobMasks, job_masks
 from webadmin.index.models import AcceptedId, Block
@@ -113,6 +115,9 @@ class ProfilesLane(Lane):
             "rows_dropped": result.rows_dropped,
             "bytes_read": result.bytes_read,
         }
+
+    def job_sections(self, job: Job, now_ms: int) -> list[Section]:
+        return block_page.blocks_of_job_tables(job.pk, job.source_count, now_ms)
 
     def holding(self, jobs: Sequence[Job]) -> set[int]:
         owned = Block.objects.filter(owner_job__in=jobs, state=BlockState.OWNED)

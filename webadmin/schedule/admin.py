@@ -22,6 +22,7 @@ from webadmin.index import block_page
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.explain import explain_job_row
+from webadmin.schedule.lanes import lane_of
 from webadmin.schedule.models import Command, Job, LevelQueue, Worker
 from webadmin.schedule.operator_orders import JOB_ORDERS
 
@@ -141,7 +142,7 @@ class JobAdmin(OrderedAdmin):
         now_ms = row.now_ms
         return [
             *job_page.job_sections(row, now_ms),
-            *block_page.blocks_of_job_tables(row.pk, row.source_count, now_ms),
+            *lane_of(row.lane).job_sections(row, now_ms),
             *job_page.job_data(row),
         ]
 

@@ -20,6 +20,7 @@ from webadmin.schedule.models import Job
 
 if TYPE_CHECKING:
     from engine.scheduling.explain import Explanation
+    from webadmin.console.sections import Section
     from webadmin.schedule.level_queues import QueueChanges
     from webadmin.schedule.services.operation import Operation
 
@@ -96,6 +97,10 @@ class Lane(ABC):
 
     def explain(self, name: str) -> list[Explanation]:
         """Explain the lane's own blocks of this id, if it has any beside those of the index."""
+        return []
+
+    def job_sections(self, job: Job, now_ms: int) -> list[Section]:
+        """Return what a job's page shows of its sources and results; ``now_ms`` is command time."""
         return []
 
     @abstractmethod

@@ -20,10 +20,12 @@ from engine.scheduling.explain import Explanation
 from engine.scheduling.model import JobResult
 from engine.tsdb.buckets.sections import PartitionPlace, result_section
 from engine.tsdb.meta import BlockMeta, decode_meta
+from webadmin.console.sections import Section
 from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, SwapMoment
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Operation
 from webadmin.tsdb.explain import explain_blocks
+from webadmin.tsdb.job_sections import job_sections
 from webadmin.tsdb.models import Block, Bucket, Group, Part
 from webadmin.tsdb.policies import layout_of
 from webadmin.tsdb.services.complete_groups import Completion, complete_parts
@@ -74,6 +76,9 @@ class TsdbLane(Lane):
 
     def explain(self, name: str) -> list[Explanation]:
         return explain_blocks(name)
+
+    def job_sections(self, job: Job, now_ms: int) -> list[Section]:
+        return job_sections(job)
 
     def holding(self, jobs: Sequence[Job]) -> set[int]:
         open_parts = Part.objects.filter(job__in=jobs, group__state=GroupState.OPEN, is_done=False)

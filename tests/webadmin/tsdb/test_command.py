@@ -17,7 +17,7 @@ from tests.webadmin.tsdb.conftest import ORDER
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, put_block, put_sound_block
 from webadmin.access.models import AuditEntry
 from webadmin.schedule.explain import explain_name
-from webadmin.schedule.models import Limits
+from webadmin.schedule.models import Job, Limits
 from webadmin.tsdb.models import Bucket, BucketTenant
 from webadmin.tsdb.progress import tenant_progress
 from webadmin.tsdb.services import rounds
@@ -154,3 +154,19 @@ def test_the_calendar_shows_what_is_to_be_done(
     page = operator.get(f"/admin/tsdb/buckettenant/{tenant.id}/change/").content.decode()
     assert "<title>the 2 h from 1970-01-01 00:00 UTC: ready, 2 blocks, 2 of them waiting, 1 compactions</title>" in page
     assert "Compactions to catch up" in page
+
+
+def test_the_page_of_a_job_shows_its_interval_and_blocks(
+    operator: Client,  # noqa: F811
+    bucket: Bucket,
+    store: ObjectStore,
+    node: FakeNode,
+) -> None:
+    put_pair(store)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    [spec] = node.take()
+    node.finish(spec)
+    page = operator.get(f"/admin/schedule/job/{Job.objects.get().id}/change/").content.decode()
+    for text in ("the 2 h from 1970-01-01 00:00 UTC", block_id(0), block_id(1), spec.result_id()):
+        assert text in page
