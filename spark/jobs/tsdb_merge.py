@@ -18,11 +18,12 @@ import pyarrow as pa
 from pyspark.files import SparkFiles
 from pyspark.sql import SparkSession
 
+from engine.errors import LithifyError
 from engine.protocol.messages import Progress
 from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
 from engine.protocol.tsdb_results import read_tsdb_result
 from engine.scratch_folders import sweep_scratch
-from engine.storage import StorageError, kept_store
+from engine.storage import kept_store
 from engine.tsdb import merge_job
 from spark.errors import SparkJobFailed
 from spark.frames import run_orders
@@ -138,7 +139,7 @@ class _Batch:
 
         An interrupted task may write one more file: a block without ``meta.json`` is deleted by age.
         """
-        with suppress(StorageError):  # the job's own trouble is what counts
+        with suppress(LithifyError):  # the job's own trouble is what counts
             merge_job.withdraw(job.spec, kept_store(job.spec.bucket_url))
         if self.root:  # elsewhere the next task of an executor does it
             sweep_scratch(self.root)

@@ -18,7 +18,7 @@ from engine.profiles.errors import BadObject, MergeCancelled
 from engine.protocol.messages import Progress
 from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
 from engine.scratch_folders import PREFIX, sweep_scratch
-from engine.storage import ObjectStore, open_store
+from engine.storage import InvalidStoreUrl, ObjectStore, open_store
 from engine.tsdb import merge_job
 from engine.tsdb.meta import decode_meta
 from spark.errors import SparkJobFailed
@@ -114,16 +114,20 @@ def test_a_damaged_source_fails_its_own_job_only(
 ) -> None:
     specs = {
         job: replicas_job(job, store, tmp_path / "blocks", first=10 * number)
-        for number, job in enumerate(["good", "missing", "flipped"])
+        for number, job in enumerate(["good", "missing", "flipped", "nowhere"])
     }
+    specs["nowhere"] = replace(specs["nowhere"], bucket_url="ftp://elsewhere")
     store.delete(f"{FOLDER}{specs['missing'].sources[1].id}/index")
     key = f"{FOLDER}{specs['flipped'].sources[0].id}/chunks/000001"
     data = bytearray(store.get(key))
     data[40] ^= 0xFF
     store.put(key, bytes(data))
 
+    before = jobs_started(spark)
     outcomes = tsdb_merge.run(spark, list(specs.values()), tag=tag)
+    assert jobs_started(spark) - before == 1
     assert isinstance(outcomes["good"], TsdbMergeResult)
+    assert isinstance(outcomes["nowhere"], InvalidStoreUrl)
     missing, flipped = outcomes["missing"], outcomes["flipped"]
     assert isinstance(missing, BadObject)
     assert (missing.object_name, missing.section) == (f"{FOLDER}{specs['missing'].sources[1].id}", "index")
