@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from engine.storage import ObjectStore, StorageError
 from engine.tsdb.buckets.model import FolderScan, FoundBlock, KnownFolder, Mark, MarkKind
@@ -30,6 +29,7 @@ ACTOR = "control:scan"
 PRESENT = (BlockState.LIVE, BlockState.OWNED, BlockState.SUPERSEDED, BlockState.MARKED)
 """States of blocks that are in the bucket once their ``meta.json`` is."""
 ROWS_PER_INSERT = 100
+NAMES_PER_QUERY = 500
 
 
 @dataclass(slots=True)
@@ -126,10 +126,8 @@ def _tenants(folder: Folder, scan: FolderScan) -> dict[str, int]:
 def _take_blocks(found: Iterable[FoundBlock], tenants: Mapping[str, int], now_ms: int, bucket: Bucket) -> set[int]:
     """Insert blocks that are new; of ours, and of those that were gone, note that they are there."""
     found = list(found)
-    held = {
-        (row.tenant_id, row.ulid): row
-        for row in Block.objects.filter(ulid__in=[one.ulid for one in found], tenant__in=tenants.values()).defer("meta")
-    }
+    known = Block.objects.filter(tenant__in=tenants.values()).defer("meta", "files")
+    held = {(row.tenant_id, row.ulid): row for row in _named(known, [one.ulid for one in found])}
     fresh = []
     changed = set()
     for one in found:
@@ -165,52 +163,75 @@ def _row(one: FoundBlock, tenant_id: int, now_ms: int, *, was_there: bool) -> Bl
 
 
 def _take_marks(scan: FolderScan, folder: Folder) -> set[int]:
-    """Note marks on blocks that no group owns, and those that were taken back."""
+    """Note marks on blocks that no group owns, and those that were taken back.
+
+    All marks are looked at, not only new ones: a block may be taken in, or given up by its group, after its mark.
+    """
     changed: set[int] = set()
     blocks = Block.objects.filter(tenant__folder=folder)
-    for mark in scan.known.marks.values():
-        marked = blocks.filter(ulid=mark.ulid)
-        if mark.kind is MarkKind.NO_COMPACT:
-            rows = marked.filter(no_compact="").exclude(state=BlockState.OWNED)
-            changed |= _update(rows, no_compact=_why(mark))
-        else:
-            rows = marked.filter(state__in=[BlockState.LIVE, BlockState.SUPERSEDED])
-            changed |= _update(rows, state=BlockState.MARKED, marked_at_ms=mark.time_s * 1000 or None)
-    for mark in scan.vanished_marks:
-        marked = blocks.filter(ulid=mark.ulid)
-        if mark.kind is MarkKind.NO_COMPACT:
-            changed |= _update(marked.exclude(no_compact=""), no_compact="")
-        else:
-            changed |= _update(
-                marked.filter(state=BlockState.MARKED), state=BlockState.LIVE, marked_at_ms=None, group=None, reason=""
-            )
+    free = blocks.filter(no_compact="").exclude(state=BlockState.OWNED)
+    for row_id, tenant_id, mark in _marked(free, scan.known.marks.values(), MarkKind.NO_COMPACT):
+        changed.add(tenant_id)
+        Block.objects.filter(id=row_id).update(no_compact=_why(mark))
+    present = blocks.filter(state__in=[BlockState.LIVE, BlockState.SUPERSEDED])
+    for row_id, tenant_id, mark in _marked(present, scan.known.marks.values(), MarkKind.DELETION):
+        changed.add(tenant_id)
+        at_ms = mark.time_s * 1000 or None
+        Block.objects.filter(id=row_id).update(state=BlockState.MARKED, marked_at_ms=at_ms)
+    for row_id, tenant_id, _ in _marked(blocks.exclude(no_compact=""), scan.vanished_marks, MarkKind.NO_COMPACT):
+        changed.add(tenant_id)
+        Block.objects.filter(id=row_id).update(no_compact="")
+    marked = blocks.filter(state=BlockState.MARKED)
+    for row_id, tenant_id, _ in _marked(marked, scan.vanished_marks, MarkKind.DELETION):
+        changed.add(tenant_id)
+        Block.objects.filter(id=row_id).update(state=BlockState.LIVE, marked_at_ms=None, group=None, reason="")
     return changed
+
+
+def _marked(rows: QuerySet[Block], marks: Iterable[Mark], kind: MarkKind) -> list[tuple[int, int, Mark]]:
+    """Return those of the rows that have a mark of this kind: row id, tenant, mark; a query per 500 marks."""
+    of_kind = {mark.ulid: mark for mark in marks if mark.kind is kind}
+    ulids = sorted(of_kind)
+    found = []
+    for start in range(0, len(ulids), NAMES_PER_QUERY):
+        some = rows.filter(ulid__in=ulids[start : start + NAMES_PER_QUERY]).order_by("id")
+        found += [
+            (row_id, tenant_id, of_kind[ulid])
+            for row_id, tenant_id, ulid in some.values_list("id", "tenant_id", "ulid")
+        ]
+    return found
 
 
 def _why(mark: Mark) -> str:
     return (mark.fault or f"{mark.reason} {mark.details}".strip() or "no reason is given")[:REASON_MAX]
 
 
-def _update(rows: Any, **columns: Any) -> set[int]:
-    tenants = set(rows.order_by().values_list("tenant_id", flat=True))
-    if tenants:
-        rows.update(**columns)
-    return tenants
-
-
 def _take_losses(folder: Folder, scan: FolderScan) -> set[int]:
     """Take out blocks that are gone, and sources that somebody marked: groups that own them are dissolved."""
-    marked = {ulid for ulid, _ in scan.known.marks}
-    lost = Block.objects.filter(tenant__folder=folder, ulid__in={*scan.vanished, *marked})
-    owned = list(lost.filter(state=BlockState.OWNED).select_related("group").defer("meta", "files"))
+    lost = sorted({*scan.vanished, *(ulid for ulid, _ in scan.known.marks)})
+    sources = Block.objects.filter(tenant__folder=folder, state=BlockState.OWNED).select_related("group")
+    owned = _named(sources.defer("meta", "files"), lost)
     groups = {block.group_id: block.group for block in owned if block.group is not None}
     if groups:
         names = ", ".join(block.ulid for block in owned[:5])
         end_groups(list(groups.values()), f"somebody deleted or marked sources of it: {names}")
         with transaction.atomic():
             _take_marks(scan, folder)
-    vanished = Block.objects.filter(tenant__folder=folder, ulid__in=scan.vanished).exclude(state=BlockState.PENDING)
-    return _update(vanished, state=BlockState.GONE, visible_at_ms=None)
+    gone = Block.objects.filter(tenant__folder=folder).exclude(state=BlockState.PENDING).defer("meta", "files")
+    rows = _named(gone, scan.vanished)
+    for start in range(0, len(rows), NAMES_PER_QUERY):
+        ids = [row.id for row in rows[start : start + NAMES_PER_QUERY]]
+        Block.objects.filter(id__in=ids).update(state=BlockState.GONE, visible_at_ms=None)
+    return {row.tenant_id for row in rows}
+
+
+def _named(rows: QuerySet[Block], ulids: Sequence[str]) -> list[Block]:
+    """Return the rows with these ids, however many there are."""
+    return [
+        row
+        for start in range(0, len(ulids), NAMES_PER_QUERY)
+        for row in rows.filter(ulid__in=ulids[start : start + NAMES_PER_QUERY])
+    ]
 
 
 def end_groups(groups: Sequence[Group], because: str, order: Order | None = None) -> None:
