@@ -65,6 +65,8 @@ class Folder(models.Model):
     name = ByteOrderedField(max_length=FOLDER_MAX, blank=True)
     looked = models.JSONField(default=dict)
     scanned_at_ms = models.BigIntegerField(null=True)
+    # When all its objects were listed, not only the names of blocks and marks.
+    listed_at_ms = models.BigIntegerField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["bucket", "name"], name="tsdb_folder_unique")]

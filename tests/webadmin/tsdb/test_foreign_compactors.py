@@ -8,8 +8,9 @@ from engine.storage import ObjectStore
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, block_id, put_block
 from webadmin.schedule.models import Job
-from webadmin.tsdb.models import Bucket, BucketTenant
+from webadmin.tsdb.models import Block, Bucket, BucketTenant, Folder
 from webadmin.tsdb.services import rounds
+from webadmin.tsdb.states import BlockState
 
 BLOCKS = [block_id(number) for number in range(3)]
 
@@ -49,3 +50,23 @@ def test_planning_goes_on_when_the_mark_has_expired(service: Service, bucket: Bu
     rounds.plan_due(lambda url: store)
     assert Job.objects.count() == 1
     assert BucketTenant.objects.get().refusal == ""
+
+
+def test_a_block_whose_meta_json_somebody_deletes_without_a_mark_is_missed_within_a_day(
+    service: Service, bucket: Bucket, store: ObjectStore
+) -> None:
+    """Its other files still give its name: only a listing of every object shows it. Folders take turns at that."""
+    for folder in ("acme/", "beta/"):
+        fill(store, folder)
+    rounds.scan_buckets(lambda url: store)
+    for folder in ("acme/", "beta/"):
+        store.delete(f"{folder}{BLOCKS[2]}/meta.json")
+    rounds.scan_buckets(lambda url: store)
+    gone = Block.objects.filter(state=BlockState.GONE, ulid=BLOCKS[2])
+    assert gone.count() == 0
+    service.clock.advance(24 * 3600)
+    rounds.scan_buckets(lambda url: store)
+    assert gone.count() == 1
+    rounds.scan_buckets(lambda url: store)
+    assert gone.count() == 2
+    assert not Folder.objects.exclude(listed_at_ms=service.clock.now_ms).exists()

@@ -29,6 +29,9 @@ ACTOR = "control:scan"
 PRESENT = (BlockState.LIVE, BlockState.OWNED, BlockState.SUPERSEDED, BlockState.MARKED)
 """States of blocks that are in the bucket once their ``meta.json`` is."""
 ROWS_PER_INSERT = 100
+LISTED_AGAIN_MS = 24 * 3_600_000
+"""So long after a folder's objects were listed they are listed again: only that shows that somebody deleted a block's
+``meta.json`` without a mark, or marked it in the block's own folder alone."""
 NAMES_PER_QUERY = 500
 
 
@@ -50,8 +53,9 @@ def scan_bucket(bucket: Bucket, store: ObjectStore, *, deep: bool = False) -> Sc
     report = ScanReport()
     try:
         names = layout_of(bucket).folders(store).folders
+        to_list = _to_list(bucket)
         for name in names:
-            _scan_one(bucket, name, store, deep, report)
+            _scan_one(bucket, name, store, deep or name == to_list, report)
     except StorageError as error:
         Bucket.objects.filter(id=bucket.id).update(scan_error=str(error)[:REASON_MAX])
         raise
@@ -61,9 +65,17 @@ def scan_bucket(bucket: Bucket, store: ObjectStore, *, deep: bool = False) -> Sc
     return report
 
 
+def _to_list(bucket: Bucket) -> str | None:
+    """Return the folder that was longest ago listed whole, if its day is over: one a scan, so that they are spread."""
+    folders = Folder.objects.filter(bucket=bucket, listed_at_ms__lte=dialect.clock_ms() - LISTED_AGAIN_MS)
+    return folders.order_by("listed_at_ms", "id").values_list("name", flat=True).first()
+
+
 def _scan_one(bucket: Bucket, name: str, store: ObjectStore, deep: bool, report: ScanReport) -> None:
-    folder, _ = Folder.objects.get_or_create(bucket=bucket, name=name)
+    folder, is_new = Folder.objects.get_or_create(bucket=bucket, name=name)
     scan = scan_folder(store, layout_of(bucket), name, _known(folder), deep=deep)
+    if deep or is_new or folder.listed_at_ms is None:
+        Folder.objects.filter(id=folder.id).update(listed_at_ms=dialect.clock_ms())
     report.folders += 1
     report.appeared += len(scan.appeared) + len(scan.completed)
     report.vanished += len(scan.vanished)
