@@ -6,6 +6,7 @@ while, hides the others. The number of rows is bounded by the offered capacity.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from django.db.models import BigIntegerField, F, OuterRef, QuerySet, Subquery, Window
@@ -19,7 +20,7 @@ from webadmin.schedule.planning_view import TENANTS_MAX
 from webadmin.schedule.poll_opening import PollOpening
 
 OTHERS = 4
-"""So many times the jobs that a worker could take of a tenant are looked at: some may be for others first."""
+"""So many times the jobs and tenants that a worker could take are looked at: some may be for others first."""
 
 
 def lanes_ahead() -> list[str]:
@@ -40,7 +41,8 @@ def waiting_ahead(waiting: QuerySet[Job], worker: str, opening: PollOpening, cou
     found: list[Job] = []
     for name in lanes_ahead():
         own = waiting.filter(lane=name)
-        first = _first_of_tenants(own.filter(tenant__in=_neediest(own, name)), count * OTHERS)
+        tenants = _neediest(own, name, min(TENANTS_MAX, count * OTHERS))
+        first = _first_of_tenants(own, tenants, count)
         taken: dict[str, int] = {}
         for job in lane_of(name).offered(first, offer):
             taken[job.tenant] = taken.get(job.tenant, 0) + 1
@@ -49,14 +51,20 @@ def waiting_ahead(waiting: QuerySet[Job], worker: str, opening: PollOpening, cou
     return found
 
 
-def _neediest(jobs: QuerySet[Job], lane: str) -> list[str]:
+def _neediest(jobs: QuerySet[Job], lane: str, count: int) -> list[str]:
     """Return the tenants with waiting jobs that have had least."""
     paid = TenantShare.objects.filter(lane=lane, tenant=OuterRef("tenant")).values("virtual_time")[:1]
     tenants = jobs.order_by().values("tenant").distinct()
     tenants = tenants.annotate(paid=Coalesce(Subquery(paid), 0, output_field=BigIntegerField()))
-    return [row["tenant"] for row in tenants.order_by("paid", "tenant")[:TENANTS_MAX]]
+    return [row["tenant"] for row in tenants.order_by("paid", "tenant")[:count]]
 
 
-def _first_of_tenants(jobs: QuerySet[Job], count: int) -> list[Job]:
+def _first_of_tenants(jobs: QuerySet[Job], tenants: Sequence[str], count: int) -> list[Job]:
+    """Return the first jobs of each tenant: together ``OTHERS`` times as many as wanted, and so many of each at least.
+
+    Only ids are counted off: specifications are long, and read of those alone that may be taken.
+    """
+    each = max(OTHERS, -(-count * OTHERS // max(len(tenants), 1)))
     place = Window(RowNumber(), partition_by=[F("tenant")], order_by=["priority_ms", "name"])
-    return list(jobs.annotate(place=place).filter(place__lte=count).order_by("priority_ms", "name"))
+    placed = jobs.filter(tenant__in=tenants).order_by().annotate(place=place).filter(place__lte=each)
+    return list(Job.objects.filter(id__in=list(placed.values_list("id", flat=True))).order_by("priority_ms", "name"))
