@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,12 @@ from webadmin.console.program import Program
 from webadmin.console.running_stack import running_stack
 
 WAIT = (sys.executable, "-c", "import signal; print('there', flush=True); signal.pause()")
+
+
+def wait_for_ever() -> None:
+    """Only a signal ends it, also one that comes between two looks."""
+    while True:
+        threading.Event().wait(0.1)
 
 
 def test_the_programs_run_while_the_block_is_not_left(tmp_path: Path) -> None:
@@ -42,10 +49,10 @@ def test_ctrl_c_between_the_start_of_a_process_and_the_note_of_it_leaves_nothing
     def popen(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
         process = start(*args, **kwargs)
         begun.append(process.pid)
-        signal.raise_signal(signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         return process
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     with pytest.raises(KeyboardInterrupt), running_stack([Program(name="one", command=WAIT)], tmp_path / "log"):
-        signal.pause()
+        wait_for_ever()
     assert [is_alive(pid) for pid in begun] == [False]
