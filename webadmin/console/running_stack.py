@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from webadmin.console.process_log import ProcessLog
 from webadmin.console.program import Program
-from webadmin.console.supervisor import Supervisor
+from webadmin.console.supervisor import STOP_SIGNALS, Supervisor
 
 
 @contextmanager
@@ -25,20 +26,33 @@ def running_stack(programs: Sequence[Program], log_file: Path) -> Iterator[Super
         started: Future[None] = Future()
         thread = threading.Thread(target=_supervise, args=(supervisor, started), name="supervise-stack")
         try:
-            thread.start()
+            with _signals_held():
+                thread.start()
             started.result()
             yield supervisor
         finally:
             supervisor.request_stop()
             try:
-                thread.join()
+                if thread.ident is not None:
+                    thread.join()
             except KeyboardInterrupt:  # once more: at once
                 supervisor.request_stop()
                 thread.join()
                 raise
 
 
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let signals to stop come after the block: a thread whose start was interrupted can be neither used nor joined."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _supervise(supervisor: Supervisor, started: Future[None]) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # programs inherit what is held
     try:
         supervisor.start()
     except Exception as error:  # noqa: BLE001  whatever it is, it belongs to the command

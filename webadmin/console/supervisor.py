@@ -6,6 +6,7 @@ each after those before are ready unless it does not wait for them, and stop in 
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -14,6 +15,8 @@ from webadmin.console.errors import ProgramFailed
 from webadmin.console.process_log import ProcessLog
 from webadmin.console.program import Program, Run
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""By which people and other programs ask a stack to stop."""
 PROBE_SECONDS = 0.1  # between two looks at a program that is starting
 RESTART_FIRST_SECONDS = 0.5
 RESTART_LAST_SECONDS = 30.0

@@ -56,3 +56,30 @@ def test_ctrl_c_between_the_start_of_a_process_and_the_note_of_it_leaves_nothing
     with pytest.raises(KeyboardInterrupt), running_stack([Program(name="one", command=WAIT)], tmp_path / "log"):
         wait_for_ever()
     assert [is_alive(pid) for pid in begun] == [False]
+
+
+def test_ctrl_c_in_the_start_of_the_thread_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name == "supervise-stack":
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    seen: list[int] = []
+    with (
+        pytest.raises(KeyboardInterrupt),
+        running_stack([Program(name="one", command=WAIT, ready_line="there")], tmp_path / "log") as supervisor,
+    ):
+        seen += supervisor.pids().values()
+    assert seen == []
+    assert "supervise-stack" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_programs_can_be_stopped_by_the_signals_that_were_held(tmp_path: Path) -> None:
+    with running_stack([Program(name="one", command=WAIT, ready_line="there")], tmp_path / "log") as supervisor:
+        [pid] = supervisor.pids().values()
+        status = Path(f"/proc/{pid}/status").read_text()
+    blocked = next(line.split()[1] for line in status.splitlines() if line.startswith("SigBlk"))
+    assert int(blocked, 16) == 0

@@ -20,10 +20,9 @@ from webadmin.console.errors import HomeInUse, ProgramFailed
 from webadmin.console.process_log import ProcessLog
 from webadmin.console.stack import StackSettings, describe_stack
 from webadmin.console.stack_home import Login, locked_home, prepare_login, prepare_worker_credential
-from webadmin.console.supervisor import Supervisor
+from webadmin.console.supervisor import STOP_SIGNALS, Supervisor
 
 PORT_WISHED = 8000
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Command(BaseCommand):
