@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,14 @@ from webadmin.console.program import Program
 from webadmin.console.running_stack import running_stack
 
 WAIT = (sys.executable, "-c", "import signal; print('there', flush=True); signal.pause()")
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """What Ctrl-C does in a terminal: a shell that starts us in the background has us ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def wait_for_ever() -> None:
@@ -41,7 +50,7 @@ def test_a_start_that_fails_is_told(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_between_the_start_of_a_process_and_the_note_of_it_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ctrl_c: None
 ) -> None:
     begun = []
     start = subprocess.Popen
@@ -58,7 +67,9 @@ def test_ctrl_c_between_the_start_of_a_process_and_the_note_of_it_leaves_nothing
     assert [is_alive(pid) for pid in begun] == [False]
 
 
-def test_ctrl_c_in_the_start_of_the_thread_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_the_start_of_the_thread_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ctrl_c: None
+) -> None:
     start = threading.Thread.start
 
     def interrupted(thread: threading.Thread) -> None:
