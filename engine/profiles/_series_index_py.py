@@ -61,7 +61,7 @@ def _read_contents(data: bytes) -> _Contents:
     if (header.u32(), header.u8()) != (MAGIC, VERSION):
         raise UnknownFormat(_SECTION, 0, "not a series index of version 2")
     start = len(data) - TOC_BYTES
-    toc = ByteReader(data, _SECTION, start).checked_block(TOC_BYTES - 4)
+    toc = ByteReader(data, _SECTION, start).checked(TOC_BYTES - 4)
     positions = _Contents(*(toc.u64() for _ in _Contents._fields))
     in_file_order = sorted(positions)
     expected = [0, 1, 2, 4, 3, 5, 6]
@@ -75,7 +75,7 @@ def _read_contents(data: bytes) -> _Contents:
 def _sized_block(data: bytes, position: int) -> ByteReader:
     """Return the checked block ``u32 length | bytes | u32 CRC32C`` at a position."""
     reader = ByteReader(data, _SECTION, position, len(data) - TOC_BYTES)
-    return reader.checked_block(reader.u32())
+    return reader.checked(reader.u32())
 
 
 def _read_symbols(data: bytes, contents: _Contents) -> list[bytes]:
@@ -96,7 +96,7 @@ def _read_series(data: bytes, contents: _Contents, symbols: Sequence[bytes]) -> 
     while position < contents.label_indices:
         position += -position % SERIES_ALIGNMENT
         reader = ByteReader(data, _SECTION, position, contents.label_indices)
-        body = reader.checked_block(reader.uvarint())
+        body = reader.checked(reader.uvarint())
         series[position // SERIES_ALIGNMENT] = _read_entry(body, symbols)
         position = reader.position
     return series

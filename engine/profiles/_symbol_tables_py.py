@@ -23,7 +23,7 @@ _U64 = 1 << 64
 def _header(reader: ByteReader, size: int, promised: int) -> ByteReader:
     """Return a reader of a block's header fields after its count, checksum and count verified."""
     start = reader.position
-    header = reader.checked_block(size - 4)
+    header = reader.checked(size - 4)
     if (count := header.u32()) != promised:
         raise LimitExceeded(reader.section, start, f"a block of {count} items where {promised} are promised")
     return header

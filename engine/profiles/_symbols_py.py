@@ -86,12 +86,12 @@ def decode_symbols(data: bytes) -> list[SymbolPartition]:
 def _open_index(data: bytes) -> ByteReader:
     """Check footer and index checksums; return a reader of the partition headers."""
     start = len(data) - FOOTER_BYTES
-    footer = ByteReader(data, _SECTION, start).checked_block(FOOTER_BYTES - 4)
+    footer = ByteReader(data, _SECTION, start).checked(FOOTER_BYTES - 4)
     _expect_magic(footer)
     offset = footer.u64()
     if offset > start - INDEX_HEADER_BYTES - 8:
         raise BadReference(_SECTION, start, f"the index would be at {offset}, the footer is at {start}")
-    index = ByteReader(data, _SECTION, offset, start).checked_block(start - offset - 4)
+    index = ByteReader(data, _SECTION, offset, start).checked(start - offset - 4)
     _expect_magic(index)
     index.take(8)
     size, first = index.u64(), index.u64()

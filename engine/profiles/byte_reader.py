@@ -1,96 +1,22 @@
-"""Reads numbers from bytes that nobody vouches for: every step is checked, errors say section and offset."""
+"""Reads numbers from a section of a profile object that is in memory."""
 
 from __future__ import annotations
 
-from engine.profiles.checksums import crc32c
-from engine.profiles.errors import BadObject, ChecksumMismatch, LimitExceeded, Truncated
-
-_U64_MAX = (1 << 64) - 1
+from engine.profiles.checked_reader import CheckedReader
 
 
-class ByteReader:
-    """A cursor over ``data``; fixed integers are big endian, varints LEB128. ``position`` counts from the section."""
+class ByteReader(CheckedReader[bytes]):
+    """A cursor over bytes; see ``CheckedReader``."""
 
-    __slots__ = ("data", "end", "position", "section")
-
-    def __init__(self, data: bytes, section: str, position: int = 0, end: int | None = None) -> None:
-        self.data = data
-        self.section = section
-        self.position = position
-        self.end = len(data) if end is None else end
-        if not 0 <= position <= self.end <= len(data):
-            raise Truncated(section, position, f"bytes {position}..{self.end} are not inside {len(data)}")
-
-    def take(self, count: int) -> bytes:
-        """Return the next ``count`` bytes."""
-        start = self.position
-        if count < 0 or count > self.end - start:
-            raise Truncated(self.section, start, f"{count} bytes wanted, {self.end - start} left")
-        self.position = start + count
-        return self.data[start : self.position]
-
-    def u8(self) -> int:
-        return self.take(1)[0]
+    __slots__ = ()
 
     def u16(self) -> int:
         return int.from_bytes(self.take(2), "big")
 
-    def u32(self) -> int:
-        return int.from_bytes(self.take(4), "big")
-
-    def u64(self) -> int:
-        return int.from_bytes(self.take(8), "big")
-
     def i64(self) -> int:
         return int.from_bytes(self.take(8), "big", signed=True)
-
-    def uvarint(self) -> int:
-        """Return an unsigned 64-bit varint; longer or larger ones are refused."""
-        start = self.position
-        value = shift = 0
-        while True:
-            byte = self.u8()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift > 63:
-                break
-        if byte >= 0x80 or value > _U64_MAX:
-            raise BadObject(self.section, start, "a varint is longer than 64 bits")
-        return value
-
-    def svarint(self) -> int:
-        """Return a zigzag-coded signed 64-bit varint."""
-        value = self.uvarint()
-        return value >> 1 ^ -(value & 1)
 
     def count(self, unit_bytes: int) -> int:
         """Return a u32 count of items that take at least ``unit_bytes`` each, refusing more than can follow."""
         start = self.position
-        count = self.u32()
-        if count * unit_bytes > self.end - self.position:
-            raise LimitExceeded(self.section, start, f"{count} items cannot be in {self.end - self.position} bytes")
-        return count
-
-    def text(self) -> bytes:
-        """Return a string with its length before it as a varint."""
-        return self.take(self.uvarint())
-
-    def checked_block(self, size: int) -> ByteReader:
-        """Return a reader of the next ``size`` bytes after comparing the u32 CRC32C that follows them."""
-        start = self.position
-        body = self.take(size)
-        self.check_crc(start, crc32c(body), self.u32())
-        return ByteReader(self.data, self.section, start, start + size)
-
-    def check_crc(self, offset: int, computed: int, stored: int) -> None:
-        """Raise ChecksumMismatch if the two differ."""
-        if computed != stored:
-            reason = f"stored checksum {stored:08x}, the bytes have {computed:08x}"
-            raise ChecksumMismatch(self.section, offset, reason)
-
-    def expect_end(self) -> None:
-        """Refuse bytes that nothing accounts for."""
-        if self.position != self.end:
-            raise BadObject(self.section, self.position, f"{self.end - self.position} bytes too many")
+        return self.bounded(self.u32(), unit_bytes, "items", start)

@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from engine.tsdb.checksums import crc32c
+from engine.profiles.checksums import crc32c
 from engine.tsdb.index_layout import CRC_BYTES, LIST_ALIGNMENT, POSTINGS_ENTRY_KEYS
 from engine.tsdb.symbol_table import SymbolTable
 from engine.tsdb.varints import uvarint

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadObject, BadReference, LimitExceeded
-from engine.tsdb.checksums import crc32c
 from engine.tsdb.errors import OutOfOrder
 from engine.tsdb.file_cursor import FileCursor
 from engine.tsdb.index_layout import BATCH_BYTES_MAX, SECTION, SERIES_ALIGNMENT, SERIES_BYTES_MAX

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadObject, BadReference, LimitExceeded, Truncated, UnknownFormat
-from engine.tsdb.checksums import crc32c
 from engine.tsdb.chunk_files import CHUNK_BYTES_MAX, HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
 from engine.tsdb.file_cursor import FileCursor
 from engine.tsdb.merge_heap import MergeHeap

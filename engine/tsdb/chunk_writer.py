@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from engine.profiles.checksums import crc32c
 from engine.profiles.errors import LimitExceeded, UnknownFormat
-from engine.tsdb.checksums import crc32c
 from engine.tsdb.chunk_files import (
     CHUNK_BYTES_MAX,
     FOLDER,

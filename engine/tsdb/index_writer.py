@@ -15,8 +15,8 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadReference, LimitExceeded
-from engine.tsdb.checksums import crc32c
 from engine.tsdb.errors import OutOfOrder
 from engine.tsdb.index_layout import (
     CRC_BYTES,

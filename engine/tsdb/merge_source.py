@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadObject, MergeRefused
 from engine.tsdb.block_reader import META, BlockReader
-from engine.tsdb.checksums import crc32c
 from engine.tsdb.chunk_files import HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
 from engine.tsdb.errors import Inconsistent, OutOfOrder
 from engine.tsdb.histograms import encode_histograms

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadObject, UnknownFormat
-from engine.tsdb.checksums import crc32c
 from engine.tsdb.file_cursor import FileCursor
 from engine.tsdb.varints import svarint, uvarint
 

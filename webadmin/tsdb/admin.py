@@ -146,7 +146,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
         return [Notice(tone="bad", text=f"Nothing of it is planned{until}: {row.refusal}")]
 
     def sections(self, row: BucketTenant) -> Sequence[Section]:
-        [now] = [each for each in tenant_progress(row.bucket_id) if each.tenant == row.name]
+        [now] = tenant_progress(tenant_id=row.id)
         slots = slots_of(row)
         groups = Group.objects.filter(tenant=row).order_by("-id")[:SHOWN]
         return [

@@ -18,7 +18,7 @@ from engine.protocol.tsdb_results import read_tsdb_result
 from engine.scheduling.errors import ResultRefused
 from engine.scheduling.explain import Explanation
 from engine.scheduling.model import JobResult
-from engine.tsdb.buckets.sections import PartitionPlace, result_section
+from engine.tsdb.buckets.sections import PartitionPlace, origin, result_section
 from engine.tsdb.meta import BlockMeta, decode_meta
 from webadmin.console.sections import Section
 from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, SwapMoment
@@ -197,6 +197,7 @@ def check_result(spec: TsdbMergeSpec, planned: Sequence[str], result: TsdbMergeR
 def _check_block(spec: TsdbMergeSpec, block: WrittenBlock) -> BlockMeta:
     try:
         meta = decode_meta(block.meta)
+        origin(meta)  # what it says of interval and part can be
         sources = [decode_meta(source.meta) for source in spec.sources]
     except LithifyError as error:
         raise ResultRefused(f"block {block.id!r}: {error}") from error

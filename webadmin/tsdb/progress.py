@@ -39,27 +39,32 @@ class TenantProgress:
     looks_again_ms: int | None
 
     @property
+    def is_idle(self) -> bool:
+        """Say whether nothing runs, waits for a worker, or is to be planned or written now."""
+        return self.is_planned and not (self.jobs_waiting or self.jobs_running or self.to_write)
+
+    @property
     def is_done(self) -> bool:
         """Say whether there is nothing to do for now."""
-        is_idle = not (self.compactions or self.jobs_waiting or self.jobs_running or self.to_write)
-        return is_idle and self.is_planned and not self.refusal
+        return self.is_idle and not (self.compactions or self.refusal)
 
     @property
     def is_stuck(self) -> bool:
         """Say whether what is left waits for an operator: its jobs are parked, and nothing else is to do."""
-        is_idle = not (self.jobs_waiting or self.jobs_running or self.to_write)
-        return is_idle and self.is_planned and self.jobs_parked > 0
+        return self.is_idle and self.jobs_parked > 0
 
     def to_json(self) -> dict[str, Any]:
         """Return it as command and API show it."""
         return asdict(self) | {"is_done": self.is_done, "is_stuck": self.is_stuck}
 
 
-def tenant_progress(bucket_id: int | None = None) -> list[TenantProgress]:
-    """Return where each tenant is; a fixed number of queries."""
+def tenant_progress(bucket_id: int | None = None, *, tenant_id: int | None = None) -> list[TenantProgress]:
+    """Return where each tenant is, of one bucket only or just the one tenant; a fixed number of queries."""
     tenants = BucketTenant.objects.select_related("bucket").order_by("bucket__name", "name")
     if bucket_id is not None:
         tenants = tenants.filter(bucket=bucket_id)
+    if tenant_id is not None:
+        tenants = tenants.filter(id=tenant_id)
     live = Q(state__in=PLANNABLE)
     blocks = _by_tenant(
         Block.objects.filter(live, tenant__in=tenants),

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadObject, BadReference, ChecksumMismatch, MergeCancelled, Truncated
 from engine.protocol.tsdb_jobs import TsdbSource
 from engine.storage import InvalidRange, ObjectNotFound, ObjectStore
 from engine.tsdb.buckets.block_objects import BLOCK_FILE, list_block
 from engine.tsdb.buckets.layout import META, block_key
-from engine.tsdb.checksums import crc32c
 from engine.tsdb.errors import Inconsistent
 
 PIECE_BYTES = 8 << 20

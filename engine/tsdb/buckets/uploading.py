@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from engine.profiles.checksums import crc32c
 from engine.profiles.errors import MergeCancelled
 from engine.protocol.tsdb_jobs import BlockFile
 from engine.storage import ObjectStore
@@ -13,7 +14,6 @@ from engine.tsdb.block_reader import INDEX, TOMBSTONES
 from engine.tsdb.buckets.block_objects import list_block
 from engine.tsdb.buckets.layout import META, block_key
 from engine.tsdb.buckets.publishing import PublishConflict
-from engine.tsdb.checksums import crc32c
 from engine.tsdb.tombstones import encode_tombstones
 
 PIECE_BYTES = 8 << 20

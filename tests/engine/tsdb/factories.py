@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from engine.tsdb.checksums import crc32c
+from engine.profiles.checksums import crc32c
 
 ULID = "01M7XZJ8TS9MBSFE7YB3WA97CR"
 MIN_TIME, MAX_TIME = 1000, 2000

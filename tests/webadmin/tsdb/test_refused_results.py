@@ -60,6 +60,13 @@ REFUSED: dict[str, Change] = {
     "foreign descent": with_compaction(sources=(block_id(0), block_id(1), block_id(98))),
     "foreign labels": with_meta(thanos={"version": 1, "labels": {"tenant": "beta"}}),
     "no extensions": with_meta(thanos=None),
+    "a partition that is none": with_meta(
+        thanos={
+            "version": 1,
+            "labels": {"tenant": "acme"},
+            "extensions": {"partition_info": {"partition_id": 5, "partition_count": 2}},
+        }
+    ),
 }
 
 

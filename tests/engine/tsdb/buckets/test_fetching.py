@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadObject, BadReference, ChecksumMismatch, MergeCancelled, Truncated
 from engine.protocol.tsdb_jobs import BlockFile, TsdbSource
 from engine.storage import StorageError
@@ -14,7 +15,6 @@ from engine.tsdb.buckets import fetching
 from engine.tsdb.buckets.fetching import fetch_blocks
 from engine.tsdb.buckets.layout import META, block_key
 from engine.tsdb.buckets.model import MarkKind
-from engine.tsdb.checksums import crc32c
 from engine.tsdb.errors import Inconsistent
 from tests.engine.tsdb.buckets.bucket import FILES, Bucket
 from tests.faults.failing_store import FailingStore, Fault

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadObject, MergeCancelled
 from engine.protocol.tsdb_jobs import BlockFile
 from engine.storage import ObjectStore, StorageError, open_store
@@ -17,7 +18,6 @@ from engine.tsdb.buckets.layout import META, block_key
 from engine.tsdb.buckets.model import MarkKind
 from engine.tsdb.buckets.publishing import IncompleteBlock, PublishConflict, mark_replaced, publish_meta
 from engine.tsdb.buckets.uploading import upload_block
-from engine.tsdb.checksums import crc32c
 from engine.tsdb.tombstones import encode_tombstones
 from tests.engine.tsdb.buckets.bucket import FILES, Bucket, meta_document, ulid_of
 from tests.faults.failing_store import FailingStore, Fault

@@ -136,9 +136,12 @@ class Command(BaseCommand):
 
 
 def _round(store: ObjectStore, bucket: Bucket) -> None:
-    rounds.plan_due(lambda url: store if url == bucket.url else open_store(url))
-    rounds.write_outboxes(lambda url: store if url == bucket.url else open_store(url))
-    isolate_sources(lambda url: store if url == bucket.url else open_store(url))
+    def opened(url: str) -> ObjectStore:
+        return store if url == bucket.url else open_store(url)
+
+    rounds.plan_due(opened)
+    rounds.write_outboxes(opened)
+    isolate_sources(opened)
 
 
 def _line(tenants: list[TenantProgress]) -> str:
