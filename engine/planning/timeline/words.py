@@ -1,0 +1,87 @@
+"""How decisions say their reasons: the sentences, by cause, and sizes as people read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.planning.intervals.words import moment
+
+if TYPE_CHECKING:
+    from engine.planning.timeline.model import Chunk, PlannedTask, StoredChunk
+
+HOT = "hot"
+EXCLUDED = "excluded"
+UNBOUNDED = "unbounded"
+TIED = "tied"
+NOTHING = "nothing"
+TOMBSTONES = "tombstones"
+CONVERGED = "converged"
+SINGLE = "single"
+IDEAL = "ideal"
+MISALIGNED = "misaligned"
+MISALIGNED_ZONE = "misaligned-zone"
+TOO_MANY = "too-many"
+OVERSIZE = "oversize"
+OVERFULL = "overfull"
+ALIGNED = "aligned"
+
+CHUNK = {
+    HOT: "it is among the newest, which the hot window leaves alone",
+    EXCLUDED: "it is excluded: {detail}",
+    UNBOUNDED: "it is unbounded: {detail} touches too many chunks to be cut by them",
+    TIED: "it shares a file with a chunk that is left alone, and files are rewritten whole: {detail}",
+    NOTHING: "nothing is visible in it",
+    TOMBSTONES: "only tombstones are visible in it",
+    CONVERGED: "it is as the last task left it{detail}",
+    SINGLE: "one segment of {bytes}, which is not too large",
+    IDEAL: "{segments} segments of {bytes}: fewer could not hold them",
+    MISALIGNED: "sizes are good, but it shares segments with chunks beside it: misaligned",
+    MISALIGNED_ZONE: "sizes are good, but segments do not end where chunks do: misaligned with time zone {detail}",
+    TOO_MANY: "{segments} segments of {bytes} could be {out}",
+    OVERSIZE: "a segment of {largest} is larger than wanted",
+    OVERFULL: "a segment has more rows than wanted",
+    ALIGNED: "sizes are good, but it shares segments with chunks beside it, and the policy wants them aligned",
+}
+"""Why the rules say of a chunk what they say."""
+
+_UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as people read it, with at most three digits and one decimal."""
+    for unit, factor in _UNITS:
+        if count >= factor:
+            return f"{count / factor:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{count} B"
+
+
+def chunk_reason(chunk: Chunk) -> str:
+    """Return why the rules say of a chunk what they say; estimates are named as such."""
+    text = CHUNK[chunk.cause].format(
+        detail=chunk.detail,
+        segments=chunk.segments,
+        bytes=size(chunk.bytes),
+        largest=size(chunk.largest_bytes),
+        out=chunk.out,
+    )
+    return text + (" (some sizes are not known)" if chunk.is_estimate else "")
+
+
+def stored_reason(row: StoredChunk) -> str:
+    """Return why a chunk is in its state."""
+    text = row.chunk.reason
+    if row.quarantined:
+        return f"{text}; set aside after {row.failures} failures: {row.quarantined}"
+    if row.state == "deferred":
+        return f"{text}; put off, since more urgent work fills the queue"
+    return f"{text}; in task {row.task}" if row.task else text
+
+
+def task_reason(task: PlannedTask) -> str:
+    """Return why these chunks are a task, and what it waits for."""
+    best = max(task.chunks, key=lambda chunk: chunk.priority)
+    text = f"{len(task.chunks)} chunks from {moment(task.start_ms)}" if len(task.chunks) > 1 else "one chunk"
+    text += f", of which the most urgent from {moment(best.start_ms)}: {best.reason}"
+    if task.is_over_limit:
+        text += "; it cannot be cut and costs more than a task should, so it runs alone"
+    return text + (f"; after {', '.join(task.deps)}, which share segments with it" if task.deps else "")
