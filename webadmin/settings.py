@@ -74,6 +74,7 @@ INSTALLED_APPS = [
     "webadmin.placement",
     "webadmin.profiles",
     "webadmin.tsdb",
+    "webadmin.timeline",
 ]
 
 MIDDLEWARE = [

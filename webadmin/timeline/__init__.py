@@ -1,0 +1,1 @@
+"""Tables of plain Parquet files, compacted chunk by chunk of their timeline."""

@@ -1,0 +1,1 @@
+"""What changes timelines: registration, the controller's cycle, commits, manifests, deletion, orders."""
