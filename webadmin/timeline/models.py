@@ -37,13 +37,16 @@ class DataSource(models.Model):
 
     ``columns`` is the table's schema, name and type of each; ``partition_columns`` are those that are in folder names
     only. ``sequence`` counts what readers are to see, ``published`` is the one that the pointer names. ``refusal`` says
-    why nothing is planned, "" if it is. ``is_dirty`` asks the controller to look at it.
+    why nothing is planned, "" if it is. ``is_dirty`` asks the controller to look at it, ``look_again_ms`` when time
+    alone makes it worth while. ``time_unit`` is that of a time column of whole numbers. Who writes manifests has the
+    table to itself until ``publisher_until_ms``.
     """
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX)
     name = ByteOrderedField(max_length=NAME_MAX)
     url = ByteOrderedField(max_length=URL_MAX)
     time_column = models.CharField(max_length=COLUMN_MAX)
+    time_unit = models.CharField(max_length=2, blank=True)
     columns = models.JSONField(default=list)
     partition_columns = models.JSONField(default=list)
     is_paused = models.BooleanField(default=False)
@@ -52,6 +55,8 @@ class DataSource(models.Model):
     sequence = models.PositiveBigIntegerField(default=0)
     published = models.PositiveBigIntegerField(default=0)
     publish_error = models.CharField(max_length=REASON_MAX, blank=True)
+    publisher_until_ms = models.BigIntegerField(null=True)
+    look_again_ms = models.BigIntegerField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     looked_at_ms = models.BigIntegerField(null=True)
 
@@ -74,8 +79,8 @@ class DataSource(models.Model):
 
 
 class Policy(models.Model):
-    """How a data source is compacted; ``engine.planning.timeline`` says what the numbers mean. ``weights`` are in
-    millionths; ``granularity`` is a period like ``day`` or ``P1D``, counted from ``origin_ms`` in ``time_zone``."""
+    """How a data source is compacted; ``engine.planning.timeline`` says what the numbers mean. weights are in
+    percent; ``granularity`` is a period like ``day`` or ``P1D``, counted from ``origin_ms`` in ``time_zone``."""
 
     source = models.OneToOneField(DataSource, on_delete=models.CASCADE, related_name="policy")
     granularity = models.CharField(max_length=30, default="day")
@@ -87,12 +92,12 @@ class Policy(models.Model):
     task_cost_max = models.PositiveBigIntegerField(default=4_000 * MB)
     open_cost = models.PositiveBigIntegerField(default=4 * MB)
     gain_half = models.PositiveIntegerField(default=8)
-    weight_fragmentation = models.PositiveIntegerField(default=550_000)
-    weight_oversize = models.PositiveIntegerField(default=200_000)
-    weight_alignment = models.PositiveIntegerField(default=100_000)
-    weight_recency = models.PositiveIntegerField(default=150_000)
-    half_life_chunks = models.PositiveIntegerField(default=30)
-    hot_chunks = models.PositiveIntegerField(default=0)
+    weight_fragmentation = models.PositiveIntegerField(default=55)
+    weight_oversize = models.PositiveIntegerField(default=20)
+    weight_alignment = models.PositiveIntegerField(default=10)
+    weight_recency = models.PositiveIntegerField(default=15)
+    half_life_seconds = models.PositiveIntegerField(default=0)
+    hot_seconds = models.PositiveIntegerField(default=0)
     running_max = models.PositiveIntegerField(default=4)
     running_cost_max = models.PositiveBigIntegerField(default=16_000 * MB)
     waiting_max = models.PositiveIntegerField(default=100)
@@ -214,8 +219,8 @@ class Segment(models.Model):
 class Chunk(models.Model):
     """What is known of a chunk: how it was when it was looked at last, and why it is what it is.
 
-    ``version``, ``segment_count`` and ``digest`` are what was looked at, under the policy of ``fingerprint``; ``terms``
-    are those of its priority (millionths). ``outputs`` is the digest of what the last task left there. ``task`` is
+    ``version``, ``segment_count`` and ``digest`` are what was looked at, under the policy of ``fingerprint``, and
+    ``looked`` is all that the rules said then. ``outputs`` are the segments that the last task left there. ``task`` is
     the open one that it belongs to. ``is_dirty`` says that something came, went or was replaced since.
     """
 
@@ -231,12 +236,12 @@ class Chunk(models.Model):
     largest_bytes = models.PositiveBigIntegerField(default=0)
     digest = models.CharField(max_length=DIGEST_MAX, blank=True)
     priority = models.PositiveIntegerField(default=0)
-    terms = models.JSONField(default=dict)
+    looked = models.JSONField(default=dict)
     cost = models.PositiveBigIntegerField(default=0)
     reason = models.CharField(max_length=REASON_MAX, blank=True)
     note = models.CharField(max_length=REASON_MAX, blank=True)
     task = models.ForeignKey("timeline.Task", null=True, on_delete=models.SET_NULL, related_name="owned_chunks")
-    outputs = models.CharField(max_length=DIGEST_MAX, blank=True)
+    outputs = models.JSONField(default=list)
     outputs_fingerprint = models.CharField(max_length=DIGEST_MAX, blank=True)
     failures = models.PositiveIntegerField(default=0)
     is_quarantined = models.BooleanField(default=False)
@@ -246,6 +251,7 @@ class Chunk(models.Model):
     commits = models.PositiveIntegerField(default=0)
     committed_at_ms = models.BigIntegerField(null=True)
     looked_at_ms = models.BigIntegerField(null=True)
+    look_again_ms = models.BigIntegerField(null=True)
 
     class Meta:
         constraints = [

@@ -31,6 +31,8 @@ class Task(models.Model):
     is_ordered = models.BooleanField(default=False)
     passed = models.PositiveIntegerField(default=0)
     cause = models.CharField(max_length=REASON_MAX)
+    shared = models.JSONField(default=list)
+    grid = models.CharField(max_length=DIGEST_MAX, blank=True)
     fingerprint = models.CharField(max_length=DIGEST_MAX)
     command_index = models.BigIntegerField()
     created_at_ms = models.BigIntegerField()

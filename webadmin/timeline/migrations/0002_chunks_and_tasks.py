@@ -77,11 +77,11 @@ class Migration(migrations.Migration):
                 ("largest_bytes", models.PositiveBigIntegerField(default=0)),
                 ("digest", models.CharField(blank=True, max_length=80)),
                 ("priority", models.PositiveIntegerField(default=0)),
-                ("terms", models.JSONField(default=dict)),
+                ("looked", models.JSONField(default=dict)),
                 ("cost", models.PositiveBigIntegerField(default=0)),
                 ("reason", models.CharField(blank=True, max_length=500)),
                 ("note", models.CharField(blank=True, max_length=500)),
-                ("outputs", models.CharField(blank=True, max_length=80)),
+                ("outputs", models.JSONField(default=list)),
                 ("outputs_fingerprint", models.CharField(blank=True, max_length=80)),
                 ("failures", models.PositiveIntegerField(default=0)),
                 ("is_quarantined", models.BooleanField(default=False)),
@@ -91,6 +91,7 @@ class Migration(migrations.Migration):
                 ("commits", models.PositiveIntegerField(default=0)),
                 ("committed_at_ms", models.BigIntegerField(null=True)),
                 ("looked_at_ms", models.BigIntegerField(null=True)),
+                ("look_again_ms", models.BigIntegerField(null=True)),
                 (
                     "source",
                     models.ForeignKey(
