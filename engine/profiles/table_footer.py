@@ -48,7 +48,17 @@ def check_table_footer(read: Callable[[int, int], bytes], size: int) -> None:
     start = size - TAIL_BYTES - footer_size
     if start < len(MAGIC) or footer_size > FOOTER_BYTES_MAX:
         raise LimitExceeded(_SECTION, size - TAIL_BYTES, f"a footer of {footer_size} bytes in {size}")
-    _check_metadata(_struct(ByteReader(read(start, footer_size), _SECTION), 0))
+    checked_footer(read(start, footer_size))
+
+
+def checked_footer(data: bytes, section: str = _SECTION) -> Fields:
+    """Take apart the footer of any Parquet file; what comes back is what pyarrow does not end the process on."""
+    metadata = _struct(ByteReader(data, section), 0)
+    try:
+        _check_metadata(metadata)
+    except BadObject as error:
+        raise type(error)(section, error.offset, error.reason) from error
+    return metadata
 
 
 def _struct(reader: ByteReader, depth: int) -> Fields:

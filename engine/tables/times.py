@@ -1,0 +1,67 @@
+"""The time column of a table as unix milliseconds, whatever type it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+DAY_MS = 86_400_000
+
+Int64s = npt.NDArray[np.int64]
+
+
+class NoTimeType(ValueError):
+    """A column of this type cannot say when."""
+
+
+def to_milliseconds(kind: pa.DataType, unit: str) -> Callable[[int], int]:
+    """Return how a whole number stored in a column of this type becomes unix milliseconds, rounded down.
+
+    ``unit`` is what integers count. Raises NoTimeType.
+    """
+    multiply, divide = scale_of(kind, unit)
+    return lambda value: value * multiply // divide
+
+
+def scale_of(kind: pa.DataType, unit: str) -> tuple[int, int]:
+    """Return multiplier and divisor that make stored numbers unix milliseconds. Raises NoTimeType."""
+    if pa.types.is_date32(kind):
+        return DAY_MS, 1
+    if pa.types.is_date64(kind):
+        return 1, 1
+    if pa.types.is_timestamp(kind):
+        per_second = PER_SECOND[kind.unit]
+    elif pa.types.is_integer(kind) and unit in PER_SECOND:
+        per_second = PER_SECOND[unit]
+    elif pa.types.is_integer(kind):
+        raise NoTimeType(f"its type is {kind}, and nothing says which unit it counts")
+    else:
+        raise NoTimeType(f"its type is {kind}; a timestamp, a date or an integer is expected")
+    return (1_000 // per_second, 1) if per_second <= 1_000 else (1, per_second // 1_000)
+
+
+def stored_numbers(array: pa.Array) -> Int64s:
+    """Return a time column's values as they are stored, 0 for nulls."""
+    kind = array.type
+    if pa.types.is_date32(kind):
+        array = array.view(pa.int32())
+    elif not pa.types.is_integer(kind):
+        array = array.view(pa.int64())
+    if array.null_count:
+        array = pc.fill_null(array, 0)
+    return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def milliseconds(array: pa.Array, unit: str) -> Int64s:
+    """Return a time column as unix milliseconds, rounded down, 0 for nulls; far times stay at the edge of 64 bits."""
+    multiply, divide = scale_of(array.type, unit)
+    numbers = stored_numbers(array)
+    if divide > 1:
+        return numbers // divide
+    edge = np.iinfo(np.int64)
+    return np.clip(numbers, edge.min // multiply + 1, edge.max // multiply) * multiply
