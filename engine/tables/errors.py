@@ -16,7 +16,7 @@ class SchemaConflict(LithifyError):
 
 
 class NotSorted(LithifyError):
-    """A file is not in the order that the merge makes, so that it has to be sorted first; ``row`` is where it breaks."""
+    """A file is not in the order that the merge makes, so that it has to be sorted first; ``row`` breaks it."""
 
     code = "not_sorted"
 

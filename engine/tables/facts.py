@@ -20,8 +20,8 @@ class FileFacts:
     """A file as its footer tells it, checked.
 
     ``min_time_ms`` and ``max_time_ms`` bound the time column (unix milliseconds, rounded down), None if it has no
-    value. ``time_nulls`` counts rows without a time. ``sorted_by``: the columns the file says it is sorted by, ascending, ()
-    if it says nothing. ``uncompressed_bytes`` is what its pages hold.
+    value. ``time_nulls`` counts rows without a time. ``sorted_by``: the columns the file says it is sorted by,
+    ascending, () if it says nothing. ``uncompressed_bytes`` is what its pages hold.
     """
 
     path: str

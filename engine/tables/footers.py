@@ -56,7 +56,7 @@ class ColumnPages:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group; ``uncompressed_bytes`` is what its pages hold, ``sorted_by`` the leaves it is sorted by, ascending."""
+    """A row group: the bytes that its pages hold uncompressed, and the leaves it is sorted by, ascending."""
 
     rows: int
     uncompressed_bytes: int
@@ -178,10 +178,7 @@ def _column(told: Fields, where: str, rows: int, footer_start: int) -> ColumnPag
         raise BadObject(where, footer_start, "a column has no path")
     name = b".".join(path).decode(errors="replace")
     where = f"{where}, column {name}"
-    values, uncompressed, size, start = (told.get(number) for number in (5, 6, 7, 9))
-    numbers = (values, uncompressed, size, start)
-    if not all(isinstance(value, int) and 0 <= value < 1 << 62 for value in numbers):
-        raise BadObject(where, footer_start, f"values, sizes and place are {numbers}")
+    values, _, size, start = (_number(told.get(number), where, footer_start) for number in (5, 6, 7, 9))
     dictionary = told.get(11)
     if isinstance(dictionary, int) and 0 < dictionary < start:
         start = dictionary
@@ -191,6 +188,12 @@ def _column(told: Fields, where: str, rows: int, footer_start: int) -> ColumnPag
     if len(path) == 1 and values != rows:
         raise BadObject(where, start, f"it has {values} values in {rows} rows")
     return ColumnPages(name, start, size, CODECS[told[4]], _statistics(told.get(12)))
+
+
+def _number(value: object, where: str, footer_start: int) -> int:
+    if not isinstance(value, int) or not 0 <= value < 1 << 62:
+        raise BadObject(where, footer_start, f"a count, size or place is {value}")
+    return value
 
 
 def _statistics(told: object) -> ColumnStatistics:
@@ -221,7 +224,7 @@ def _check_same_columns(groups: tuple[RowGroup, ...], start: int) -> None:
 
 
 def open_parquet(source: pa.NativeFile, footer_bytes: int = FOOTER_BYTES_MAX) -> pq.ParquetFile:
-    """Open a file whose footer is checked; it reads columns as they are in ``Footer.schema``, INT96 without its time zone."""
+    """Open a file whose footer is checked; it reads columns as ``Footer.schema`` has them, INT96 without time zone."""
     return pq.ParquetFile(
         source,
         coerce_int96_timestamp_unit="us",

@@ -54,7 +54,8 @@ def stored_numbers(array: pa.Array) -> Int64s:
         array = array.view(pa.int64())
     if array.null_count:
         array = pc.fill_null(array, 0)
-    return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    numbers: Int64s = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def milliseconds(array: pa.Array, unit: str) -> Int64s:
