@@ -1,8 +1,9 @@
 """An S3 server of few lines that answers out of files: for measurements, because a server in plain Python (moto) takes
 more of a machine than the merge beside it.
 
-It knows what ``engine.storage.s3`` asks: objects whole and by range, listings without pages, multipart uploads. It
-checks no signature. ``python -m tests.file_s3 FOLDER`` serves the folder and prints its port; keys are paths in it.
+It knows what ``engine.storage.s3`` asks: objects whole and by range, listings of keys or folders without pages,
+multipart uploads whose parts come in order and are equally long but for the last. It checks no signature.
+``python -m tests.file_s3 FOLDER`` serves the folder and prints its port; keys are paths in it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 from xml.etree import ElementTree
@@ -44,6 +46,8 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     root: Path
+    part_bytes: ClassVar[dict[str, int]] = {}
+    """How long the parts of an upload are."""
 
     def do_GET(self) -> None:
         if "list-type" in self._query():
@@ -73,12 +77,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         query, path = self._query(), self._path()
-        if "uploadId" in query:
-            path = self.root / PARTS / query["uploadId"] / f"{int(query['partNumber']):06d}"
-        path.parent.mkdir(parents=True, exist_ok=True)
         left = int(self.headers["Content-Length"])
+        place = 0
+        if "uploadId" in query:
+            path = self.root / PARTS / query["uploadId"]
+            place = (int(query["partNumber"]) - 1) * self.part_bytes.setdefault(query["uploadId"], left)
+        path.parent.mkdir(parents=True, exist_ok=True)
         piece = memoryview(bytearray(min(left, PIECE_BYTES)))
-        with path.open("wb", buffering=0) as file:
+        with path.open("r+b" if place else "wb", buffering=0) as file:
+            file.seek(place)
             while left:
                 got = self.rfile.readinto(piece[:left])  # type: ignore[attr-defined]
                 left -= file.write(piece[:got])
@@ -89,18 +96,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if "uploads" in query:
             upload = uuid4().hex
-            (self.root / PARTS / upload).mkdir(parents=True)
             self._answer(200, f"<R xmlns='{NAMESPACE}'><UploadId>{upload}</UploadId></R>".encode())
             return
-        parts = sorted((self.root / PARTS / query["uploadId"]).iterdir())
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as whole:
-            for part in parts:
-                with part.open("rb") as file:
-                    left = part.stat().st_size
-                    while left:
-                        left -= os.copy_file_range(file.fileno(), whole.fileno(), left)
-                part.unlink()
+        os.replace(self.root / PARTS / query["uploadId"], path)
         self._answer(200, f"<R xmlns='{NAMESPACE}'><ETag>x</ETag></R>".encode())
 
     def do_DELETE(self) -> None:
@@ -138,9 +137,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _listing(self) -> bytes:
-        bucket, prefix = self._path(), self._query().get("prefix", "")
+        bucket, query = self._path(), self._query()
+        prefix = query.get("prefix", "")
         answer = ElementTree.Element("ListBucketResult", xmlns=NAMESPACE)
         folder = bucket / prefix.rpartition("/")[0]
+        if "delimiter" in query:
+            for path in sorted(path for path in folder.glob("*/") if not path.name.startswith(".")):
+                common = ElementTree.SubElement(answer, "CommonPrefixes")
+                ElementTree.SubElement(common, "Prefix").text = f"{path.relative_to(bucket).as_posix()}/"
+            return ElementTree.tostring(answer)
         keys = {path.relative_to(bucket).as_posix(): path for path in folder.rglob("*") if path.is_file()}
         for key in sorted(key for key in keys if key.startswith(prefix)):
             entry = ElementTree.SubElement(answer, "Contents")

@@ -24,6 +24,8 @@ def test_objects_come_back_whole_in_parts_and_in_listings(tmp_path: Path) -> Non
             for start in range(0, len(large), 1_000_003):
                 writer.write(large[start : start + 1_000_003])
         assert [(info.key, info.size) for info in store.list("a/")] == [("a/large", len(large)), ("a/small", 1)]
+        assert list(store.list_folders()) == ["a/"]
+        assert list(store.list_folders("a/")) == list(store.list_folders("b/")) == []
         assert store.get("a/large") == large
         assert store.get_range("a/large", PART_SIZE - 5, 10) == large[PART_SIZE - 5 : PART_SIZE + 5]
         with pytest.raises(InvalidRange):

@@ -161,13 +161,16 @@ class S3Writer(ObjectWriter):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._require_open()
+        if isinstance(data, bytes) and not self._buffer and len(data) == self._part_size():
+            self._upload_part(data)  # as it is: no copy is made of what comes in parts
+            return
         rest = memoryview(data).cast("B")
         while rest:
             room = self._part_size() - len(self._buffer)
             self._buffer += rest[:room]
             rest = rest[room:]
             if len(self._buffer) == self._part_size():
-                self._upload_part()
+                self._upload_buffer()
 
     def commit(self) -> ObjectInfo:
         if self._info is None:
@@ -193,21 +196,24 @@ class S3Writer(ObjectWriter):
     def _part_size(self) -> int:
         return PART_SIZE * (1 + len(self._etags) // PARTS_PER_SIZE)
 
-    def _upload_part(self) -> None:
+    def _upload_buffer(self) -> None:
+        self._upload_part(bytes(self._buffer))
+        self._buffer.clear()
+
+    def _upload_part(self, body: bytes) -> None:
         if len(self._etags) == PARTS_MAX:
             raise StorageError("put", self._key, f"the object needs more than {PARTS_MAX} parts")
         if not self._upload_id:
             self._upload_id = self._requests.begin_upload(self._key)
-        body, number = bytes(self._buffer), len(self._etags) + 1
+        number = len(self._etags) + 1
         self._etags.append(self._requests.upload_part(self._key, self._upload_id, number, body))
         self._size += len(body)
-        self._buffer.clear()
 
     def _finish(self) -> ObjectInfo:
         if not self._upload_id:
             return self._describe(self._key, len(self._buffer), self._requests.put(self._key, bytes(self._buffer)))
         if self._buffer:
-            self._upload_part()
+            self._upload_buffer()
         answer = self._requests.complete_upload(self._key, self._upload_id, self._etags)
         return self._describe(self._key, self._size, answer)
 

@@ -1,4 +1,4 @@
-"""Writes a block into a folder that gets its name only when everything in it is on the disk."""
+"""Writes a block into a folder that gets its name only when everything in it is written."""
 
 from __future__ import annotations
 
@@ -38,17 +38,19 @@ class BlockWriter:
         *,
         chunk_file_bytes: int = FILE_BYTES,
         label_indices: bool = True,
+        is_lasting: bool = True,
     ) -> None:
-        """Begin a block with these symbols, which ascend."""
+        """Begin a block with these symbols, which ascend. ``is_lasting`` False is for a folder of passing use: nothing
+        waits for the disk."""
         self._target = parent / ulid
         self._ulid = ulid
         self.folder = parent / f"{ulid}{UNFINISHED}"
         self.folder.mkdir(parents=True)
         self._samples = self._chunk_count = 0
-        self._is_finished = False
+        self._is_lasting, self._is_finished = is_lasting, False
         try:
-            self._chunks = ChunkWriter(self.folder, chunk_file_bytes)
-            self._index = IndexWriter(self.folder / INDEX, symbols, label_indices=label_indices)
+            self._chunks = ChunkWriter(self.folder, chunk_file_bytes, is_lasting=is_lasting)
+            self._index = IndexWriter(self.folder / INDEX, symbols, label_indices=label_indices, is_lasting=is_lasting)
         except BaseException:
             shutil.rmtree(self.folder)
             raise
@@ -94,11 +96,13 @@ class BlockWriter:
         complete = replace(meta, ulid=self._ulid, stats=stats)
         # meta.json comes last: who sees it may read the block.
         for name, data in ((TOMBSTONES, encode_tombstones(tombstones)), (META, encode_meta(complete))):
-            with SealedFile(self.folder / name) as file:
+            with SealedFile(self.folder / name, is_lasting=self._is_lasting) as file:
                 file.write(data)
-        sync_folder(self.folder)
+        if self._is_lasting:
+            sync_folder(self.folder)
         os.rename(self.folder, self._target)
-        sync_folder(self._target.parent)
+        if self._is_lasting:
+            sync_folder(self._target.parent)
         self._is_finished = True
         return complete
 

@@ -30,8 +30,9 @@ CRC_BYTES = 4
 class ChunkWriter:
     """Appends the chunks of one series after the other to ``chunks/`` of a block that is being made."""
 
-    def __init__(self, block: Path, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(self, block: Path, file_bytes: int = FILE_BYTES, *, is_lasting: bool = True) -> None:
         self._block = block
+        self._is_lasting = is_lasting
         self._file_bytes = file_bytes
         self._file: SealedFile | None = None
         self._files = 0
@@ -64,10 +65,11 @@ class ChunkWriter:
                 self._file.write(memoryview(records)[first:last])
 
     def close(self) -> None:
-        """Put everything on the disk."""
+        """Put everything into the files, and on the disk if it is to last."""
         if self._file is not None:
             self._file.close()
-        sync_folder(self._block / FOLDER)
+        if self._is_lasting:
+            sync_folder(self._block / FOLDER)
 
     def discard(self) -> None:
         """Let go of the open file."""
@@ -97,7 +99,7 @@ class ChunkWriter:
     def _next_file(self) -> SealedFile:
         if self._file is not None:
             self._file.close()
-        self._file = SealedFile(self._block / file_name(self._files))
+        self._file = SealedFile(self._block / file_name(self._files), is_lasting=self._is_lasting)
         self._files += 1
         self._file.write(MAGIC.to_bytes(4, "big") + bytes([VERSION]) + bytes(3))
         return self._file

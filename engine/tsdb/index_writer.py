@@ -56,13 +56,14 @@ class IndexWriter:
         *,
         label_indices: bool = True,
         labels_held: int = LABELS_HELD_MAX,
+        is_lasting: bool = True,
     ) -> None:
         """Write the symbols, which ascend. ``label_indices`` False leaves out what older programs write unread."""
         self.series_count = 0
         self._has_label_indices = label_indices
         self._after: tuple[int, ...] | None = None
         self._last_ref = -1
-        self._file = SealedFile(path)
+        self._file = SealedFile(path, is_lasting=is_lasting)
         try:
             self._file.write(MAGIC.to_bytes(4, "big") + bytes([VERSION]))
             self._symbols_at = self._file.position
@@ -95,7 +96,7 @@ class IndexWriter:
         return ids
 
     def finish(self, pause: Callable[[], None] = lambda: None) -> TableOfContents:
-        """Write what follows from the series, and the file to the disk; ``pause`` is called again and again."""
+        """Write what follows from the series and close the file; ``pause`` is called again and again."""
         self._pause = pause
         label_indices_at = self._file.position
         with tempfile.TemporaryFile(dir=self._file.path.parent) as postings_table:

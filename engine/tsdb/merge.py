@@ -51,10 +51,12 @@ def merge_blocks(
     budget_bytes: int,
     is_cancelled: Callable[[], bool] = never,
     tell: Callable[[int, int], None] = nothing,
+    is_lasting: bool = True,
 ) -> MergeOutcome:
     """Merge the blocks in ``folders`` into ``parent/ulid``; the order of the folders makes no difference.
 
     ``tell`` is given how much of the sources' series was merged, and how much there is, in bytes of their indexes.
+    ``is_lasting`` False is for a result that is sent from here and then deleted: it does not wait for the disk.
     Nothing is left behind unless the merge succeeds: BadObject naming block, file and offset if a source is not sound,
     MergeRefused if sources cannot be merged within the budget or at all, MergeCancelled.
     """
@@ -70,7 +72,7 @@ def merge_blocks(
     symbol_bytes = BYTES_PER_SYMBOL * sum(len(source.block.index.symbols) for source in sources)
     if symbol_bytes > budget_bytes // 2:
         raise MergeRefused(f"the numbers of the symbols take {symbol_bytes} bytes of a budget of {budget_bytes}")
-    return _Merge(sources, rules, partition, is_cancelled, tell).run(parent, ulid)
+    return _Merge(sources, rules, partition, is_cancelled, tell, is_lasting).run(parent, ulid)
 
 
 class _Merge:
@@ -81,12 +83,14 @@ class _Merge:
         partition: Partition,
         is_cancelled: Callable[[], bool],
         tell: Callable[[int, int], None],
+        is_lasting: bool,
     ) -> None:
         self._sources = sources
         self._rules = rules
         self._partition = partition
         self._is_cancelled = is_cancelled
         self._tell = tell
+        self._is_lasting = is_lasting
         self._done = [0] * len(sources)
         self._whole = sum(source.series_bytes for source in sources)
         files = [(source.name, source.block.chunks.contents) for source in sources]
@@ -96,7 +100,12 @@ class _Merge:
         union = self._symbols()
         rules, counts = self._rules, self._series.counts
         with BlockWriter(
-            parent, ulid, union, chunk_file_bytes=rules.chunk_file_bytes, label_indices=rules.label_indices
+            parent,
+            ulid,
+            union,
+            chunk_file_bytes=rules.chunk_file_bytes,
+            label_indices=rules.label_indices,
+            is_lasting=self._is_lasting,
         ) as writer:
             self._write_series(writer, union)
             counts.samples_read += sum(source.samples_deleted for source in self._sources)

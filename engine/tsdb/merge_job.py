@@ -144,6 +144,7 @@ class _Merge:
             budget_bytes=self.spec.task_memory_bytes,
             is_cancelled=self.cancelled,
             tell=lambda done, whole: self._tell("merge", total * done // max(whole, 1)),
+            is_lasting=False,
         )
 
     def _check_counts(self, outcome: MergeOutcome, metas: Sequence[BlockMeta], folders: Sequence[Path]) -> None:

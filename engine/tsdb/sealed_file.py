@@ -1,4 +1,4 @@
-"""A file that is written from front to back and is on the disk when it is closed."""
+"""A file that is written from front to back and, unless it is only of passing use, on the disk when it is closed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ BUFFER_BYTES = 1 << 20
 
 
 class SealedFile:
-    """Appends to a new file; ``position`` is how much there is. Closing makes it last, leaving by an error does not."""
+    """Appends to a new file; ``position`` is how much there is. Closing makes it last, leaving by an error does not.
 
-    def __init__(self, path: Path) -> None:
+    ``is_lasting`` False never waits for the disk.
+    """
+
+    def __init__(self, path: Path, *, is_lasting: bool = True) -> None:
         self.path = path
         self.position = 0
+        self._is_lasting = is_lasting
         self._file = path.open("xb", buffering=BUFFER_BYTES)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -37,10 +41,11 @@ class SealedFile:
         self._file.flush()
 
     def close(self) -> None:
-        """Write what is left to the disk."""
+        """Write what is left, to the disk if the file is to last."""
         if not self._file.closed:
             self._file.flush()
-            os.fsync(self._file.fileno())
+            if self._is_lasting:
+                os.fsync(self._file.fileno())
             self._file.close()
 
     def discard(self) -> None:

@@ -1,8 +1,11 @@
-"""Groups of three replicas on the whole way: download over HTTP, merge on Spark, upload. The commit is not in it.
+"""Groups of three replicas on the whole way: a node leases jobs, downloads over HTTP, merges on Spark, uploads and
+reports; the service completes the groups, and the outbox writes ``meta.json``, the marks of the sources and the index.
 
-The S3 server runs on the same machine and takes its share of it; it is one that answers out of files, because a server
-in plain Python (moto) takes more than the merge. Sketch: a series has 1.6 KB in each replica, so that 60,000 series a
-second are 290 MB downloaded and 95 MB uploaded each second, beside a third of a core for the merge itself.
+Web process, broker, control worker, node and the S3 server are real processes on this machine and take their share of
+it; the server answers out of files, because one in plain Python (moto) takes more than the merge. A round lasts from
+the first lease to the last object written. The outbox is asked for as soon as a job is done, not when beat comes round
+to it. Sketch: a series has 1.6 KB in each replica, so that 60,000 series a second are 290 MB downloaded and 95 MB
+uploaded each second, beside a third of a core for the merge itself.
 """
 
 from __future__ import annotations
@@ -14,79 +17,143 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
 from engine.storage import ObjectStore, open_store
+from engine.tsdb.meta import Compaction, decode_meta, encode_meta
+from tasks.beat import PLAN_INTERVALS_TASK, SCAN_BUCKETS_TASK, WRITE_OUTBOXES_TASK
 from tests.bench.figures import Figures, process_seconds
-from tests.bench.tsdb_blocks import INTERVAL_MS, START_MS, copied_block, write_block
+from tests.bench.tsdb_blocks import block_ulid, write_block
+from tests.e2e.stack import Stack
 from tests.file_s3 import running_file_s3
 from tests.object_stores import CREDENTIALS
-from tests.tsdb_blocks import merge_spec, put_block
+from tests.processes import LOOK_SECONDS, Processes, wait_until
 
 NAME = "tsdb_end_to_end"
 REPLICAS = 3
-GROUPS = 2
+GROUPS = 6
+"""Groups of a round, each of a tenant of its own."""
 SERIES, SERIES_FULL = 50_000, 100_000
 ROUNDS, ROUNDS_FULL = 3, 5
+CAPACITY = 4
+"""Jobs that the node holds, twice as many as Spark has slots: the next ones are at hand."""
+WAIT_SECONDS_MAX = 90.0
 MB = 1e6
+
+ASSIGNED = "SELECT min(assigned_at_ms), count(*) FROM schedule_job WHERE lane = 'tsdb' AND tenant LIKE ?"
+DONE = "SELECT count(*) FROM schedule_job WHERE lane = 'tsdb' AND tenant LIKE ? AND state = 'done'"
+WRITTEN = (
+    "SELECT count(*), count(done_at_ms), max(done_at_ms) FROM tsdb_outboxstep step"
+    " JOIN tsdb_buckettenant tenant ON step.tenant_id = tenant.id WHERE tenant.name LIKE ?"
+)
+INDEXED = (
+    "SELECT count(*), max(index_written_at_ms) FROM tsdb_buckettenant"
+    " WHERE name LIKE ? AND index_written >= index_wanted"
+)
+RESULTS = (
+    "SELECT tenant.name, block.ulid, block.meta FROM tsdb_block block"
+    " JOIN tsdb_buckettenant tenant ON block.tenant_id = tenant.id"
+    " WHERE tenant.name LIKE ? AND block.made_by_id IS NOT NULL"
+)
 
 
 def run(full: bool) -> Figures:
-    """Measure in a fresh process and return its figures."""
+    """Measure in a fresh process, whose environment has the credentials of the S3 server, and return its figures."""
     series, rounds = (SERIES_FULL, ROUNDS_FULL) if full else (SERIES, ROUNDS)
     program = [sys.executable, "-m", "tests.bench.tsdb_end_to_end", str(series), str(rounds)]
     answer = subprocess.run(program, stdout=subprocess.PIPE, check=True, text=True, env=os.environ | CREDENTIALS)
-    parameters = {"groups": GROUPS, "replicas": REPLICAS, "series": series, "rounds": rounds, "master": "local[*]"}
+    parameters = {"groups": GROUPS, "replicas": REPLICAS, "series": series, "rounds": rounds, "capacity": CAPACITY}
     return Figures(parameters, json.loads(answer.stdout.splitlines()[-1]))
 
 
 def measure(series: int, rounds: int) -> dict[str, float]:
-    """Return the figures, medians over rounds of all groups at once; ``cpu_s`` is of all processes, the server too."""
-    from spark.jobs import tsdb_merge
-    from spark.probe import probe
-    from spark.session import SparkSettings, make_session
-
-    with tempfile.TemporaryDirectory() as folder, running_file_s3(Path(folder) / "s3") as (server, _):
-        store = open_store(server.store_url("bucket"))
-        specs = _write_groups(store, Path(folder) / "blocks", series)
-        spark = make_session(SparkSettings(scratch=Path(folder) / "spark"))
-        probe(spark)
-        seconds, cpu_seconds = [], []
-        for number in range(rounds + 1):
-            started, cpu_started = time.perf_counter(), process_seconds(os.getpid())
-            outcomes = tsdb_merge.run(spark, specs, tag=f"round-{number}")
-            seconds.append(time.perf_counter() - started)
-            cpu_seconds.append(process_seconds(os.getpid()) - cpu_started)
-            for outcome in outcomes.values():
-                assert isinstance(outcome, TsdbMergeResult), outcome
-                assert outcome.block is not None
-                assert outcome.series_read == REPLICAS * series
-                for file in outcome.block.files:
-                    store.delete(f"{specs[0].folder}{outcome.block.id}/{file.name}")
-        spark.stop()
+    """Return the figures, medians over rounds of all groups; ``cpu_s`` is of all processes, the server too."""
+    with (
+        tempfile.TemporaryDirectory(prefix="lithify-bench-") as home,
+        running_file_s3(Path(home) / "s3") as (server, _),
+        Processes(quiet=True) as processes,
+    ):
+        stack = Stack(Path(home), processes)
+        stack.start_control()
+        stack.start_node(NODE_CAPACITY=str(CAPACITY))
+        url = server.store_url("bucket")
+        stack.manage("tsdb", "adopt", url, "--layout", "cortex", "--consistency-delay-seconds", "0")
+        store = open_store(url)
+        source = write_block(Path(home) / "blocks", 1, series)
+        read = GROUPS * REPLICAS * sum(path.stat().st_size for path in _data_files(source))
+        # The first round warms up.
+        measured = [_round(stack, store, Path(home) / "s3" / "bucket", source, each) for each in range(rounds + 1)][1:]
         store.close()
-    read = sum(file.size for spec in specs for source in spec.sources for file in source.files)
-    # The first round warms up.
-    middle = statistics.median(seconds[1:])
+        stack.close()
+    seconds = statistics.median(each for each, _ in measured)
     return {
-        "series_per_s": GROUPS * series / middle,
-        "input_mb_per_s": read / MB / middle,
-        "seconds": middle,
-        "cpu_s": statistics.median(cpu_seconds[1:]),
+        "series_per_s": GROUPS * series / seconds,
+        "input_mb_per_s": read / MB / seconds,
+        "seconds": seconds,
+        "cpu_s": statistics.median(each for _, each in measured),
     }
 
 
-def _write_groups(store: ObjectStore, folder: Path, series: int) -> Sequence[TsdbMergeSpec]:
-    first = write_block(folder, 1, series)
-    specs = []
-    for group in range(GROUPS):
-        copies = [copied_block(first, 100 + REPLICAS * group + replica) for replica in range(REPLICAS)]
-        sources = [put_block(store, copy) for copy in copies]
-        times = {"range_start_ms": START_MS, "range_end_ms": START_MS + 2 * INTERVAL_MS}
-        specs.append(merge_spec(f"group-{group}", store, sources, **times))
-    return specs
+def _round(stack: Stack, store: ObjectStore, bucket: Path, source: Path, number: int) -> tuple[float, float]:
+    """Put groups into the bucket, wait until they are compacted; return how long that took and the processor time."""
+    ours = f"round-{number}-%"
+    sources = [
+        _link(source, bucket / f"round-{number}-{group}", 1 + (number * GROUPS + group) * REPLICAS + replica)
+        for group in range(GROUPS)
+        for replica in range(REPLICAS)
+    ]
+    stack.send_control_task(SCAN_BUCKETS_TASK)
+    tenants = "SELECT count(*) FROM tsdb_block b JOIN tsdb_buckettenant t ON b.tenant_id = t.id WHERE t.name LIKE ?"
+    wait_until(lambda: stack.rows(tenants, ours) == [(len(sources),)], "the blocks are found", WAIT_SECONDS_MAX)
+    cpu_started = process_seconds(os.getpid())
+    stack.send_control_task(PLAN_INTERVALS_TASK)
+    _write_what_is_done(stack, ours)
+    cpu_seconds = process_seconds(os.getpid()) - cpu_started
+    [(assigned_ms, jobs)] = stack.rows(ASSIGNED, ours)
+    [(_, _, written_ms)] = stack.rows(WRITTEN, ours)
+    [(_, indexed_ms)] = stack.rows(INDEXED, ours)
+    assert jobs == GROUPS
+    for tenant, ulid, meta in stack.rows(RESULTS, ours):
+        assert store.get(f"{tenant}/{ulid}/meta.json") == bytes(meta)
+        assert decode_meta(bytes(meta)).stats == decode_meta((source / "meta.json").read_bytes()).stats
+    for info in list(store.list(f"round-{number}-")):
+        store.delete(info.key)
+    return (max(written_ms, indexed_ms) - assigned_ms) / 1000, cpu_seconds
+
+
+def _write_what_is_done(stack: Stack, ours: str) -> None:
+    """Let the outbox be written whenever more jobs are done, until all is written."""
+    done = 0
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while done < GROUPS or not _is_written(stack, ours):
+        assert time.monotonic() < deadline, stack.rows("SELECT name, state, failures, parked_reason FROM schedule_job")
+        [(now_done,)] = stack.rows(DONE, ours)
+        if now_done > done:
+            done = now_done
+            stack.send_control_task(WRITE_OUTBOXES_TASK)
+        time.sleep(LOOK_SECONDS)
+
+
+def _is_written(stack: Stack, ours: str) -> bool:
+    [(steps, written, _)], [(indexes, _)] = stack.rows(WRITTEN, ours), stack.rows(INDEXED, ours)
+    return steps == written and indexes == GROUPS
+
+
+def _link(source: Path, folder: Path, number: int) -> str:
+    """Put a block into the bucket under another name: its files are the same as those of all others."""
+    ulid = block_ulid(number)
+    (folder / ulid / "chunks").mkdir(parents=True)
+    for path in _data_files(source):
+        os.link(path, folder / ulid / path.relative_to(source))
+    meta = decode_meta((source / "meta.json").read_bytes())
+    told = replace(meta, ulid=ulid, compaction=Compaction(1, (ulid,)))
+    (folder / ulid / "meta.json").write_bytes(encode_meta(told))
+    return ulid
+
+
+def _data_files(block: Path) -> list[Path]:
+    return [block / "index", *(block / "chunks").iterdir()]
 
 
 if __name__ == "__main__":
