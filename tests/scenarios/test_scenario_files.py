@@ -9,9 +9,15 @@ import pytest
 from tests.scenarios.queue_world import QueueWorld
 from tests.scenarios.scenario_files import World, play, read_scenarios
 from tests.scenarios.schedule_world import ScheduleWorld
+from tests.scenarios.timeline_world import TimelineWorld
 
 HERE = Path(__file__).parent
-WORLDS: dict[str, type[World]] = {"queue": QueueWorld, "planning": QueueWorld, "scheduling": ScheduleWorld}
+WORLDS: dict[str, type[World]] = {
+    "queue": QueueWorld,
+    "planning": QueueWorld,
+    "scheduling": ScheduleWorld,
+    "timeline": TimelineWorld,
+}
 FILES = sorted(path for folder in WORLDS for path in (HERE / folder).glob("*.txt"))
 ROWS = [(path, scenario.row) for path in FILES for scenario in read_scenarios(path)]
 

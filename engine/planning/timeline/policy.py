@@ -13,6 +13,7 @@ from engine.planning.timeline.granularity import Granularity
 MB = 10**6
 BYTES_MAX = 1 << 50
 COST_MAX = 1 << 60
+OPEN_COST_MAX = 1 << 40
 HALF_LIFE_CHUNKS = 30
 PERCENT = 100
 
@@ -91,7 +92,6 @@ class TimelinePolicy:
     partial_visibility: bool = True
     excluded: tuple[tuple[int, int, str], ...] = ()
     output_shape: str = ""
-    has_refined_colours: bool = True
 
     def __post_init__(self) -> None:
         for name, low, high in _BOUNDS:
@@ -142,7 +142,7 @@ _BOUNDS = (
     ("segment_rows_max", 0, BYTES_MAX),
     ("small_cost", 0, COST_MAX),
     ("cost_max", 1, COST_MAX),
-    ("open_cost", 0, BYTES_MAX),
+    ("open_cost", 0, OPEN_COST_MAX),
     ("gain_half", 1, BYTES_MAX),
     ("half_life_ms", 0, COST_MAX),
     ("hot_ms", 0, COST_MAX),

@@ -25,6 +25,8 @@ OVERSIZE = "oversize"
 OVERFULL = "overfull"
 ALIGNED = "aligned"
 
+HIDDEN_IN_PART = "newer data hides a part of a file that it shares"
+
 CHUNK = {
     HOT: "it is among the newest, which the hot window leaves alone",
     EXCLUDED: "it is excluded: {detail}",
