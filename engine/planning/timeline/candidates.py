@@ -21,10 +21,13 @@ class Run:
 
 @dataclass(slots=True)
 class Runs:
-    """The runs in time order, and the chunks that turned out to be left alone, by their starts."""
+    """The runs in time order, and the chunks that turned out to be left alone, by their starts.
+
+    With each comes the cause for which the chunk that it is tied to is left alone, "" if that is not.
+    """
 
     runs: list[Run]
-    tied: dict[int, Chunk] = field(default_factory=dict)
+    tied: dict[int, tuple[Chunk, str]] = field(default_factory=dict)
 
 
 def shares_data(one: Chunk, other: Chunk) -> bool:
@@ -69,7 +72,9 @@ def _candidates(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
     return [run for run in found if any(chunk.action is Action.COMPACT for chunk in run)]
 
 
-def _without_tied(candidates: list[list[Chunk]], chunks: Iterable[Chunk]) -> tuple[list[list[Chunk]], dict[int, Chunk]]:
+def _without_tied(
+    candidates: list[list[Chunk]], chunks: Iterable[Chunk]
+) -> tuple[list[list[Chunk]], dict[int, tuple[Chunk, str]]]:
     """Leave out runs that share a file with a chunk outside: files are rewritten whole or not at all."""
     run_of = {chunk.start_ms: number for number, run in enumerate(candidates) for chunk in run}
     seen_in: dict[int, dict[int, Chunk]] = {}
@@ -77,7 +82,7 @@ def _without_tied(candidates: list[list[Chunk]], chunks: Iterable[Chunk]) -> tup
         for key in chunk.shared:
             seen_in.setdefault(key, {}).setdefault(run_of.get(chunk.start_ms, -1), chunk)
     kept: list[list[Chunk]] = []
-    tied: dict[int, Chunk] = {}
+    tied: dict[int, tuple[Chunk, str]] = {}
     for number, run in enumerate(candidates):
         outside = [
             chunk for own in run for key in own.shared for other, chunk in seen_in[key].items() if other != number
@@ -87,8 +92,11 @@ def _without_tied(candidates: list[list[Chunk]], chunks: Iterable[Chunk]) -> tup
             continue
         skipped = next((chunk for chunk in outside if chunk.action is Action.SKIPPED), None)
         detail = skipped.reason if skipped else words.HIDDEN_IN_PART
+        cause = skipped.cause if skipped else ""
         tied |= {
-            chunk.start_ms: left_alone(chunk, words.TIED, detail) for chunk in run if chunk.action is Action.COMPACT
+            chunk.start_ms: (left_alone(chunk, words.TIED, detail), cause)
+            for chunk in run
+            if chunk.action is Action.COMPACT
         }
     return kept, tied
 

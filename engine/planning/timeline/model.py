@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.planning.timeline import words
@@ -272,7 +272,8 @@ class CycleDecisions:
     ``dissolved`` names waiting ones that no longer fit what is there, each with the reason; those in ``cancelled`` run
     and should be stopped. ``shed`` were put off; a new task that is shed at once is in neither ``created`` nor here:
     its chunks are deferred. ``started`` are to be started, in this order, and ``passed_over`` gives waiting tasks their
-    new counts. ``analysed`` are the chunks that were scored.
+    new counts; ``raised`` are waiting tasks that an operator wants first. ``readmitted`` were put off and are in new
+    tasks; ``analysed`` are the chunks that were scored.
     """
 
     rows: tuple[StoredChunk, ...] = ()
@@ -284,5 +285,6 @@ class CycleDecisions:
     started: tuple[str, ...] = ()
     passed_over: tuple[tuple[str, int], ...] = ()
     readmitted: tuple[ChunkKey, ...] = ()
+    raised: tuple[str, ...] = ()
     analysed: tuple[ChunkKey, ...] = ()
-    refusals: tuple[Refusal, ...] = field(default=())
+    refusals: tuple[Refusal, ...] = ()

@@ -33,7 +33,7 @@ def plan_timeline(
     chunks = score(layout, np.arange(len(layout)), policy, known, skips(layout, policy, known))
     found = find_runs(chunks, policy)
     if found.tied:
-        chunks = [found.tied.get(chunk.start_ms, chunk) for chunk in chunks]
+        chunks = [found.tied.get(chunk.start_ms, (chunk, ""))[0] for chunk in chunks]
     return TimelinePlan(
         source=source,
         chunks=tuple(chunks),

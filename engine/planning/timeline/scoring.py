@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from engine.planning.timeline import words
-from engine.planning.timeline.columns import Flags, Ints
+from engine.planning.timeline.columns import Bits, Flags, Ints
 from engine.planning.timeline.layout import Layout
 from engine.planning.timeline.model import PRIORITY_UNIT, Action, Chunk
 from engine.planning.timeline.policy import PERCENT, Align, TimelinePolicy
@@ -242,41 +243,11 @@ def _told(
 ) -> list[Chunk]:
     """Return the chunks as objects."""
     versions = layout.seen.columns.versions
-    cost = layout.sums.bytes[chunks] + policy.open_cost * layout.sums.segments[chunks]
     has_shared = _has_shared(layout)[chunks].tolist()
     keys = layout.keys(chunks)
-    columns_ = (
-        *(
-            column[chunks].tolist()
-            for column in (
-                layout.start,
-                layout.end,
-                layout.sums.rank,
-                layout.digest,
-                layout.sums.segments,
-                layout.sums.tombstones,
-                layout.sums.fit,
-                layout.sums.out,
-                layout.sums.bytes,
-                layout.sums.largest,
-                layout.sums.is_estimate,
-                layout.prior,
-                layout.later,
-                layout.reaches_start,
-                layout.reaches_end,
-            )
-        ),
-        cost.tolist(),
-        judged.action.tolist(),
-        judged.cause,
-        terms.fragmentation.tolist(),
-        terms.oversize.tolist(),
-        terms.alignment.tolist(),
-        terms.recency.tolist(),
-        terms.priority,
-    )
+    columns = zip(*_columns(layout, chunks, policy, judged, terms), strict=True)
     found: list[Chunk] = []
-    for place, row in enumerate(zip(*columns_, strict=True)):
+    for place, row in enumerate(columns):
         shared, shared_tombstones = layout.shared(int(chunks[place])) if has_shared[place] else ((), ())
         (start, end, rank, digest, segments, tombstones, fit, out, bytes_, largest, is_estimate) = row[:11]
         found.append(
@@ -311,6 +282,42 @@ def _told(
             )
         )
     return found
+
+
+def _columns(
+    layout: Layout, chunks: Ints, policy: TimelinePolicy, judged: _Judged, terms: _Terms
+) -> tuple[list[Any], ...]:
+    """Return what chunks consist of, each as a list of plain values."""
+    sums = layout.sums
+    cost = sums.bytes[chunks] + policy.open_cost * sums.segments[chunks]
+    taken: tuple[Ints | Bits | Flags, ...] = (
+        layout.start,
+        layout.end,
+        sums.rank,
+        layout.digest,
+        sums.segments,
+        sums.tombstones,
+        sums.fit,
+        sums.out,
+        sums.bytes,
+        sums.largest,
+        sums.is_estimate,
+        layout.prior,
+        layout.later,
+        layout.reaches_start,
+        layout.reaches_end,
+    )
+    return (
+        *(column[chunks].tolist() for column in taken),
+        cost.tolist(),
+        judged.action.tolist(),
+        judged.cause,
+        terms.fragmentation.tolist(),
+        terms.oversize.tolist(),
+        terms.alignment.tolist(),
+        terms.recency.tolist(),
+        terms.priority,
+    )
 
 
 def _has_shared(layout: Layout) -> Flags:

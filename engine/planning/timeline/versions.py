@@ -1,35 +1,32 @@
-"""Versions of segments: texts that compare as the instants they name, so that what was written later wins."""
+"""Versions of entries: texts, of which the greater hides the lesser. Ours are instants, so that they grow with time."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from engine.planning.errors import SnapshotRefused
-
+_FORM = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FORM = "%Y-%m-%dT%H:%M:%S.%fZ"
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def version_at(time_ms: int) -> str:
-    """Return the version of an instant: ``2024-02-01T00:00:00.000Z``."""
-    at = _EPOCH + timedelta(milliseconds=time_ms)
-    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+def instant_version(time_ms: int) -> str:
+    """Return the version of an instant, like ``2024-02-01T00:00:00.000Z``."""
+    when = _EPOCH + timedelta(milliseconds=time_ms)
+    return when.replace(tzinfo=None).isoformat(timespec="milliseconds").zfill(23) + "Z"
 
 
-def next_version(clock_ms: int, highest: str = "") -> str:
-    """Return a version above ``highest`` ("" for none): that of the clock unless it went back.
-
-    Raises SnapshotRefused if there is none above it.
-    """
-    version = version_at(clock_ms)
-    if version > highest:
-        return version
-    try:
-        last = datetime.strptime(highest, _FORM).replace(tzinfo=UTC)
-        version = version_at((last + _MILLISECOND - _EPOCH) // _MILLISECOND)
-    except (ValueError, OverflowError):
-        version = ""
-    if version <= highest:
-        raise SnapshotRefused(f"the version {highest!r} is not one of ours: nothing can be put above it")
-    return version
+def version_above(now_ms: int, versions: Iterable[str]) -> str:
+    """Return a version above all of these: now, or just after the highest if the clock is behind it."""
+    highest = max(versions, default="")
+    now = instant_version(now_ms)
+    if now > highest:
+        return now
+    if _FORM.fullmatch(highest):
+        try:
+            after = datetime.fromisoformat(highest) + _MILLISECOND
+        except (ValueError, OverflowError):
+            return highest + "+"
+        return instant_version((after - _EPOCH) // _MILLISECOND)
+    return highest + "+"

@@ -27,7 +27,8 @@ class Visible:
     """What is seen of a timeline. Entries are numbered in the order of their segments, which begin at ``first``.
 
     Each stretch is seen of one entry; stretches are in time order. Segments that are hidden by others of their own
-    entry, or wait for others, are not among the columns any more.
+    entry, or wait for others, are not among the columns any more. ``incomplete`` are those of entries of which core
+    partitions are missing.
     """
 
     columns: Columns
@@ -55,7 +56,7 @@ def visible(found: Columns) -> Visible:
             found.start[first].tolist(), found.end[first].tolist(), found.rank[first].tolist(), found.versions
         )
     stretches = _stretches(found, first, is_complete)
-    return Visible(found, entry, first, count, *stretches, tuple(found.key[first[~is_complete]].tolist()))
+    return Visible(found, entry, first, count, *stretches, tuple(found.key[~is_complete[entry]].tolist()))
 
 
 def _entries(found: Columns) -> tuple[Ints, Ints]:

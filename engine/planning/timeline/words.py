@@ -13,6 +13,7 @@ HOT = "hot"
 EXCLUDED = "excluded"
 UNBOUNDED = "unbounded"
 TIED = "tied"
+SET_ASIDE = "set-aside"
 NOTHING = "nothing"
 TOMBSTONES = "tombstones"
 CONVERGED = "converged"
@@ -25,6 +26,8 @@ OVERSIZE = "oversize"
 OVERFULL = "overfull"
 ALIGNED = "aligned"
 
+GRANULARITY_CHANGED = "the granularity is another now"
+POLICY_CHANGED = "the policy is another now"
 HIDDEN_IN_PART = "newer data hides a part of a file that it shares"
 
 CHUNK = {
@@ -32,6 +35,7 @@ CHUNK = {
     EXCLUDED: "it is excluded: {detail}",
     UNBOUNDED: "it is unbounded: {detail} touches too many chunks to be cut by them",
     TIED: "it shares a file with a chunk that is left alone, and files are rewritten whole: {detail}",
+    SET_ASIDE: "it waits: {detail}",
     NOTHING: "nothing is visible in it",
     TOMBSTONES: "only tombstones are visible in it",
     CONVERGED: "it is as the last task left it{detail}",
@@ -87,3 +91,8 @@ def task_reason(task: PlannedTask) -> str:
     if task.is_over_limit:
         text += "; it cannot be cut and costs more than a task should, so it runs alone"
     return text + (f"; after {', '.join(task.deps)}, which share segments with it" if task.deps else "")
+
+
+def chunk_changed(start_ms: int) -> str:
+    """Return why a waiting task is replaced."""
+    return f"what is in the chunk from {moment(start_ms)} has changed"
