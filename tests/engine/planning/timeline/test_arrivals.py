@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.errors import SnapshotRefused
 from engine.planning.timeline.arrivals import (
     Arrival,
     ArrivalRefused,
@@ -18,7 +17,7 @@ from engine.planning.timeline.arrivals import (
 )
 from engine.planning.timeline.granularity import DAY_MS, HOUR_MS, Granularity
 from engine.planning.timeline.model import Segment
-from engine.planning.timeline.versions import next_version, version_at
+from engine.planning.timeline.versions import instant_version, version_above
 
 CHUNK_AT = Granularity().chunk_of
 
@@ -132,9 +131,9 @@ def test_entries_never_overlap_however_files_come(calls: list[list[tuple[int, in
 
 
 def test_a_version_is_above_every_other_even_if_the_clock_goes_back() -> None:
-    assert next_version(0) == "1970-01-01T00:00:00.000Z"
-    assert next_version(1_706_745_600_001, next_version(1_706_745_600_000)) == "2024-02-01T00:00:00.001Z"
-    highest = version_at(1_706_745_600_999)
-    assert next_version(5, highest) == "2024-02-01T00:00:01.000Z" > highest
-    with pytest.raises(SnapshotRefused):
-        next_version(5, "x of somebody else")
+    assert version_above(0, []) == "1970-01-01T00:00:00.000Z"
+    first = version_above(1_706_745_600_000, [])
+    assert version_above(1_706_745_600_001, [first]) == "2024-02-01T00:00:00.001Z"
+    highest = instant_version(1_706_745_600_999)
+    assert version_above(5, [first, highest]) == "2024-02-01T00:00:01.000Z" > highest
+    assert version_above(5, ["x of somebody else"]) > "x of somebody else"
