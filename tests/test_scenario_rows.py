@@ -16,7 +16,7 @@ from tests.scenarios.test_scenario_files import ROWS as PLAYED
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 ROWS = dict(line.split() for line in (TESTS / "scenarios/rows.txt").read_text().splitlines())
-KINDS = "SQPRICDW"
+KINDS = "SQPRICDWB"
 
 
 def _named_in_tests() -> dict[str, list[str]]:
