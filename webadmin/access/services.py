@@ -16,7 +16,7 @@ from django.db.models import Q
 
 from webadmin.access.errors import CredentialRefused, NameTaken
 from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
-from webadmin.database.dialect import marks, read_rows
+from webadmin.database.dialect import among, read_rows
 
 SCOPE_POLL = "jobs:poll"
 KEY_ID_BYTES = 6
@@ -91,7 +91,10 @@ def intern_tenants(names: Iterable[str]) -> dict[str, int]:
 
 
 def _tenant_ids(names: list[str]) -> dict[str, int]:
-    return dict(read_rows(Tenant, ("name", "id"), f"WHERE name IN {marks(names)}", names)) if names else {}
+    if not names:
+        return {}
+    wanted, values = among(Tenant, "name", names)
+    return dict(read_rows(Tenant, ("name", "id"), f"WHERE {wanted}", values))
 
 
 def _hash(secret: str) -> str:

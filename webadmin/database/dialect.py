@@ -166,8 +166,18 @@ def read_rows(
         return list(cursor.fetchall())
 
 
-def marks(values: Collection[Any]) -> str:
-    """Return the right side of ``IN`` for so many values, at least one."""
+def among(model: type[models.Model], column: str, values: Collection[Any]) -> tuple[str, list[Any]]:
+    """Return the condition that a column has one of these values (at least one), and the values for its marks.
+
+    On PostgreSQL the text does not depend on how many there are: such a statement's plan is kept.
+    """
+    name = _quoted([column])[0]
+    if connection.vendor == "postgresql":
+        return f"{name} = ANY(%s::{_kinds(model, (column,))[0]}[])", [_array(list(values))]
+    return f"{name} IN {_marks(values)}", list(values)
+
+
+def _marks(values: Collection[Any]) -> str:
     return f"({', '.join(['%s'] * len(values))})"
 
 
@@ -198,11 +208,17 @@ def first_rows(
     """Return the first rows for each of many keys, few statements: a key is the values for the marks in ``condition``,
     and how many rows it may have at most."""
     found: list[list[tuple[Any, ...]]] = [[] for _ in keys]
-    part = (
-        f"SELECT * FROM (SELECT %s AS place, {', '.join(_quoted(columns))} "  # noqa: S608
-        f"FROM {_quoted([model._meta.db_table])[0]} WHERE {condition} ORDER BY {order} LIMIT %s) AS part"
-    )
+    if not keys:
+        return found
+    rows = f"SELECT {', '.join(_quoted(columns))} FROM {_quoted([model._meta.db_table])[0]}"  # noqa: S608
     with quick_cursor() as cursor:
+        if connection.vendor == "postgresql":  # one text, and so one plan, for any number of keys
+            table = [(place, limit, *own) for place, (own, limit) in enumerate(keys)]
+            cursor.execute(_first_of_each(rows, condition, order, table[0]), _table_values(table))
+            for row in cursor.fetchall():
+                found[row[0]].append(row[1:])
+            return found
+        part = f"SELECT * FROM (SELECT %s AS place, * FROM ({rows} WHERE {condition} ORDER BY {order} LIMIT %s))"  # noqa: S608
         for start in range(0, len(keys), KEYS_PER_SELECT):
             chunk = keys[start : start + KEYS_PER_SELECT]
             values = [v for place, (own, limit) in enumerate(chunk, start) for v in (place, *own, limit)]
@@ -210,6 +226,18 @@ def first_rows(
             for place, *row in cursor.fetchall():
                 found[place].append(tuple(row))
     return found
+
+
+def _first_of_each(rows: str, condition: str, order: str, example: Sequence[Any]) -> str:
+    """Return the statement that finds the first ``rows`` for each row of a table of place, count and key."""
+    arrays = ", ".join(f"%s::{'varchar' if isinstance(value, str) else 'bigint'}[]" for value in example)
+    keys = [f"key{number}" for number in range(len(example) - 2)]
+    for key in keys:
+        condition = condition.replace("%s", f"wanted.{key}", 1)
+    return (
+        f"SELECT wanted.place, part.* FROM unnest({arrays}) AS wanted ({', '.join(['place', 'most', *keys])}) "
+        f"CROSS JOIN LATERAL ({rows} WHERE {condition} ORDER BY {order} LIMIT wanted.most) AS part"
+    )
 
 
 def raise_rows(
@@ -331,7 +359,7 @@ def _table(model: type[models.Model], columns: Sequence[str], count: int) -> str
     On PostgreSQL it is made of an array per column: a mark for each value costs ten times as much on the way.
     """
     if connection.vendor != "postgresql":
-        return f"(VALUES {', '.join([marks(columns)] * count)}) AS fresh"  # its columns are column1, column2 ...
+        return f"(VALUES {', '.join([_marks(columns)] * count)}) AS fresh"  # its columns are column1, column2 ...
     arrays = ", ".join(f"%s::{kind}[]" for kind in _kinds(model, (*columns,)))
     return f"unnest({arrays}) AS fresh ({', '.join(f'column{place}' for place in range(1, len(columns) + 1))})"
 

@@ -16,7 +16,7 @@ from engine.scheduling.completion import CompletionFacts, check_result
 from engine.scheduling.errors import ResultRefused
 from engine.scheduling.model import JobResult
 from webadmin.console.sections import Section
-from webadmin.database.dialect import marks, quick_cursor, read_rows
+from webadmin.database.dialect import among, quick_cursor, read_rows
 from webadmin.index import block_page
 from webadmin.index.errors import BlockRefused
 from webadmin.index.masks import JobMasks, job_masks
@@ -39,7 +39,7 @@ FROM index_block b
 LEFT JOIN index_dataset d ON d.block_id = b.id AND d.format = %s
 LEFT JOIN access_tenant t ON t.id = d.tenant_id
 LEFT JOIN index_datasetname n ON n.id = d.name_id
-WHERE b.owner_job_id IN {jobs}
+WHERE {owned}
 """
 
 
@@ -52,8 +52,8 @@ class ProfilesLane(Lane):
         by_id = {job.id: job for job in jobs}
         sources: dict[int, dict[str, SourceObject]] = {job_id: {} for job_id in by_id}
         masks = job_masks(dict.fromkeys(by_id, fence))
-        ids = list(by_id)
-        held = read_rows(Block, SOURCE_COLUMNS, f"WHERE owner_job_id IN {marks(ids)}", ids)
+        owned, values = among(Block, "owner_job_id", by_id)
+        held = read_rows(Block, SOURCE_COLUMNS, f"WHERE {owned}", values)
         for state, job_id, block_id, shard, ulid, key, size, metadata in held:
             if state != BlockState.OWNED:
                 continue
@@ -141,8 +141,9 @@ def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
     sources = {job.id: _Sources() for job in jobs}
     if not sources:
         return sources
+    owned, values = among(Block, "owner_job_id", sources)
     with quick_cursor() as cursor:
-        cursor.execute(_SOURCES.format(jobs=marks(list(sources))), [DATASET_PROFILES, *sources])
+        cursor.execute(_SOURCES.format(owned=owned), [DATASET_PROFILES, *values])
         rows = cursor.fetchall()
     for state, block_id, job_id, ulid, block_from, block_until, tenant, name, data_from, data_until in rows:
         if state != BlockState.OWNED:
@@ -208,4 +209,7 @@ def _taken_ids(checked: Iterable[Accepted | FailureReason]) -> set[tuple[int, st
     """Return those of the results' ids, with their shards, that the ledger has."""
     accepted = [one for one in checked if isinstance(one, Accepted)]
     ids = {registration.meta.id for one in accepted for registration in one.swap.results}
-    return set(read_rows(AcceptedId, ("shard", "ulid"), f"WHERE ulid IN {marks(ids)}", tuple(ids))) if ids else set()
+    if not ids:
+        return set()
+    wanted, values = among(AcceptedId, "ulid", ids)
+    return set(read_rows(AcceptedId, ("shard", "ulid"), f"WHERE {wanted}", values))

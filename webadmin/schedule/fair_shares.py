@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from django.db import connection, transaction
 
 from engine.scheduling.fairness import LaneCharge, TenantCharge
-from webadmin.database.dialect import insert_new_rows, locked, marks, raise_rows, read_rows
+from webadmin.database.dialect import among, insert_new_rows, locked, raise_rows, read_rows
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
 from webadmin.schedule.models import LevelQueue
@@ -26,7 +26,7 @@ _SETTLE_AWAKE = f"""
 UPDATE schedule_tenantshare
 SET virtual_time = CASE WHEN NOT is_awake AND virtual_time < %s THEN %s ELSE virtual_time END,
     is_awake = NOT is_awake
-WHERE lane = %s AND tenant IN {{names}} AND is_awake <> {_HAS_NOTICED}
+WHERE lane = %s AND {{own}} AND is_awake <> {_HAS_NOTICED}
 """  # noqa: S608
 
 
@@ -48,7 +48,8 @@ def settle_awake(tenants: Collection[TenantKey]) -> None:
     with connection.cursor() as cursor:
         for lane, names in _by_lane(tenants).items():
             since = times.get(lane, 0)
-            cursor.execute(_SETTLE_AWAKE.format(names=marks(names)), [since, since, lane, *names])
+            own, values = among(TenantShare, "tenant", names)
+            cursor.execute(_SETTLE_AWAKE.format(own=own), [since, since, lane, *values])
 
 
 def charge_shares(tenants: Sequence[TenantCharge], lanes: Sequence[LaneCharge]) -> None:

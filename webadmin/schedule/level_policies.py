@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.planning.model import LevelPolicy
-from webadmin.database.dialect import marks, read_rows
+from webadmin.database.dialect import among, read_rows
 from webadmin.schedule import models
 from webadmin.schedule.errors import PolicyMissing
 
@@ -28,8 +28,8 @@ class LevelPolicies:
         missing = {EVERYBODY, *tenants} - self._known
         if missing:
             self._known |= missing
-            names = sorted(missing)
-            for row in read_rows(models.LevelPolicy, COLUMNS, f"WHERE tenant IN {marks(names)}", names):
+            wanted, values = among(models.LevelPolicy, "tenant", sorted(missing))
+            for row in read_rows(models.LevelPolicy, COLUMNS, f"WHERE {wanted}", values):
                 policy = models.LevelPolicy.from_db(None, COLUMNS, row)
                 self._rows[policy.lane, policy.tenant, policy.level] = _policy(policy)
 

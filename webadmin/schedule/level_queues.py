@@ -15,16 +15,14 @@ from django.db import models
 from engine.planning.levels import ready_at_ms
 from engine.planning.model import LevelPolicy, QueueKey
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import first_rows, locked, marks, read_rows, update_rows
+from webadmin.database.dialect import among, first_rows, locked, read_rows, update_rows
 from webadmin.index.models import Block
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import LevelQueue
 
-KEYS_PER_QUERY = 100
-"""An OR of this many keys is well inside the databases' limits for one statement."""
 QUEUED_IN = "queue_id = %s AND state = 'queued'"
 """The blocks of a queue, in the words of their partial index."""
-KEY_COLUMNS = ("lane", "tenant", "shard", "level")
+KEYED = "lane = %s AND tenant = %s AND shard = %s AND level = %s"
 SUMS = (
     *("block_count", "byte_count", "oldest_arrival_ms", "newest_arrival_ms"),
     *("ready_at_ms", "priority_ms", "served_at_ms", "is_noticed"),
@@ -173,7 +171,8 @@ def _summarise_one(queue: LevelQueue, policy: LevelPolicy, front: Sequence[Front
 def _locked_queues(ids: Sequence[int]) -> list[LevelQueue]:
     if not ids:
         return []
-    rows = read_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE id IN {marks(ids)} ORDER BY id", ids, lock=True)
+    wanted, values = among(LevelQueue, "id", ids)
+    rows = read_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE {wanted} ORDER BY id", values, lock=True)
     return [LevelQueue.from_db(None, QUEUE_COLUMNS, row) for row in rows]
 
 
@@ -199,11 +198,5 @@ def _save(queues: Sequence[LevelQueue]) -> None:
 
 
 def _queue_ids(keys: list[QueueKey]) -> dict[QueueKey, int]:
-    found: dict[QueueKey, int] = {}
-    for start in range(0, len(keys), KEYS_PER_QUERY):
-        wanted = keys[start : start + KEYS_PER_QUERY]
-        one = "lane = %s AND tenant = %s AND shard = %s AND level = %s"
-        values = [value for key in wanted for value in key]
-        rows = read_rows(LevelQueue, ("id", *KEY_COLUMNS), f"WHERE {' OR '.join([one] * len(wanted))}", values)
-        found |= {(lane, tenant, shard, level): id for id, lane, tenant, shard, level in rows}
-    return found
+    found = first_rows(LevelQueue, ("id",), KEYED, "id", [(key, 1) for key in keys])
+    return {key: rows[0][0] for key, rows in zip(keys, found, strict=True) if rows}

@@ -17,7 +17,7 @@ from engine.protocol.messages import FailureReason, JobUpdate, PollRequest, Upda
 from engine.protocol.tokens import TokenCodec
 from engine.scheduling.limits import EffectiveLimits, LimitName
 from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
-from webadmin.database.dialect import marks, read_rows
+from webadmin.database.dialect import among, read_rows
 from webadmin.schedule.command_log import CommandTime
 from webadmin.schedule.lanes import Accepted, Finished, by_lane, check_results, lanes
 from webadmin.schedule.level_policies import LevelPolicies
@@ -163,8 +163,8 @@ def _any_block_waits() -> bool:
 
 
 def _reported_jobs(updates: Sequence[JobUpdate], worker: Worker) -> list[Job]:
-    names = tuple({update.job for update in updates})
-    rows = read_rows(Job, JOB_COLUMNS, f"WHERE name IN {marks(names)} AND {HELD}", names)
+    named, values = among(Job, "name", {update.job for update in updates})
+    rows = read_rows(Job, JOB_COLUMNS, f"WHERE {named} AND {HELD}", values)
     jobs = [Job.from_db(None, JOB_COLUMNS, (*row[:-1], json.loads(row[-1]))) for row in rows]
     workers = {None: None, worker.id: worker}
     if others := {job.worker_id for job in jobs} - workers.keys():

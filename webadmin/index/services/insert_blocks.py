@@ -15,7 +15,7 @@ from typing import Any
 from engine.planning.model import QueueKey
 from engine.profiles.model import DatasetMeta, Labels
 from webadmin.access.services import intern_tenants
-from webadmin.database.dialect import insert_new_rows, insert_rows, marks, read_rows, reserve_ids
+from webadmin.database.dialect import among, insert_new_rows, insert_rows, read_rows, reserve_ids
 from webadmin.index.models import AcceptedId, Block, Dataset, DatasetName, LabelSets
 from webadmin.index.registration import PARTITION_MS, BlockRegistration
 from webadmin.index.services.intern_services import intern_services
@@ -185,8 +185,8 @@ def _intern_label_sets(all_labels: set[tuple[Labels, ...]]) -> dict[str, int]:
 def _rows_by(column: str, model: type[Any], values: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for start in range(0, len(values), NAMES_PER_QUERY):
-        wanted = values[start : start + NAMES_PER_QUERY]
-        found |= dict(read_rows(model, (column, "id"), f"WHERE {column} IN {marks(wanted)}", wanted))
+        wanted, own = among(model, column, values[start : start + NAMES_PER_QUERY])
+        found |= dict(read_rows(model, (column, "id"), f"WHERE {wanted}", own))
     return found
 
 

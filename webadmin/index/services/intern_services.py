@@ -5,7 +5,7 @@ It runs before the transaction that inserts: a service without blocks and a span
 
 from __future__ import annotations
 
-from webadmin.database.dialect import marks, read_rows
+from webadmin.database.dialect import among, read_rows
 from webadmin.index.models import TenantService
 
 KEYS_PER_QUERY = 200
@@ -40,8 +40,8 @@ def _known_spans(keys: list[ServiceKey]) -> dict[ServiceKey, tuple[int, int]]:
     for start in range(0, len(keys), KEYS_PER_QUERY):
         part = keys[start : start + KEYS_PER_QUERY]
         each = [tuple({key[place] for key in part}) for place in range(len(KEY_COLUMNS))]
-        wanted = " AND ".join(f"{column} IN {marks(ids)}" for column, ids in zip(KEY_COLUMNS, each, strict=True))
-        values = [row_id for ids in each for row_id in ids]
+        parts = [among(TenantService, column, ids) for column, ids in zip(KEY_COLUMNS, each, strict=True)]
+        wanted, values = " AND ".join(part for part, _ in parts), [value for _, own in parts for value in own]
         rows = read_rows(TenantService, (*KEY_COLUMNS, "id", "span_max_ms"), f"WHERE {wanted}", values)
         found |= {(tenant, name, labels): (id, span) for tenant, name, labels, id, span in rows}
     return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from django.db.backends.utils import CursorWrapper
 
-from webadmin.database.dialect import insert_rows, marks, quick_cursor, reserve_ids, together
+from webadmin.database.dialect import among, insert_rows, quick_cursor, reserve_ids, together
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block, BlockLineage, RemovalCause, Tombstone
 from webadmin.index.registration import BlockRegistration
@@ -26,7 +26,7 @@ TOMBSTONE_COLUMNS = (
 
 _RETIRE = f"""
 UPDATE index_block SET state = '{BlockState.REPLACED.value}', removed_command_index = %s
-WHERE owner_job_id IN {{jobs}} AND state = '{BlockState.OWNED.value}' RETURNING id, owner_job_id
+WHERE {{owned}} AND state = '{BlockState.OWNED.value}' RETURNING id, owner_job_id
 """  # noqa: S608
 
 
@@ -73,9 +73,9 @@ def replace_blocks(
 
 def _retire_sources(replacements: Sequence[Replacement], moment: InsertMoment) -> CursorWrapper:
     """Mark all that the jobs own as replaced; each row of the answer is a block and its job."""
-    jobs = [replacement.job_id for replacement in replacements]
+    owned, values = among(Block, "owner_job_id", [replacement.job_id for replacement in replacements])
     cursor = quick_cursor()
-    cursor.execute(_RETIRE.format(jobs=marks(jobs)), [moment.command_index, *jobs])
+    cursor.execute(_RETIRE.format(owned=owned), [moment.command_index, *values])
     return cursor
 
 

@@ -20,7 +20,7 @@ from engine.scheduling.model import ChangeSet, RenewLease
 from engine.scheduling.prepare import prepare
 from webadmin.access.errors import NameTaken, TooManyNames
 from webadmin.access.models import WorkerCredential
-from webadmin.database.dialect import marks, read_rows, time_value, turn
+from webadmin.database.dialect import among, read_rows, time_value, turn
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
 from webadmin.schedule.fair_shares import rest_tenants
@@ -186,7 +186,8 @@ def _answer(
 
 def _assignments(applied: AppliedCommand) -> list[tuple[str, dict[str, Any]]]:
     """Return the names of the jobs just assigned and what their workers are told, in the order of their assignment."""
-    rows = read_rows(Job, SPEC_COLUMNS, f"WHERE id IN {marks(applied.assigned)}", applied.assigned)
+    own, values = among(Job, "id", applied.assigned)
+    rows = read_rows(Job, SPEC_COLUMNS, f"WHERE {own}", values)
     jobs = {row[0]: Job.from_db(None, SPEC_COLUMNS, (*row[:-1], json.loads(row[-1]))) for row in rows}
     specs: dict[int, dict[str, Any]] = {}
     for lane, own in by_lane(jobs[job_id] for job_id in applied.assigned).items():
