@@ -235,7 +235,7 @@ def _first_of_each(rows: str, condition: str, order: str, example: Sequence[Any]
     for key in keys:
         condition = condition.replace("%s", f"wanted.{key}", 1)
     return (
-        f"SELECT wanted.place, part.* FROM unnest({arrays}) AS wanted ({', '.join(['place', 'most', *keys])}) "
+        f"SELECT wanted.place, part.* FROM unnest({arrays}) AS wanted ({', '.join(['place', 'most', *keys])}) "  # noqa: S608
         f"CROSS JOIN LATERAL ({rows} WHERE {condition} ORDER BY {order} LIMIT wanted.most) AS part"
     )
 
