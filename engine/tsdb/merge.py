@@ -16,20 +16,19 @@ from engine.tsdb.chunk_files import OFFSET_BITS
 from engine.tsdb.merge_model import MergeOutcome, MergeRules, Partition, Winner
 from engine.tsdb.merge_source import MergeSource
 from engine.tsdb.merge_turns import OVERLAY_FILE, Turn
-from engine.tsdb.meta import BlockMeta, BlockStats, Compaction, ParentBlock
+from engine.tsdb.merged_meta import merged_meta
+from engine.tsdb.meta import BlockStats
 from engine.tsdb.overlaps import merge_chunks
 from engine.tsdb.series_batch import SeriesBatch
 from engine.tsdb.series_merge import SeriesMerge
 from engine.tsdb.symbol_union import BYTES_PER_SYMBOL, SymbolUnion
 
-__all__ = ["MergeOutcome", "MergeRules", "Partition", "Winner", "merge_blocks", "merged_meta"]
+__all__ = ["MergeOutcome", "MergeRules", "Partition", "Winner", "merge_blocks"]
 
 WRITE_BYTES = 1 << 20
 FORGET_BYTES_MIN, FORGET_BYTES_MAX = 256 << 10, 1 << 20
 """What is mapped of each file of a source while it is read from front to back."""
 WHOLE = Partition()
-HINT_OF_ALL = "from-out-of-order"
-"""A result has this hint if all sources have it, any other if one has it."""
 
 
 def never() -> bool:
@@ -168,26 +167,3 @@ class _Merge:
     def _stop_if_cancelled(self) -> None:
         if self._is_cancelled():
             raise MergeCancelled("the merge of blocks was told to stop")
-
-
-def merged_meta(ulid: str, sources: Sequence[BlockMeta], *, is_part: bool = False) -> BlockMeta:
-    """Return what the result of a merge says of itself, but for its statistics.
-
-    One block by itself is only cleaned up: it starts over at level 1, as its own source, unless a part is taken of it.
-    """
-    is_cleaned = len(sources) == 1 and not is_part
-    ancestors = {ulid} if is_cleaned else {each for source in sources for each in source.compaction.sources}
-    hints = [set(source.compaction.hints) for source in sources]
-    kept = {hint for each in hints for hint in each if hint != HINT_OF_ALL or all(hint in other for other in hints)}
-    return BlockMeta(
-        ulid=ulid,
-        min_time_ms=min(source.min_time_ms for source in sources),
-        max_time_ms=max(source.max_time_ms for source in sources),
-        stats=BlockStats(),
-        compaction=Compaction(
-            level=1 if is_cleaned else 1 + max(source.compaction.level for source in sources),
-            sources=tuple(sorted(ancestors)),
-            parents=tuple(ParentBlock(source.ulid, source.min_time_ms, source.max_time_ms) for source in sources),
-            hints=tuple(sorted(kept)),
-        ),
-    )

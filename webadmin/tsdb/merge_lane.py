@@ -19,6 +19,7 @@ from engine.scheduling.errors import ResultRefused
 from engine.scheduling.explain import Explanation
 from engine.scheduling.model import JobResult
 from engine.tsdb.buckets.sections import PartitionPlace, origin, result_section
+from engine.tsdb.merged_meta import merged_meta
 from engine.tsdb.meta import BlockMeta, decode_meta
 from webadmin.console.sections import Section
 from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, SwapMoment
@@ -185,7 +186,7 @@ def check_result(spec: TsdbMergeSpec, planned: Sequence[str], result: TsdbMergeR
     """Return what a result's ``meta.json`` says, None if nothing was left. Raises ResultRefused.
 
     It merged exactly the job's sources, all still its group's, and wrote at most one block: under the id of this job
-    and token, of the interval and the sources' time, one level up, with all that the sources descend from, and labels.
+    and token, of the interval and the sources' time, with the level, descent and labels that a merge of them has.
     """
     if tuple(source.id for source in spec.sources) != tuple(planned):
         raise ResultRefused("some of its sources are not its group's any more")
@@ -201,15 +202,13 @@ def _check_block(spec: TsdbMergeSpec, block: WrittenBlock) -> BlockMeta:
         sources = [decode_meta(source.meta) for source in spec.sources]
     except LithifyError as error:
         raise ResultRefused(f"block {block.id!r}: {error}") from error
+    merged = merged_meta(block.id, sources, is_part=spec.partitions > 1).compaction
     told = dict(meta.thanos or {})
     promised: dict[str, tuple[object, object]] = {
         "id": (block.id, spec.result_id()),
         "ulid": (meta.ulid, block.id),
-        "level": (meta.compaction.level, 1 + max(source.compaction.level for source in sources)),
-        "descent": (
-            set(meta.compaction.sources),
-            {ulid for source in sources for ulid in source.compaction.sources or (source.ulid,)},
-        ),
+        "level": (meta.compaction.level, merged.level),
+        "descent": (set(meta.compaction.sources), set(merged.sources)),
         **{name: (told.get(name), value) for name, value in (spec.thanos or {}).items()},
     }
     for what, (found, expected) in promised.items():

@@ -152,8 +152,10 @@ class IntervalGroup:
 
     @property
     def level(self) -> int:
-        """The level of its results: one more than the highest of its blocks."""
-        return 1 + max(block.level for block in self.blocks)
+        """The level of its results: one more than the highest of its blocks; a block that is only cleaned up starts
+        over."""
+        is_cleaned = len(self.blocks) == 1 and self.partitions == 1
+        return 1 if is_cleaned else 1 + max(block.level for block in self.blocks)
 
     @property
     def group_id(self) -> int:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from engine.profiles.errors import MergeCancelled, MergeRefused
 from engine.tsdb.block_reader import BlockReader
 from engine.tsdb.histogram_model import CounterReset, HistogramChunk, HistogramSample
-from engine.tsdb.merge import MergeRules, Partition, Winner, merged_meta
+from engine.tsdb.merge import MergeRules, Partition, Winner
+from engine.tsdb.merged_meta import merged_meta
 from engine.tsdb.meta import BlockMeta, BlockStats, Compaction, ParentBlock, encode_meta
 from engine.tsdb.model import STALE_NAN, Labels
 from engine.tsdb.sample_order import float_rank
