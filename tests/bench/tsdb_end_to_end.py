@@ -76,7 +76,7 @@ def measure(series: int, rounds: int) -> dict[str, float]:
     ):
         stack = Stack(Path(home), processes)
         stack.start_control()
-        stack.start_node(NODE_CAPACITY=str(CAPACITY))
+        stack.start_node(NODE_CAPACITY=str(CAPACITY), POLL_SECONDS="1")
         url = server.store_url("bucket")
         stack.manage("tsdb", "adopt", url, "--layout", "cortex", "--consistency-delay-seconds", "0")
         store = open_store(url)

@@ -47,7 +47,9 @@ class ChangeForm(OrderForm):
     partial_age_seconds = number_field(
         "Age of unfinished uploads", "Seconds after which they are deleted.", low=3600, high=365 * DAY_S, required=True
     )
-    replica_labels = text_field("Replica labels", "Of Thanos blocks, with commas; empty: the usual ones.", 500)
+    replica_labels = text_field(
+        "Replica labels", "Of Thanos blocks, with commas; empty: the usual ones. Fixed once blocks were found.", 500
+    )
     tenant_shard_size = number_field(
         "Workers per tenant", "That are offered its jobs first; 0: all.", low=0, high=10_000, required=True
     )

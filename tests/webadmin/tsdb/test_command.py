@@ -142,6 +142,18 @@ def test_changed_settings_are_audited_and_planned_with(bucket: Bucket, store: Ob
     assert [entry.detail["after"] for entry in entries] == [{"is_paused": True}, {"is_paused": False}]
 
 
+def test_replica_labels_stay_as_they_were_when_blocks_were_found(service: Service, store: ObjectStore) -> None:
+    bucket = adopt_bucket(url=store.url, layout="thanos", order=ORDER)
+    change_bucket(bucket, {"replica_labels": "pair,replica"}, order=ORDER)
+    put_block(store, "", block_id(0), 0, 2 * HOUR_MS, labels={"a": "b"})
+    rounds.scan_buckets(lambda url: store)
+    with pytest.raises(BucketRefused, match="which tenant a block is of"):
+        change_bucket(bucket, {"replica_labels": "pair", "is_paused": True}, order=ORDER)
+    assert not Bucket.objects.get().is_paused
+    change_bucket(bucket, {"replica_labels": "replica, pair"}, order=ORDER)
+    assert Bucket.objects.get().replica_labels == "replica, pair"
+
+
 def test_the_calendar_shows_what_is_to_be_done(
     operator: Client,  # noqa: F811
     bucket: Bucket,

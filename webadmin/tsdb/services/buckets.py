@@ -70,16 +70,25 @@ def check_adoption(*, url: str, layout: str, name: str = "", **settings: Any) ->
 
 
 def change_bucket(bucket: Bucket, changes: Mapping[str, Any], *, order: Order) -> dict[str, Any]:
-    """Set what ``SETTINGS`` names; return what is different now. The tenants are planned anew. Raises BucketRefused."""
+    """Set what ``SETTINGS`` names; return what is different now. The tenants are planned anew.
+
+    Raises BucketRefused; for other replica labels too once blocks were found, whose tenants would have other names.
+    """
     if unknown := changes.keys() - set(SETTINGS):
         raise BucketRefused(f"{min(unknown)!r} cannot be changed")
     with transaction.atomic():
         row = locked(Bucket.objects.filter(id=bucket.id)).get()
         different = {name: value for name, value in changes.items() if getattr(row, name) != value}
         before = {name: getattr(row, name) for name in different}
+        labels = set(layout_of(row).replica_labels)
         for name, value in different.items():
             setattr(row, name, value)
         _check(row)
+        if set(layout_of(row).replica_labels) != labels and BucketTenant.objects.filter(bucket=row).exists():
+            raise BucketRefused(
+                "replica labels cannot change once blocks were found: they decide which tenant a block is of and what "
+                "it merges with"
+            )
         if different and not order.is_dry_run:
             row.save(update_fields=list(different))
             BucketTenant.objects.filter(bucket=row).update(plan_at_ms=0)
