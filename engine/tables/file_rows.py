@@ -1,0 +1,115 @@
+"""The rows of Parquet files, in bounded pieces and in the schema of a merge; damage is named by file and column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from engine.profiles.errors import BadObject, LimitExceeded, MergeCancelled
+from engine.storage import ObjectStore, StorageError
+from engine.tables.footers import Footer, RowGroup, open_parquet
+from engine.tables.schemas import cast_batch
+from engine.tables.store_file import open_object
+from engine.tables.times import milliseconds
+
+ROWS_MAX = 1 << 20
+ROWS_MIN = 1 << 10
+ROW_BYTES_MAX = 256 << 20
+"""What decoded rows of one piece may hold at most: a few bytes of a file can promise any number of equal values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Only the rows of one interval are wanted (unix milliseconds, the end exclusive)."""
+
+    column: str
+    unit: str
+    start_ms: int
+    end_ms: int
+
+
+def rows_per_piece(footer: Footer, piece_bytes: int) -> int:
+    """Return how many rows of a file are about ``piece_bytes``: pages tell less than values take in memory."""
+    row_bytes = 2 * footer.uncompressed_bytes // max(footer.rows, 1) + 8 * max(len(footer.schema), 1)
+    return min(max(piece_bytes // row_bytes, ROWS_MIN), ROWS_MAX)
+
+
+def read_rows(
+    store: ObjectStore,
+    footer: Footer,
+    schema: pa.Schema | None = None,
+    *,
+    cut: Cut | None = None,
+    rows: int = ROWS_MAX,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Iterator[pa.Table]:
+    """Yield the rows of a file in pieces of at most ``rows``, cast to ``schema`` (None: as the file has them).
+
+    Raises a BadObject naming the file, row group and column, SchemaConflict, MergeCancelled, StorageError.
+    """
+    file = _opened(store, footer)
+    for number, group in enumerate(footer.groups):
+        found = 0
+        for batch in _batches(file, footer, number, group, rows):
+            if cancelled():
+                raise MergeCancelled(f"reading {footer.path}: nobody wants the rows any more")
+            found += batch.num_rows
+            table = pa.Table.from_batches([batch])
+            if cut is not None:
+                table = _cut(table, cut, footer.path)
+            yield table if schema is None else cast_batch(_instants(table, footer), schema, footer.path)
+        if found != group.rows:
+            raise BadObject(f"row group {number}", footer.start, f"it has {found} of {group.rows} rows", footer.path)
+
+
+def _opened(store: ObjectStore, footer: Footer) -> pq.ParquetFile:
+    try:
+        return open_parquet(open_object(store, footer.path, footer.size))
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise BadObject("footer", footer.start, f"it cannot be read any more: {error}", footer.path) from error
+
+
+def _batches(file: pq.ParquetFile, footer: Footer, number: int, group: RowGroup, rows: int) -> Iterator[pa.RecordBatch]:
+    try:
+        for batch in file.iter_batches(rows, row_groups=[number], use_threads=False):
+            if batch.nbytes > ROW_BYTES_MAX and batch.nbytes > 64 * footer.size:
+                reason = f"{batch.num_rows} rows unfold to {batch.nbytes} bytes"
+                raise LimitExceeded(f"row group {number}", group.columns[0].start, reason, footer.path)
+            yield batch
+    except StorageError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise _blamed(file, footer, number, error) from error
+
+
+def _blamed(file: pq.ParquetFile, footer: Footer, number: int, error: Exception) -> BadObject:
+    """Return the error of a row group naming the column that cannot be read."""
+    for pages in footer.groups[number].columns:
+        try:
+            for _ in file.iter_batches(ROWS_MIN, row_groups=[number], columns=[pages.path], use_threads=False):
+                pass
+        except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as own:
+            where = f"row group {number}, column {pages.path}"
+            return BadObject(where, pages.start, f"it cannot be read: {own}", footer.path)
+    return BadObject(f"row group {number}", footer.start, f"it cannot be read: {error}", footer.path)
+
+
+def _instants(table: pa.Table, footer: Footer) -> pa.Table:
+    """Return rows with the time zone of old timestamps, which pyarrow reads without."""
+    for place, (field, told) in enumerate(zip(table.schema, footer.schema, strict=True)):
+        if field.type != told.type and pa.types.is_timestamp(field.type):
+            column = pa.chunked_array([chunk.view(told.type) for chunk in table.column(place).chunks], told.type)
+            table = table.set_column(place, told, column)
+    return table
+
+
+def _cut(table: pa.Table, cut: Cut, path: str) -> pa.Table:
+    column = table.column(cut.column)
+    if column.null_count:
+        raise BadObject(f"column {cut.column}", -1, "a row without a time belongs to no chunk", path)
+    times = milliseconds(column.combine_chunks(), cut.unit)
+    return table.filter(pc.and_(pa.array(times >= cut.start_ms), pa.array(times < cut.end_ms)))

@@ -1,0 +1,180 @@
+"""What the merge of one folder of a chunk needs to know before it reads a row: footers, one schema, one order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from engine.profiles.errors import BadObject, MergeCancelled, UnknownFormat
+from engine.protocol.table_jobs import TableChunk, TableFile, TableMergeSpec
+from engine.storage import ObjectStore
+from engine.tables.conservation import Tally, summable
+from engine.tables.file_rows import Cut, read_rows, rows_per_piece
+from engine.tables.footers import Footer, read_footer
+from engine.tables.output_files import OutputRules
+from engine.tables.rolling import RollUpPlan, roll_up_json, rolled_file, rolled_schema
+from engine.tables.schemas import unified_schema
+from engine.tables.sort_keys import RowOrder, row_order
+from engine.tables.times import NoTimeType, scale_of
+from engine.version import VERSION
+
+REQUESTS_AT_ONCE = 8
+PIECES_OF_BUDGET = 16
+"""The share of the memory budget that one piece of rows may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPlan:
+    """The merge of the files of one folder in one chunk.
+
+    ``schema`` is that of the rows to be sorted: as they are, or rolled up file by file.
+    """
+
+    spec: TableMergeSpec
+    chunk: TableChunk
+    folder: str
+    files: tuple[TableFile, ...]
+    footers: tuple[Footer, ...]
+    schema: pa.Schema
+    order: RowOrder
+    roll_up: RollUpPlan | None
+
+    @property
+    def name(self) -> str:
+        return f"chunk {self.chunk.start_ms} folder {self.folder!r}" if self.folder else f"chunk {self.chunk.start_ms}"
+
+    @property
+    def piece_bytes(self) -> int:
+        return self.spec.task_memory_bytes // PIECES_OF_BUDGET
+
+    def tally(self) -> Tally:
+        """Return an empty tally of the rows of this merge."""
+        if self.roll_up is None:
+            return Tally(summable(self.schema, [self.spec.time_column]))
+        kept = {metric.name for metric in self.roll_up.metrics if metric.function in ("sum", "count")}
+        others = [name for name in self.schema.names if name not in kept]
+        return Tally(summable(self.schema, others), hashes=None)
+
+    def rows_of(
+        self, store: ObjectStore, number: int, read: Tally, cancelled: Callable[[], bool]
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of one file that belong to the chunk, in pieces; ``read`` counts them."""
+        footer, spec, plain = self.footers[number], self.spec, self.roll_up is None
+        cut = None
+        if not self.files[number].whole:
+            cut = Cut(spec.time_column, spec.time_unit, self.chunk.start_ms, self.chunk.end_ms)
+        pieces = read_rows(
+            store,
+            footer,
+            self.schema if plain else None,
+            cut=cut,
+            rows=rows_per_piece(footer, self.piece_bytes),
+            cancelled=cancelled,
+        )
+        if plain:
+            for table in pieces:
+                read.add(table)
+                yield table
+            return
+        assert self.roll_up is not None
+        counted = _counted(pieces, read)
+        yield rolled_file(counted, self.roll_up, footer, read)
+
+    def output_rules(self) -> OutputRules:
+        """Return how the result is written."""
+        spec = self.spec
+        rows = max(sum(footer.rows for footer in self.footers), 1)
+        codecs: Counter[str] = Counter()
+        for footer in self.footers:
+            for group in footer.groups:
+                for pages in group.columns:
+                    codecs[pages.codec] += pages.size
+        metadata: dict[str, object] = {"version": VERSION, "sources": len(self.files), "fence": spec.fence}
+        if self.roll_up is not None:
+            metadata["roll_up"] = roll_up_json(self.roll_up.roll_up)
+        return OutputRules(
+            schema=self.schema,
+            metadata=metadata,
+            sorted_by=tuple(column.name for column in self.order.columns),
+            target_bytes=spec.target_bytes,
+            target_rows=spec.target_rows,
+            row_bytes=sum(codecs.values()) / rows,
+            row_pages_bytes=sum(footer.uncompressed_bytes for footer in self.footers) / rows,
+            codec=max(sorted(codecs), key=codecs.__getitem__, default=""),
+            time_column=spec.time_column,
+            time_unit=spec.time_unit,
+            path=lambda number: spec.output_path(self.chunk, self.folder, number),
+        )
+
+
+def plan_folder(
+    spec: TableMergeSpec,
+    chunk: TableChunk,
+    folder: str,
+    store: ObjectStore,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> FolderPlan:
+    """Read the footers and find schema and order. Raises a BadObject, SchemaConflict, MergeRefused, StorageError."""
+    files = tuple(chunk.folders()[folder])
+    footers = read_footers(files, store, cancelled)
+    for footer in footers:
+        _check_time(footer, spec)
+    roll_up, names = None, [*spec.sort_columns, spec.time_column]
+    if spec.roll_up is None:
+        schema = unified_schema((footer.path, footer.schema) for footer in footers)
+    else:
+        schema = rolled_schema(spec.roll_up, spec.time_column, footers)
+        roll_up = RollUpPlan(spec.roll_up, spec.time_column, spec.time_unit, chunk.start_ms, schema)
+        names = [name for name in names if name in roll_up.order] + list(spec.roll_up.dimensions)
+    order = row_order(schema, names, _never_null(footers))
+    return FolderPlan(spec, chunk, folder, files, footers, schema, order, roll_up)
+
+
+def read_footers(
+    files: Sequence[TableFile], store: ObjectStore, cancelled: Callable[[], bool] = lambda: False
+) -> tuple[Footer, ...]:
+    """Read the footers of files and compare them with what the specification says of them."""
+
+    def read(file: TableFile) -> Footer:
+        if cancelled():
+            raise MergeCancelled(f"reading {file.path}: nobody wants it any more")
+        footer = read_footer(store, file.path, file.size)
+        if footer.rows != file.rows:
+            reason = f"it has {footer.rows} rows, and {file.rows} were registered"
+            raise BadObject("footer", footer.start, reason, file.path)
+        return footer
+
+    if len(files) == 1:
+        return (read(files[0]),)
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="footers") as pool:
+        return tuple(pool.map(read, files))
+
+
+def _check_time(footer: Footer, spec: TableMergeSpec) -> None:
+    if spec.time_column not in footer.schema.names:
+        raise UnknownFormat("footer", footer.start, f"there is no time column {spec.time_column!r}", footer.path)
+    try:
+        scale_of(footer.schema.field(spec.time_column).type, spec.time_unit)
+    except NoTimeType as error:
+        raise UnknownFormat(f"column {spec.time_column}", footer.start, str(error), footer.path) from error
+
+
+def _never_null(footers: Sequence[Footer]) -> frozenset[str]:
+    """Return the columns that no file has a null in, as all their statistics say."""
+    names: set[str] | None = None
+    for footer in footers:
+        for group in footer.groups:
+            here = {pages.path for pages in group.columns if pages.statistics.nulls == 0}
+            names = here if names is None else names & here
+    return frozenset(names or ())
+
+
+def _counted(tables: Iterator[pa.Table], tally: Tally) -> Iterator[pa.Table]:
+    for table in tables:
+        tally.rows += table.num_rows
+        yield table
