@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from tempfile import SpooledTemporaryFile
+from threading import Lock
 
 from engine.catalog.entry_blocks import encode_rows
 from engine.catalog.intervals import union_of
@@ -15,6 +18,7 @@ from engine.profiles.errors import BadObject
 from engine.storage import ObjectStore
 
 READ_BLOCKS = 32
+SPOOL_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,21 @@ def memory_run(rows: Iterable[Row], name: str = "staged rows") -> StagedRun:
     data = bytearray()
     info = write_run(rows, data.extend)
     return StagedRun(info, lambda offset, length: bytes(data[offset : offset + length]), name)
+
+
+@contextmanager
+def spooled_run(rows: Iterable[Row], memory_bytes: int = SPOOL_BYTES, name: str = "staged rows") -> Iterator[StagedRun]:
+    """Give a run that is held in memory up to this size, and in a temporary file beyond it."""
+    lock = Lock()
+    with SpooledTemporaryFile(memory_bytes) as file:
+        info = write_run(rows, file.write)
+
+        def read(offset: int, length: int) -> bytes:
+            with lock:
+                file.seek(offset)
+                return file.read(length)
+
+        yield StagedRun(info, read, name)
 
 
 def stored_run(store: ObjectStore, key: str, info: RunInfo) -> StagedRun:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from engine.catalog.files import CatalogFiles
 from engine.catalog.metarange import Metarange
 from engine.catalog.model import Entry, Row
-from engine.catalog.range_file import FileIndex
+from engine.catalog.range_file import FileIndex, FileInfo
 from engine.profiles.query.section_cache import SectionCache
 
 READ_AHEAD_BLOCKS = 32
@@ -34,6 +34,10 @@ class StateReader:
         rows = self.blocks(number, self.index(number).block_of(key), 1)[0]
         at = bisect_left(rows, key, key=_key)
         return Entry(*rows[at]) if at < len(rows) and rows[at][0] == key else None
+
+    def over(self, ranges: Iterable[FileInfo]) -> StateReader:
+        """Return a reader of these ranges only, with the same cache."""
+        return StateReader(self.files, Metarange(id="", ranges=tuple(ranges)), self._cache)
 
     def cursor(self, start: bytes = b"") -> StateCursor:
         """Return a cursor at the first entry whose key is not less than ``start``."""
@@ -125,6 +129,22 @@ class StateCursor:
     def _stand(self) -> None:
         self.row = self._rows[self._at] if self._at < len(self._rows) else None
         self.rows_read += self.row is not None
+
+
+class AscendingLookup:
+    """Finds the entries of ascending keys; opens nothing before the first."""
+
+    def __init__(self, reader: StateReader) -> None:
+        self._reader = reader
+        self._cursor: StateCursor | None = None
+
+    def get(self, key: bytes) -> Entry | None:
+        """Return the entry of a key that is not less than those asked for before."""
+        if self._cursor is None:
+            self._cursor = self._reader.cursor(key)
+        self._cursor.seek(key)
+        row = self._cursor.row
+        return Entry(*row) if row is not None and row[0] == key else None
 
 
 def _key(row: Row) -> bytes:
