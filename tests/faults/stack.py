@@ -61,12 +61,14 @@ import django, json, sys
 django.setup()
 from django.core.management import call_command
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
-from tasks.beat import DELETE_OBJECTS_TASK, PERIODIC_JOBS, RECOVER_LETTERS_TASK
+from tasks import beat
 from webadmin.access.services import issue_worker_credential
 from webadmin.schedule.models import LevelPolicy, Limits
 call_command("migrate", verbosity=0)
-for job in PERIODIC_JOBS:
-    seconds = 1 if job.task in (DELETE_OBJECTS_TASK, RECOVER_LETTERS_TASK) else 5
+often = (beat.DELETE_OBJECTS_TASK, beat.RECOVER_LETTERS_TASK, beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK,
+         beat.WRITE_OUTBOXES_TASK)
+for job in beat.PERIODIC_JOBS:
+    seconds = 1 if job.task in often else 5
     interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period=IntervalSchedule.SECONDS)
     PeriodicTask.objects.create(name=job.name, task=job.task, interval=interval)
 Limits.objects.update(lease_seconds=int(sys.argv[1]), cleanup_delay_seconds=0, failures_max=0)
