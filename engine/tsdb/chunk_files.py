@@ -29,6 +29,25 @@ def chunk_place(ref: int) -> tuple[int, int]:
     return ref >> OFFSET_BITS, ref & ((1 << OFFSET_BITS) - 1)
 
 
+def read_chunk(data: memoryview, number: int, offset: int) -> Chunk:
+    """Return the chunk at a place of file ``number``; its encoding is one that is known, its samples are not looked at.
+
+    BadObject, naming the file, if no sound record is there.
+    """
+    name = file_name(number)
+    if not HEADER_BYTES <= offset < len(data):
+        raise BadReference(name, offset, f"no record can be there: the file has {len(data)} bytes")
+    cursor = FileCursor(data, name, offset)
+    size = cursor.uvarint()
+    if size > CHUNK_BYTES_MAX:
+        raise LimitExceeded(name, offset, f"a chunk of {size} bytes, at most {CHUNK_BYTES_MAX} are read")
+    record = cursor.checked(size + 1)
+    at = record.position
+    if (encoding := record.u8()) not in ENCODINGS:
+        raise UnknownFormat(name, at, f"encoding {encoding} of a chunk")
+    return Chunk(encoding, bytes(record.take(record.left)))
+
+
 class ChunkFiles:
     """The chunk files of a block, mapped."""
 
@@ -53,19 +72,7 @@ class ChunkFiles:
         number, offset = chunk_place(ref)
         if number >= len(self._files):
             raise BadReference(file_name(number), offset, f"the block has {len(self._files)} chunk files")
-        name = file_name(number)
-        data = self._files[number].data
-        if not HEADER_BYTES <= offset < len(data):
-            raise BadReference(name, offset, f"no record can be there: the file has {len(data)} bytes")
-        cursor = FileCursor(data, name, offset)
-        size = cursor.uvarint()
-        if size > CHUNK_BYTES_MAX:
-            raise LimitExceeded(name, offset, f"a chunk of {size} bytes, at most {CHUNK_BYTES_MAX} are read")
-        record = cursor.checked(size + 1)
-        at = record.position
-        if (encoding := record.u8()) not in ENCODINGS:
-            raise UnknownFormat(name, at, f"encoding {encoding} of a chunk")
-        return Chunk(encoding, bytes(record.take(record.left)))
+        return read_chunk(self._files[number].data, number, offset)
 
     def forget_before(self, ref: int) -> None:
         """Let go of the pages of what was read before a reference; it can be read again."""

@@ -24,6 +24,7 @@ from engine.tsdb.index_layout import SECTION
 from engine.tsdb.index_reader import ALL_POSTINGS, Numbers, PostingsList
 from engine.tsdb.model import ENCODING_XOR, FLOAT_ENCODINGS, HISTOGRAM_ENCODINGS, UINT64_MASK, ChunkMeta
 from engine.tsdb.series_batch import SeriesBatch
+from engine.tsdb.sound_chunks import sound_float_chunks
 
 Words = npt.NDArray[np.uint64]
 
@@ -62,9 +63,7 @@ class _Verification:
             raise Inconsistent(META, -1, f"the ULID {self._block.meta.ulid} is not the folder's name")
         for batch in self._block.index.batches():
             self._count_labels(batch)
-            for position in range(len(batch.chunk_refs)):
-                columns = (batch.min_times, batch.max_times, batch.chunk_refs)
-                self._check_chunk(ChunkMeta(*(int(column[position]) for column in columns)))
+            self._check_chunks(batch)
         self._check_postings()
         self._check_label_indices()
         self._check_stats()
@@ -76,6 +75,35 @@ class _Verification:
         self._labels.add(names, values, ids)
         self._counts.series += len(batch.ids)
         self._counts.chunks += len(batch.chunk_refs)
+
+    def _check_chunks(self, batch: SeriesBatch) -> None:
+        """Check all chunks of a batch; those that are no plain sound float chunks one by one."""
+        count = len(batch.chunk_refs)
+        misplaced = self._first_misplaced(batch)
+        files = self._block.chunks.contents
+        position = 0
+        while position < count:
+            end, samples = sound_float_chunks(files, batch, position)
+            self._counts.samples += samples
+            self._counts.float_samples += samples
+            position = min(end, misplaced)
+            if position:
+                self._last_ref = int(batch.chunk_refs[position - 1])
+            if position < count:
+                columns = (batch.min_times, batch.max_times, batch.chunk_refs)
+                self._check_chunk(ChunkMeta(*(int(column[position]) for column in columns)))
+            position += 1
+        if count:
+            self._block.chunks.forget_before(self._last_ref)
+
+    def _first_misplaced(self, batch: SeriesBatch) -> int:
+        """Return which chunk is the first that lies outside the block's time, or not behind the one before it."""
+        inside, refs = self._block.meta, batch.chunk_refs
+        is_misplaced = (batch.min_times < inside.min_time_ms) | (batch.max_times >= inside.max_time_ms)
+        is_misplaced[1:] |= refs[1:] <= refs[:-1]
+        if len(refs) and int(refs[0]) <= self._last_ref:
+            return 0
+        return int(np.argmax(is_misplaced)) if np.any(is_misplaced) else len(refs)
 
     def _check_chunk(self, meta: ChunkMeta) -> None:
         number, offset = chunk_place(meta.ref)
@@ -90,7 +118,6 @@ class _Verification:
             raise OutOfOrder(file_name(number), offset, "a chunk does not lie behind the one before it")
         self._last_ref = meta.ref
         chunk = self._block.chunk(meta)
-        self._block.chunks.forget_before(meta.ref)
         self._counts.samples += chunk.sample_count
         if chunk.encoding in FLOAT_ENCODINGS:
             self._counts.float_samples += chunk.sample_count
