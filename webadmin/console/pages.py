@@ -28,6 +28,8 @@ from webadmin.schedule.operation_models import Pause, Quarantine
 from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, ScheduleOverview, schedule_overview
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.suspects import merging_is_broken
+from webadmin.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep
+from webadmin.tsdb.overview import BucketStanding, bucket_standings, buckets_table
 
 REFRESH_SECONDS = 5
 OLD_TOTALS_SECONDS = 15
@@ -47,9 +49,9 @@ class Tile:
 
 def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Fill the front page (unfold's DASHBOARD_CALLBACK); a refresh by htmx gets the content without the frame."""
-    overview, totals = schedule_overview(timezone.now()), index_totals()
+    overview, totals, buckets = schedule_overview(timezone.now()), index_totals(), bucket_standings()
     is_refresh = request.headers.get("HX-Request") == "true"
-    notices = verdict(_standing(overview, totals))
+    notices = verdict(_standing(overview, totals, buckets))
     return context | {
         "title": "Overview",
         "frame": "console/bare.html" if is_refresh else "admin/base_site.html",
@@ -57,12 +59,12 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "notices": [(notice, _place(notice)) for notice in notices],
         "tiles": _tiles(overview, totals),
         "tables": [_levels(totals), _queues(overview), _jobs(overview.jobs), _workers(overview)],
-        "wide_tables": [_first_queues(overview), _commands(overview)],
+        "wide_tables": [*([buckets_table(buckets)] if buckets else []), _first_queues(overview), _commands(overview)],
         "as_of": f"{show.moment_text(overview.now_ms)} UTC",
     }
 
 
-def _standing(overview: ScheduleOverview, totals: IndexTotals) -> Standing:
+def _standing(overview: ScheduleOverview, totals: IndexTotals, buckets: Sequence[BucketStanding]) -> Standing:
     queues, jobs = overview.queues, overview.jobs
     next_ready = [queue.next_ready_ms for queue in queues if queue.next_ready_ms is not None]
     ready = sum(queue.ready_count for queue in queues)
@@ -87,6 +89,12 @@ def _standing(overview: ScheduleOverview, totals: IndexTotals) -> Standing:
         waiting_letters=totals.waiting_letters,
         late_requests=late_requests(DeleteRequest.objects.all(), overview.now_ms).count(),
         failing_deletions=totals.failing_deletions,
+        buckets=len(buckets),
+        silent_buckets=sum(bool(one.bucket.scan_error) and not one.bucket.is_paused for one in buckets),
+        refused_tenants=sum(one.refused for one in buckets),
+        kept_out_blocks=sum(one.kept_out for one in buckets),
+        failing_writes=sum(one.failing_writes for one in buckets),
+        compactions_ahead=sum(one.compactions for one in buckets),
     )
 
 
@@ -109,6 +117,10 @@ def _place(notice: Notice) -> str:
         "letters": lambda: show.list_address(DeadLetter, state="waiting"),
         "failing_deletions": lambda: show.list_address(Tombstone, state="failing"),
         "trouble": lambda: show.list_address(Job, state=TROUBLE_FILTER),
+        "buckets": lambda: show.list_address(Bucket),
+        "outbox": lambda: show.list_address(OutboxStep, now="open"),
+        "kept_out": lambda: show.list_address(BlockQuarantine, released_at_ms__isnull=1),
+        "refused_tenants": lambda: show.list_address(BucketTenant, state="refused"),
         "parked_blocks": lambda: show.list_address(Block, state=BlockState.PARKED.value),
     }
     return places[notice.place]() if notice.place else ""
@@ -160,7 +172,7 @@ def _levels(totals: IndexTotals) -> Table:
         title="Objects by level",
         headers=("Level", "Objects", "Bytes", "Of them"),
         rows=[_level_row(level, totals.live) for level in sorted({total.level for total in totals.live})],
-        empty="No blocks yet: start a writer, or run manage.py import_blocks on a bucket.",
+        empty="No blocks of profiles yet: start a writer, or run manage.py import_blocks on a bucket.",
         more=" ".join(more),
     )
 

@@ -32,6 +32,12 @@ class Standing:
     waiting_letters: int = 0
     late_requests: int = 0
     failing_deletions: int = 0
+    buckets: int = 0
+    silent_buckets: int = 0
+    refused_tenants: int = 0
+    kept_out_blocks: int = 0
+    failing_writes: int = 0
+    compactions_ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,12 @@ def _troubles(standing: Standing) -> Iterator[Notice]:
         yield Notice(tone="bad", text=f"There is work and no worker polls: {known}.", place="workers")
     for paused in standing.paused:
         yield Notice(tone="warn", text=f"Held still by an operator: {paused}.", place="pauses")
+    if standing.silent_buckets:
+        text = f"{counted(standing.silent_buckets, 'bucket')} of Prometheus blocks not read: the last scan broke off."
+        yield Notice(tone="bad", text=text, place="buckets")
+    if standing.failing_writes:
+        text = f"{counted(standing.failing_writes, 'write')} to buckets refused: results are not seen yet; tried again."
+        yield Notice(tone="bad", text=text, place="outbox")
     if standing.late_requests:
         text = f"{counted(standing.late_requests, 'delete request')} late: objects still hold the data."
         yield Notice(tone="bad", text=text, place="late_requests")
@@ -83,6 +95,14 @@ def _set_aside(standing: Standing) -> Iterator[Notice]:
     if standing.quarantined_blocks:
         text = f"{counted(standing.quarantined_blocks, 'block')} in quarantine: damaged or missing, with the reason."
         yield Notice(tone="warn", text=text, place="quarantine")
+    if standing.kept_out_blocks:
+        text = (
+            f"{counted(standing.kept_out_blocks, 'block')} of buckets kept out: cannot be read, with file and offset."
+        )
+        yield Notice(tone="warn", text=text, place="kept_out")
+    if standing.refused_tenants:
+        text = f"{counted(standing.refused_tenants, 'tenant')} of buckets not planned, with the reason."
+        yield Notice(tone="warn", text=text, place="refused_tenants")
     if standing.waiting_letters:
         waits = "waits" if standing.waiting_letters == 1 else "wait"
         text = f"{counted(standing.waiting_letters, 'dead letter')} {waits}: written, and not in the index yet."
@@ -95,7 +115,13 @@ def _set_aside(standing: Standing) -> Iterator[Notice]:
 def _course(standing: Standing) -> Notice:
     if _has_work(standing):
         return Notice(tone="busy", text=_work(standing))
+    if standing.compactions_ahead:
+        ahead = counted(standing.compactions_ahead, "compaction")
+        return Notice(tone="good", text=f"Nothing to do now: {ahead} of buckets ahead, no job for them yet.")
     if not standing.block_count:
+        if standing.buckets:
+            buckets = counted(standing.buckets, "bucket")
+            return Notice(tone="good", text=f"Nothing to do: no job runs for {buckets} of Prometheus blocks.")
         return Notice(tone="quiet", text="Nothing to do: the index holds no blocks yet.")
     if standing.waiting_queues:
         wait = ""

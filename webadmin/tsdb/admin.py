@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString, mark_safe
 from unfold.decorators import display
@@ -42,6 +43,24 @@ class GroupStateFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
         return queryset.filter(state=self.value()) if self.value() in GroupState.values else queryset
+
+
+class RefusedFilter(admin.SimpleListFilter):
+    """Tenants of which nothing is planned, those with compactions ahead, and the others."""
+
+    title = parameter_name = "state"
+    CHOICES: ClassVar[dict[str, tuple[str, Q]]] = {
+        "refused": ("not planned", ~Q(refusal="")),
+        "compacting": ("compacting", Q(refusal="", compactions__gt=0)),
+        "caught-up": ("caught up", Q(refusal="", compactions=0)),
+    }
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [(name, label) for name, (label, _) in self.CHOICES.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        chosen = self.CHOICES.get(self.value() or "")
+        return queryset.filter(chosen[1]) if chosen else queryset
 
 
 @admin.register(Bucket)
@@ -128,6 +147,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
     """Tenants of buckets, and their intervals."""
 
     list_display = ("name_cell", "bucket_cell", "waiting_cell", "compactions_cell", "planned", "state")
+    list_filter = (RefusedFilter,)
     search_fields = ("name",)
     search_help_text = "A tenant's name"
     about = "Whose blocks lie in the buckets, how many wait, and how many compactions they need to catch up."

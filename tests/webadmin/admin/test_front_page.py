@@ -8,10 +8,13 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.webadmin.admin import rows
+from tests.webadmin.admin.tsdb_rows import fill_tsdb
 from tests.webadmin.service import Service
+from webadmin.console import formatting as show
 from webadmin.index.models import Block
 from webadmin.index.operator_queries import index_totals
 from webadmin.schedule.models import Command
+from webadmin.tsdb.models import BucketTenant
 
 
 def words(text: str) -> str:
@@ -38,6 +41,25 @@ def test_the_front_page_tells_trouble_levels_queues_jobs_workers_and_commands(op
     assert re.search(r"node-a polling \d+ s ago 2", text)
     assert "node-silent silent" in text
     assert f"#{Command.objects.latest('index').index}" in text
+
+
+def test_the_front_page_tells_how_far_buckets_are_and_what_fails_there(operator: Client) -> None:
+    fill_tsdb()
+    page = operator.get("/admin/").content.decode()
+    text = words(page)
+    assert "the index holds no blocks" not in text
+    assert "3 writes to buckets refused: results are not seen yet; tried again." in text
+    assert "1 block of buckets kept out: cannot be read, with file and offset." in text
+    assert "1 tenant of buckets not planned, with the reason." in text
+    assert re.search(r"metrics refuses writes \d+ s ago 2 12 5 0 running, 1 waiting, 1 parked 1 3 ", text)
+    assert re.search(r"away no answer . 0 0 0 0 running", text)
+    links = re.findall(r'lt-notice-\w+">\s*<span>[^<]*<a class="lt-link" href="([^"]+)"', page)
+    assert all(operator.get(link).status_code == 200 for link in links)
+    rows_of = {row.name: f"/admin/tsdb/buckettenant/{row.id}/change/" for row in BucketTenant.objects.all()}
+    for state, shown in (("refused", "refused"), ("compacting", "acme"), ("caught-up", "")):
+        page = operator.get(f"/admin/tsdb/buckettenant/?state={state}").content.decode()
+        assert [name for name, address in rows_of.items() if address in page] == [shown][: len(shown)]
+    assert show.list_address(BucketTenant, state="refused") in links
 
 
 def test_sums_agree_with_the_tables_through_a_whole_compaction(operator: Client, service: Service) -> None:

@@ -31,6 +31,12 @@ IDLE = Standing(
     [
         ({}, ["good"], "Nothing to do: no queue waits and no job runs."),
         ({"block_count": 0}, ["quiet"], "Nothing to do: the index holds no blocks yet."),
+        ({"block_count": 0, "buckets": 2}, ["good"], "Nothing to do: no job runs for 2 buckets of Prometheus blocks."),
+        ({"block_count": 0, "buckets": 1, "compactions_ahead": 3}, ["good"], "3 compactions of buckets ahead, no job"),
+        ({"buckets": 1, "silent_buckets": 1}, ["bad", "good"], "1 bucket of Prometheus blocks not read"),
+        ({"buckets": 1, "failing_writes": 2}, ["bad", "good"], "2 writes to buckets refused"),
+        ({"buckets": 1, "kept_out_blocks": 1}, ["warn", "good"], "1 block of buckets kept out"),
+        ({"buckets": 1, "refused_tenants": 2}, ["warn", "good"], "2 tenants of buckets not planned"),
         ({"waiting_queues": 3, "next_ready_in_ms": 24_000}, ["good"], "3 queues filling; the next is ready in 24 s."),
         ({"running_jobs": 2, "live_jobs": 2}, ["busy"], "Work goes on: 2 jobs running."),
         ({"ready_queues": 1}, ["busy"], "Waiting for a worker with room: 1 queue ready."),
@@ -61,6 +67,7 @@ def test_the_verdict_names_trouble_first_and_always_ends_with_the_course(
 
 def test_every_trouble_leads_somewhere() -> None:
     worst = replace(IDLE, parked_jobs=1, parked_blocks=1, ready_queues=1, polling_workers=0, live_jobs=100)
+    worst = replace(worst, silent_buckets=1, failing_writes=1, kept_out_blocks=1, refused_tenants=1)
     troubles = verdict(worst)[:-1]
-    assert len(troubles) == 4
+    assert len(troubles) == 8
     assert all(notice.place for notice in troubles)
