@@ -17,6 +17,7 @@ urlpatterns = [
     path("admin/standstill/", standstill_page, name="standstill-page"),
     path("admin/placement-map/", placement_page, name="placement-page"),
     path("admin/flame-graph/", include("webadmin.profiles.flame_page.urls")),
+    path("admin/timeline-page/", include("webadmin.timeline.timeline_page.urls")),
     path("admin/", admin.site.urls),
     path("healthz", healthz),
     path("readyz", readyz),

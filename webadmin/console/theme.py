@@ -72,6 +72,17 @@ NAVIGATION = [
         ],
     },
     {
+        "title": "Tables",
+        "items": [
+            _list("Tables", "table_chart", "timeline", "datasource"),
+            _list("Chunks", "view_timeline", "timeline", "chunk"),
+            _list("Tasks", "join_inner", "timeline", "task"),
+            _list("Files", "description", "timeline", "segment"),
+            _list("Files kept out", "coronavirus", "timeline", "badfile"),
+            _list("Orders about chunks", "gavel", "timeline", "chunkorder"),
+        ],
+    },
+    {
         "title": "Placement",
         "items": [
             {"title": "Ring and load", "icon": "donut_large", "link": reverse_lazy("placement-page")},

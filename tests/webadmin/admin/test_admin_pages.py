@@ -9,7 +9,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from tests.webadmin.admin import rows, tsdb_rows
+from tests.webadmin.admin import rows, timeline_rows, tsdb_rows
 from webadmin.access.models import WorkerCredential
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.schedule.models import Job
@@ -29,6 +29,7 @@ def test_every_list_answers_when_it_is_empty(operator: Client, model: type[Model
 def test_every_list_and_every_row_of_a_filled_database_answers(operator: Client) -> None:
     rows.fill()
     tsdb_rows.fill_tsdb()
+    timeline_rows.fill_timeline()
     for model in SHOWN:
         assert operator.get(address(model)).status_code == 200
         shown = list(model._default_manager.all())

@@ -1,11 +1,11 @@
-// Bundles the page's script into the static files, with the licences of the packages that are in it.
+// Bundles the pages' scripts into the static files, with the licences of the packages that are in it.
 
 import { build } from "esbuild";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 
 const folder = "../static/console/bundle";
 const { metafile } = await build({
-  entryPoints: ["src/flame-graph.ts"],
+  entryPoints: ["src/flame-graph.ts", "src/chunk-timeline.ts"],
   bundle: true,
   minify: true,
   keepNames: true,

@@ -11,8 +11,8 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from webadmin.access import operator_scopes
 from webadmin.access.models import Tenant
-from webadmin.access.scopes import ANY_TENANT, TENANT_PREFIX
 from webadmin.profiles.connect import ConnectError
 from webadmin.profiles.senders import Reader
 
@@ -23,11 +23,7 @@ TENANTS_LISTED_MAX = 2_000
 
 def readable_tenants(user: Any) -> QuerySet[Tenant]:
     """Return the tenants whose profiles a signed-in person may see."""
-    if user.has_perm(EVERY_TENANT):
-        return Tenant.objects.all()
-    groups = user.groups.filter(name__startswith=TENANT_PREFIX).values_list("name", flat=True)
-    names = {name.removeprefix(TENANT_PREFIX) for name in groups}
-    return Tenant.objects.all() if ANY_TENANT in names else Tenant.objects.filter(name__in=names)
+    return operator_scopes.readable_tenants(user, EVERY_TENANT)
 
 
 def reader_of(user: Any, tenant: str) -> Reader:

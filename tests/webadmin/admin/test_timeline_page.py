@@ -1,0 +1,173 @@
+"""The timeline's page: who may see it, what its answers hold, and that they are bounded for any length of timeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from tests.webadmin.admin.timeline_rows import DAY_MS, DAYS, MB, fill_timeline, make_chunk, make_chunks, make_table
+from webadmin.timeline.models import Chunk, DataSource
+from webadmin.timeline.timeline_page.columns import COLUMNS_MAX, COUNTED, WIDTHS_MS
+
+LONG = 10_000
+QUERIES_MAX = 12
+"""Session, user, the table, its ends, the columns, tasks, orders: the same for any number of chunks."""
+BYTES_MAX = 100_000
+
+
+def data(client: Client, source: DataSource, **query: object) -> dict[str, Any]:
+    answer = client.get(reverse("timeline-data", args=[source.id]), query)
+    assert answer.status_code == 200, answer.content
+    return answer.json()
+
+
+def somebody(name: str, *, permissions: tuple[str, ...] = (), tenants: tuple[str, ...] = ()) -> Client:
+    """The browser of somebody who was given only this."""
+    user = User.objects.create(username=name, is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions, content_type__app_label="timeline"))
+    user.groups.set([Group.objects.create(name=f"tenant:{tenant}") for tenant in tenants])
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def addresses(source: DataSource, chunk: Chunk) -> list[str]:
+    return [
+        reverse("timeline-page", args=[source.id]),
+        reverse("timeline-data", args=[source.id]),
+        reverse("timeline-chunk", args=[source.id, chunk.start_ms]),
+    ]
+
+
+def test_who_may_see_a_timeline(db: None) -> None:
+    own, other = make_table("orders", "acme"), make_table("orders", "zeta")
+    places = [(source, addresses(source, make_chunk(source, 0))) for source in (own, other)]
+    viewer = somebody("viewer", permissions=("view_datasource",))
+    renter = somebody("renter", tenants=("acme",))
+    clerk = somebody("clerk")
+
+    def statuses(client: Client) -> list[list[int]]:
+        return [[client.get(place).status_code for place in found] for _, found in places]
+
+    assert statuses(viewer) == [[200, 200, 200], [200, 200, 200]]
+    assert statuses(renter) == [[200, 200, 200], [404, 404, 404]]
+    assert statuses(clerk) == [[404, 404, 404], [404, 404, 404]]
+    assert statuses(Client()) == [[302, 401, 401], [302, 401, 401]]
+
+
+def test_an_answer_has_every_chunk_with_its_state_its_tasks_and_orders(operator: Client) -> None:
+    source = fill_timeline()
+    told = data(operator, source)
+    columns = told["columns"]
+    assert set(columns) == {"width_ms", "start_ms", "end_ms", "chunks", *COUNTED, "segments", "bytes", "largest"}
+    assert columns["width_ms"] == 0
+    assert {len(values) for name, values in columns.items() if name != "width_ms"} == {DAYS}
+    assert {name: sum(columns[name]) for name in COUNTED} == {
+        "empty": 1,
+        "stable": 27,
+        "unstable": 18,
+        "deferred": 7,
+        "skipped": 6,
+        "quarantined": 1,
+        "misaligned": 4,
+        "changed": 1,
+    }
+    assert told["stretch"] == told["whole"] == [columns["start_ms"][0], columns["end_ms"][-1]]
+    assert [task["state"] for task in told["tasks"]["shown"]] == ["running", "parked", "blocked", "waiting", "blocked"]
+    by_id = {task["id"]: task for task in told["tasks"]["shown"]}
+    blocked = [task for task in by_id.values() if task["state"] == "blocked"]
+    assert [sorted(by_id[needed]["state"] for needed in task["needs"]) for task in blocked] == [
+        ["running", "waiting"],
+        ["waiting"],
+    ]
+    assert {task["colour"] for task in blocked} == {"black"}
+    assert [order["kind"] for order in told["orders"]] == ["never", "now"]
+
+
+def test_a_long_timeline_is_answered_in_as_many_columns_and_queries_as_a_short_one(operator: Client) -> None:
+    short, long = make_table("short"), make_table("long")
+    make_chunks(short, 0, 500)
+    make_chunks(long, -LONG // 2 * DAY_MS, LONG)
+    queries = []
+    for source in (short, long):
+        with CaptureQueriesContext(connection) as caught:
+            answer = operator.get(
+                reverse("timeline-data", args=[source.id]), {"from": -LONG * DAY_MS, "until": LONG * DAY_MS}
+            )
+        told = answer.json()["columns"]
+        queries.append(len(caught))
+        assert len(answer.content) < BYTES_MAX
+        assert told["width_ms"] in WIDTHS_MS
+        assert 100 < len(told["start_ms"]) <= COLUMNS_MAX
+        assert sum(told["chunks"]) == Chunk.objects.filter(source=source).count()
+        assert sum(told["bytes"]) == sum(place % 30 * MB for place in range(sum(told["chunks"])))
+        assert sum(sum(told[name]) for name in COUNTED[:6]) == sum(told["chunks"])
+        assert max(told["largest"]) >= 499 * MB
+        starts = Chunk.objects.filter(source=source).order_by("start_ms").values_list("start_ms", flat=True)
+        assert told["start_ms"][0] <= starts[0] < told["end_ms"][0]
+    assert queries[0] == queries[1] <= QUERIES_MAX
+
+
+def test_columns_keep_their_borders_when_the_view_moves(operator: Client) -> None:
+    source = make_table()
+    make_chunks(source, 0, 3_000)
+    found = [
+        data(operator, source, **{"from": place * DAY_MS, "until": (place + 2_000) * DAY_MS})["columns"]
+        for place in (0, 37, 501)
+    ]
+    assert len({columns["width_ms"] for columns in found}) == 1
+    width_ms = found[0]["width_ms"]
+    assert {start % width_ms for columns in found for start in columns["start_ms"]} == {0}
+
+
+def test_a_stretch_shows_the_chunks_that_it_touches_and_no_other(operator: Client) -> None:
+    source = make_table()
+    make_chunks(source, 0, 10)
+    Chunk.objects.filter(source=source, start_ms=4 * DAY_MS).delete()
+    inside = data(operator, source, **{"from": 2 * DAY_MS + 5, "until": 6 * DAY_MS})["columns"]["start_ms"]
+    assert inside == [2 * DAY_MS, 3 * DAY_MS, 5 * DAY_MS]
+    gap = data(operator, source, **{"from": 4 * DAY_MS, "until": 5 * DAY_MS})["columns"]["start_ms"]
+    assert gap == []
+    outside = data(operator, source, **{"from": 50 * DAY_MS, "until": 60 * DAY_MS})
+    assert (outside["columns"]["start_ms"], outside["whole"]) == ([], [0, 10 * DAY_MS])
+    assert data(operator, make_table("empty"))["whole"] is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"from": "x", "until": "5"},
+        {"from": "5"},
+        {"from": "5", "until": "5"},
+        {"from": "9", "until": "5"},
+        {"from": "1", "until": str(10**17)},
+        {"from": "--1", "until": "5"},
+        {"from": "\N{SUPERSCRIPT TWO}", "until": "5"},
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_words(operator: Client, query: dict[str, str]) -> None:
+    answer = operator.get(reverse("timeline-data", args=[make_table().id]), query)
+    assert answer.status_code == 400
+    assert set(answer.json()) == {"message", "next"}
+
+
+@pytest.mark.parametrize("start", ["7", "x", "-", "9" * 30, "1.5"])
+def test_a_chunk_that_is_not_there_is_no_error_of_the_server(operator: Client, start: str) -> None:
+    source = make_table()
+    assert operator.get(reverse("timeline-chunk", args=[source.id, start])).status_code == 404
+    assert operator.post(reverse("timeline-data", args=[source.id])).status_code == 405
+
+
+def test_words_from_files_and_people_are_shown_as_text(operator: Client) -> None:
+    source = make_table()
+    chunk = make_chunk(source, 0, "stable", reason="<script>alert(1)</script>", note="<b>misaligned</b>")
+    panel = operator.get(reverse("timeline-chunk", args=[source.id, chunk.start_ms])).content.decode()
+    assert "&lt;script&gt;alert(1)" in panel
+    assert "<script>" not in panel
+    assert "&lt;b&gt;misaligned" in panel

@@ -1,0 +1,25 @@
+"""Whose tables a person who is signed in may look at.
+
+Operators who may view data sources see every tenant's. Somebody else sees those of the tenants that the names of his
+groups list, in the words that credentials use: ``tenant:shop``. What is hidden from somebody looks as if it were not
+there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+
+from webadmin.access.operator_scopes import readable_tenants
+from webadmin.timeline.models import DataSource
+
+EVERY_TENANT = "timeline.view_datasource"
+"""The permission that opens the tables of all tenants."""
+
+
+def visible_sources(user: Any) -> QuerySet[DataSource]:
+    """Return the tables that a signed-in person may see."""
+    if user.has_perm(EVERY_TENANT):
+        return DataSource.objects.all()
+    return DataSource.objects.filter(tenant__in=readable_tenants(user, EVERY_TENANT).values("name"))

@@ -1,0 +1,13 @@
+"""The addresses of the timeline's page and of what its script asks."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from webadmin.timeline.timeline_page import views
+
+urlpatterns = [
+    path("<int:source_id>/", views.timeline_page, name="timeline-page"),
+    path("<int:source_id>/data", views.timeline_data, name="timeline-data"),
+    path("<int:source_id>/chunk/<str:start_ms>", views.timeline_chunk, name="timeline-chunk"),
+]
