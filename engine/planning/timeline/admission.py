@@ -59,11 +59,12 @@ def admit(
     started, passed = _dispatch(every, running, waiting, limits, starts_max) if starts_tasks else ([], {})
     gone = {task.name for task in started}
     left = [passed.get(task.name, task) for task in waiting if task.name not in gone]
+    kept = left[: limits.waiting_max]
     return Admission(
         started=tuple(started),
-        passed_over=tuple(task for task in left if task.name in passed),
+        passed_over=tuple(task for task in kept if task.name in passed),
         shed=tuple(left[limits.waiting_max :]),
-        waiting=tuple(left[: limits.waiting_max]),
+        waiting=tuple(kept),
     )
 
 

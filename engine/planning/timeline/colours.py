@@ -22,13 +22,16 @@ def shared_keys(chunks: Iterable[Chunk]) -> set[int]:
     return found
 
 
-def task_name(source: str, chunks: Iterable[Chunk]) -> str:
-    """Return a name that is equal for equal chunks with equal contents: 16 hexadecimal digits."""
+def task_name(source: str, chunks: Iterable[Chunk], now_ms: int) -> str:
+    """Return a name that is equal for equal chunks with equal contents at one time: 16 hexadecimal digits.
+
+    Later the same chunks get another name: a task that waited for those of then must not wait for those of now.
+    """
     told = "".join([f"{chunk.start_ms} {chunk.end_ms} {chunk.digest};" for chunk in chunks])
-    return xxhash.xxh64_hexdigest(f"{source};{told}".encode())
+    return xxhash.xxh64_hexdigest(f"{source};{now_ms};{told}".encode())
 
 
-def make_tasks(source: str, runs: Iterable[Run], taken: Iterable[QueuedTask] = ()) -> list[PlannedTask]:
+def make_tasks(source: str, runs: Iterable[Run], *, now_ms: int, taken: Iterable[QueuedTask] = ()) -> list[PlannedTask]:
     """Return the tasks of runs in time order, coloured; those that wait or run already (``taken``) come before them.
 
     A colour is the smallest that no conflicting task before has, and above those of all that are taken. A task waits
@@ -36,7 +39,7 @@ def make_tasks(source: str, runs: Iterable[Run], taken: Iterable[QueuedTask] = (
     """
     tasks = [
         PlannedTask(
-            name=task_name(source, run.chunks),
+            name=task_name(source, run.chunks, now_ms),
             source=source,
             chunks=tuple(run.chunks),
             cost=run.cost,

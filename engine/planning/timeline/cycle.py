@@ -220,7 +220,7 @@ class _Cycle:
             else:
                 turn.rows[start_ms] = replace(row, chunk=chunk, state=ChunkState.SKIPPED)
         grid = told.policy.granularity.fingerprint()
-        tasks = make_tasks(told.source, found.runs, turn.live.values())
+        tasks = make_tasks(told.source, found.runs, now_ms=self.snapshot.now_ms, taken=turn.live.values())
         for task in tasks:
             self.created[task.name] = task
             entry = queued(task, now_ms=self.snapshot.now_ms, fp=turn.fp, grid=grid)
@@ -331,20 +331,24 @@ def _with_linked(turn: _Turn, layout: Layout, changed: list[int]) -> list[int]:
     """Add the chunks that share a segment with one that changed, as it is now or as it was."""
     keys: set[int] = set()
     for chunk in _rows_of(turn, [int(layout.start[place]) for place in changed] + turn.gone):
-        keys.update(chunk.shared)
+        keys.update(chunk.shared, chunk.shared_tombstones)
     if layout.is_shared_entry.any():
         for place in changed:
-            keys.update(layout.shared(place)[0])
+            keys.update(*layout.shared(place))
     if not keys:
         return changed
     places = set(changed)
     for place, start_ms in enumerate(layout.start.tolist()):
         if place in places or start_ms in turn.told.unread:
             continue
-        row = turn.rows.get(start_ms)
-        if not keys.isdisjoint(layout.shared(place)[0]) or (row and not keys.isdisjoint(row.chunk.shared)):
+        if any(not keys.isdisjoint(shared) for shared in (*layout.shared(place), *_shared_before(turn, start_ms))):
             places.add(place)
     return sorted(places)
+
+
+def _shared_before(turn: _Turn, start_ms: int) -> tuple[tuple[int, ...], ...]:
+    row = turn.rows.get(start_ms)
+    return (row.chunk.shared, row.chunk.shared_tombstones) if row is not None else ()
 
 
 def _rows_of(turn: _Turn, starts: list[int]) -> Iterator[Chunk]:

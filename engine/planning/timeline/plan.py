@@ -37,7 +37,7 @@ def plan_timeline(
     return TimelinePlan(
         source=source,
         chunks=tuple(chunks),
-        tasks=tuple(make_tasks(source, found.runs)),
+        tasks=tuple(make_tasks(source, found.runs, now_ms=now_ms)),
         unbounded=layout.unbounded_keys,
     )
 

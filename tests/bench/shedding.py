@@ -1,0 +1,91 @@
+"""What a day of three times too much work costs the timeline controller: is anything looked at without need?
+
+Small files come into random hours of a year, a few across the border of two hours, three times as fast as four workers
+can rewrite them. Every minute the shipped cycle takes a turn in memory: tasks start, are put off, come back, commit.
+Counted are the chunks whose contents changed between two turns and those that the rules were asked about.
+"""
+
+from __future__ import annotations
+
+import random
+
+from engine.planning.timeline.granularity import HOUR_MS, MINUTE_MS, Granularity
+from engine.planning.timeline.model import ChunkState, TaskState
+from engine.planning.timeline.policy import MB, QueueLimits, TimelinePolicy
+from engine.planning.timeline.versions import instant_version
+from engine.simulation.memory_timeline import MemoryTimeline
+from tests.bench.figures import Figures, cpu_seconds
+
+NAME = "shedding"
+START_MS = 1_706_745_600_000
+HOURS = 24 * 365
+WORKERS, TASK_MINUTES = 4, 6
+OVERLOAD = 3
+WAITING_MAX = 50
+MINUTES, MINUTES_FULL = 24 * 60, 7 * 24 * 60
+SPANNING_PERCENT = 2
+FILES = 6
+
+
+def run(full: bool = False) -> Figures:
+    """Measure; ``--full`` goes on for a week."""
+    minutes = MINUTES_FULL if full else MINUTES
+    # Chunks lie apart, so that nearly every task is one of them.
+    policy = TimelinePolicy(granularity=Granularity(period="hour"))
+    limits = QueueLimits(running_max=WORKERS, waiting_max=WAITING_MAX, low_water=WAITING_MAX // 4)
+    world = MemoryTimeline(policy, limits, now_ms=START_MS + HOURS * HOUR_MS)
+    chance = random.Random(7)
+    ends: dict[str, int] = {}
+    counts = dict.fromkeys(("started", "shed", "readmitted"), 0)
+    arrivals = 0.0
+
+    def a_day() -> None:
+        nonlocal arrivals
+        for minute in range(minutes):
+            world.now_ms += MINUTE_MS
+            arrivals += OVERLOAD * WORKERS / TASK_MINUTES
+            while arrivals >= 1:
+                arrivals -= 1
+                _arrive(world, chance)
+            for name in [name for name, until in ends.items() if until <= minute]:
+                del ends[name]
+                world.commit(name, world.tasks[name].token)
+            decided = world.turn()
+            ends.update(dict.fromkeys(decided.started, minute + TASK_MINUTES))
+            for word in counts:
+                counts[word] += len(getattr(decided, word))
+            waiting = sum(task.entry.state is TaskState.WAITING for task in world.tasks.values())
+            assert waiting <= WAITING_MAX
+            assert len(ends) == len(world.tasks) - waiting
+
+    seconds = cpu_seconds(a_day)
+    deferred = sum(row.state is ChunkState.DEFERRED for row in world.rows.values())
+    assert counts["started"]
+    assert deferred > WAITING_MAX, "it was no overload"
+    return Figures(
+        parameters={"minutes": minutes, "overload": OVERLOAD, "workers": WORKERS, "queue": WAITING_MAX, **counts},
+        figures={
+            "analyses_per_change": world.analyses / world.changes,
+            "analyses_of_deferred_unchanged": world.needless,
+            "changes": world.changes,
+            "analyses": world.analyses,
+            "deferred_at_the_end": deferred,
+            "ms_per_turn": seconds / minutes * 1e3,
+        },
+    )
+
+
+def _arrive(world: MemoryTimeline, chance: random.Random) -> None:
+    """Add small files to one hour, now and then to two."""
+    start_ms = START_MS + chance.randrange(HOURS) * HOUR_MS
+    is_spanning = chance.randrange(100) < SPANNING_PERCENT
+    first_ms = start_ms + HOUR_MS // 2 if is_spanning else start_ms
+    version = instant_version(world.now_ms) + f"/{world.next_key:09d}"
+    for number in range(FILES):
+        world.add(
+            start_ms=first_ms,
+            end_ms=first_ms + HOUR_MS,
+            version=version,
+            partition=number,
+            size_bytes=chance.randrange(1, 20) * MB,
+        )
