@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from engine.planning.timeline.model import (
     ChunkKey,
     ChunkState,
     CycleDecisions,
+    Extent,
     PlannedTask,
     QueuedTask,
     Refusal,
@@ -70,6 +73,10 @@ class _Turn:
     gone: list[int] = field(default_factory=list)
     analysed: list[int] = field(default_factory=list)
     live: dict[str, QueuedTask] = field(default_factory=dict)
+    extents: list[Extent] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.extents = sorted(self.told.extents or (), key=attrgetter("start_ms"))
 
     def holder(self) -> dict[int, QueuedTask]:
         """Return which chunks a task that waits or runs has."""
@@ -128,7 +135,7 @@ class _Cycle:
         changed = _changed(turn, layout, skipped)
         here = frozenset(layout.start.tolist())
         turn.gone = sorted(
-            start for start in rows if start not in here and start not in told.unread and _is_within(told, start)
+            start for start in rows if start not in here and start not in told.unread and _is_within(turn, start)
         )
         places = _with_linked(turn, layout, changed)
         scored = score(layout, np.array(places, np.int64), policy, known, skipped) if places else []
@@ -296,8 +303,12 @@ class _Cycle:
         )
 
 
-def _is_within(told: SourceSnapshot, start_ms: int) -> bool:
-    return told.extents is None or any(extent.start_ms <= start_ms < extent.end_ms for extent in told.extents)
+def _is_within(turn: _Turn, start_ms: int) -> bool:
+    """Say whether a chunk lies in what the turn looks at."""
+    if turn.told.extents is None:
+        return True
+    place = bisect_right(turn.extents, start_ms, key=attrgetter("start_ms"))
+    return place > 0 and start_ms < turn.extents[place - 1].end_ms
 
 
 def _changed(turn: _Turn, layout: Layout, skipped: dict[int, Skip]) -> list[int]:
@@ -362,7 +373,7 @@ def _misfit(turn: _Turn, task: QueuedTask) -> str:
     for start_ms, digest in task.chunk_digests:
         row = turn.rows.get(start_ms)
         if row is None:
-            if _is_within(turn.told, start_ms):
+            if _is_within(turn, start_ms):
                 return words.chunk_changed(start_ms)
         elif row.chunk.digest != digest or row.chunk.action not in (Action.COMPACT, Action.NO_OPINION):
             return words.chunk_changed(start_ms)
