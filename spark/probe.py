@@ -7,6 +7,7 @@ fails takes no work, because a fleet of unequal builds would write blocks that d
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import platform
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -22,10 +23,12 @@ from spark.frames import run_orders
 KERNEL_DOORS = (
     *("profiles.series_index", "profiles.symbols", "profiles.dataset_merge", "profiles.pprof"),
     *("tsdb.postings_lists", "tsdb.series_entries", "tsdb.series_hashes", "tsdb.series_merge"),
-    *("tsdb.symbol_merge", "tsdb.symbol_positions", "tsdb.xor"),
+    *("tsdb.symbol_merge", "tsdb.symbol_positions", "tsdb.xor", "tables.row_hashes", "tables.row_order"),
 )
 """Modules of the engine that choose between the twin and the compiled code."""
 PACKAGES = ("pyarrow", "numpy", "zstandard", "google.protobuf")
+DISTRIBUTIONS = ("datasketches",)
+"""Packages that do not say their version themselves."""
 CRC32C_OF_DIGITS = 0xE3069283
 """The published check value: CRC-32C of the ASCII digits 1 to 9."""
 PROBE_BUDGET_BYTES = 64 << 20
@@ -69,11 +72,14 @@ def known_answers() -> dict[str, str]:
         "lithify": lambda: VERSION,
         "python": lambda: ".".join(platform.python_version_tuple()[:2]),
         **{package: lambda package=package: _version(package) for package in PACKAGES},
+        **{name: lambda name=name: importlib.metadata.version(name) for name in DISTRIBUTIONS},
         **{f"kernel {door}": lambda door=door: _implementation(door) for door in KERNEL_DOORS},
         "crc32c": _crc32c,
         "series index": _series_index,
         "samples of merged blocks": lambda: _merged_blocks()[0],
         "bytes of merged blocks": lambda: _merged_blocks()[1],
+        "rows of merged files": lambda: _merged_files()[0],
+        "bytes of merged files": lambda: _merged_files()[1],
     }
     answers = {}
     for name, question in questions.items():
@@ -90,6 +96,7 @@ def _check_truths(answers: dict[str, str]) -> None:
         "crc32c": f"{CRC32C_OF_DIGITS:08x}",
         "series index": "round trip",
         "samples of merged blocks": "up 1000=1.0 1015=2.0 1030=4.0",
+        "rows of merged files": "1 a, 2 None, 3 b, 3 c",
     }
     wrong = tuple(
         f"{name} is {answer!r} here"
@@ -154,6 +161,37 @@ def _merged_blocks() -> tuple[str, str]:
                 told += [f"{at}={value}" for at, value in zip(times.tolist(), values.view("f8").tolist(), strict=True)]
         files = (parent / names[2] / name for name in ("index", "chunks/000001"))
         return " ".join(told), " ".join(f"{crc32c(file.read_bytes()):08x}" for file in files)
+
+
+def _merged_files() -> tuple[str, str]:
+    """Merge two small Parquet files and return the rows, and the checksum of what was written."""
+    import pyarrow.parquet as pq
+
+    from engine.protocol.table_jobs import TableChunk, TableFile, TableMergeSpec
+    from engine.storage import open_store
+    from engine.tables import merge_job
+
+    with tempfile.TemporaryDirectory(prefix="lithify-probe-") as folder:
+        root = Path(folder) / "table"
+        root.mkdir()
+        files = []
+        for name, times, words in (("1", [2, 3], [None, "b"]), ("2", [3, 1], ["c", "a"])):
+            pq.write_table(pa.table({"at": pa.array(times, pa.timestamp("ms")), "word": words}), root / name)
+            files.append(TableFile(path=name, size=(root / name).stat().st_size, rows=2))
+        spec = TableMergeSpec(
+            job="probe",
+            tenant="",
+            source="probe",
+            url=root.as_uri(),
+            chunks=(TableChunk(start_ms=0, end_ms=10, files=tuple(files)),),
+            time_column="at",
+        )
+        (output,) = merge_job.run(spec, open_store(spec.url), scratch=Path(folder) / "scratch").outputs
+        rows = pq.read_table(root / output.path)
+        times = rows.column("at").cast(pa.int64()).to_pylist()
+        words = rows.column("word").to_pylist()
+        told = ", ".join(f"{at} {word}" for at, word in zip(times, words, strict=True))
+        return told, f"{output.crc32c:08x}"
 
 
 def _write_block(parent: Path, name: str, samples: dict[int, float]) -> None:

@@ -12,8 +12,10 @@ from engine.profiles import merge as profile_merge
 from engine.profiles.merge_model import Scratch
 from engine.protocol.messages import Progress
 from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.protocol.table_jobs import TableMergeSpec
 from engine.protocol.tsdb_jobs import TsdbMergeSpec
 from engine.storage import ObjectStore, StorageError, kept_store, open_store
+from engine.tables import merge_job as table_merge
 from engine.tsdb import merge_job as tsdb_merge
 from tasks.merger import Outcome
 from tasks.merging import Spec, read_specs
@@ -59,6 +61,8 @@ class EngineMerger:
     ) -> dict[str, Any]:
         if isinstance(spec, TsdbMergeSpec):
             return self._merge_blocks(spec, lambda: cancelled(spec.job), lambda told: progress(spec.job, told))
+        if isinstance(spec, TableMergeSpec):
+            return self._merge_tables(spec, lambda: cancelled(spec.job), lambda told: progress(spec.job, told))
         return self._merge_profiles(spec, lambda: cancelled(spec.job))
 
     def _merge_blocks(
@@ -71,6 +75,13 @@ class EngineMerger:
             with suppress(StorageError):  # the job's own trouble is what counts
                 tsdb_merge.withdraw(spec, store)
             raise
+
+    def _merge_tables(
+        self, spec: TableMergeSpec, cancelled: Callable[[], bool], progress: Callable[[Progress], None]
+    ) -> dict[str, Any]:
+        """Merge Parquet files; what fails takes back itself what it wrote."""
+        store = kept_store(spec.url)
+        return table_merge.run(spec, store, scratch=self._scratch, cancelled=cancelled, progress=progress).to_json()
 
     def _merge_profiles(self, spec: ProfileMergeSpec, cancelled: Callable[[], bool]) -> dict[str, Any]:
         assert self._store is not None

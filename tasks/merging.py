@@ -9,23 +9,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.protocol import profile_jobs, tsdb_jobs
+from engine.protocol import profile_jobs, table_jobs, tsdb_jobs
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.protocol.table_jobs import TableMergeSpec
+from engine.protocol.table_specs import read_table_spec
 from engine.protocol.tsdb_jobs import TsdbMergeSpec
 from engine.protocol.tsdb_specs import read_tsdb_spec
 from tasks.errors import BadAssignment
 from tasks.merger import Merger, Outcome
 from tasks.settings import NodeSettings
 
-Spec = ProfileMergeSpec | TsdbMergeSpec
+Spec = ProfileMergeSpec | TsdbMergeSpec | TableMergeSpec
 READERS: Mapping[str, Callable[[dict[str, Any]], Spec]] = {
     profile_jobs.KIND: ProfileMergeSpec.from_json,
+    table_jobs.KIND: read_table_spec,
     tsdb_jobs.KIND: read_tsdb_spec,
 }
 """How a specification is read, by the kind of its job. Both mergers know what to do with each."""
 LONG_JOB_BYTES = 32 << 20
-"""Bytes of source blocks beyond which a job is not worth waiting for: a batch is reported when its last job ends."""
+"""Bytes of sources beyond which a job is not worth waiting for: a batch is reported when its last job ends."""
 
 
 def make_merger(settings: NodeSettings, scratch: Path) -> Merger:
@@ -52,10 +55,11 @@ def read_specs(specs: Mapping[str, dict[str, Any]]) -> tuple[list[Spec], dict[st
 
 
 def takes_long(spec: dict[str, Any]) -> bool:
-    """Tell whether a job of whole blocks, specified by whatever this is, should be a batch by itself."""
+    """Tell whether a job of whole blocks or files, specified by whatever this is, should be a batch by itself."""
     try:
-        files = (file for source in spec["sources"] for file in source["files"])
-        return spec["kind"] == tsdb_jobs.KIND and sum(file["size"] for file in files) > LONG_JOB_BYTES
+        places = {tsdb_jobs.KIND: "sources", table_jobs.KIND: "chunks"}
+        parts = spec[places[spec["kind"]]] if spec["kind"] in places else ()
+        return sum(file["size"] for part in parts for file in part["files"]) > LONG_JOB_BYTES
     except (KeyError, TypeError):
         return False  # who reads it says what is wrong with it
 

@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 
 from engine.protocol.messages import Progress
 from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.protocol.table_jobs import TableMergeSpec
 from engine.protocol.tsdb_jobs import TsdbMergeSpec
 from spark.errors import BadSparkSetting, SparkJobFailed
-from spark.jobs import profile_merge, tsdb_merge
+from spark.jobs import profile_merge, table_merge, tsdb_merge
 from spark.probe import probe
 from spark.session import SparkSettings, check_visible, make_session
 from tasks.errors import MergerDied
@@ -52,9 +53,11 @@ class SparkMerger:
     ) -> Mapping[str, Outcome]:
         """See ``Merger.merge``."""
         readable, outcomes = read_specs(specs)
-        blocks = self._mergeable([spec for spec in readable if isinstance(spec, TsdbMergeSpec)], outcomes)
-        profiles = [spec for spec in readable if isinstance(spec, ProfileMergeSpec)]
-        if not profiles and not blocks:
+        visible = self._visible(readable, outcomes)
+        blocks = [spec for spec in visible if isinstance(spec, TsdbMergeSpec)]
+        tables = [spec for spec in visible if isinstance(spec, TableMergeSpec)]
+        profiles = [spec for spec in visible if isinstance(spec, ProfileMergeSpec)]
+        if not profiles and not blocks and not tables:
             return outcomes
         session = self._session
         if session is None:
@@ -66,6 +69,8 @@ class SparkMerger:
             kinds.append((profiles, lambda: profile_merge.run(session, profiles, self._store_url, **told)))
         if blocks:
             kinds.append((blocks, lambda: tsdb_merge.run(session, blocks, **told)))
+        if tables:
+            kinds.append((tables, lambda: table_merge.run(session, tables, **told)))
         # Each kind in a thread of its own: neither waits for the other.
         with ThreadPoolExecutor(len(kinds), thread_name_prefix="merge-kind") as pool:
             running = [(specs_of_kind, pool.submit(merge)) for specs_of_kind, merge in kinds]
@@ -98,17 +103,20 @@ class SparkMerger:
             with suppress(Exception):  # what is gone already needs no goodbye
                 session.stop()
 
-    def _mergeable(self, specs: Sequence[TsdbMergeSpec], outcomes: dict[str, Outcome]) -> list[TsdbMergeSpec]:
+    def _visible(self, specs: Sequence[Spec], outcomes: dict[str, Outcome]) -> list[Spec]:
         """Return the jobs whose bucket the executors can see; the others have their outcome."""
-        mergeable = []
+        visible = []
         for spec in specs:
+            url = self._store_url
+            if not isinstance(spec, ProfileMergeSpec):
+                url = spec.bucket_url if isinstance(spec, TsdbMergeSpec) else spec.url
             try:
-                check_visible(self._settings, spec.bucket_url)
+                check_visible(self._settings, url)
             except BadSparkSetting as error:
                 outcomes[spec.job] = error
             else:
-                mergeable.append(spec)
-        return mergeable
+                visible.append(spec)
+        return visible
 
     def _check_alive(self, session: SparkSession, error: Exception) -> None:
         """Raise MergerDied if this trouble was the end of the session."""

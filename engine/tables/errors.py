@@ -16,7 +16,10 @@ class SchemaConflict(LithifyError):
 
 
 class NotSorted(LithifyError):
-    """A file is not in the order that the merge makes, so that it has to be sorted first; ``row`` breaks it."""
+    """A file is not in the order that the merge makes, so that it has to be sorted first.
+
+    ``row`` breaks it, -1 if nobody has looked which.
+    """
 
     code = "not_sorted"
 
@@ -26,7 +29,8 @@ class NotSorted(LithifyError):
         self.row = row
 
     def __str__(self) -> str:
-        return f"{self.path}: row {self.row} comes before the row above it"
+        where = f": row {self.row} comes before the row above it" if self.row >= 0 else ""
+        return f"{self.path} is not sorted{where}"
 
 
 class NotConserved(LithifyError):

@@ -20,6 +20,7 @@ from engine.storage import ObjectStore
 from engine.tables.conservation import Tally, check_conserved
 from engine.tables.errors import NotSorted
 from engine.tables.folder_plan import FolderPlan
+from engine.tables.footers import Footer
 from engine.tables.output_files import OutputFiles
 from engine.tables.rolling import fold_sorted
 from engine.tables.sorted_merge import Window, merge_sorted, merge_windows, sorted_piece
@@ -44,28 +45,36 @@ class FolderResult:
 
 def merge_folder(
     plan: FolderPlan,
+    footers: Sequence[Footer],
     store: ObjectStore,
     scratch: Path,
     *,
+    may_sort: bool = True,
     cancelled: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda size: None,
 ) -> FolderResult:
     """Merge the files of a folder; ``scratch`` is an empty folder. ``progress`` is told bytes of sources as they go in.
 
-    Raises a BadObject naming file and place, SchemaConflict, MergeRefused, MergeCancelled, NotConserved, StorageError;
-    nothing is left in the store then.
+    Unless it ``may_sort``, NotSorted is raised when a file is found not to be in order. Raises a BadObject naming file
+    and place, SchemaConflict, MergeRefused, MergeCancelled, NotConserved, StorageError; nothing is left in the store
+    then.
     """
-    if plan.roll_up is None and _can_stream(plan):
+
+    def rows_of(number: int, read: Tally) -> Iterator[pa.Table]:
+        yield from plan.rows_of(store, number, footers[number], read, cancelled)
+        progress(footers[number].size)
+
+    if plan.roll_up is None and _can_stream(plan, footers):
         with suppress(NotSorted):
             read = plan.tally()
-            runs = [_told(plan, store, number, read, cancelled, progress) for number in range(len(plan.files))]
+            runs = [rows_of(number, read) for number in range(len(plan.files))]
             names = [file.path for file in plan.files]
             return write_sorted(plan, merge_sorted(runs, plan.order, names), read, store, scratch, cancelled)
     read = plan.tally()
-    spill = _Spill(plan, scratch)
-    for number in range(len(plan.files)):
-        for table in _told(plan, store, number, read, cancelled, progress):
-            spill.add(table)
+    spill = _Spill(plan, scratch, may_sort or plan.roll_up is not None)
+    for number, file in enumerate(plan.files):
+        for table in rows_of(number, read):
+            spill.add(table, file.path)
     return write_sorted(plan, spill.tables(), read, store, scratch, cancelled)
 
 
@@ -94,12 +103,11 @@ def write_sorted(
 
 def bytes_read(plan: FolderPlan, rows: int) -> int:
     """Return the bytes of the files that ``rows`` of their rows are."""
-    total = sum(footer.rows for footer in plan.footers)
-    size = sum(footer.size for footer in plan.footers)
-    return size if rows == total else size * rows // max(total, 1)
+    totals = plan.totals
+    return totals.size if rows == totals.rows else totals.size * rows // max(totals.rows, 1)
 
 
-def _can_stream(plan: FolderPlan) -> bool:
+def _can_stream(plan: FolderPlan, footers: Sequence[Footer]) -> bool:
     """Tell whether all files say that they are sorted as wanted, and reading them at once fits the memory.
 
     Files that fit the memory as they are need not be streams.
@@ -107,45 +115,35 @@ def _can_stream(plan: FolderPlan) -> bool:
     wanted = tuple(column.name for column in plan.order.columns)
     held = sum(
         max((group.uncompressed_bytes for group in footer.groups), default=0) + plan.piece_bytes // 4
-        for footer in plan.footers
+        for footer in footers
     )
-    size = sum(footer.uncompressed_bytes for footer in plan.footers)
     return (
         len(plan.files) <= STREAMS_MAX
-        and size > plan.spec.task_memory_bytes // (2 * MEMORY_SHARE)
+        and plan.totals.pages_bytes > plan.spec.task_memory_bytes // (2 * MEMORY_SHARE)
         and held <= plan.spec.task_memory_bytes // 2
-        and all(footer.sorted_by[: len(wanted)] == wanted for footer in plan.footers)
+        and all(footer.sorted_by[: len(wanted)] == wanted for footer in footers)
     )
-
-
-def _told(
-    plan: FolderPlan,
-    store: ObjectStore,
-    number: int,
-    read: Tally,
-    cancelled: Callable[[], bool],
-    progress: Callable[[int], None],
-) -> Iterator[pa.Table]:
-    yield from plan.rows_of(store, number, read, cancelled)
-    progress(plan.footers[number].size)
 
 
 class _Spill:
     """Pieces of rows in the order of their files; on the disk beyond the share of memory they may have."""
 
-    def __init__(self, plan: FolderPlan, scratch: Path) -> None:
+    def __init__(self, plan: FolderPlan, scratch: Path, may_sort: bool) -> None:
         self._plan = plan
+        self._may_sort = may_sort
         self._scratch = scratch
         self._pieces: list[Window] = []
         self._bytes = 0
         self._runs: list[Path] = []
         self._count = 0
 
-    def add(self, table: pa.Table) -> None:
-        """Take the next piece, sorted or not."""
+    def add(self, table: pa.Table, path: str) -> None:
+        """Take the next piece, of the file at ``path``. Raises NotSorted if it is not sorted and has to be."""
         if not table.num_rows:
             return
         window = sorted_piece(table, self._plan.order)
+        if window.table is not table and not self._may_sort:
+            raise NotSorted(path, -1)
         self._pieces.append(window)
         self._bytes += window.table.nbytes + window.keys.heads.nbytes + window.keys.data.nbytes
         if self._bytes > self._plan.spec.task_memory_bytes // MEMORY_SHARE:
@@ -165,8 +163,8 @@ class _Spill:
         yield from self._merged(self._runs)
 
     def _runs_at_once(self) -> int:
-        rows = max(sum(footer.rows for footer in self._plan.footers), 1)
-        row_bytes = 2 * sum(footer.uncompressed_bytes for footer in self._plan.footers) // rows + 64
+        totals = self._plan.totals
+        row_bytes = 2 * totals.pages_bytes // max(totals.rows, 1) + 64
         return max(self._plan.spec.task_memory_bytes // (MEMORY_SHARE * SPILL_ROWS * row_bytes), 2)
 
     def _flush(self) -> None:

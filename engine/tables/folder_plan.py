@@ -28,6 +28,16 @@ PIECES_OF_BUDGET = 16
 
 
 @dataclass(frozen=True, slots=True)
+class SourceTotals:
+    """All sources of a plan: rows, bytes in the store, bytes of pages uncompressed, and the codec of most pages."""
+
+    rows: int
+    size: int
+    pages_bytes: int
+    codec: str
+
+
+@dataclass(frozen=True, slots=True)
 class FolderPlan:
     """The merge of the files of one folder in one chunk.
 
@@ -38,10 +48,10 @@ class FolderPlan:
     chunk: TableChunk
     folder: str
     files: tuple[TableFile, ...]
-    footers: tuple[Footer, ...]
     schema: pa.Schema
     order: RowOrder
     roll_up: RollUpPlan | None
+    totals: SourceTotals
 
     @property
     def name(self) -> str:
@@ -60,10 +70,10 @@ class FolderPlan:
         return Tally(summable(self.schema, others), hashes=None)
 
     def rows_of(
-        self, store: ObjectStore, number: int, read: Tally, cancelled: Callable[[], bool]
+        self, store: ObjectStore, number: int, footer: Footer, read: Tally, cancelled: Callable[[], bool]
     ) -> Iterator[pa.Table]:
         """Yield the rows of one file that belong to the chunk, in pieces; ``read`` counts them."""
-        footer, spec, plain = self.footers[number], self.spec, self.roll_up is None
+        spec, plain = self.spec, self.roll_up is None
         cut = None
         if not self.files[number].whole:
             cut = Cut(spec.time_column, spec.time_unit, self.chunk.start_ms, self.chunk.end_ms)
@@ -81,18 +91,12 @@ class FolderPlan:
                 yield table
             return
         assert self.roll_up is not None
-        counted = _counted(pieces, read)
-        yield rolled_file(counted, self.roll_up, footer, read)
+        yield rolled_file(pieces, self.roll_up, footer, read)
 
     def output_rules(self) -> OutputRules:
         """Return how the result is written."""
         spec = self.spec
-        rows = max(sum(footer.rows for footer in self.footers), 1)
-        codecs: Counter[str] = Counter()
-        for footer in self.footers:
-            for group in footer.groups:
-                for pages in group.columns:
-                    codecs[pages.codec] += pages.size
+        rows = max(self.totals.rows, 1)
         metadata: dict[str, object] = {"version": VERSION, "sources": len(self.files), "fence": spec.fence}
         if self.roll_up is not None:
             metadata["roll_up"] = roll_up_json(self.roll_up.roll_up)
@@ -102,9 +106,9 @@ class FolderPlan:
             sorted_by=tuple(column.name for column in self.order.columns),
             target_bytes=spec.target_bytes,
             target_rows=spec.target_rows,
-            row_bytes=sum(codecs.values()) / rows,
-            row_pages_bytes=sum(footer.uncompressed_bytes for footer in self.footers) / rows,
-            codec=max(sorted(codecs), key=codecs.__getitem__, default=""),
+            row_bytes=self.totals.size / rows,
+            row_pages_bytes=self.totals.pages_bytes / rows,
+            codec=self.totals.codec,
             time_column=spec.time_column,
             time_unit=spec.time_unit,
             path=lambda number: spec.output_path(self.chunk, self.folder, number),
@@ -118,7 +122,7 @@ def plan_folder(
     store: ObjectStore,
     *,
     cancelled: Callable[[], bool] = lambda: False,
-) -> FolderPlan:
+) -> tuple[FolderPlan, tuple[Footer, ...]]:
     """Read the footers and find schema and order. Raises a BadObject, SchemaConflict, MergeRefused, StorageError."""
     files = tuple(chunk.folders()[folder])
     footers = read_footers(files, store, cancelled)
@@ -132,7 +136,7 @@ def plan_folder(
         roll_up = RollUpPlan(spec.roll_up, spec.time_column, spec.time_unit, chunk.start_ms, schema)
         names = [name for name in names if name in roll_up.order] + list(spec.roll_up.dimensions)
     order = row_order(schema, names, _never_null(footers))
-    return FolderPlan(spec, chunk, folder, files, footers, schema, order, roll_up)
+    return FolderPlan(spec, chunk, folder, files, schema, order, roll_up, _totals(footers)), footers
 
 
 def read_footers(
@@ -155,6 +159,20 @@ def read_footers(
         return tuple(pool.map(read, files))
 
 
+def _totals(footers: Sequence[Footer]) -> SourceTotals:
+    codecs: Counter[str] = Counter()
+    for footer in footers:
+        for group in footer.groups:
+            for pages in group.columns:
+                codecs[pages.codec] += pages.size
+    return SourceTotals(
+        rows=sum(footer.rows for footer in footers),
+        size=sum(footer.size for footer in footers),
+        pages_bytes=sum(footer.uncompressed_bytes for footer in footers),
+        codec=max(sorted(codecs), key=codecs.__getitem__, default=""),
+    )
+
+
 def _check_time(footer: Footer, spec: TableMergeSpec) -> None:
     if spec.time_column not in footer.schema.names:
         raise UnknownFormat("footer", footer.start, f"there is no time column {spec.time_column!r}", footer.path)
@@ -172,9 +190,3 @@ def _never_null(footers: Sequence[Footer]) -> frozenset[str]:
             here = {pages.path for pages in group.columns if pages.statistics.nulls == 0}
             names = here if names is None else names & here
     return frozenset(names or ())
-
-
-def _counted(tables: Iterator[pa.Table], tally: Tally) -> Iterator[pa.Table]:
-    for table in tables:
-        tally.rows += table.num_rows
-        yield table

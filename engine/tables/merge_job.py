@@ -7,6 +7,7 @@ that fails takes back what it wrote.
 from __future__ import annotations
 
 import errno
+import itertools
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from engine.profiles.errors import BadObject, MergeCancelled
 from engine.protocol.messages import Progress
 from engine.protocol.table_jobs import ChunkResult, TableChunk, TableMergeResult, TableMergeSpec, WrittenFile
 from engine.scratch_folders import scratch_folder
-from engine.storage import ObjectStore
+from engine.storage import ObjectNotFound, ObjectStore
 from engine.tables.folder_merge import FolderResult, merge_folder
 from engine.tables.folder_plan import plan_folder
 from engine.tsdb.merge_job import ScratchFull
@@ -50,10 +51,8 @@ def run(
             raise MergeCancelled(f"nobody wants job {spec.job} any more")
         return result_of(spec, parts)
     except BaseException:
-        for part in parts:
-            for file in part.files:
-                with suppress(LithifyError):  # the job's own trouble is what counts
-                    store.delete(file.path)
+        with suppress(LithifyError):  # the job's own trouble is what counts
+            withdraw(spec, store)
         raise
 
 
@@ -102,8 +101,20 @@ def run_unit(
 ) -> FolderPart:
     """Merge one folder of one chunk; see ``run``."""
     with scratch_folder(scratch) as folder, room_watched(folder):
-        plan = plan_folder(spec, spec.chunks[unit.chunk], unit.folder, store, cancelled=cancelled)
-        return part_of(unit, merge_folder(plan, store, folder, cancelled=cancelled, progress=progress))
+        plan, footers = plan_folder(spec, spec.chunks[unit.chunk], unit.folder, store, cancelled=cancelled)
+        return part_of(unit, merge_folder(plan, footers, store, folder, cancelled=cancelled, progress=progress))
+
+
+def withdraw(spec: TableMergeSpec, store: ObjectStore) -> None:
+    """Delete what was written under this token, once it is certain that no result of it will be reported."""
+    for unit in units(spec):
+        for number in itertools.count():
+            path = spec.output_path(spec.chunks[unit.chunk], unit.folder, number)
+            try:
+                store.head(path)
+            except ObjectNotFound:
+                break
+            store.delete(path)
 
 
 def part_of(unit: Unit, result: FolderResult) -> FolderPart:

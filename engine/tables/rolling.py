@@ -22,6 +22,7 @@ from engine.protocol.fields import Fields
 from engine.protocol.table_jobs import Metric, RollUp
 from engine.protocol.table_specs import read_roll_up
 from engine.tables.array_parts import one_array
+from engine.tables.conservation import Tally
 from engine.tables.errors import SumOverflow
 from engine.tables.footers import Footer
 from engine.tables.output_files import METADATA_KEY
@@ -88,14 +89,13 @@ def roll_up_json(roll_up: RollUp) -> dict[str, Any]:
     return asdict(roll_up)
 
 
-def rolled_file(tables: Iterable[pa.Table], plan: RollUpPlan, footer: Footer, tally: Any = None) -> pa.Table:
+def rolled_file(tables: Iterable[pa.Table], plan: RollUpPlan, footer: Footer, tally: Tally) -> pa.Table:
     """Return the rows of one file rolled up, unsorted; ``tally`` counts what goes in."""
     before = rolled_before(plan.roll_up, footer)
     rolled: pa.Table | None = None
     for table in tables:
         projected = _projected(table, plan, footer, before)
-        if tally is not None:
-            tally.add(projected)
+        tally.add(projected)
         part = _grouped(projected, plan, raw=not before)
         rolled = part if rolled is None else _grouped(pa.concat_tables([rolled, part]), plan, raw=False)
     return plan.schema.empty_table() if rolled is None else rolled

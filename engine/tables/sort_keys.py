@@ -74,9 +74,18 @@ def is_sortable(kind: pa.DataType) -> bool:
     )
 
 
-def spread(keys: Keys, row: int, rows: int) -> list[bytes]:
-    """Return the keys of ``rows`` rows from ``row`` on as bytes."""
-    return [keys.key(place) for place in range(row, row + rows)]
+def numbered_keys(keys: Keys, file: int, row: int) -> pa.Array:
+    """Return keys as bytes that no two rows of a merge share: file and row, counted from ``row``, at the end."""
+    count = len(keys)
+    offsets, data = keys.offsets, keys.data
+    if not len(offsets):
+        offsets, data = fixed_offsets(count, HEAD_BYTES), keys.heads.astype(">u8").view(np.uint8)
+    ends = np.empty((count, 2), ">u8")
+    ends[:, 0], ends[:, 1] = file, np.arange(row, row + count)
+    suffix = KeyPart(ends.reshape(-1).view(np.uint8), fixed_offsets(count, 16), None, False)
+    joined = join_parts(count, [KeyPart(data, offsets, None, False), suffix])
+    buffers = [None, pa.py_buffer(joined.offsets), pa.py_buffer(joined.data)]
+    return pa.Array.from_buffers(pa.large_binary(), count, buffers).cast(pa.binary())
 
 
 def _words(array: pa.Array) -> npt.NDArray[np.uint64] | None:

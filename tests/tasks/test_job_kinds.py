@@ -6,9 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from engine.errors import LithifyError
 from engine.protocol.messages import Progress
+from engine.protocol.table_jobs import TableMergeResult, TableMergeSpec
+from engine.protocol.table_results import read_table_result
 from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec
 from engine.protocol.tsdb_results import read_tsdb_result
 from engine.storage import ObjectStore, open_store
@@ -19,6 +24,7 @@ from tasks.merger import Merger, Outcome
 from tasks.merging import LONG_JOB_BYTES, READERS
 from tasks.node import messages_of
 from tasks.spark_merger import SparkMerger
+from tests.engine.tables.table_files import TableFolder
 from tests.segments import segment_job
 from tests.tsdb_blocks import FOLDER, replicas_job
 
@@ -104,12 +110,33 @@ def test_a_specification_that_cannot_be_carried_out_fails_that_job_only(
     assert isinstance(outcomes["blocks"], dict)
 
 
+def tables_job(folder: Path, **fields: Any) -> TableMergeSpec:
+    (folder / "table").mkdir()
+    table = TableFolder(folder / "table")
+    files = [table.put(f"{number}.parquet", pa.table({"at": [number], "x": [number]})) for number in (2, 1)]
+    return table.spec(files, time_unit="ms", **fields)
+
+
+def test_files_of_a_table_are_merged_beside_blocks(
+    merger: EngineMerger, blocks_job: TsdbMergeSpec, tmp_path: Path
+) -> None:
+    spec, told = tables_job(tmp_path), list[tuple[str, Progress]]()
+    specs = {"blocks": blocks_job.to_json(), spec.job: spec.to_json()}
+    outcome = merge(merger, specs, progress=lambda *report: told.append(report))[spec.job]
+    (output,) = read_table_result(outcome).outputs
+    assert pq.read_table(tmp_path / "table" / output.path)["x"].to_pylist() == [1, 2]
+    assert told[-1][1].done == told[-1][1].total == sum(file.size for file in spec.chunks[0].files)
+    conflict = tables_job(tmp_path / "scratch", sort_columns=["x"]).to_json() | {"url": "file:///nowhere-at-all"}
+    assert isinstance(merge(merger, {spec.job: conflict})[spec.job], LithifyError)
+
+
 def test_a_long_job_is_a_message_by_itself(blocks_job: TsdbMergeSpec, store: ObjectStore) -> None:
     source = blocks_job.sources[0]
     large = BlockFile(name="chunks/000002", size=LONG_JOB_BYTES)
     long = replace(blocks_job, sources=(replace(source, files=(*source.files, large)),)).to_json()
     short, profiles = blocks_job.to_json(), segment_job(store, "profiles", 7).to_json()
-    specs = [long, short, profiles, long, {}, {"kind": "tsdb", "sources": 7}, {"kind": "tsdb", "sources": [{}]}]
+    table = {"kind": "tables", "chunks": [{"files": [{"size": LONG_JOB_BYTES}, {"size": 1}]}]}
+    specs = [long, short, profiles, table, {}, {"kind": "tsdb", "sources": 7}, {"kind": "tsdb", "sources": [{}]}]
     pairs = [(f"job-{number}", "token") for number in range(len(specs))]
     messages = messages_of(pairs, dict(zip(pairs, specs, strict=True)))
     assert messages == [[pairs[0]], [pairs[3]], [pairs[1], pairs[2], *pairs[4:]]]
@@ -145,6 +172,7 @@ def test_on_spark_each_kind_goes_its_way_and_the_trouble_of_one_is_not_the_other
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: ObjectStore, blocks_job: TsdbMergeSpec
 ) -> None:
     result = TsdbMergeResult(sources=(), block=None)
+    table, of_table = tables_job(tmp_path), TableMergeResult(chunks=())
 
     def no_profiles(session: object, specs: list[object], store_url: str, **_: object) -> dict[str, Any]:
         raise ValueError("no profiles today")
@@ -153,10 +181,15 @@ def test_on_spark_each_kind_goes_its_way_and_the_trouble_of_one_is_not_the_other
     monkeypatch.setattr(
         "tasks.spark_merger.tsdb_merge.run", lambda session, specs, **_: {spec.job: result for spec in specs}
     )
+    monkeypatch.setattr(
+        "tasks.spark_merger.table_merge.run", lambda session, specs, **_: {spec.job: of_table for spec in specs}
+    )
     merger = spark_merger(monkeypatch, tmp_path, "local[2]")
     profiles = segment_job(store, "profiles", 7)
-    outcomes = merge(merger, {"blocks": blocks_job.to_json(), profiles.job: profiles.to_json()})
+    specs = {"blocks": blocks_job.to_json(), profiles.job: profiles.to_json(), table.job: table.to_json()}
+    outcomes = merge(merger, specs)
     assert outcomes["blocks"] == result.to_json()
+    assert outcomes[table.job] == of_table.to_json()
     assert isinstance(outcomes[profiles.job], ValueError)
 
 
@@ -164,6 +197,9 @@ def test_a_bucket_that_executors_elsewhere_cannot_see_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, blocks_job: TsdbMergeSpec
 ) -> None:
     merger = spark_merger(monkeypatch, tmp_path, "spark://127.0.0.1:7077")
-    error = merge(merger, {"blocks": blocks_job.to_json()})["blocks"]
-    assert isinstance(error, BadSparkSetting)
-    assert blocks_job.bucket_url in str(error)
+    table = tables_job(tmp_path)
+    outcomes = merge(merger, {"blocks": blocks_job.to_json(), table.job: table.to_json()})
+    for job, url in (("blocks", blocks_job.bucket_url), (table.job, table.url)):
+        error = outcomes[job]
+        assert isinstance(error, BadSparkSetting)
+        assert url in str(error)
