@@ -18,14 +18,18 @@ from tasks.settings import DEFAULT_BROKER_URL
 CONTROL_QUEUE = "control"
 DELETE_OBJECTS_TASK = "control.delete_tombstoned_objects"
 CLEAN_BUCKETS_TASK = "control.clean_buckets"
+CLEAN_TABLES_TASK = "control.clean_tables"
 COUNT_LOG_TASK = "control.count_log"
 ISOLATE_TASK = "control.isolate_bad_blocks"
 PLAN_INTERVALS_TASK = "control.plan_intervals"
+PLAN_TABLES_TASK = "control.plan_tables"
 PLACEMENT_TASK = "control.build_placement_rules"
+PUBLISH_TABLES_TASK = "control.publish_tables"
 RECOVER_LETTERS_TASK = "control.recover_dead_letters"
 RETENTION_TASK = "control.apply_retention"
 REWRITE_TASK = "control.rewrite_masked"
 SCAN_BUCKETS_TASK = "control.scan_buckets"
+SETTLE_TABLES_TASK = "control.settle_table_failures"
 SWEEP_TASK = "control.sweep_leftovers"
 VERIFY_SOURCES_TASK = "control.verify_sources"
 WRITE_OUTBOXES_TASK = "control.write_outboxes"
@@ -56,6 +60,10 @@ PERIODIC_JOBS = (
     PeriodicJob(name="Write outboxes", task=WRITE_OUTBOXES_TASK, every_seconds=5),
     PeriodicJob(name="Verify sources of failing jobs", task=VERIFY_SOURCES_TASK, every_seconds=30),
     PeriodicJob(name="Clean buckets", task=CLEAN_BUCKETS_TASK, every_seconds=15 * 60),
+    PeriodicJob(name="Plan tables", task=PLAN_TABLES_TASK, every_seconds=5),
+    PeriodicJob(name="Publish tables", task=PUBLISH_TABLES_TASK, every_seconds=5),
+    PeriodicJob(name="Settle failures of tables", task=SETTLE_TABLES_TASK, every_seconds=30),
+    PeriodicJob(name="Clean tables", task=CLEAN_TABLES_TASK, every_seconds=5 * 60),
 )
 
 
@@ -72,6 +80,7 @@ def _make_control_app() -> Celery:
             "tasks.control.progress",
             "tasks.control.retention",
             "tasks.control.sweeps",
+            "tasks.control.tables",
         ],
     )
     configure(control_app, os.environ.get("BROKER_URL") or DEFAULT_BROKER_URL)

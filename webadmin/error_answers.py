@@ -46,6 +46,10 @@ STATUSES = {
     "empty_ring": 409,
     "index_busy": 503,
     "index_moved": 503,
+    "table_refused": 400,
+    "registration_refused": 409,
+    "interval_refused": 400,
+    "invalid_store_url": 400,
 }
 """Status by error code; a LithifyError that is not listed is our fault (500)."""
 

@@ -50,6 +50,7 @@ CSRF_TRUSTED_ORIGINS = _list("CSRF_TRUSTED_ORIGINS")
 
 DATABASES = {"default": database_settings(os.environ.get("DATABASE_URL") or f"sqlite:///{HOME}/lithify.sqlite3")}
 OBJECT_STORE_URL = os.environ.get("OBJECT_STORE_URL") or f"file://{HOME}/objects"
+TABLES_URL = os.environ.get("TABLES_URL") or f"file://{HOME}/tables"
 BROKER_URL = os.environ.get("BROKER_URL") or "redis://127.0.0.1:6379/0"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

@@ -27,6 +27,7 @@ urlpatterns = [
     path("api/v1/", include("webadmin.progress.urls")),
     path("api/v1/", include("webadmin.index.urls")),
     path("api/v1/", include("webadmin.placement.urls")),
+    path("api/v1/", include("webadmin.timeline.urls")),
     path("", include("webadmin.profiles.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),

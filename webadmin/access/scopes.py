@@ -16,6 +16,8 @@ from webadmin.access.models import WorkerCredential
 SCOPE_ADD_BLOCKS = "blocks:add"
 SCOPE_QUERY_BLOCKS = "blocks:query"
 SCOPE_OPERATE = "operate"
+SCOPE_READ_TABLES = "tables:read"
+SCOPE_WRITE_TABLES = "tables:write"
 TENANT_PREFIX = "tenant:"
 ANY_TENANT = "*"
 
@@ -56,6 +58,18 @@ class MayQueryBlocks(_HasScope):
     """The caller may ask the index where its tenants' data is."""
 
     scope = SCOPE_QUERY_BLOCKS
+
+
+class MayReadTables(_HasScope):
+    """The caller may ask how its tenants' tables are."""
+
+    scope = SCOPE_READ_TABLES
+
+
+class MayWriteTables(_HasScope):
+    """The caller may create its tenants' tables and say which files are in them."""
+
+    scope = SCOPE_WRITE_TABLES
 
 
 class MayOperate(_HasScope):

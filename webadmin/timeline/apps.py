@@ -7,3 +7,9 @@ class TimelineConfig(AppConfig):
     name = "webadmin.timeline"
     label = "timeline"
     verbose_name = "Tables"
+
+    def ready(self) -> None:
+        from webadmin.schedule.lanes import register
+        from webadmin.timeline.tables_lane import TablesLane
+
+        register(TablesLane())

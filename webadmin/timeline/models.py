@@ -35,11 +35,12 @@ ALIGN = (("never", "never"), ("touched", "touched"), ("always", "always"))
 class DataSource(models.Model):
     """A table of one tenant: Parquet files below one URL with one timeline.
 
-    ``columns`` is the table's schema, name and type of each; ``partition_columns`` are those that are in folder names
-    only. ``sequence`` counts what readers are to see, ``published`` is the one that the pointer names. ``refusal`` says
-    why nothing is planned, "" if it is. ``is_dirty`` asks the controller to look at it, ``look_again_ms`` when time
-    alone makes it worth while. ``time_unit`` is that of a time column of whole numbers. Who writes manifests has the
-    table to itself until ``publisher_until_ms``.
+    ``columns`` is the table's schema, name and type of each, and ``arrow_schema`` the same in Arrow's form (base64);
+    ``partition_columns`` are those that are in folder names only. ``time_unit`` is that of a time column of whole
+    numbers. ``sequence`` counts what readers are to see, ``published`` is the one that the pointer names; who writes
+    manifests has the table to itself until ``publisher_until_ms``. ``refusal`` says why nothing is planned, "" if it
+    is. ``is_dirty`` asks the controller to look at it, ``look_again_ms`` when time alone makes it worth while;
+    ``turn`` counts what changed its chunks and tasks: a controller that read an older one decides anew.
     """
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX)
@@ -48,6 +49,7 @@ class DataSource(models.Model):
     time_column = models.CharField(max_length=COLUMN_MAX)
     time_unit = models.CharField(max_length=2, blank=True)
     columns = models.JSONField(default=list)
+    arrow_schema = models.TextField(blank=True)
     partition_columns = models.JSONField(default=list)
     is_paused = models.BooleanField(default=False)
     refusal = models.CharField(max_length=REASON_MAX, blank=True)
@@ -57,6 +59,7 @@ class DataSource(models.Model):
     publish_error = models.CharField(max_length=REASON_MAX, blank=True)
     publisher_until_ms = models.BigIntegerField(null=True)
     look_again_ms = models.BigIntegerField(null=True)
+    turn = models.PositiveBigIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
     looked_at_ms = models.BigIntegerField(null=True)
 

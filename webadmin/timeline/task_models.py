@@ -13,10 +13,14 @@ from webadmin.timeline.states import ChunkOutcome, TaskState
 
 class Task(models.Model):
     """Consecutive chunks that are compacted by one job. ``priority`` is in millionths, ``cost`` in bytes and what
-    opening files is worth. ``passed`` is how often cheaper ones went first because it did not fit."""
+    opening files is worth. ``admitted_at_ms`` is when it was its turn; ``passed`` is how often cheaper ones went first
+    because it did not fit. ``name`` is the planner's: that of the job begins with it.
+    ``verified_token`` is that of the last failed run after which files were read alone, ``finding`` what that showed.
+    """
 
     source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="tasks", db_index=False)
     job = models.OneToOneField(Job, null=True, on_delete=models.PROTECT, related_name="timeline_task")
+    name = models.CharField(max_length=60)
     state = models.CharField(max_length=10, choices=TaskState, default=TaskState.OPEN)
     start_ms = models.BigIntegerField()
     end_ms = models.BigIntegerField()
@@ -29,6 +33,7 @@ class Task(models.Model):
     colour = models.PositiveIntegerField(default=0)
     is_over_limit = models.BooleanField(default=False)
     is_ordered = models.BooleanField(default=False)
+    admitted_at_ms = models.BigIntegerField(null=True)
     passed = models.PositiveIntegerField(default=0)
     cause = models.CharField(max_length=REASON_MAX)
     shared = models.JSONField(default=list)
@@ -38,6 +43,8 @@ class Task(models.Model):
     created_at_ms = models.BigIntegerField()
     finished_at_ms = models.BigIntegerField(null=True)
     ended_because = models.CharField(max_length=REASON_MAX, blank=True)
+    verified_token = models.BigIntegerField(default=0)
+    finding = models.CharField(max_length=REASON_MAX, blank=True)
     bytes_read = models.PositiveBigIntegerField(null=True)
     bytes_written = models.PositiveBigIntegerField(null=True)
     rows_read = models.PositiveBigIntegerField(null=True)
@@ -78,7 +85,10 @@ class TaskDependency(models.Model):
 
 
 class TaskChunk(models.Model):
-    """A chunk of a task, what it looked like when it was planned, and what became of it. These rows are its history."""
+    """A chunk of a task, what it looked like when it was planned, and what became of it. These rows are its history.
+
+    ``keys`` are the segments that were seen in it, ``shared`` those of them that were seen in other chunks too.
+    """
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="chunks", db_index=False)
     source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="task_chunks", db_index=False)
@@ -87,6 +97,8 @@ class TaskChunk(models.Model):
     digest = models.CharField(max_length=DIGEST_MAX)
     segment_count = models.PositiveIntegerField()
     byte_count = models.PositiveBigIntegerField()
+    keys = models.JSONField(default=list)
+    shared = models.JSONField(default=list)
     is_open = models.BooleanField(default=True)
     outcome = models.CharField(max_length=12, choices=ChunkOutcome, default=ChunkOutcome.PLANNED)
     why = models.CharField(max_length=REASON_MAX, blank=True)

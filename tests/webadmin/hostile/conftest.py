@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from webadmin.access.services import issue_worker_credential
 from webadmin.index.models import RefusalCount
 from webadmin.schedule.models import Job
 
-APPS = ("access", "index", "schedule", "progress")
+APPS = ("access", "index", "schedule", "progress", "timeline")
 SEEN = {"last_used_at", "last_poll_at"}
 """Columns that say when somebody was heard of last."""
 
@@ -57,6 +58,12 @@ class Caller:
 
     def post(self, path: str, body: Any, content_type: str = "application/json") -> Any:
         return self.send("post", path, body, content_type)
+
+
+@pytest.fixture(autouse=True)
+def tables_url(settings: Any, tmp_path: Path) -> None:
+    """Tenants may place tables in a folder of the test."""
+    settings.TABLES_URL = tmp_path.as_uri()
 
 
 @pytest.fixture

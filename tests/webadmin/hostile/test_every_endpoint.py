@@ -8,25 +8,35 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from engine.profiles.metadata import encode_metadata
 from engine.profiles.proto import block_list_pb2
+from engine.storage import open_store
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.hostile.conftest import Caller, every_row, refusals
 from tests.webadmin.service import REASON, Service
+from tests.webadmin.timeline.parquet_files import day, put_rows
 from webadmin.access.models import AuditEntry
 from webadmin.index.block_list import CONTENT_TYPE
 from webadmin.index.models import Block
 from webadmin.placement.services.instances import Registration, register_instance
 from webadmin.schedule.models import Command, Job
 from webadmin.schedule.operation_models import Quarantine
+from webadmin.schedule.services.operation import Order
+from webadmin.timeline.models import DataSource
+from webadmin.timeline.services.read_files import OfferedFile
+from webadmin.timeline.services.sources import NewTable, create_table
+from webadmin.timeline.services.take_files import take_files
+from webadmin.timeline.states import RegistrationMode
 
-SCOPES = ("jobs:poll", "blocks:add", "blocks:query", "read", "operate")
+SCOPES = ("jobs:poll", "blocks:add", "blocks:query", "read", "operate", "tables:read", "tables:write")
 SECRET = "only-acme-knows"
 WHY = {"why": "a test"}
 ALL = WHY | {"filter": {"all": True}}
@@ -105,6 +115,16 @@ CALLS: dict[str, Call] = {
     ),
     "placement/drain": Call(body=WHY | {"instance": "writer-1"}, before="writers"),
     "placement/ring-size": Call(body=WHY | {"shards": 40}, before="writers"),
+    "tables/<str:tenant>": Call(
+        get=True, body=WHY | {"name": SECRET, "url": "file:///nowhere/at/all", "time_column": "ts"}
+    ),
+    "tables/<str:tenant>/<str:name>": Call(get=True, body=WHY | {"is_paused": True}, before="table"),
+    "tables/<str:tenant>/<str:name>/segments": Call(
+        get=True, body=WHY | {"files": [{"path": "0.parquet"}]}, before="table"
+    ),
+    "tables/<str:tenant>/<str:name>/drop": Call(body=WHY | {"start_ms": day(0), "end_ms": day(1)}, before="full table"),
+    "tables/<str:tenant>/<str:name>/chunks": Call(get=True, before="full table"),
+    "tables/<str:tenant>/<str:name>/tasks": Call(get=True, before="full table"),
     "placement/what-if": Call(body={"add": ["a"]}, before="writers", changes=False),
 }
 
@@ -140,7 +160,8 @@ def method_calls() -> list[tuple[str, str]]:
 def send(caller: Caller, path: str, method: str, service: Service) -> Any:
     call = CALLS[path]
     body = secret_list(service) if call.content_type == CONTENT_TYPE else call.body
-    return caller.send(method, "/api/v1/" + path.replace("<path:name>", "nothing"), body, call.content_type)
+    place = path.replace("<path:name>", "nothing").replace("<str:tenant>", "acme").replace("<str:name>", SECRET)
+    return caller.send(method, "/api/v1/" + place, body, call.content_type)
 
 
 def secret_list(service: Service) -> bytes:
@@ -150,6 +171,17 @@ def secret_list(service: Service) -> bytes:
     return block_list_pb2.BlockMetaList(blocks=[entry]).SerializeToString()
 
 
+def make_table(folder: Path, *, is_full: bool) -> None:
+    store = open_store(str(folder))
+    put_rows(store, "0.parquet", [day(0)])
+    order = Order(actor="test", why="a test")
+    new = NewTable(tenant="acme", name=SECRET, url=store.url, time_column="ts")
+    source = create_table(new, order=order)
+    if is_full:
+        found = DataSource.objects.select_related("policy").get(id=source.id)
+        take_files(found, store, [OfferedFile(path="0.parquet")], mode=RegistrationMode.APPEND, order=order)
+
+
 def prepare(service: Service, wanted: str) -> None:
     """Make what an endpoint needs to have something to do."""
     if wanted == "drained":
@@ -157,6 +189,9 @@ def prepare(service: Service, wanted: str) -> None:
         return
     if wanted == "writers":
         register_instance(Registration(name="writer-1", address="http://127.0.0.1:1"))
+        return
+    if wanted in ("table", "full table"):
+        make_table(Path(settings.TABLES_URL.removeprefix("file://")) / "acme" / wanted, is_full=wanted == "full table")
         return
     if wanted == "old":
         old_id = segment_ids(service.clock.now_ms - 40 * 86_400_000, 1)[0]

@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
                 ("time_column", models.CharField(max_length=200)),
                 ("time_unit", models.CharField(blank=True, max_length=2)),
                 ("columns", models.JSONField(default=list)),
+                ("arrow_schema", models.TextField(blank=True)),
                 ("partition_columns", models.JSONField(default=list)),
                 ("is_paused", models.BooleanField(default=False)),
                 ("refusal", models.CharField(blank=True, max_length=500)),
@@ -34,6 +35,7 @@ class Migration(migrations.Migration):
                 ("publish_error", models.CharField(blank=True, max_length=500)),
                 ("publisher_until_ms", models.BigIntegerField(null=True)),
                 ("look_again_ms", models.BigIntegerField(null=True)),
+                ("turn", models.PositiveBigIntegerField(default=0)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("looked_at_ms", models.BigIntegerField(null=True)),
             ],
@@ -144,6 +146,7 @@ class Migration(migrations.Migration):
             name="Task",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=60)),
                 (
                     "state",
                     models.CharField(
@@ -163,6 +166,7 @@ class Migration(migrations.Migration):
                 ("colour", models.PositiveIntegerField(default=0)),
                 ("is_over_limit", models.BooleanField(default=False)),
                 ("is_ordered", models.BooleanField(default=False)),
+                ("admitted_at_ms", models.BigIntegerField(null=True)),
                 ("passed", models.PositiveIntegerField(default=0)),
                 ("cause", models.CharField(max_length=500)),
                 ("shared", models.JSONField(default=list)),
@@ -172,6 +176,8 @@ class Migration(migrations.Migration):
                 ("created_at_ms", models.BigIntegerField()),
                 ("finished_at_ms", models.BigIntegerField(null=True)),
                 ("ended_because", models.CharField(blank=True, max_length=500)),
+                ("verified_token", models.BigIntegerField(default=0)),
+                ("finding", models.CharField(blank=True, max_length=500)),
                 ("bytes_read", models.PositiveBigIntegerField(null=True)),
                 ("bytes_written", models.PositiveBigIntegerField(null=True)),
                 ("rows_read", models.PositiveBigIntegerField(null=True)),

@@ -124,6 +124,8 @@ class Migration(migrations.Migration):
                 ("digest", models.CharField(max_length=80)),
                 ("segment_count", models.PositiveIntegerField()),
                 ("byte_count", models.PositiveBigIntegerField()),
+                ("keys", models.JSONField(default=list)),
+                ("shared", models.JSONField(default=list)),
                 ("is_open", models.BooleanField(default=True)),
                 (
                     "outcome",

@@ -1,0 +1,54 @@
+"""Compaction of tables: planning, failing tasks, manifests, cleaning up."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import structlog
+
+from tasks.beat import CLEAN_TABLES_TASK, PLAN_TABLES_TASK, PUBLISH_TABLES_TASK, SETTLE_TABLES_TASK, app
+from tasks.control.object_store import object_store
+
+log = structlog.get_logger(__name__)
+
+
+@app.task(name=PLAN_TABLES_TASK)
+def plan_tables() -> None:
+    """Take a turn for every table that is due."""
+    from webadmin.timeline.services.rounds import plan_tables as plan
+
+    report = plan()
+    if report.created or report.started or report.shed or report.refused:
+        log.info("tables_planned", **asdict(report))
+
+
+@app.task(name=SETTLE_TABLES_TASK)
+def settle_failures() -> None:
+    """Read the files that tasks fail on, and keep bad ones out."""
+    from webadmin.timeline.services.rounds import settle_failures as settle
+
+    report = settle(object_store)
+    for path, error in report.quarantined.items():
+        log.warning("file_quarantined", path=path, error=error)
+    if report.failed:
+        log.warning("tasks_failed", tasks=report.failed, left_alone=report.left_alone)
+
+
+@app.task(name=PUBLISH_TABLES_TASK)
+def publish_tables() -> None:
+    """Write manifests, and move pointers to them."""
+    from webadmin.timeline.services.rounds import publish_tables as publish
+
+    report = publish(object_store)
+    if report.published or report.failed:
+        log.info("tables_published", published=len(report.published), failed=report.failed)
+
+
+@app.task(name=CLEAN_TABLES_TASK)
+def clean_tables() -> None:
+    """Delete what nobody reads any more."""
+    from webadmin.timeline.services.rounds import clean_tables as clean
+
+    report = clean(object_store)
+    if report.files or report.outputs or report.manifests or report.failed:
+        log.info("tables_cleaned", **asdict(report))

@@ -1,0 +1,35 @@
+"""What is refused about tables; the message says what to change."""
+
+from __future__ import annotations
+
+from engine.errors import LithifyError
+
+
+class TableRefused(LithifyError):
+    """A table cannot be created or changed like this."""
+
+    code = "table_refused"
+
+
+class TableMissing(LithifyError):
+    """The tenant has no table of this name."""
+
+    code = "not_found"
+
+
+class TableExists(LithifyError):
+    """The name is taken, or the place belongs to another table."""
+
+    code = "name_taken"
+
+
+class RegistrationRefused(LithifyError):
+    """Files cannot come into the timeline like this, or an interval cannot be dropped; nothing was changed."""
+
+    code = "registration_refused"
+
+
+class IntervalRefused(RegistrationRefused):
+    """An interval cannot be: it ends before it begins, cuts chunks or files, or touches too many chunks."""
+
+    code = "interval_refused"

@@ -1,0 +1,201 @@
+"""Takes files that somebody offers for a table: reads each, refuses what cannot be in it, and brings the rest in."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from django.db import IntegrityError, transaction
+
+from engine.profiles.errors import BadObject
+from engine.storage import ObjectStore
+from engine.tables.errors import SchemaConflict
+from engine.tables.manifest import columns_of
+from engine.tables.schemas import unified_schema
+from webadmin.database import dialect
+from webadmin.schedule.services.operation import Order
+from webadmin.timeline.errors import RegistrationRefused
+from webadmin.timeline.models import BadFile, DataSource
+from webadmin.timeline.segment_view import Interval
+from webadmin.timeline.services.read_files import OfferedFile, ReadFile, read_files
+from webadmin.timeline.services.register_files import FileFacts, Registered, add_files, is_same, known_files
+from webadmin.timeline.states import RegistrationMode
+
+FILES_MAX = 1000
+"""Files of one call: so many footers are read while somebody waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileAnswer:
+    """What became of one file: ``registered``, ``known``, ``refused``, or ``left`` because another one was refused."""
+
+    path: str
+    status: str
+    code: str = ""
+    message: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return it as API and command show it."""
+        told = {"path": self.path, "status": self.status}
+        return told | ({"code": self.code, "message": self.message} if self.code else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What became of all files, in the order they were offered; ``registered`` is None if nothing came in."""
+
+    answers: tuple[FileAnswer, ...]
+    registered: Registered | None = None
+    bad: tuple[ReadFile, ...] = field(default=())
+
+    def count(self, status: str) -> int:
+        """Return how many files have this status."""
+        return sum(answer.status == status for answer in self.answers)
+
+
+def take_files(
+    source: DataSource,
+    store: ObjectStore,
+    offered: Sequence[OfferedFile],
+    *,
+    mode: RegistrationMode,
+    order: Order,
+    interval: Interval | None = None,
+    keeps_bad: bool = False,
+) -> Taken:
+    """Read these files and bring them in; each is answered by itself. Nothing is replaced unless all can be read.
+
+    ``keeps_bad``: damaged files are kept apart in the database, with what is wrong with them. Raises
+    RegistrationRefused, and then nothing has changed.
+    """
+    answers: dict[int, FileAnswer] = {}
+    fresh = _fresh(source, offered, answers)
+    read = dict(zip(fresh, read_files(source, store, [offered[place] for place in fresh]), strict=True))
+    schema = _join_schemas(source, read)
+    for place, one in read.items():
+        if one.footer is None:
+            answers[place] = FileAnswer(path=one.offered.path, status="refused", code=one.code, message=one.message)
+    good = {place: one for place, one in read.items() if one.footer is not None}
+    refused = sum(answer.status == "refused" for answer in answers.values())
+    registered = None
+    if good and not (refused and mode is RegistrationMode.REPLACE):
+        registered = add_files(
+            source,
+            [_facts(one) for one in good.values()],
+            mode=mode,
+            order=order,
+            interval=interval,
+            columns=partial(_with_schema, schema),
+            refused=refused,
+        )
+    for place, one in good.items():
+        status = "left" if registered is None else "registered"
+        if registered is not None and one.offered.path in registered.known:
+            status = "known"  # somebody else was quicker
+        answers[place] = FileAnswer(path=one.offered.path, status=status)
+    bad = tuple(one for one in read.values() if one.is_damaged)
+    if keeps_bad and not order.is_dry_run:
+        keep_apart(source, bad)
+    return Taken(answers=tuple(answers[place] for place in range(len(offered))), registered=registered, bad=bad)
+
+
+def _fresh(source: DataSource, offered: Sequence[OfferedFile], answers: dict[int, FileAnswer]) -> list[int]:
+    """Return the places of files that are to be read; answer the others."""
+    there = known_files(source, [one.path for one in offered])
+    seen: set[str] = set()
+    fresh = []
+    for place, one in enumerate(offered):
+        if one.path in seen:
+            answers[place] = FileAnswer(
+                path=one.path, status="refused", code="named_twice", message=f"{one.path}: it is named twice"
+            )
+        elif one.path not in there:
+            fresh.append(place)
+        elif one.size_bytes is None or is_same(there[one.path], one.size_bytes, one.checksum):
+            answers[place] = FileAnswer(path=one.path, status="known")
+        else:
+            text = f"{one.path}: another file of this path is in the table already, of {there[one.path][0]} bytes"
+            answers[place] = FileAnswer(path=one.path, status="refused", code="file_differs", message=text)
+        seen.add(one.path)
+    return fresh
+
+
+def _join_schemas(source: DataSource, read: dict[int, ReadFile]) -> pa.Schema | None:
+    """Return the table's schema with these files; those that contradict it become refusals. None: there is none."""
+    schema = table_schema(source)
+    for place, one in read.items():
+        if one.footer is None:
+            continue
+        try:
+            known = [] if schema is None else [("the table", schema)]
+            schema = unified_schema([*known, (one.offered.path, one.footer.schema)])
+        except SchemaConflict as error:
+            read[place] = ReadFile(offered=one.offered, code=error.code, message=str(error))
+    return schema
+
+
+def table_schema(source: DataSource) -> pa.Schema | None:
+    """Return what is known of a table's columns, None before the first file."""
+    if not source.arrow_schema:
+        return None
+    return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(source.arrow_schema)))
+
+
+def schema_columns(schema: pa.Schema) -> dict[str, Any]:
+    """Return the columns of a table's row that hold its schema."""
+    return {
+        "columns": [list(column) for column in columns_of(schema)],
+        "arrow_schema": base64.b64encode(schema.serialize().to_pybytes()).decode(),
+    }
+
+
+def _with_schema(schema: pa.Schema | None, source: DataSource) -> dict[str, Any]:
+    """Return what a table's row says of its schema with these columns; others may have added some meanwhile."""
+    known = table_schema(source)
+    schemas = [(name, one) for name, one in (("the table", known), ("these files", schema)) if one is not None]
+    try:
+        return schema_columns(unified_schema(schemas))
+    except SchemaConflict as error:
+        raise RegistrationRefused(str(error)) from error
+
+
+def _facts(one: ReadFile) -> FileFacts:
+    footer = one.footer
+    assert footer is not None, "only of those that could be read"
+    assert footer.min_time_ms is not None, "a file without times is refused"
+    assert footer.max_time_ms is not None, "a file without times is refused"
+    return FileFacts(
+        path=one.offered.path,
+        size_bytes=footer.size,
+        row_count=footer.rows,
+        first_ms=footer.min_time_ms,
+        last_ms=footer.max_time_ms,
+        checksum=one.offered.checksum,
+    )
+
+
+def keep_apart(source: DataSource, bad: Sequence[ReadFile]) -> int:
+    """Write down damaged files, once each; return how many are new."""
+    new, now_ms = 0, dialect.clock_ms()
+    for one in bad:
+        error = one.error or BadObject("file", -1, one.message, one.offered.path)
+        try:
+            with transaction.atomic():
+                BadFile.objects.create(
+                    source=source,
+                    path=one.offered.path,
+                    size_bytes=one.offered.size_bytes or 0,
+                    error_class=type(error).__name__,
+                    message=error.reason,
+                    place=error.section[:200],
+                    offset=error.offset,
+                    at_ms=now_ms,
+                )
+        except IntegrityError:
+            continue
+        new += 1
+    return new
