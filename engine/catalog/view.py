@@ -50,6 +50,14 @@ class View:
             return self.base.get(key)
         return Entry(*row) if row[1] else None
 
+    def needs_tombstone(self, key: bytes) -> bool:
+        """Return whether deleting the key takes a tombstone: wherever anything is known of it.
+
+        Also where the newest row is a tombstone: if it is in a sealed token, a writer that was late may have put it
+        there after a build had read the token, and it goes with it.
+        """
+        return self.overlay.lookup(key) is not None or self.base.get(key) is not None
+
     def list_page(
         self, *, prefix: bytes = b"", after: bytes = b"", delimiter: bytes = b"", amount: int = 1_000
     ) -> Page:

@@ -128,6 +128,12 @@ def test_b7_the_newest_sealed_token_decides() -> None:
     assert value(view({b"k": "x"}, {}, {b"k": "y"}, {b"k": "z"}).get(b"k")) == "y"
 
 
+def test_b21_and_b26_and_b27_a_delete_takes_a_tombstone_wherever_anything_is_known() -> None:
+    branch = view({b"base": "x"}, {}, {b"sealed": "x"}, {b"deleted": None}, ({}, [(b"i", b"j")]))
+    needed = {key: branch.needs_tombstone(key) for key in (b"base", b"sealed", b"deleted", b"inside", b"nowhere")}
+    assert needed == {b"base": True, b"sealed": True, b"deleted": True, b"inside": True, b"nowhere": False}
+
+
 def test_b10_what_the_snapshot_lacks_is_not_looked_for_in_the_commit() -> None:
     files = new_files()
     state(files, {b"k": "x"})

@@ -1,0 +1,166 @@
+"""Says which branches are worth compacting now, and of every branch why or why not.
+
+It counts harm that lasts, from numbers that all processes add to and that outlive them: tombstones and rows since the
+last compaction, sealed tokens, their age, and listings that walked over far more than they showed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+LOST_MAX = 5
+"""The cooldown doubles with each lost race, this often at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorPolicy:
+    """When a branch of a repository is compacted; 0 switches a threshold off. Times in seconds.
+
+    A branch is *wanted* as soon as a signal reaches its threshold, and stays so until all are below ``release`` times
+    theirs. After a compaction has begun it rests for ``cooldown_s``, or ``cooldown_factor`` times as long as it took,
+    doubled for each race it has lost in a row; from ``tokens_cap`` sealed tokens on it does not rest.
+    """
+
+    tombstones: int = 1_000
+    sealed_rows: int = 50_000
+    sealed_tokens: int = 4
+    sealed_age_s: float = 600.0
+    wasteful_lists: int = 3
+    release: float = 0.5
+    cooldown_s: float = 300.0
+    cooldown_factor: float = 10.0
+    tokens_cap: int = 32
+    running_max: int = 2
+    bytes_per_hour: int = 64 << 30
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchLoad:
+    """What is known of a branch; times in seconds before now, by the database's clock.
+
+    ``tombstones``, ``sealed_rows`` and ``wasteful_lists`` count since the last published compaction or commit.
+    ``sealed_age_s`` is the age of the oldest sealed token, None while a commit that would take it is running.
+    ``was_wanted`` is what the last decision said.
+    """
+
+    branch: str
+    tombstones: int = 0
+    sealed_rows: int = 0
+    sealed_tokens: int = 0
+    sealed_age_s: float | None = None
+    wasteful_lists: int = 0
+    bytes_to_rewrite: int = 0
+    begun_s_ago: float | None = None
+    took_s: float = 0.0
+    lost_in_a_row: int = 0
+    is_running: bool = False
+    was_wanted: bool = False
+
+
+class Held(enum.StrEnum):
+    """Why a branch is not compacted now; ``FIRES`` if it is."""
+
+    FIRES = "fires"
+    QUIET = "no signal has reached its threshold"
+    DISABLED = "compaction is switched off for the repository"
+    RUNNING = "a compaction of the branch is waiting or running"
+    COOLDOWN = "the last one was a short while ago"
+    BUDGET = "the repository's budget is used up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the sensor says of a branch: ``signals`` are (name, value, threshold) of all that reached theirs."""
+
+    branch: str
+    held: Held
+    is_wanted: bool
+    signals: tuple[tuple[str, float, float], ...] = ()
+    severity: float = 0.0
+    ready_in_s: float | None = None
+
+    @property
+    def fires(self) -> bool:
+        return self.held is Held.FIRES
+
+    @property
+    def reason(self) -> str:
+        """Return the decision in words."""
+        told = ", ".join(f"{name} {value:g} of {threshold:g}" for name, value, threshold in self.signals)
+        if self.fires:
+            return told
+        wait = f" (ready in {self.ready_in_s:.0f} s)" if self.ready_in_s else ""
+        return f"{self.held.value}{wait}" + (f"; {told}" if told else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a repository's compactions use at present: how many run, and the bytes they wrote in the last hour."""
+
+    running: int = 0
+    bytes_last_hour: int = 0
+
+
+def decide(loads: Iterable[BranchLoad], policy: SensorPolicy, budget: Budget) -> list[Decision]:
+    """Return a decision for each branch of a repository, those that need it most first; ties by name."""
+    weighed = [(load, _weigh(load, policy)) for load in loads]
+    weighed.sort(key=lambda each: (-each[1].severity, each[0].branch))
+    running, written = budget.running, budget.bytes_last_hour
+    decisions = []
+    for load, decision in weighed:
+        if decision.fires:
+            # A branch that is larger than the budget has its turn when nothing of the budget is used.
+            is_over = written > 0 and written + load.bytes_to_rewrite > policy.bytes_per_hour
+            if running >= policy.running_max or is_over:
+                decision = _held(decision, Held.BUDGET)
+            else:
+                running, written = running + 1, written + load.bytes_to_rewrite
+        decisions.append(decision)
+    return decisions
+
+
+def _weigh(load: BranchLoad, policy: SensorPolicy) -> Decision:
+    """Return the decision for a branch alone, whatever the others need."""
+    values = (
+        ("tombstones", load.tombstones, policy.tombstones),
+        ("sealed_rows", load.sealed_rows, policy.sealed_rows),
+        ("sealed_tokens", load.sealed_tokens, policy.sealed_tokens),
+        ("sealed_age_s", load.sealed_age_s or 0.0, policy.sealed_age_s),
+        ("wasteful_lists", load.wasteful_lists, policy.wasteful_lists),
+    )
+    share = policy.release if load.was_wanted else 1.0
+    signals = tuple((name, value, limit) for name, value, limit in values if limit and value >= share * limit)
+    severity = max((value / limit for _, value, limit in signals), default=0.0)
+    decision = Decision(
+        branch=load.branch, held=Held.FIRES, is_wanted=bool(signals), signals=signals, severity=severity
+    )
+    if not policy.is_enabled:
+        return _held(decision, Held.DISABLED)
+    if load.is_running:
+        return _held(decision, Held.RUNNING)
+    if not signals:
+        return _held(decision, Held.QUIET)
+    rest = _rest_s(load, policy)
+    return _held(decision, Held.COOLDOWN, rest) if rest > 0 else decision
+
+
+def _rest_s(load: BranchLoad, policy: SensorPolicy) -> float:
+    """Return for how long the branch still rests."""
+    if load.begun_s_ago is None or load.sealed_tokens >= policy.tokens_cap:
+        return 0.0
+    rest = max(policy.cooldown_s, policy.cooldown_factor * load.took_s) * float(1 << min(load.lost_in_a_row, LOST_MAX))
+    return rest - load.begun_s_ago
+
+
+def _held(decision: Decision, held: Held, ready_in_s: float | None = None) -> Decision:
+    return Decision(
+        branch=decision.branch,
+        held=held,
+        is_wanted=decision.is_wanted,
+        signals=decision.signals,
+        severity=decision.severity,
+        ready_in_s=ready_in_s,
+    )
