@@ -154,7 +154,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
     empty_list = "No tenant was found: adopt a bucket, and let a control worker scan it."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BucketTenant]:
-        return BucketTenant.objects.select_related("bucket", "folder")
+        return BucketTenant.objects.select_related("bucket", "folder").defer("folder__looked")
 
     def heading(self, row: BucketTenant) -> str:
         return f"Tenant {row.name} of {row.bucket.name}"

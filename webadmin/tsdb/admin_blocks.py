@@ -64,7 +64,9 @@ class BlockAdmin(ReadOnlyAdmin):
     empty_list = "No block was found: adopt a bucket, and let a control worker scan it."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Block]:
-        blocks = Block.objects.select_related("tenant__bucket", "tenant__folder", "group", "made_by")
+        blocks = Block.objects.select_related("tenant__bucket", "tenant__folder", "group", "made_by").defer(
+            "tenant__folder__looked", "tenant__slots"
+        )
         return blocks.defer("meta", "files", "made_by__spec", "made_by__result")
 
     def notices(self, row: Block) -> Sequence[Notice]:

@@ -25,7 +25,11 @@ _NEXT = {
 
 def explain_blocks(ulid: str) -> list[Explanation]:
     """Explain every block of this id: it is unique in its bucket only."""
-    found = Block.objects.filter(ulid=ulid).select_related("tenant__bucket", "tenant__folder", "group")
+    found = (
+        Block.objects.filter(ulid=ulid)
+        .select_related("tenant__bucket", "tenant__folder", "group")
+        .defer("tenant__folder__looked", "tenant__slots")
+    )
     return [explain_block(block) for block in found.defer("meta", "files").order_by("id")[:FOUND_MAX]]
 
 

@@ -112,7 +112,8 @@ class _Source:
 def _parts_of(jobs: Iterable[Job]) -> dict[int, Part]:
     """Return the parts of open groups by the row ids of their jobs."""
     open_parts = Part.objects.filter(job__in=[job.id for job in jobs], group__state=GroupState.OPEN)
-    return {part.job_id: part for part in open_parts.select_related("group__tenant__bucket", "group__tenant__folder")}
+    related = open_parts.select_related("group__tenant__bucket", "group__tenant__folder")
+    return {part.job_id: part for part in related.defer("group__tenant__folder__looked", "group__tenant__slots")}
 
 
 def _sources_of(parts: Iterable[Part]) -> dict[int, dict[str, _Source]]:

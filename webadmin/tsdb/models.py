@@ -59,7 +59,8 @@ class Bucket(models.Model):
 
 class Folder(models.Model):
     """A folder of blocks, "" or ending in a slash. ``looked`` is what the last scan knew beside blocks: unfinished
-    uploads, bad blocks and marks, so that the next one reads only what is new."""
+    uploads, bad blocks and marks, so that the next one reads only what is new. It grows with them (some hundred bytes a
+    mark): whoever joins a folder for another reason defers it."""
 
     bucket = models.ForeignKey(Bucket, on_delete=models.CASCADE, related_name="folders", db_index=False)
     name = ByteOrderedField(max_length=FOLDER_MAX, blank=True)

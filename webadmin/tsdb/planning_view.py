@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from engine.planning.intervals.model import IntervalBlock, SlotState, TakenGroup
 from engine.scheduling.model import JobState
-from webadmin.tsdb.models import Block, BucketTenant, Group
+from webadmin.tsdb.models import Block, BucketTenant, Folder, Group
 from webadmin.tsdb.states import PLANNABLE, BlockState, GroupState
 
 _COLUMNS = (
@@ -16,6 +16,12 @@ _COLUMNS = (
     *("uploaded_at_ms", "origins", "partition", "partitions", "produced_by", "time_range_ms", "no_compact"),
     *("quarantined", "is_failed", "tombstones", "hints"),
 )
+
+
+def partial_uploads(folder_id: int) -> list[str]:
+    """Return the ids of blocks without ``meta.json`` that the last scan of a folder saw; marks are not read for it."""
+    found = Folder.objects.filter(id=folder_id).values_list("looked__partial", flat=True).get()
+    return [each["ulid"] for each in found or []]
 
 
 def read_blocks(tenant: BucketTenant) -> list[IntervalBlock]:

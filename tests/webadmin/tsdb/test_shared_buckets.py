@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from engine.storage import ObjectStore, open_store
 from engine.tsdb.buckets.marks import remove_mark, write_mark
@@ -14,7 +17,8 @@ from tests.webadmin.service import Service
 from tests.webadmin.tsdb.conftest import ORDER
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, put_block
 from webadmin.schedule.models import Job, LogHead
-from webadmin.tsdb.models import Block, Bucket, BucketTenant, Group
+from webadmin.tsdb.explain import explain_blocks
+from webadmin.tsdb.models import Block, Bucket, BucketTenant, Folder, Group
 from webadmin.tsdb.policies import layout_of
 from webadmin.tsdb.services import rounds
 from webadmin.tsdb.services.buckets import adopt_bucket
@@ -65,6 +69,27 @@ def test_a_source_that_somebody_marks_ends_its_group(
     rounds.scan_buckets(lambda url: store)
     back = Block.objects.get(ulid=block_id(0))
     assert (back.state, back.no_compact) == (BlockState.LIVE, "")
+
+
+def test_what_scans_keep_of_marks_is_short_and_read_by_scans_only(
+    bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    """A folder may have a hundred thousand marks, and every poll joins it."""
+    put_slot(store)
+    story = Mark(ulid=block_id(9), kind=MarkKind.NO_COMPACT, time_s=1, reason="manual", details="x" * 60_000)
+    write_mark(store, layout_of(bucket), "acme/", story)
+    rounds.scan_buckets(lambda url: store)
+    assert len(json.dumps(Folder.objects.get().looked)) < 1000
+    with CaptureQueriesContext(connection) as queries:
+        assert rounds.plan_due(lambda url: store).jobs
+        assert node.work_off()
+        assert rounds.write_outboxes(lambda url: store).written
+        rounds.clean_buckets(lambda url: store)
+        assert explain_blocks(block_id(9))
+    read_whole = re.compile(r'(?<!\()"tsdb_folder"\."looked"')
+    assert not [each["sql"] for each in queries if read_whole.search(each["sql"])]
+    write_mark(store, layout_of(bucket), "acme/", Mark(ulid=block_id(8), kind=MarkKind.DELETION, time_s=1))
+    assert rounds.scan_buckets(lambda url: store).found["metrics"].marked == 4  # that one, and ours on the sources
 
 
 def test_a_tenant_that_its_owner_deletes_is_left_alone(bucket: Bucket, store: ObjectStore) -> None:

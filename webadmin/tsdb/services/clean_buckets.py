@@ -11,6 +11,7 @@ from engine.storage import ObjectStore, StorageError
 from engine.tsdb.buckets.deleting import delete_marked_block, delete_partial_upload
 from webadmin.database import dialect
 from webadmin.tsdb.models import Block, Bucket, BucketTenant, Folder
+from webadmin.tsdb.planning_view import partial_uploads
 from webadmin.tsdb.policies import layout_of
 from webadmin.tsdb.states import BlockState
 
@@ -35,7 +36,7 @@ def clean_bucket(bucket: Bucket, store: ObjectStore) -> CleanReport:
     if not bucket.is_paused:
         now_ms = dialect.clock_ms()
         _delete_marked(bucket, store, now_ms, report)
-        for folder in Folder.objects.filter(bucket=bucket):
+        for folder in Folder.objects.filter(bucket=bucket).select_related("bucket").defer("looked"):
             _delete_partials(folder, store, now_ms, report)
     return report
 
@@ -46,7 +47,9 @@ def _delete_marked(bucket: Bucket, store: ObjectStore, now_ms: int, report: Clea
         tenant__bucket=bucket, state=BlockState.MARKED, marked_at_ms__lte=now_ms - delay_s * 1000
     )
     for block in (
-        due.select_related("tenant__folder").defer("meta", "files").order_by("marked_at_ms", "id")[:BLOCKS_MAX]
+        due.select_related("tenant__folder")
+        .defer("meta", "files", "tenant__folder__looked", "tenant__slots")
+        .order_by("marked_at_ms", "id")[:BLOCKS_MAX]
     ):
         folder = block.tenant.folder.name
         try:
@@ -63,7 +66,7 @@ def _delete_marked(bucket: Bucket, store: ObjectStore, now_ms: int, report: Clea
 
 def _delete_partials(folder: Folder, store: ObjectStore, now_ms: int, report: CleanReport) -> None:
     """Delete uploads that nobody goes on with; results that wait for the rest of their group or the outbox stay."""
-    found = [one["ulid"] for one in folder.looked.get("partial", [])]
+    found = partial_uploads(folder.id)
     ours = Block.objects.filter(
         tenant__folder=folder, ulid__in=found, state__in=[BlockState.PENDING, BlockState.LIVE, BlockState.OWNED]
     )

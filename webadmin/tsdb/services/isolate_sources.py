@@ -52,7 +52,8 @@ def isolate_sources(stores: OpenStore, *, order: Order | None = None) -> Isolati
     order = order or Order(actor=ACTOR, why="a job failed on it")
     report = IsolationReport()
     for job in _failing_jobs():
-        part = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder").get(job=job)
+        related = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder")
+        part = related.defer("group__tenant__folder__looked", "group__tenant__slots").get(job=job)
         suspects = _suspects(job, part.group)
         if suspects:
             _look_at(part.group, job, suspects, stores(part.group.tenant.bucket.url), order, report)

@@ -30,7 +30,7 @@ from webadmin.schedule.models import Job
 from webadmin.schedule.queries import effective_limits, limits_now
 from webadmin.schedule.services.operation import JOBS_PER_COMMAND, Operation, Order, operation
 from webadmin.tsdb.models import REASON_MAX, Block, BucketTenant, Group, OutboxStep, Part
-from webadmin.tsdb.planning_view import read_blocks, read_taken
+from webadmin.tsdb.planning_view import partial_uploads, read_blocks, read_taken
 from webadmin.tsdb.policies import layout_of, policy_of
 from webadmin.tsdb.states import BlockState, StepKind
 
@@ -76,7 +76,8 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None
 def due_tenants(now_ms: int, count: int) -> list[BucketTenant]:
     """Return tenants whose plan is due, those due longest first."""
     due = BucketTenant.objects.filter(plan_at_ms__lte=now_ms, folder__scanned_at_ms__isnull=False)
-    return list(due.select_related("bucket", "folder").order_by("plan_at_ms", "id")[:count])
+    related = due.select_related("bucket", "folder").defer("folder__looked", "slots")
+    return list(related.order_by("plan_at_ms", "id")[:count])
 
 
 def _standing_refusal(tenant: BucketTenant) -> str:
@@ -94,7 +95,7 @@ def _standing_refusal(tenant: BucketTenant) -> str:
 def _plan(tenant: BucketTenant, store: ObjectStore, now_ms: int) -> IntervalPlan:
     """Plan; only if there is something to do, ask the bucket whether a foreign compactor is at work."""
     blocks, taken = read_blocks(tenant), read_taken(tenant)
-    partial = [each["ulid"] for each in tenant.folder.looked.get("partial", [])]
+    partial = partial_uploads(tenant.folder_id)
     policy = policy_of(tenant.bucket)
 
     def plan(visits: Iterable[VisitMark] = ()) -> IntervalPlan:

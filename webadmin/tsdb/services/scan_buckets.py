@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F, QuerySet
@@ -101,7 +102,7 @@ def take_scan(folder: Folder, scan: FolderScan) -> None:
             {"ulid": one.ulid, "error_class": type(one.error).__name__, "message": str(one.error)[:REASON_MAX]}
             for one in scan.bad
         ],
-        "marks": [asdict(mark) for mark in scan.known.marks.values()],
+        "marks": [_kept(mark) for mark in scan.known.marks.values()],
         "ignored": scan.ignored,
     }
     with transaction.atomic():
@@ -110,6 +111,12 @@ def take_scan(folder: Folder, scan: FolderScan) -> None:
             is_deleted=scan.is_tenant_deleted, plan_at_ms=0
         )
         BucketTenant.objects.filter(id__in=changed).update(plan_at_ms=0, index_wanted=F("index_wanted") + 1)
+
+
+def _kept(mark: Mark) -> dict[str, Any]:
+    """Return what is kept of a mark: whoever wrote it may have told a story of any length."""
+    told = {name: text[:REASON_MAX] for name, text in asdict(mark).items() if name in ("reason", "details", "fault")}
+    return asdict(mark) | told
 
 
 def _known(folder: Folder) -> KnownFolder:

@@ -46,7 +46,7 @@ def tenants_to_write() -> list[BucketTenant]:
     behind = BucketTenant.objects.filter(index_wanted__gt=F("index_written")) | BucketTenant.objects.filter(
         id__in=waiting
     )
-    return list(behind.select_related("bucket", "folder").order_by("id"))
+    return list(behind.select_related("bucket", "folder").defer("folder__looked", "slots").order_by("id"))
 
 
 def write_outbox(tenant: BucketTenant, store: ObjectStore) -> OutboxReport:
