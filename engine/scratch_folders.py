@@ -2,6 +2,7 @@
 
 A folder's owner holds a lock on a file in it as long as its process lives, however that ends. Everything that makes or
 sweeps folders below one parent takes turns by a lock of the parent, so that no folder is seen before its own lock.
+Owners who know what they will need claim it, so that several at once do not count on the same room of the disk.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pathlib import Path
 
 PREFIX = "lithify-scratch-"
 OWNER = "owner"
+CLAIM = "claim"
 TURN = ".lithify-scratch-turn"
+BLOCK_BYTES = 512
 
 
 @contextlib.contextmanager
@@ -38,6 +41,35 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(owner)
+
+
+def claim_room(files: Path, size: int) -> int:
+    """Claim so many bytes of the disk for the owner of a scratch folder, if they are there; return how many are.
+
+    What the owners of the other folders below this parent have claimed and not yet written is not there. The claim ends
+    with the folder; a second one takes the place of the first.
+    """
+    own = files.parent
+    with _turn(own.parent):
+        _sweep(own.parent)
+        claims = [_open_claim(folder) for folder in own.parent.glob(f"{PREFIX}*") if folder != own]
+        free = shutil.disk_usage(files).free - sum(claims)
+        if free >= size:
+            (own / CLAIM).write_text(str(size))
+        return free
+
+
+def _open_claim(folder: Path) -> int:
+    """Return how much of what a folder's owner has claimed is still to be written."""
+    try:
+        claimed = int((folder / CLAIM).read_text())
+    except (OSError, ValueError):  # none is claimed, or it is just being removed
+        return 0
+    try:
+        used = sum(path.stat().st_blocks * BLOCK_BYTES for path in (folder / "files").rglob("*"))
+    except OSError:  # a file is just getting its name
+        used = 0
+    return max(0, claimed - used)
 
 
 def sweep_scratch(parent: Path) -> int:

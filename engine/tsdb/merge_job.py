@@ -19,7 +19,7 @@ from engine.errors import LithifyError
 from engine.profiles.errors import BadObject, MergeCancelled, MergeRefused, Truncated
 from engine.protocol.messages import Progress
 from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec, TsdbSource, WrittenBlock
-from engine.scratch_folders import scratch_folder
+from engine.scratch_folders import claim_room, scratch_folder
 from engine.storage import ObjectStore
 from engine.tsdb.block_reader import INDEX, META, BlockReader
 from engine.tsdb.buckets.block_objects import list_block
@@ -116,10 +116,10 @@ class _Merge:
             return self._result(outcome, self._send(outcome.meta, folder / outcome.meta.ulid))
 
     def _check_room(self, folder: Path) -> None:
-        """Refuse what cannot fit: the result is at most about as large as its share of the sources."""
+        """Refuse what does not fit beside the merges that run here; a result is at most about its share of the sources."""
         fetched = source_bytes(self.spec)
         needed = fetched + fetched // self.spec.partitions + SPARE_BYTES
-        if (free := shutil.disk_usage(folder).free) < needed:
+        if (free := claim_room(folder, needed)) < needed:
             raise ScratchFull(str(folder), needed, free)
 
     def _fetch(self, folder: Path) -> list[Path]:

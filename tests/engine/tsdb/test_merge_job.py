@@ -204,7 +204,7 @@ def test_too_little_room_is_said_before_anything_is_fetched(
     spec: TsdbMergeSpec, store: ObjectStore, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(scratch.parent)
-    monkeypatch.setattr("engine.tsdb.merge_job.shutil.disk_usage", lambda path: usage._replace(free=1000))
+    monkeypatch.setattr("engine.scratch_folders.shutil.disk_usage", lambda path: usage._replace(free=1000))
     before = store.usage.requests()
     with pytest.raises(ScratchFull, match="1000 are free") as caught:
         merged(spec, store, scratch)
