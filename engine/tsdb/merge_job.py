@@ -116,7 +116,7 @@ class _Merge:
             return self._result(outcome, self._send(outcome.meta, folder / outcome.meta.ulid))
 
     def _check_room(self, folder: Path) -> None:
-        """Refuse what does not fit beside the merges that run here; a result is at most about its share of the sources."""
+        """Refuse what does not fit beside other merges here; a result is at most about its share of the sources."""
         fetched = source_bytes(self.spec)
         needed = fetched + fetched // self.spec.partitions + SPARE_BYTES
         if (free := claim_room(folder, needed)) < needed:
