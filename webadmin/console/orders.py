@@ -135,7 +135,7 @@ class OrderedAdmin(ReadOnlyAdmin):
             outcome = self._give(order, rows, form, request, is_dry_run=step == PREVIEW)
             if outcome is not None and step == APPLY:
                 messages.success(request, f"{order.label}: {summary(outcome)}")
-                return HttpResponseRedirect(self._list_address())
+                return HttpResponseRedirect(self.back_address(rows))
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
@@ -147,7 +147,7 @@ class OrderedAdmin(ReadOnlyAdmin):
             "form": form,
             "preview": outcome_sections(outcome) if outcome is not None else [],
             "previewed": _digest(form) if outcome is not None else "",
-            "back": self._list_address(),
+            "back": self.back_address(rows),
         }
         return TemplateResponse(request, "console/order.html", context)
 
@@ -165,6 +165,10 @@ class OrderedAdmin(ReadOnlyAdmin):
         text = request.POST.get("ids") or request.GET.get("ids") or ""
         ids = [part for part in text.split(",") if part.isascii() and part.isdigit() and len(part) < 19][:ROWS_MAX]
         return list(self.order_rows(ids))
+
+    def back_address(self, rows: Sequence[Any]) -> str:
+        """Return where an order about these rows leads back to: the list."""
+        return self._list_address()
 
     def _list_address(self) -> str:
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")

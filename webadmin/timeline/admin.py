@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.contrib import admin
@@ -26,12 +26,14 @@ from webadmin.timeline.source_sections import (
     manifest_words,
     source_notices,
     source_sections,
+    timeline_address,
     timeline_link,
 )
 from webadmin.timeline.standing import SourceStanding, standings
 from webadmin.timeline.states import ChunkOutcome, ChunkStanding, TaskState
-from webadmin.timeline.task_models import Task, TaskChunk, TaskDependency
-from webadmin.timeline.timeline_page.task_bars import colour_word, state_word
+from webadmin.timeline.table_orders import CHUNK_ORDERS, SOURCE_ORDERS
+from webadmin.timeline.task_models import Task, TaskChunk
+from webadmin.timeline.timeline_page.task_bars import colour_word, open_needs, state_word
 
 SHOWN = 100
 TASK_TONES = {TaskState.OPEN: "busy", TaskState.DONE: "good", TaskState.SHED: "warn", TaskState.ENDED: "warn"}
@@ -108,6 +110,10 @@ class DataSourceAdmin(OrderedAdmin):
     search_help_text = "A table's name"
     about = "Parquet tables that we compact by time. A table's timeline shows each chunk, and why it is as it is."
     empty_list = "No table is known yet: register one by REST, or take one in with manage.py timeline adopt."
+    orders = SOURCE_ORDERS
+
+    def back_address(self, rows: Sequence[DataSource]) -> str:
+        return show.page_address(rows[0]) if len(rows) == 1 else super().back_address(rows)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DataSource]:
         return DataSource.objects.select_related("policy")
@@ -179,6 +185,13 @@ class ChunkAdmin(OrderedAdmin):
     shortcuts = (("Set aside", "state=quarantined"), ("Deferred", "state=deferred"), ("Unstable", "state=unstable"))
     about = "Chunks of time of tables, and what the rules say of each. The timeline shows them beside each other."
     empty_list = "No chunk is known: chunks appear with the files of a table."
+    orders = CHUNK_ORDERS
+
+    def order_rows(self, ids: Sequence[str]) -> QuerySet[Chunk]:
+        return Chunk.objects.filter(pk__in=ids).select_related("source").order_by("source", "start_ms")
+
+    def back_address(self, rows: Sequence[Chunk]) -> str:
+        return timeline_address(rows[0].source, rows[0].start_ms) if len(rows) == 1 else super().back_address(rows)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Chunk]:
         return Chunk.objects.select_related("source__policy", "task__job").order_by("-start_ms", "-id")
@@ -233,20 +246,20 @@ class TaskAdmin(ReadOnlyAdmin):
     empty_list = "No task was made yet."
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
-        return Task.objects.select_related("source", "job").defer("job__spec", "job__result")
+        return open_needs(Task.objects.select_related("source", "job")).defer("job__spec", "job__result")
 
     def notices(self, row: Task) -> Sequence[Notice]:
-        if row.job is not None and row.state == TaskState.OPEN and state_word(row.job) == "parked":
+        if row.job is not None and row.state == TaskState.OPEN and state_word(row.job, needs=False) == "parked":
             return [Notice(tone="bad", text=f"Its job is parked: {row.job.parked_reason}")]
         return []
 
     def sections(self, row: Task) -> Sequence[Section]:
-        needs = TaskDependency.objects.filter(task=row).select_related("needs__job")[:SHOWN]
-        holds = TaskDependency.objects.filter(needs=row).select_related("task__job")[:SHOWN]
+        told = open_needs(Task.objects.select_related("job")).defer("job__spec", "job__result")
+        needs, holds = told.filter(holds_up__task=row)[:SHOWN], told.filter(needs__needs=row)[:SHOWN]
         return [
             self._facts(row),
-            _tasks_table("After", [each.needs for each in needs], "Nothing: it shares no file with another."),
-            _tasks_table("Wait for it", [each.task for each in holds], "None."),
+            _tasks_table("After", needs, "Nothing: it shares no file with another."),
+            _tasks_table("Wait for it", holds, "None."),
             _chunks_table(row),
         ]
 
@@ -293,10 +306,10 @@ class TaskAdmin(ReadOnlyAdmin):
         return show.note(show.counted(row.segment_count, "segment"), show.size_text(row.byte_count))
 
     @display(description="State")
-    def state_cell(self, row: Task) -> SafeString:
+    def state_cell(self, row: Any) -> SafeString:
         if row.state != TaskState.OPEN:
             return show.badge(row.state, TASK_TONES[TaskState(row.state)], row.ended_because)
-        word = state_word(row.job)
+        word = state_word(row.job, needs=row.has_needs)
         return show.note(show.badge(word, JOB_TONES.get(word, "quiet")), colour_word(row.colour))
 
     @display(description="Priority")
@@ -312,14 +325,14 @@ def _rows(count: int | None) -> str:
     return show.NOTHING if count is None else show.counted(count, "row")
 
 
-def _tasks_table(title: str, tasks: Sequence[Task], empty: str) -> Table:
+def _tasks_table(title: str, tasks: Iterable[Any], empty: str) -> Table:
     return Table(
         title=title,
         headers=("Task", "State", "Chunks", "Why"),
         rows=[
             (
                 show.row_link(each),
-                state_word(each.job) if each.state == TaskState.OPEN else each.state,
+                state_word(each.job, needs=each.has_needs) if each.state == TaskState.OPEN else each.state,
                 show.count_text(each.chunk_count),
                 each.cause,
             )

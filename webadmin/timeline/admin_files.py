@@ -21,6 +21,7 @@ from webadmin.timeline.chunk_sections import chunk_name_of
 from webadmin.timeline.models import BadFile, ChunkOrder, Segment
 from webadmin.timeline.source_sections import timeline_link
 from webadmin.timeline.states import SegmentState
+from webadmin.timeline.table_orders import END_ORDER, RELEASE_FILES
 
 SEGMENT_TONES = {
     SegmentState.VISIBLE: "good",
@@ -120,6 +121,7 @@ class BadFileAdmin(OrderedAdmin):
     list_filter = (SourceFilter,)
     about = "Files that could not be read: readers do not see them. Release one once it is repaired."
     empty_list = "None: every file that was offered can be read."
+    orders = (RELEASE_FILES,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BadFile]:
         return BadFile.objects.select_related("source", "segment", "job").order_by("-id")
@@ -179,6 +181,7 @@ class ChunkOrderAdmin(OrderedAdmin):
     list_filter = (SourceFilter,)
     about = "Chunks that are never compacted, or compacted now, because an operator says so."
     empty_list = "None: everything goes by the policies."
+    orders = (END_ORDER,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ChunkOrder]:
         return ChunkOrder.objects.select_related("source").order_by("-id")

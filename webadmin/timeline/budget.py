@@ -1,23 +1,24 @@
-"""How many bytes of a table may be rewritten in a day, and what of that is used."""
+"""How many bytes of a table may be rewritten in a day, what of that is used, and what waits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Sum
+from django.db.models import Count, Min, Sum
 
-from engine.scheduling.model import JobState
 from webadmin.database import dialect
 from webadmin.timeline.churn import DAY_MS
 from webadmin.timeline.models import DataSource
-from webadmin.timeline.standing import COMMITTED, RECENT_MAX
 from webadmin.timeline.states import TaskState
-from webadmin.timeline.task_models import Task, TaskChunk
+from webadmin.timeline.task_models import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Bytes a day (0: no limit), those used since midnight UTC (committed chunks, tasks that run), and what waits."""
+    """Bytes a day (0: no limit), those of tasks whose turn it was within the last 24 hours, and what waits for it.
+
+    ``refills_in_ms`` is when the first of those tasks counts no more.
+    """
 
     limit: int
     used: int
@@ -27,33 +28,25 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """How many bytes may still be rewritten today."""
+        """How many bytes may still be rewritten now."""
         return max(0, self.limit - self.used)
 
     @property
     def is_spent(self) -> bool:
-        """Say whether nothing more may be rewritten today."""
+        """Say whether nothing more may be rewritten now."""
         return bool(self.limit) and not self.left
 
 
 def read_budget(source: DataSource) -> Budget:
-    """Return the budget of today."""
+    """Return what is used of the budget of a table."""
     now_ms = dialect.clock_ms()
-    midnight_ms = now_ms - now_ms % DAY_MS
-    last = Task.objects.filter(source=source).order_by("-id").values_list("id", flat=True)
-    first = last[RECENT_MAX : RECENT_MAX + 1].first() or 0
-    done = TaskChunk.objects.filter(task__gt=first, source=source, outcome__in=COMMITTED, ended_at_ms__gte=midnight_ms)
-    open_tasks = Task.objects.filter(source=source, state=TaskState.OPEN)
-    sums = {
-        row["job__state"]: (row["count"], int(row["size"]))
-        for row in open_tasks.order_by().values("job__state").annotate(count=Count("id"), size=Sum("byte_count"))
-    }
-    waiting = [sums.get(state.value, (0, 0)) for state in (JobState.WAITING, JobState.BLOCKED)]
-    used = int(done.aggregate(size=Sum("byte_count"))["size"] or 0) + sums.get(JobState.LEASED.value, (0, 0))[1]
+    own = Task.objects.filter(source=source)
+    used = own.filter(admitted_at_ms__gt=now_ms - DAY_MS).aggregate(size=Sum("byte_count"), first=Min("admitted_at_ms"))
+    waiting = own.filter(state=TaskState.OPEN, admitted_at_ms=None).aggregate(size=Sum("byte_count"), count=Count("id"))
     return Budget(
         limit=source.policy.bytes_per_day,
-        used=used,
-        waiting_tasks=sum(count for count, _ in waiting),
-        waiting_bytes=sum(size for _, size in waiting),
-        refills_in_ms=midnight_ms + DAY_MS - now_ms,
+        used=int(used["size"] or 0),
+        waiting_tasks=waiting["count"],
+        waiting_bytes=int(waiting["size"] or 0),
+        refills_in_ms=used["first"] + DAY_MS - now_ms if used["first"] is not None else 0,
     )

@@ -27,8 +27,13 @@ HISTORY_SHOWN = 20
 
 def timeline_link(source: DataSource, text: str = "Timeline", chunk_ms: int | None = None) -> SafeString:
     """Return a link to a table's timeline, with a chunk open if one is named."""
+    return show.link(timeline_address(source, chunk_ms), text)
+
+
+def timeline_address(source: DataSource, chunk_ms: int | None = None) -> str:
+    """Return the address of a table's timeline, with a chunk open if one is named."""
     query = {} if chunk_ms is None else {"chunk": str(chunk_ms)}
-    return show.link(reverse("timeline-page", args=[source.id], query=query or None), text)
+    return reverse("timeline-page", args=[source.id], query=query or None)
 
 
 def clears(now: SourceStanding) -> SafeString | str:
@@ -78,7 +83,7 @@ def source_notices(source: DataSource, now: SourceStanding) -> list[Notice]:
         notices.append(Notice(tone="warn", text=text))
     budget = read_budget(source)
     if budget.is_spent and now.has_work:
-        text = f"The budget of today is spent; it is filled again in {show.duration_text(budget.refills_in_ms)}."
+        text = f"The budget of a day is spent; some is free again in {show.duration_text(budget.refills_in_ms)}."
         notices.append(Notice(tone="warn", text=text))
     return notices
 
@@ -97,7 +102,8 @@ def source_sections(source: DataSource) -> list[Section]:
         _quarantined(source),
         _bad_files(source),
         _orders(source),
-        *_churn(source, churn),
+        _days(churn),
+        again_table(source, churn),
         _place(source),
         _policy(source),
         _history(source),
@@ -122,6 +128,7 @@ def _standing(source: DataSource, now: SourceStanding) -> Facts:
             (f"Rewritten within {hour}", show.size_text(now.drained)),
             ("Clear", clears(now)),
             ("Manifest", manifest_words(source)),
+            ("Comes to rest", show.link(reverse("timeline-rest", args=[source.id]), "Plan twice and see")),
             ("Files kept out", show.count_text(now.bad_files)),
             ("Looked at", show.age(source.looked_at_ms, dialect.clock_ms())),
             ("Last file", _newest(source)),
@@ -137,14 +144,15 @@ def _newest(source: DataSource) -> SafeString | str:
 def _budget(budget: Budget, now: SourceStanding) -> Facts:
     limit = show.size_text(budget.limit) if budget.limit else "none: work is bounded by its limits only"
     left = show.size_text(budget.left) if budget.limit else show.NOTHING
+    refills = f"in {show.duration_text(budget.refills_in_ms)}" if budget.used else show.NOTHING
     return Facts(
-        title="Budget of today",
+        title="Budget of a day",
         rows=[
             ("Bytes a day", limit),
-            ("Used", show.size_text(budget.used)),
+            ("Used within 24 hours", show.size_text(budget.used)),
             ("Left", left),
             ("Waits for it", _waiting(budget, now)),
-            ("Filled again", f"in {show.duration_text(budget.refills_in_ms)}, at midnight UTC"),
+            ("Some of it is free again", refills),
         ],
     )
 
@@ -212,8 +220,8 @@ def _orders(source: DataSource) -> Table:
     )
 
 
-def _churn(source: DataSource, churn: Churn) -> list[Table]:
-    days = Table(
+def _days(churn: Churn) -> Table:
+    return Table(
         title="Rewritten for what came in",
         headers=("Day (UTC)", "Came in", "Read by tasks", "Written by tasks", "Read for each byte that came in"),
         rows=[
@@ -228,9 +236,13 @@ def _churn(source: DataSource, churn: Churn) -> list[Table]:
         ],
         more=f"Of this, {show.size_text(churn.read_again)} was of chunks already rewritten within {AGAIN_DAYS} days.",
     )
-    again = Table(
+
+
+def again_table(source: DataSource, churn: Churn) -> Table:
+    """Return the chunks that were rewritten again and again."""
+    return Table(
         title="Rewritten again and again",
-        headers=("Chunk", f"Commits within {AGAIN_DAYS} days"),
+        headers=("Chunk (UTC)", f"Commits within {AGAIN_DAYS} days"),
         rows=[
             (timeline_link(source, show.moment_text(start), start), show.count_text(count))
             for start, _, count in churn.again[:AGAIN_SHOWN]
@@ -238,7 +250,6 @@ def _churn(source: DataSource, churn: Churn) -> list[Table]:
         empty=f"None: no chunk was rewritten {AGAIN_MIN} times or more within {AGAIN_DAYS} days.",
         more=f"{len(churn.again) - AGAIN_SHOWN} more" if len(churn.again) > AGAIN_SHOWN else "",
     )
-    return [days, again]
 
 
 def _place(source: DataSource) -> Facts:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Sum
+from django.db.models import Count, Exists, OuterRef, Sum
 
 from engine.scheduling.model import JobState
 from webadmin.database import dialect
 from webadmin.timeline.models import BadFile, Chunk, DataSource, Registration
 from webadmin.timeline.states import ChunkOutcome, ChunkStanding, TaskState
-from webadmin.timeline.task_models import Task, TaskChunk
+from webadmin.timeline.task_models import Task, TaskChunk, TaskDependency
 
 RATE_WINDOW_MS = 3_600_000
 """Over which arrivals and rewritten bytes are counted for the time to clear."""
@@ -61,8 +61,11 @@ def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
     rows = {source.id: source for source in sources}
     found: dict[int, dict[str, int]] = {id_: defaultdict(int) for id_ in rows}
     ids = list(rows)
-    for row in _counted(Task.objects.filter(source__in=ids, state=TaskState.OPEN), "job__state"):
-        found[row["source"]][_TASK_NAMES.get(row["job__state"], "waiting")] += row["count"]
+    needed = TaskDependency.objects.filter(task=OuterRef("id"), needs__state=TaskState.OPEN)
+    tasks = Task.objects.filter(source__in=ids, state=TaskState.OPEN).annotate(has_needs=Exists(needed))
+    for row in _counted(tasks, "job__state", "has_needs"):
+        known = {JobState.LEASED.value: "running", JobState.PARKED.value: "parked"}
+        found[row["source"]][known.get(row["job__state"], "blocked" if row["has_needs"] else "waiting")] += row["count"]
     for row in _counted(Chunk.objects.filter(source__in=ids), "state"):
         found[row["source"]]["chunks"] += row["count"]
         found[row["source"]][row["state"]] += row["count"]
@@ -88,14 +91,6 @@ def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
         )
         for id_, numbers in found.items()
     }
-
-
-_TASK_NAMES = {
-    JobState.LEASED.value: "running",
-    JobState.WAITING.value: "waiting",
-    JobState.BLOCKED.value: "blocked",
-    JobState.PARKED.value: "parked",
-}
 
 
 def _counted(rows: Any, *names: str) -> Any:

@@ -171,3 +171,12 @@ def test_words_from_files_and_people_are_shown_as_text(operator: Client) -> None
     assert "&lt;script&gt;alert(1)" in panel
     assert "<script>" not in panel
     assert "&lt;b&gt;misaligned" in panel
+
+
+def test_only_who_may_change_chunks_is_offered_orders(operator: Client) -> None:
+    source = make_table()
+    place = addresses(source, make_chunk(source, 0))[2]
+    offers = 'aria-label="Orders"'
+    assert offers not in somebody("viewer", permissions=("view_datasource",)).get(place).content.decode()
+    assert offers in somebody("boss", permissions=("view_datasource", "change_chunk")).get(place).content.decode()
+    assert offers in operator.get(place).content.decode()

@@ -16,7 +16,7 @@ from django.db.models import F, Q
 
 from engine.planning.errors import SnapshotRefused
 from engine.planning.timeline.cycle import run_cycle
-from engine.planning.timeline.model import CycleDecisions, PlannedTask, StoredChunk
+from engine.planning.timeline.model import Action, CycleDecisions, PlannedTask, StoredChunk
 from engine.protocol.table_jobs import KIND
 from engine.scheduling.limits import LimitName
 from engine.scheduling.model import LIVE_STATES, JobState
@@ -335,6 +335,7 @@ class _Applied:
         chunk.cost = looked.cost
         chunk.looked = looked_json(looked)
         chunk.reason = row.reason[:REASON_MAX]
+        chunk.note = looked.reason[:REASON_MAX] if looked.action is Action.NO_OPINION else ""
         chunk.task = self.tasks.get(row.task) if row.task else None
         chunk.outputs = list(row.outputs)
         chunk.outputs_fingerprint = row.outputs_fp
@@ -367,7 +368,7 @@ class _Applied:
 
 _WRITTEN = {
     *("end_ms", "state", "fingerprint", "version", "segment_count", "byte_count", "largest_bytes", "digest"),
-    *("priority", "cost", "looked", "reason", "task", "outputs", "outputs_fingerprint", "failures"),
+    *("priority", "cost", "looked", "reason", "note", "task", "outputs", "outputs_fingerprint", "failures"),
     *("is_quarantined", "quarantine_reason", "look_again_ms", "analyses", "looked_at_ms"),
 }
 

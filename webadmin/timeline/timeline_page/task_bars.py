@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Case, IntegerField, QuerySet, Value, When
+from django.db.models import Case, Exists, IntegerField, OuterRef, QuerySet, Value, When
 
 from engine.scheduling.model import JobState
 from webadmin.console import formatting as show
@@ -16,13 +16,7 @@ from webadmin.timeline.timeline_page.asked import Stretch
 
 TASKS_MAX = 200
 ORDERS_MAX = 200
-STATES = {
-    JobState.LEASED: "running",
-    JobState.WAITING: "waiting",
-    JobState.BLOCKED: "blocked",
-    JobState.PARKED: "parked",
-}
-"""What people call the state of a task's job."""
+RUNNING, WAITING, BLOCKED, PARKED = "running", "waiting", "blocked", "parked"
 _FIRST = Case(
     When(job__state=JobState.LEASED, then=Value(0)),
     When(job__state=JobState.PARKED, then=Value(1)),
@@ -34,6 +28,12 @@ _FIRST = Case(
 def open_tasks(source: DataSource) -> QuerySet[Task]:
     """Return the tasks of a table that wait, run, or are parked."""
     return Task.objects.filter(source=source, state=TaskState.OPEN)
+
+
+def open_needs(tasks: QuerySet[Task]) -> QuerySet[Task]:
+    """Say of each task, as ``has_needs``, whether one that it needs to end is open."""
+    needed = TaskDependency.objects.filter(task=OuterRef("id"), needs__state=TaskState.OPEN)
+    return tasks.annotate(has_needs=Exists(needed))
 
 
 def colour_word(colour: int) -> str:
@@ -57,9 +57,13 @@ def read_bars(source: DataSource, stretch: Stretch) -> dict[str, Any]:
 _OVER = [TaskState.DONE, TaskState.SHED, TaskState.ENDED]
 
 
-def state_word(job: Job | None) -> str:
-    """Return what people call the state of a task with this job."""
-    return STATES.get(JobState(job.state), job.state) if job is not None else "waiting"
+def state_word(job: Job | None, *, needs: bool) -> str:
+    """Return what people call the state of an open task with this job: the job of one that waits for room is blocked,
+    too, but only one that ``needs`` others to end is called so."""
+    if job is None:
+        return WAITING
+    known = {JobState.LEASED: RUNNING, JobState.PARKED: PARKED}
+    return known.get(JobState(job.state), BLOCKED if needs else WAITING)
 
 
 def _bar(task: Task, needs: list[int]) -> dict[str, Any]:
@@ -67,7 +71,7 @@ def _bar(task: Task, needs: list[int]) -> dict[str, Any]:
         "id": task.id,
         "start_ms": task.start_ms,
         "end_ms": task.end_ms,
-        "state": state_word(task.job),
+        "state": state_word(task.job, needs=bool(needs)),
         "colour": colour_word(task.colour),
         "needs": needs,
         "chunks": task.chunk_count,
