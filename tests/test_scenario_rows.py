@@ -1,9 +1,9 @@
-"""Every row of the scenario tables of the reference sheet is a test that names it, or is listed as replaced.
+"""Every row of the scenario tables of the reference sheets is a test that names it, or is listed as replaced.
 
 ``tests/scenarios/rows.txt`` holds the rows: number and marks (U and C: what the system that inspired the lane does, R:
-what ours does instead). A row is named by the beginning of a test's name (``test_s18_…``, ``test_c11_and_c12_…``) or by
-the heading of a scenario. A row that can run under neither policy is in the table of ``docs/decisions/README.md`` with
-the test that stands in its place.
+what ours does instead); X and E are the examples and edge cases of the timeline sheet. A row is named by the beginning
+of a test's name (``test_s18_…``, ``test_c11_and_c12_…``) or by the heading of a scenario. A row that can run under
+neither policy is in the table of ``docs/decisions/README.md`` with the test that stands in its place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.scenarios.test_scenario_files import ROWS as PLAYED
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 ROWS = dict(line.split() for line in (TESTS / "scenarios/rows.txt").read_text().splitlines())
-KINDS = "SQPRICDWB"
+KINDS = "SQPRICDWBXE"
 
 
 def _named_in_tests() -> dict[str, list[str]]:

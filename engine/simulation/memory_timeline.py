@@ -38,10 +38,11 @@ class StaleToken(Exception):
 
 @dataclass(slots=True)
 class MemoryTask:
-    """A task as it is kept: what the queue knows, what was planned, and who has it under which number."""
+    """A task as it is kept: what the queue knows, what was planned by which policy, who has it under which number."""
 
     entry: QueuedTask
     planned: PlannedTask
+    policy: TimelinePolicy
     token: int = 0
 
 
@@ -150,10 +151,9 @@ class MemoryTimeline:
             self._let_go(name, states.shed)
         for name, _ in decided.dissolved:
             self._let_go(name, states.released)
-        grid = self.policy.granularity.fingerprint()
         for planned in decided.created:
-            entry = queued(planned, now_ms=self.now_ms, fp=self.policy.fingerprint(), grid=grid)
-            self.tasks[planned.name] = MemoryTask(entry, planned)
+            entry = queued(planned, now_ms=self.now_ms, policy=self.policy)
+            self.tasks[planned.name] = MemoryTask(entry, planned, self.policy)
         for name, count in decided.passed_over:
             self.tasks[name].entry = replace(self.tasks[name].entry, passed_over=count)
         for name in decided.started:
@@ -253,9 +253,9 @@ class MemoryTimeline:
                 if row is not None:
                     self.rows[chunk.start_ms] = states.released(row)
                 continue
-            outputs = self._publish(chunk, commit)
+            outputs = self._publish(chunk, commit, task.policy)
             if row is not None:
-                self.rows[chunk.start_ms] = states.succeeded(row, outputs, self.policy.output_fingerprint())
+                self.rows[chunk.start_ms] = states.succeeded(row, outputs, task.entry.output_fp)
         self._retire(chunk.start_ms for chunk in planned)
         if only is None:
             self._end(name)
@@ -285,12 +285,12 @@ class MemoryTimeline:
     def _within(self, start_ms: int) -> list[Segment]:
         return [self.segments[key] for key in self.by_chunk.get(start_ms, ())]
 
-    def _publish(self, chunk: PlannedChunk, commit: ChunkCommit) -> tuple[int, ...]:
+    def _publish(self, chunk: PlannedChunk, commit: ChunkCommit, policy: TimelinePolicy) -> tuple[int, ...]:
         """Write a task's outputs into a chunk: as many as its bytes need, which are those that were seen of its own."""
         pieces, _ = pieces_within(self._within(chunk.start_ms), chunk.start_ms, chunk.end_ms)
         ours = frozenset(chunk.keys)
         total = sum(bytes_of(piece) for piece in pieces if piece.segment.key in ours)
-        most = self.policy.segment_bytes_max
+        most = policy.segment_bytes_max
         count = max(1, -(-total // most))
         for number, key in enumerate(commit.carried):
             one = self.segments[key]

@@ -116,7 +116,7 @@ def after_change(plan: TimelinePlan, segments: list[Segment], now_ms: int) -> Cy
 
     The best tasks fill the queue; the chunks of the others are put off.
     """
-    grid, fp = POLICY.granularity.fingerprint(), POLICY.fingerprint()
+    fp = POLICY.fingerprint()
     best = sorted(plan.tasks, key=lambda task: (-task.priority, -task.end_ms))[: LIMITS.waiting_max]
     holder = {chunk.start_ms: task for task in best for chunk in task.chunks}
     starts = {START_MS + (7 + 100 * number) * HOUR_MS for number in range(CHANGED)}
@@ -143,7 +143,7 @@ def after_change(plan: TimelinePlan, segments: list[Segment], now_ms: int) -> Cy
                 latest_end_ms=now_ms,
             ),
         ),
-        tasks=tuple(queued(task, now_ms=now_ms, fp=fp, grid=grid) for task in best),
+        tasks=tuple(queued(task, now_ms=now_ms, policy=POLICY) for task in best),
         limits=LIMITS,
     )
 

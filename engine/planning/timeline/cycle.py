@@ -29,6 +29,7 @@ from engine.planning.timeline.model import (
     StoredChunk,
     TaskState,
 )
+from engine.planning.timeline.policy import TimelinePolicy
 from engine.planning.timeline.scoring import Known, Skip, score, skips
 from engine.planning.timeline.snapshots import CycleSnapshot, SourceSnapshot
 
@@ -43,7 +44,7 @@ def run_cycle(snapshot: CycleSnapshot) -> CycleDecisions:
     return _Cycle(snapshot).run()
 
 
-def queued(task: PlannedTask, *, now_ms: int, fp: str, grid: str) -> QueuedTask:
+def queued(task: PlannedTask, *, now_ms: int, policy: TimelinePolicy) -> QueuedTask:
     """Return a new task as the queue knows it."""
     return QueuedTask(
         name=task.name,
@@ -57,8 +58,9 @@ def queued(task: PlannedTask, *, now_ms: int, fp: str, grid: str) -> QueuedTask:
         is_over_limit=task.is_over_limit,
         shared=tuple(sorted(shared_keys(task.chunks))),
         waiting_since_ms=now_ms,
-        fp=fp,
-        grid=grid,
+        fp=policy.fingerprint(),
+        output_fp=policy.output_fingerprint(),
+        grid=policy.granularity.fingerprint(),
     )
 
 
@@ -226,11 +228,10 @@ class _Cycle:
                 turn.rows[start_ms] = replace(row, state=ChunkState.DEFERRED, quarantined=chunk.reason)
             else:
                 turn.rows[start_ms] = replace(row, chunk=chunk, state=ChunkState.SKIPPED)
-        grid = told.policy.granularity.fingerprint()
         tasks = make_tasks(told.source, found.runs, now_ms=self.snapshot.now_ms, taken=turn.live.values())
         for task in tasks:
             self.created[task.name] = task
-            entry = queued(task, now_ms=self.snapshot.now_ms, fp=turn.fp, grid=grid)
+            entry = queued(task, now_ms=self.snapshot.now_ms, policy=told.policy)
             self.tasks[task.name] = turn.live[task.name] = entry
             for chunk in task.chunks:
                 turn.rows[chunk.start_ms] = states.given(replace(turn.rows[chunk.start_ms], chunk=chunk), task.name)

@@ -223,7 +223,7 @@ class QueuedTask:
 
     ``chunk_digests`` are the start and digest of each of its chunks, as it was planned; ``shared`` the segments that it
     may share with others; ``passed_over`` how often one behind it was started because it did not fit. ``fp`` is the
-    policy it was planned under and ``grid`` the granularity of that.
+    fingerprint of the policy it was planned under, ``output_fp`` that of its outputs, ``grid`` of its granularity.
     """
 
     name: str
@@ -240,6 +240,7 @@ class QueuedTask:
     passed_over: int = 0
     waiting_since_ms: int = 0
     fp: str = ""
+    output_fp: str = ""
     grid: str = ""
 
     @property
