@@ -1,0 +1,87 @@
+"""A scan of one month before and after its files are merged: by Spark and by DuckDB, warm, the best of some rounds.
+
+The question needs three of five columns of every row: bytes and requests by service.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.bench.figures import Figures
+from tests.bench.table_data import write_days
+
+NAME = "table_read"
+DAYS = 30
+FILES_PER_DAY = 60
+ROWS_PER_FILE = 300
+FILES_PER_DAY_FULL = 288
+ROUNDS = 4
+
+
+def run(full: bool) -> Figures:
+    """Measure in a fresh process and return its figures."""
+    files = FILES_PER_DAY_FULL if full else FILES_PER_DAY
+    program = [sys.executable, "-m", "tests.bench.table_read", str(files)]
+    answer = subprocess.run(program, stdout=subprocess.PIPE, check=True, text=True)
+    parameters: dict[str, object] = {"days": DAYS, "files_per_day": files, "rows_per_file": ROWS_PER_FILE}
+    return Figures(parameters, json.loads(answer.stdout.splitlines()[-1]))
+
+
+def measure(files_per_day: int) -> dict[str, float]:
+    """Return how many times faster the scan is, and its seconds of wall time."""
+    import duckdb
+
+    from engine.storage import open_store
+    from engine.tables import merge_job
+    from spark.session import SparkSettings, make_session
+
+    with tempfile.TemporaryDirectory() as folder:
+        (root := Path(folder) / "table").mkdir()
+        spec = write_days(root, DAYS, files_per_day, ROWS_PER_FILE)
+        result = merge_job.run(spec, open_store(spec.url), scratch=Path(folder) / "scratch")
+        before = [str(root / file.path) for chunk in spec.chunks for file in chunk.files]
+        after = [str(root / file.path) for file in result.outputs]
+        spark = make_session(SparkSettings(scratch=Path(folder) / "spark"))
+
+        def by_spark(paths: list[str]) -> object:
+            rows = spark.read.parquet(*paths).groupBy("service").sum("bytes").collect()
+            return sorted((row[0], row[1]) for row in rows)
+
+        def by_duckdb(paths: list[str]) -> object:
+            sql = f"select service, sum(bytes)::bigint from read_parquet({paths}) group by 1 order by 1"
+            return duckdb.sql(sql).fetchall()
+
+        assert by_spark(before) == by_spark(after) == by_duckdb(before) == by_duckdb(after)
+        seconds = {
+            (reader.__name__, len(paths)): _best(lambda reader=reader, paths=paths: reader(paths))
+            for reader in (by_spark, by_duckdb)
+            for paths in (before, after)
+        }
+        spark.stop()
+    return {
+        "speedup_spark": seconds["by_spark", len(before)] / seconds["by_spark", len(after)],
+        "speedup_duckdb": seconds["by_duckdb", len(before)] / seconds["by_duckdb", len(after)],
+        "spark_before_s": seconds["by_spark", len(before)],
+        "duckdb_before_s": seconds["by_duckdb", len(before)],
+        "files_before": len(before),
+        "files_after": len(after),
+    }
+
+
+def _best(work: Callable[[], object]) -> float:
+    found = []
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - started)
+    return min(found)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(int(sys.argv[1]))))
