@@ -23,6 +23,7 @@ class Metric:
 
 _PLACE = ("lane", "level")
 _BUCKET_TENANT = ("bucket", "tenant")
+_TABLE = ("tenant", "table")
 
 SERVICE_METRICS = (
     Metric("lithify_build_info", "gauge", ("version",), "1, with the version of the service"),
@@ -112,6 +113,25 @@ SERVICE_METRICS = (
     ),
     Metric("lithify_tsdb_outbox_steps", "gauge", ("bucket",), "steps that the bucket is still to be told"),
     Metric("lithify_tsdb_scan_age_seconds", "gauge", ("bucket",), "since the last scan of the bucket"),
+    Metric(
+        "lithify_tables_to_rewrite_bytes",
+        "gauge",
+        _TABLE,
+        "bytes of a table's chunks that are worth compacting, of the 200 tables with most",
+    ),
+    Metric(
+        "lithify_tables_chunks",
+        "gauge",
+        (*_TABLE, "state"),
+        "chunks of a table: unstable, deferred, quarantined (after failures)",
+    ),
+    Metric("lithify_tables_tasks", "gauge", (*_TABLE, "state"), "tasks of a table: running, waiting, blocked, parked"),
+    Metric("lithify_tables_bad_files", "gauge", _TABLE, "files of a table that are kept out of it"),
+    Metric("lithify_tables_unpublished", "gauge", _TABLE, "changes of a table that its readers do not see yet"),
+    Metric("lithify_tables_churning_chunks", "gauge", _TABLE, "chunks of a table rewritten at least 4 times in 7 days"),
+    Metric(
+        "lithify_tables_refused", "gauge", _TABLE, "1 while nothing of a table is planned, or its manifest not written"
+    ),
     Metric("lithify_command_index", "gauge", (), "last entry of the command log"),
     Metric("lithify_command_time_lag_seconds", "gauge", (), "how far command time is behind the database's clock"),
 )

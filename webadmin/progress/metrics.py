@@ -27,6 +27,7 @@ from webadmin.progress.report import progress_report
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job, LevelQueue, LogHead
 from webadmin.schedule.operation_models import Quarantine
+from webadmin.timeline.samples import table_samples
 from webadmin.tsdb.samples import tsdb_samples
 
 TENANTS_MAX = 200
@@ -64,6 +65,7 @@ def _samples() -> Iterator[tuple[str, list[Sample]]]:
     yield from _index()
     yield from push_samples(TENANTS_MAX)
     yield from tsdb_samples(TENANTS_MAX)
+    yield from table_samples(TENANTS_MAX)
     time, head = read_time(), LogHead.objects.get()
     yield "lithify_command_index", [((), head.last_index)]
     yield "lithify_command_time_lag_seconds", [((), max(0, time.wall_ms - time.now_ms) / 1000)]

@@ -22,9 +22,10 @@ from engine.planning.timeline.policy import QueueLimits
 from engine.planning.timeline.snapshots import CycleSnapshot, SourceSnapshot
 from engine.scheduling.model import JobState
 from webadmin.database import dialect
+from webadmin.timeline.budget import read_budget
 from webadmin.timeline.models import Chunk, ChunkOrder, DataSource, Policy, Segment
 from webadmin.timeline.policies import excluded_of, limits_of, policy_of
-from webadmin.timeline.segment_view import Interval, closure, latest_end, whole_timeline
+from webadmin.timeline.segment_view import Interval, closure, latest_end
 from webadmin.timeline.states import ChunkOrderKind, ChunkStanding, TaskState
 from webadmin.timeline.task_models import Task, TaskChunk, TaskDependency
 
@@ -87,20 +88,7 @@ def read_cycle(source: DataSource, *, room: int) -> CycleView:
         tasks=tasks,
         looked_at=looked_at,
         is_rest=len(changed) >= CHUNKS_MAX,
-        budget_left=budget_left(own, now_ms),
-    )
-
-
-def read_whole(source: DataSource) -> SourceSnapshot:
-    """Return what a plan of the whole table rests on, whatever was looked at before."""
-    own = Policy.objects.get(source=source)
-    chunks = Chunk.objects.filter(source=source)
-    return SourceSnapshot(
-        source=str(source.id),
-        policy=policy_of(own, excluded_of(source)),
-        segments=tuple(whole_timeline(source)),
-        rows=tuple(stored(chunk) for chunk in chunks if chunk.looked),
-        urgent=_urgent(source, chunks),
+        budget_left=budget_left(own),
     )
 
 
@@ -209,13 +197,12 @@ def _urgent(source: DataSource, chunks: Iterable[Chunk]) -> frozenset[int]:
     )
 
 
-def budget_left(policy: Policy, now_ms: int) -> int | None:
-    """Return how many bytes may still be merged of the budget of a day, None without one."""
+def budget_left(policy: Policy) -> int | None:
+    """Return how many bytes may still be merged of the budget of the day, None without one."""
     if not policy.bytes_per_day:
         return None
-    day_ago = now_ms - 86_400_000
-    admitted = Task.objects.filter(source=policy.source_id, admitted_at_ms__gt=day_ago)
-    return policy.bytes_per_day - sum(admitted.values_list("byte_count", flat=True))
+    waits = Task.objects.filter(source=policy.source_id, state=TaskState.OPEN, job__state=JobState.WAITING)
+    return read_budget(policy.source).left - sum(waits.values_list("byte_count", flat=True))
 
 
 def stored(row: Chunk) -> StoredChunk:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from engine.scheduling.explain import Explanation
 from engine.scheduling.model import JobState
 from webadmin.console.formatting import moment_text
-from webadmin.database import dialect
 from webadmin.timeline.cycle_view import budget_left
 from webadmin.timeline.models import BadFile, Chunk, DataSource, Policy, Segment
 from webadmin.timeline.states import ChunkStanding, SegmentState, TaskState
@@ -14,11 +13,13 @@ from webadmin.timeline.task_models import Task
 FOUND_MAX = 20
 
 
-def explain_path(path: str) -> list[Explanation]:
-    """Explain every file of this path: it is unique in its table only."""
+def explain_path(path: str, source: DataSource | None = None) -> list[Explanation]:
+    """Explain every file of this path, or that of one table: it is unique in its table only."""
     found = Segment.objects.filter(path=path).select_related("source", "replaced_by")
-    told = [explain_segment(row) for row in found.order_by("id")[:FOUND_MAX]] if path else []
     held = BadFile.objects.filter(path=path, segment=None, released_at_ms=None).select_related("source")
+    if source is not None:
+        found, held = found.filter(source=source), held.filter(source=source)
+    told = [explain_segment(row) for row in found.order_by("id")[:FOUND_MAX]] if path else []
     return told + [_bad(row) for row in held[:FOUND_MAX]]
 
 
@@ -110,7 +111,7 @@ def _next_of_task(task: Task) -> str:
         if needed is not None:
             return f"{task} starts when {needed.needs} is over, which shares a file with it"
         policy = Policy.objects.get(source=task.source_id)
-        left = budget_left(policy, dialect.clock_ms())
+        left = budget_left(policy)
         if left is not None and left <= 0:
             return f"{task} starts when the day's budget of {policy.bytes_per_day} bytes allows it"
         return f"{task} starts when it fits beside those that run; {task.passed} went before it"

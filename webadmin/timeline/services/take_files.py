@@ -28,6 +28,9 @@ from webadmin.timeline.states import RegistrationMode
 FILES_MAX = 1000
 """Files of one call: so many footers are read while somebody waits."""
 
+KEPT_APART = ("schema_conflict", "times_refused")
+"""What is kept apart beside damaged files: it holds rows, and they are not in the table."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileAnswer:
@@ -69,8 +72,8 @@ def take_files(
 ) -> Taken:
     """Read these files and bring them in; each is answered by itself. Nothing is replaced unless all can be read.
 
-    ``keeps_bad``: damaged files are kept apart in the database, with what is wrong with them. Raises
-    RegistrationRefused, and then nothing has changed.
+    ``keeps_bad``: damaged files, and those whose rows do not fit, are kept apart in the database, with what is wrong
+    with them. Raises RegistrationRefused, and then nothing has changed.
     """
     answers: dict[int, FileAnswer] = {}
     fresh = _fresh(source, offered, answers)
@@ -97,7 +100,7 @@ def take_files(
         if registered is not None and one.offered.path in registered.known:
             status = "known"  # somebody else was quicker
         answers[place] = FileAnswer(path=one.offered.path, status=status)
-    bad = tuple(one for one in read.values() if one.is_damaged)
+    bad = tuple(one for one in read.values() if one.is_damaged or one.code in KEPT_APART)
     if keeps_bad and not order.is_dry_run:
         keep_apart(source, bad)
     return Taken(answers=tuple(answers[place] for place in range(len(offered))), registered=registered, bad=bad)
@@ -189,7 +192,7 @@ def keep_apart(source: DataSource, bad: Sequence[ReadFile]) -> int:
                     source=source,
                     path=one.offered.path,
                     size_bytes=one.offered.size_bytes or 0,
-                    error_class=type(error).__name__,
+                    error_class=type(error).__name__ if one.error else one.code,
                     message=error.reason,
                     place=error.section[:200],
                     offset=error.offset,

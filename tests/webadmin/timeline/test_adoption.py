@@ -1,0 +1,153 @@
+"""A folder of Parquet files becomes a table as the how-to says, and DuckDB alone reads exact rows at any moment."""
+
+from __future__ import annotations
+
+import json
+import re
+from io import StringIO
+from pathlib import Path
+
+import duckdb
+import pytest
+from django.core.management import CommandError, call_command
+
+from engine.storage import ObjectStore, open_store
+from engine.tables import merge_job
+from tests.webadmin.service import Service
+from tests.webadmin.timeline.conftest import World
+from tests.webadmin.timeline.fake_node import FakeNode, digest_of, seen_ids
+from tests.webadmin.timeline.parquet_files import HOUR_MS, day, put_rows, put_table, rows_at
+from webadmin.timeline.models import BadFile, DataSource, Segment
+from webadmin.timeline.services.publish_manifest import publish_manifest
+
+HOW_TO = Path(__file__).parents[3] / "docs/how-to/adopt-a-table.md"
+
+
+def run(*words: str) -> str:
+    out = StringIO()
+    call_command("timeline", *words, stdout=out, stderr=StringIO())
+    return out.getvalue()
+
+
+def adopt(store: ObjectStore, *words: str) -> str:
+    return run("adopt", store.url, "--time-column", "ts", "--tenant", "acme", "--name", "events", *words)
+
+
+@pytest.fixture
+def lake(service: Service, store: ObjectStore) -> ObjectStore:
+    """Three days in folders, six files each; one file is no Parquet, one has a text where numbers are."""
+    service.clock.now_ms = day(60)
+    for number in range(3):
+        for part in range(6):
+            times = [day(number) + part * HOUR_MS + minute * 60_000 for minute in range(10)]
+            put_rows(
+                store, f"day=2024-02-0{number + 1}/part-{part}.parquet", times, first_id=1000 * number + 100 * part
+            )
+    store.put("day=2024-02-01/broken.parquet", b"not Parquet, but long enough to look for a footer")
+    text = rows_at([day(0)])
+    put_table(store, "day=2024-02-02/text.parquet", text.set_column(1, "id", text.column("host")))
+    store.put("day=2024-02-01/_SUCCESS", b"")
+    return store
+
+
+def duckdb_ids(store: ObjectStore) -> list[int]:
+    """Ask DuckDB what the how-to asks, word by word but for the place and what is selected."""
+    [sql] = re.findall(r"```sql\n(.*?)```", HOW_TO.read_text(), re.DOTALL)
+    place = store.url.removeprefix("file://") + "/"
+    assert "'/data/events/'" in sql
+    assert "SELECT count(*) FROM" in sql
+    sql = sql.replace("'/data/events/'", f"'{place}'").replace("SELECT count(*) FROM", "SELECT id FROM")
+    with duckdb.connect() as connection:
+        return sorted(row[0] for row in connection.execute(sql).fetchall())
+
+
+def test_a_dry_run_reads_and_changes_nothing(lake: ObjectStore) -> None:
+    before = digest_of(lake)
+    said = adopt(lake, "--dry-run")
+    assert "18 registered" in said
+    assert "broken.parquet" in said
+    assert digest_of(lake) == before
+    assert not DataSource.objects.exists()
+
+
+def test_a_lake_is_adopted_merged_and_read_by_duckdb_all_the_while(lake: ObjectStore, service: Service) -> None:
+    said = adopt(lake)
+    assert "18 registered" in said
+    assert sorted(BadFile.objects.values_list("path", "error_class")) == [
+        ("day=2024-02-01/broken.parquet", "UnknownFormat"),
+        ("day=2024-02-02/text.parquet", "schema_conflict"),
+    ]
+    rows = duckdb_ids(lake)
+    assert len(rows) == 180
+    assert rows == seen_ids(lake)
+    table = DataSource.objects.get()
+    assert table.partition_columns == ["day"]
+    assert "3 chunks: 18 files" in run("plan", "--table", "events", "--tenant", "acme", "--dry-run")
+
+    world = World(table, lake, FakeNode(service.worker()), service)
+    world.turn()
+    specs = world.node.take(10)
+    assert specs
+    results = [merge_job.run(spec, lake, scratch=Path(lake.url.removeprefix("file://")).parent) for spec in specs]
+    assert duckdb_ids(lake) == rows, "outputs lie there, and nobody sees them"
+    for spec, result in zip(specs, results, strict=True):
+        world.node.worker.poll(world.node.success(spec, result), capacity=0)
+    assert duckdb_ids(lake) == rows, "committed, and the pointer has not moved"
+    publish_manifest(table, lake)
+    assert duckdb_ids(lake) == rows
+    assert Segment.objects.filter(state="visible").count() == 3
+    assert "0 tasks would rewrite 0 chunks" in run("plan", "--table", "events", "--tenant", "acme", "--dry-run")
+    assert world.work_off() == 0
+
+
+def test_a_second_walk_takes_what_is_new_and_says_what_is_gone(lake: ObjectStore) -> None:
+    adopt(lake)
+    put_rows(lake, "day=2024-02-05/part-0.parquet", [day(4)], first_id=9000)
+    lake.delete("day=2024-02-03/part-5.parquet")
+    said = run("rescan", "--table", "events", "--tenant", "acme")
+    assert "1 registered" in said
+    assert "17 known" in said
+    assert "gone: day=2024-02-03/part-5.parquet" in said
+    assert 9000 in duckdb_ids_without(lake, "day=2024-02-03/part-5.parquet")
+
+
+def duckdb_ids_without(store: ObjectStore, path: str) -> list[int]:
+    """Return the ids of the table's rows but for a file that somebody deleted behind its back."""
+    Segment.objects.filter(path=path).update(state="replaced", replaced_in=1)
+    DataSource.objects.update(sequence=100)
+    publish_manifest(DataSource.objects.get(), store)
+    return duckdb_ids(store)
+
+
+def test_a_bad_file_is_explained_and_let_in_once_it_is_repaired(lake: ObjectStore) -> None:
+    adopt(lake)
+    path = "day=2024-02-01/broken.parquet"
+    assert "cannot be read" in run("explain", "--table", "events", "--tenant", "acme", path)
+    put_rows(lake, path, [day(0)], first_id=5000)
+    assert "released 1 of 1" in run("release", "--table", "events", "--tenant", "acme", path)
+    assert "1 registered" in run("rescan", "--table", "events", "--tenant", "acme")
+    assert 5000 in duckdb_ids(lake)
+    assert "readers see it" in run("explain", "--table", "events", "--tenant", "acme", path)
+
+
+def test_a_folder_with_another_partition_is_left_out_with_the_reason(lake: ObjectStore) -> None:
+    put_rows(lake, "zone=eu/part-0.parquet", [day(0)])
+    assert "day=… is expected" in adopt(lake)
+
+
+def test_status_and_unknown_tables(lake: ObjectStore) -> None:
+    adopt(lake)
+    told = json.loads(run("status", "--json"))
+    assert [(each["table"], each["bad_files"], each["unpublished"]) for each in told["tables"]] == [("events", 2, 0)]
+    assert "events" in run("status")
+    with pytest.raises(CommandError, match="no table"):
+        run("plan", "--table", "nothing")
+    with pytest.raises(CommandError, match="no file"):
+        run("explain", "--table", "events", "--tenant", "acme", "nothing.parquet")
+
+
+def test_a_lake_in_another_time_zone_has_its_days(service: Service, store: ObjectStore) -> None:
+    service.clock.now_ms = day(60)
+    put_rows(store, "a.parquet", [day(0) - HOUR_MS])
+    adopt(open_store(store.url), "--timezone", "Europe/Berlin")
+    assert Segment.objects.get().start_ms == day(0) - HOUR_MS, "midnight in Berlin"

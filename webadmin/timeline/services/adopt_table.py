@@ -1,0 +1,130 @@
+"""Makes a table of a folder of Parquet files that is there already: listed once, every footer read, nothing moved.
+
+Run again it takes what is new and says what is gone; nothing else ever lists the folder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any
+
+from django.db import transaction
+
+from engine.storage import ObjectStore
+from engine.tables.hive import BadPartition, FoundFile, check_partition, find_files
+from webadmin.schedule.services.operation import Order
+from webadmin.timeline.models import DataSource, Segment
+from webadmin.timeline.services.publish_manifest import publish_manifest
+from webadmin.timeline.services.read_files import OfferedFile, ReadFile
+from webadmin.timeline.services.sources import NewTable, create_table, find_table
+from webadmin.timeline.services.take_files import FILES_MAX, keep_apart, take_files
+from webadmin.timeline.states import RegistrationMode, SegmentState
+
+REFUSALS_KEPT = 100
+DRY_RUN_FILES_MAX = 1000
+"""Files that a dry run reads; the others are only counted."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Adoption:
+    """What a walk found: files by what became of them, the first refusals with their reasons, and files that are in
+    the table and not in the folder any more."""
+
+    table: str
+    url: str
+    files: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    sequence: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the command shows it."""
+        return asdict(self) | {"statuses": dict(self.statuses)}
+
+
+def adopt_table(new: NewTable, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
+    """Make a table of a folder and show its readers the first manifest. A dry run reads the first files only.
+
+    Raises TableRefused, TableExists, RegistrationRefused, StorageError.
+    """
+    if not order.is_dry_run:
+        create_table(new, order=order)
+        return rescan_table(find_table(new.tenant, new.name), store, order=order, say=say)
+    with transaction.atomic():
+        create_table(new, order=Order(actor=order.actor, why=order.why))
+        found = rescan_table(find_table(new.tenant, new.name), store, order=order, say=say)
+        transaction.set_rollback(True)
+    return found
+
+
+def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
+    """Take the files of a table's folder that it does not have yet; say which of those it has are gone."""
+    adoption = Adoption(table=str(source), url=source.url)
+    keys: tuple[str, ...] | None = tuple(source.partition_columns) or None
+    seen: set[str] = set()
+
+    def told(count: int, key: str) -> None:
+        say(f"{count} objects seen, at {key}")
+
+    for batch in _batches(find_files(store, progress=told)):
+        seen.update(file.path for file in batch)
+        adoption.files += len(batch)
+        if order.is_dry_run and adoption.files > DRY_RUN_FILES_MAX:
+            continue
+        keys, fitting = _fitting(source, batch, keys, order, adoption)
+        _take(source, store, fitting, order, adoption)
+        say(f"{adoption.files} files: " + ", ".join(f"{count} {name}" for name, count in adoption.statuses.items()))
+    if keys is not None and not order.is_dry_run:
+        DataSource.objects.filter(id=source.id).update(partition_columns=list(keys))
+    visible = Segment.objects.filter(source=source, state=SegmentState.VISIBLE, is_tombstone=False)
+    adoption.gone = sorted(set(visible.values_list("path", flat=True)) - seen)
+    if not order.is_dry_run:
+        adoption.sequence = publish_manifest(source, store).sequence
+    return adoption
+
+
+def _fitting(
+    source: DataSource, batch: Iterable[FoundFile], keys: tuple[str, ...] | None, order: Order, adoption: Adoption
+) -> tuple[tuple[str, ...] | None, list[FoundFile]]:
+    """Return the files whose folders name the same partition keys as all others; keep the rest apart."""
+    fitting, strangers = [], []
+    for file in batch:
+        try:
+            keys = check_partition(file, keys)
+        except BadPartition as error:
+            offered = OfferedFile(path=file.path, size_bytes=file.size)
+            strangers.append(ReadFile(offered=offered, code=error.code, message=str(error)))
+            _note(adoption, file.path, error.code, str(error))
+            continue
+        fitting.append(file)
+    if strangers and not order.is_dry_run:
+        keep_apart(source, strangers)
+    return keys, fitting
+
+
+def _take(source: DataSource, store: ObjectStore, files: Iterable[FoundFile], order: Order, adoption: Adoption) -> None:
+    offered = [OfferedFile(path=file.path, size_bytes=file.size) for file in files]
+    fresh = DataSource.objects.select_related("policy").get(id=source.id)
+    taken = take_files(fresh, store, offered, mode=RegistrationMode.APPEND, order=order, keeps_bad=True)
+    for answer in taken.answers:
+        if answer.code:
+            _note(adoption, answer.path, answer.code, answer.message)
+        else:
+            adoption.statuses[answer.status] += 1
+
+
+def _note(adoption: Adoption, path: str, code: str, message: str) -> None:
+    adoption.statuses[code] += 1
+    if len(adoption.refusals) < REFUSALS_KEPT:
+        adoption.refusals.append((path, message))
+
+
+def _batches(files: Iterator[FoundFile]) -> Iterator[list[FoundFile]]:
+    while batch := list(islice(files, FILES_MAX)):
+        yield batch
