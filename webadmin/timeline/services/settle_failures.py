@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -114,20 +113,18 @@ def read_alone(segment: Segment, store: ObjectStore) -> BadObject | None:
             return BadObject(
                 "footer", -1, f"it has {footer.rows} rows, {segment.row_count} were registered", segment.path
             )
-        return _read_rows(segment, store, footer.metadata)
+        return _read_rows(segment, store)
     except ObjectNotFound as error:
         return BadObject("file", -1, f"it is gone: {error}", segment.path)
     except BadObject as error:
         return error
 
 
-def _read_rows(segment: Segment, store: ObjectStore, metadata: Any) -> BadObject | None:
+def _read_rows(segment: Segment, store: ObjectStore) -> BadObject | None:
     group = 0
     try:
-        file = pq.ParquetFile(
-            open_object(store, segment.path, segment.size_bytes), metadata=metadata, page_checksum_verification=True
-        )
-        for group in range(metadata.num_row_groups):
+        file = pq.ParquetFile(open_object(store, segment.path, segment.size_bytes), page_checksum_verification=True)
+        for group in range(file.num_row_groups):
             for _ in file.iter_batches(row_groups=[group], use_threads=False):
                 pass
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
