@@ -1,0 +1,123 @@
+"""Tables over HTTP: a writer's way from an empty folder to merged files, and what hostile callers are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.storage import ObjectStore, open_store
+from tests.webadmin.hostile.conftest import Caller
+from tests.webadmin.service import Service
+from tests.webadmin.timeline.parquet_files import day, put_hours, put_rows
+from webadmin.timeline.models import DataSource, Segment
+from webadmin.timeline.services.run_cycle import take_turn
+
+WHY = {"why": "a test"}
+TABLE = "/api/v1/tables/acme/events"
+
+
+@pytest.fixture
+def caller(service: Service, settings: Any, tmp_path: Path) -> Caller:
+    service.clock.now_ms = day(60)
+    settings.TABLES_URL = tmp_path.as_uri()
+    return Caller("tables:read", "tables:write", "tenant:acme")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> ObjectStore:
+    return open_store(str(tmp_path / "acme" / "events"))
+
+
+def create(caller: Caller, url: str, **more: Any) -> Any:
+    return caller.post("/api/v1/tables/acme", WHY | {"name": "events", "url": url, "time_column": "ts"} | more)
+
+
+def test_a_writer_creates_fills_and_watches_a_table(caller: Caller, lake: ObjectStore) -> None:
+    answer = create(caller, lake.url, policy={"granularity": "day", "segment_bytes_max": 10**8})
+    assert (answer.status_code, answer.json()["policy"]["segment_bytes_max"]) == (200, 10**8)
+    files = [{"path": path, "size": lake.head(path).size} for path in put_hours(lake, 0)]
+    told = caller.post(f"{TABLE}/segments", WHY | {"files": [*files, {"path": "missing.parquet"}]}).json()
+    assert [file["status"] for file in told["files"]] == ["registered"] * 24 + ["refused"]
+    assert told["files"][-1]["code"] == "object_not_found"
+    assert (told["start_ms"], told["end_ms"], told["sequence"]) == (day(0), day(1), 1)
+    take_turn(DataSource.objects.get())
+    [chunk] = caller.send("get", f"{TABLE}/chunks").json()["chunks"]
+    assert (chunk["state"], chunk["segments"]) == ("unstable", 24)
+    [task] = caller.send("get", f"{TABLE}/tasks?state=open").json()["tasks"]
+    assert (task["job_state"], task["chunks"]) == ("waiting", 1)
+    page = caller.send("get", f"{TABLE}/segments?after={Segment.objects.order_by('id')[20].id}").json()
+    assert len(page["segments"]) == 3
+    changed = caller.post(TABLE, WHY | {"policy": {"granularity": "week"}, "is_paused": True}).json()["changed"]
+    assert changed == {"granularity": "week", "is_paused": True}
+    put_rows(lake, "new.parquet", [day(5)])
+    stretch = {"start_ms": day(4), "end_ms": day(11)}
+    told = caller.post(f"{TABLE}/segments", WHY | stretch | {"mode": "replace", "files": [{"path": "new.parquet"}]})
+    assert told.json()["files"][0]["status"] == "registered"
+    assert caller.post(f"{TABLE}/drop", WHY | stretch).json()["replaced"] == 1
+    assert [table["name"] for table in caller.send("get", "/api/v1/tables/acme").json()["tables"]] == ["events"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file:///etc", "s3://other/bucket", "{root}/beta/events", "{root}/acme/../beta/x", "{root}/acme", "{root}"],
+)
+def test_a_tenant_places_tables_in_its_own_folder_only(caller: Caller, tmp_path: Path, url: str) -> None:
+    answer = create(caller, url.format(root=tmp_path.as_uri()))
+    assert (answer.status_code, answer.json()["code"]) == (400, "table_refused")
+    assert not DataSource.objects.exists()
+
+
+def test_an_operator_places_tables_anywhere(caller: Caller, tmp_path: Path) -> None:
+    operator = Caller("tables:write", "operate", "tenant:*", name="operator")
+    assert create(operator, (tmp_path / "elsewhere").as_uri()).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"files": []}, "invalid_message"),
+        (WHY, "invalid_message"),
+        (WHY | {"files": "all"}, "invalid_message"),
+        (WHY | {"files": [{"path": 7}]}, "invalid_message"),
+        (WHY | {"files": [{"path": "a\0b"}]}, "invalid_message"),
+        (WHY | {"files": [{"path": "a", "size": -1}]}, "invalid_message"),
+        (WHY | {"files": [{"path": "a"}] * 1001}, "invalid_message"),
+        (WHY | {"files": [], "mode": "merge"}, "invalid_message"),
+        (WHY | {"files": [], "mode": "replace"}, "invalid_message"),
+        (WHY | {"files": [], "mode": "replace", "start_ms": 1 << 62, "end_ms": 1 << 63}, "invalid_message"),
+        ([], "invalid_message"),
+    ],
+)
+def test_what_is_no_registration_is_refused_with_the_field(
+    caller: Caller, lake: ObjectStore, body: Any, code: str
+) -> None:
+    create(caller, lake.url)
+    answer = caller.post(f"{TABLE}/segments", body)
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert not Segment.objects.exists()
+
+
+@pytest.mark.parametrize("query", ["after=x", "start_ms=1e3", "state=none", "end_ms=" + "9" * 30, "after=-1"])
+def test_what_is_no_question_is_refused(caller: Caller, lake: ObjectStore, query: str) -> None:
+    create(caller, lake.url)
+    for page in ("segments", "chunks", "tasks"):
+        assert caller.send("get", f"{TABLE}/{page}?{query}").json()["code"] == "invalid_message"
+
+
+def test_tables_of_others_are_not_there(caller: Caller, lake: ObjectStore) -> None:
+    create(caller, lake.url)
+    beta = Caller("tables:read", "tables:write", "tenant:beta", name="beta")
+    assert beta.send("get", TABLE).json()["code"] == "tenant_not_allowed"
+    assert beta.send("get", "/api/v1/tables/beta/events").json()["code"] == "not_found"
+    assert Caller("tables:read", name="nobody").send("get", TABLE).json()["code"] == "tenant_not_allowed"
+    assert Caller("tables:read", "tenant:acme", name="reader").post(TABLE, WHY).json()["code"] == "scope_missing"
+
+
+def test_impossible_intervals_have_a_status_of_their_own(caller: Caller, lake: ObjectStore) -> None:
+    create(caller, lake.url)
+    answer = caller.post(f"{TABLE}/drop", WHY | {"start_ms": day(0) + 1, "end_ms": day(1)})
+    assert (answer.status_code, answer.json()["code"]) == (400, "interval_refused")
+    answer = caller.post(f"{TABLE}/drop", WHY | {"start_ms": day(-40_000), "end_ms": day(1)})
+    assert (answer.status_code, answer.json()["code"]) == (400, "interval_refused")
