@@ -1,7 +1,15 @@
-"""Which files and tokens nobody needs: what builds that lost left behind, and what was replaced."""
+"""Which files and tokens nobody needs: what builds that lost left behind, and what was replaced.
+
+A file is named by its bytes, so a build may need, and put again, one that lies about unreachable. So nothing is deleted
+at once: a file that no root reaches is *condemned* (a row), and deleted when it has been so for a grace time and is
+still not reached; its row is marked first, and stays until no build is open that began before the deletion was over.
+A build that is published takes its files off the list in the same transaction, and is refused if one of them was marked
+and not deleted before it began: then it is done again, and puts the file anew.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -16,6 +24,19 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True)
+class CondemnedFile:
+    """A file on the list; times in unix seconds, by the database's clock.
+
+    ``is_marked``: its deletion has begun; ``deleted_at``: the store has said that it is gone.
+    """
+
+    id: str
+    since: float
+    is_marked: bool = False
+    deleted_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RetiredToken:
     """A token that a record named once; time in unix seconds, by the database's clock."""
 
@@ -23,17 +44,50 @@ class RetiredToken:
     retired_at: float
 
 
-def files_to_delete(
-    stored: Iterable[StoredFile], reachable: AbstractSet[str], intended: AbstractSet[str], *, before: float
-) -> list[str]:
-    """Return files that are neither reachable from a root nor named by a build that may still be published.
+@dataclass(frozen=True, slots=True)
+class FileSweep:
+    """What a look at the store comes to: ids that join the list, that leave it, and that are marked and deleted."""
 
-    Roots are retained commits, snapshots of all branches, pinned readers. They must be read *after* the list of stored
-    files and after the intents: what is published meanwhile is then seen in one of them. Files written after
-    ``before`` stay: a build puts every file again that it rests on.
+    condemned: tuple[str, ...]
+    spared: tuple[str, ...]
+    deleted: tuple[str, ...]
+    forgotten: tuple[str, ...] = ()
+
+
+def plan_sweep(
+    stored: Iterable[StoredFile],
+    listed: Iterable[CondemnedFile],
+    reachable: AbstractSet[str],
+    builds_begun_at: Iterable[float] = (),
+    *,
+    written_before: float,
+    condemned_before: float,
+) -> FileSweep:
+    """Plan a sweep. Roots (retained commits, snapshots of all branches, pinned readers) are read after ``stored``.
+
+    Files written after ``written_before`` are left alone; those condemned after ``condemned_before`` wait. A marked
+    file is deleted again, whatever reaches it: its deletion may have been cut short, and nothing was published with it.
+    ``builds_begun_at`` are the beginnings of open builds, by the database's clock.
     """
-    return sorted(
-        file.id for file in stored if file.written_at < before and file.id not in reachable and file.id not in intended
+    known = {each.id: each for each in listed}
+    old = (file.id for file in stored if file.written_at < written_before)
+    condemned = sorted(id_ for id_ in old if id_ not in reachable and id_ not in known)
+    spared = sorted(id_ for id_, each in known.items() if id_ in reachable and not each.is_marked)
+    deleted = sorted(
+        id_
+        for id_, each in known.items()
+        if each.deleted_at is None and (each.is_marked or (each.since < condemned_before and id_ not in reachable))
+    )
+    oldest = min(builds_begun_at, default=math.inf)
+    forgotten = sorted(id_ for id_, each in known.items() if each.deleted_at is not None and each.deleted_at < oldest)
+    return FileSweep(tuple(condemned), tuple(spared), tuple(deleted), tuple(forgotten))
+
+
+def is_publishable(needed: AbstractSet[str], listed: Iterable[CondemnedFile], *, begun_at: float) -> bool:
+    """Return whether a build with these files may be published; those of them on the list then leave it."""
+    return not any(
+        each.id in needed and each.is_marked and (each.deleted_at is None or each.deleted_at >= begun_at)
+        for each in listed
     )
 
 

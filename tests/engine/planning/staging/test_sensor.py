@@ -1,4 +1,4 @@
-"""When a branch is compacted and why; which files and tokens may go; where a build runs."""
+"""When a branch is compacted and why, and where a build runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.planning.staging.build_path import BuildPath, PathLimits, build_path
-from engine.planning.staging.orphans import RetiredToken, StoredFile, files_to_delete, tokens_to_sweep
 from engine.planning.staging.sensor import BranchLoad, Budget, Decision, Held, SensorPolicy, decide
 
 POLICY = SensorPolicy(tombstones=10, sealed_rows=100, sealed_tokens=4, sealed_age_s=600.0, wasteful_lists=3)
@@ -120,16 +119,6 @@ def test_never_more_than_the_budget_and_every_branch_has_an_answer(
     assert sum(each.fires for each in decisions) <= max(0, POLICY.running_max - running)
     assert all(each.is_wanted and each.signals for each in decisions if each.fires)
     assert decide(loads[::-1], POLICY, Budget(running=running)) == decisions
-
-
-def test_only_old_files_that_nothing_names_are_deleted() -> None:
-    stored = [StoredFile(name, at) for name, at in (("a", 1.0), ("b", 1.0), ("c", 1.0), ("young", 9.0))]
-    assert files_to_delete(stored, {"a"}, {"b"}, before=5.0) == ["c"]
-
-
-def test_only_tokens_that_no_record_and_no_build_names_are_swept() -> None:
-    retired = [RetiredToken(name, at) for name, at in (("a", 1.0), ("b", 1.0), ("young", 9.0))]
-    assert tokens_to_sweep(retired, {"a"}, before=5.0) == ["b"]
 
 
 def test_where_a_build_runs() -> None:

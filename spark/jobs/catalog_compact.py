@@ -1,0 +1,181 @@
+"""Compactions of branches on Spark: the units of many jobs are merged in parallel, the driver writes the metaranges.
+
+``run`` gives the same ids as ``engine.catalog.compact_job.run``: it is the same plan and the same units, which depend
+on nothing but themselves. Executors write ranges under the hash of their bytes, so that a task that runs twice does no
+harm; what a job without a result has written is swept by age.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from engine.catalog.apply import UnitResult
+from engine.catalog.apply_plan import ApplyPlan, Unit
+from engine.catalog.compact_job import (
+    CompactJob,
+    unit_from_json,
+    unit_result_from_json,
+    unit_result_to_json,
+    unit_to_json,
+)
+from engine.errors import LithifyError
+from engine.protocol.catalog_jobs import CatalogCompactResult, CatalogCompactSpec
+from engine.protocol.messages import Progress
+from engine.storage import kept_store
+from spark.errors import SparkJobFailed
+from spark.frames import PARTITIONS_MAX, run_orders
+from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
+from spark.remote_errors import error_from_bytes, error_to_bytes
+from spark.tags import interrupt
+
+RESULT_DDL = "job string, units long, result binary, error binary"
+SCHEMA = pa.schema([("job", pa.string()), ("units", pa.int64()), ("result", pa.binary()), ("error", pa.binary())])
+
+Outcome = CatalogCompactResult | Exception
+
+__all__ = ["Outcome", "interrupt", "merge_units", "run"]
+
+
+def run(
+    spark: SparkSession,
+    specs: Sequence[CatalogCompactSpec],
+    store_url: str,
+    *,
+    tag: str,
+    cancelled: Callable[[str], bool] = lambda job: False,
+    progress: Callable[[str, Progress], None] = lambda job, progress: None,
+) -> dict[str, Outcome]:
+    """Carry out ``specs`` and return a result or the error for each job name.
+
+    ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is asked
+    often and from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts bytes of entries.
+    """
+    outcomes: dict[str, Outcome] = {}
+    jobs = []
+    for spec in specs:
+        try:
+            opened = CompactJob.open(spec, kept_store(store_url))
+            jobs.append(_Job(opened, opened.plan()))
+        except LithifyError as error:
+            outcomes[spec.job] = error
+    batch = _Batch(spark, store_url, tag, cancelled, progress)
+    return outcomes | batch.groups.run(grouped(jobs, SMALL_JOB_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job with its plan."""
+
+    opened: CompactJob
+    plan: ApplyPlan
+
+    @property
+    def name(self) -> str:
+        return self.opened.spec.job
+
+    @property
+    def size(self) -> int:
+        return self.plan.size
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What came back of a job: results of units, or the first error."""
+
+    results: list[UnitResult] = field(default_factory=list)
+    error: LithifyError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What all jobs of one ``run`` share."""
+
+    spark: SparkSession
+    store_url: str
+    tag: str
+    cancelled: Callable[[str], bool]
+    progress: Callable[[str, Progress], None]
+
+    @property
+    def groups(self) -> JobGroups[_Job]:
+        return JobGroups(spark=self.spark, tag=self.tag, cancelled=self.cancelled, merge=self._merge)
+
+    def _merge(self, group: list[_Job]) -> dict[str, Outcome]:
+        wanted = self.groups.wanted(group)
+        for job in wanted:
+            self.progress(job.name, Progress(done=0, total=job.size, phase="merge"))
+        answers = self._run(wanted)
+        return {job.name: self._outcome(job, answers.get(job.name, _Answers())) for job in group}
+
+    def _run(self, jobs: list[_Job]) -> dict[str, _Answers]:
+        answers = {job.name: _Answers() for job in jobs}
+        orders = _orders(jobs, self.store_url)
+        if orders:
+            table = pa.table({"order": pa.array([json.dumps(order).encode() for order in orders], pa.binary())})
+            for row in run_orders(self.spark, table, merge_units, RESULT_DDL).to_pylist():
+                own = answers[row["job"]]
+                if row["error"]:
+                    own.error = own.error or error_from_bytes(row["error"])
+                else:
+                    own.results += [unit_result_from_json(each) for each in json.loads(row["result"])]
+        return answers
+
+    def _outcome(self, job: _Job, answers: _Answers) -> Outcome:
+        if self.cancelled(job.name):
+            return cancelled_error(job.name)
+        if answers.error:
+            return answers.error
+        if len(answers.results) != len(job.plan.units):
+            return SparkJobFailed(f"{len(answers.results)} answers of {len(job.plan.units)} came for job {job.name}")
+        try:
+            result = job.opened.finish(job.plan, answers.results)
+        except LithifyError as error:
+            return error
+        self.progress(job.name, Progress(done=job.size, total=job.size, phase="write"))
+        return result
+
+
+def _orders(jobs: Sequence[_Job], store_url: str) -> list[dict[str, Any]]:
+    """Return what tasks are told: units of one job each, a few where there are very many, the largest first."""
+    total = sum(len(job.plan.units) for job in jobs)
+    together = -(-total // (PARTITIONS_MAX // 2))
+    shares: list[tuple[int, _Job, Sequence[Unit]]] = []
+    for job in jobs:
+        for start in range(0, len(job.plan.units), max(1, together)):
+            units = job.plan.units[start : start + together]
+            shares.append((sum(unit.size for unit in units), job, units))
+    shares.sort(key=lambda share: -share[0])
+    return [
+        {
+            "spec": job.opened.spec.to_json(),
+            "store_url": store_url,
+            "units": [unit_to_json(unit) for unit in units],
+        }
+        for _, job, units in shares
+    ]
+
+
+def merge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Carry out the orders of one task, on an executor."""
+    for batch in batches:
+        for data in batch.column("order").to_pylist():
+            order = json.loads(data)
+            spec = CatalogCompactSpec.from_json(order["spec"])
+            result, error = None, None
+            try:
+                # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
+                job = CompactJob.open(spec, kept_store(order["store_url"]))
+                done = [unit_result_to_json(job.run_unit(unit_from_json(unit))) for unit in order["units"]]
+                result = json.dumps(done).encode()
+            except Exception as own_error:  # noqa: BLE001  an error of one job is its answer; the others go on
+                error = error_to_bytes(own_error)
+            values = (spec.job, len(order["units"]), result, error)
+            yield pa.record_batch(
+                [pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=True)], schema=SCHEMA
+            )
