@@ -25,6 +25,7 @@ from typing import TypeVar
 from engine.planning.consolidation import join_remnants
 from engine.planning.levels import cut_queue
 from engine.planning.model import PlannedJob
+from engine.quick_values import maker
 from engine.scheduling.fairness import Candidate, FairShare, LaneView, TenantView
 from engine.scheduling.model import (
     AssignJob,
@@ -44,15 +45,17 @@ from engine.scheduling.reference import prepare_reference
 from engine.scheduling.reports import PARKED_FOR_FAILURES, settle_reports
 
 View = TypeVar("View", LaneView, TenantView)
+REFERENCE = PolicyName.REFERENCE
+settled = maker(ChangeSet)
 
 
 def prepare(snapshot: ScheduleSnapshot) -> ChangeSet:
     """Return what this poll changes. The same snapshot always gives the same change set."""
-    if snapshot.limits.policy is PolicyName.REFERENCE:
+    if snapshot.limits.policy is REFERENCE:
         return prepare_reference(snapshot)
     renewed, completed, returned = settle_reports(snapshot)
     if not snapshot.assignable and not snapshot.queues:  # most polls: a busy worker that renews its leases
-        return ChangeSet(renewed=tuple(renewed), completed=tuple(completed), returned=tuple(returned))
+        return settled(renewed=tuple(renewed), completed=tuple(completed), returned=tuple(returned))
     faulty = _faulty(snapshot)
     parked = [job for job in faulty if snapshot.now_ms > job.lease_expires_ms + snapshot.limits.lease_ms]
     ended = [*(c.job for c in completed), *(r.job for r in returned)]

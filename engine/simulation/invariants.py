@@ -45,7 +45,7 @@ from collections.abc import Callable, Iterator
 from engine.planning.consolidation import is_consolidating
 from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState
 from engine.simulation.audit import Audit, InvariantBroken, Step
-from engine.simulation.memory_schedule import StaleSnapshot
+from engine.simulation.memory_schedule import LEASED, QUEUED, REPLACED, StaleSnapshot
 from engine.simulation.memory_service import PollFact
 from engine.simulation.order_invariants import invariant_09_order
 from engine.simulation.removal_invariants import invariant_21_retention_strictness, invariant_27_tenant_isolation
@@ -120,19 +120,19 @@ def _renewals_hold(audit: Audit, step: Step) -> bool:
     if poll.version_before != poll.version_prepared or poll.change_set.changes_plan():
         return False
     worker, order = poll.order.worker, poll.order
-    tokens = {told.update.job: told.token for told in order.told}
+    jobs, tokens = audit.jobs, {told.update.job: told.token for told in order.told}
     if len(tokens) != len(order.told) or len(step.jobs) > len(poll.renewed):
         return False
     for renewal in poll.renewed:
         view = renewal.job
-        shadow = audit.jobs.get(view.id)
-        if shadow is None or shadow.state is not JobState.LEASED or shadow.token != tokens.get(view.name):
+        shadow = jobs.get(view.id)
+        if shadow is None or shadow.state is not LEASED or shadow.token != tokens.get(view.name):
             return False
         if audit.token_owner.get(shadow.token) != worker:
             return False
     for job in step.jobs:
-        shadow = audit.jobs.get(job.id)
-        if shadow is None or job.state is not shadow.state or job.state is not JobState.LEASED:
+        shadow = jobs.get(job.id)
+        if shadow is None or job.state is not shadow.state or job.state is not LEASED:
             return False
         if job.token != shadow.token or job.failures != shadow.failures:
             return False
@@ -157,11 +157,11 @@ def _blocks_hold(audit: Audit, step: Step) -> bool:
         if state is not before:
             if state not in ALLOWED_MOVES[before] or (before is None and ulid in ever):
                 return False
-            if state is BlockState.REPLACED and not may_replace:
+            if state is REPLACED and not may_replace:
                 return False
             if state is BlockState.DROPPED and step.order is None:
                 return False
-        if state is BlockState.QUEUED and block.level >= FINAL_LEVEL:
+        if state is QUEUED and block.level >= FINAL_LEVEL:
             return False
     return not any(_lists_strays(audit, job) for job in step.jobs)
 

@@ -48,6 +48,10 @@ from engine.simulation.rows import (
     Tombstone,
 )
 
+# Looking a member up in its class takes ten times as long as a name, and every event does.
+LEASED, QUEUED, OWNED = JobState.LEASED, BlockState.QUEUED, BlockState.OWNED
+FINAL, REPLACED = BlockState.FINAL, BlockState.REPLACED
+
 
 class StaleSnapshot(LithifyError):
     """What a change set rests on has changed since it was prepared; prepare it again."""
@@ -179,7 +183,7 @@ class MemorySchedule:
             block.size_bytes,
             block.shares,
             view,
-            BlockState.FINAL if is_final else BlockState.QUEUED,
+            FINAL if is_final else QUEUED,
             None,
             None,
             block.sources if self.keeps_log else (),
@@ -200,7 +204,7 @@ class MemorySchedule:
             job = self.jobs.get(renewal.job.name)
             if job is None or job.id != renewal.job.id or job.token != renewal.job.token:
                 continue
-            if job.state is JobState.LEASED and job.worker == worker:
+            if job.state is LEASED and job.worker == worker:
                 held.append(renewal)
                 if expires_ms > job.lease_expires_ms:
                     job.lease_expires_ms = expires_ms
@@ -278,7 +282,7 @@ class MemorySchedule:
 
     def _check_swap(self, completion: CompleteJob, replacements: Replacements) -> None:
         job = self.jobs[completion.job.name]
-        if not all(block.state is BlockState.OWNED and block.owner is job for block in job.sources):
+        if not all(block.state is OWNED and block.owner is job for block in job.sources):
             raise StaleSnapshot(f"the sources of job {job.name} are not its any more")
         if any(block.ulid in self.ledger for block in replacements[job.name]):
             raise StaleSnapshot(f"a result of job {job.name} was accepted before")
@@ -306,7 +310,7 @@ class MemorySchedule:
         self.counters[job.level].completed += 1
         del self.jobs[job.name]
         for block in job.sources:
-            block.state, block.owner = BlockState.REPLACED, None
+            block.state, block.owner = REPLACED, None
             self.bury(block, now_ms)
         self.touched_blocks.extend(job.sources)
         for result in results:
@@ -350,7 +354,7 @@ class MemorySchedule:
             queue.served_at_ms = now_ms
             queues[queue] = None
         for block in sources:
-            block.state, block.owner = BlockState.OWNED, job
+            block.state, block.owner = OWNED, job
         self.touched_blocks.extend(sources)
         self.jobs[job.name] = job
         self.live_job_count += 1
@@ -472,13 +476,13 @@ class MemorySchedule:
     def move(self, job: MemoryJob, state: JobState) -> None:
         """Change a job's state, and what is kept by state."""
         row = self.queues.tenant(job.tenant)
-        if job.state is JobState.LEASED:
+        if job.state is LEASED:
             row.running_count -= 1
             self.overdue.pop(job.name, None)
             self._leases.delete(job.name)
         elif job.state is JobState.WAITING:
             self.queues.step_out(job)
-        row.running_count += state is JobState.LEASED
+        row.running_count += state is LEASED
         job.state = state
         self.touch(job)
 

@@ -14,7 +14,7 @@ from engine.errors import LithifyError
 from engine.planning.model import BlockQueue
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.protocol.profile_jobs import ProfileMergeResult
-from engine.quick_values import quickly_built
+from engine.quick_values import maker, quickly_built
 from engine.scheduling.fairness import LaneView, TenantView
 from engine.scheduling.model import JobState, JobView, PolicyName, Report, ScheduleSnapshot
 from engine.scheduling.pauses import is_paused
@@ -29,6 +29,7 @@ EXHAUSTED_MAX = 32
 """Jobs without a run left that one poll may park, beside those it may assign."""
 TENANTS_MAX = 64
 """Tenants that one poll looks at, however much it could take."""
+snapshot_of, view_of = maker(ScheduleSnapshot), maker(JobView)
 
 
 @quickly_built
@@ -96,7 +97,7 @@ def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: boo
         queues = tuple(_ready_queues(schedule, needy, (lanes, tenants), now_ms, order.capacity))
         if any(queue.policy.remnant_bytes for queue in queues):
             queues = with_remnants(schedule.queues, queues, now_ms=now_ms)
-    snapshot = ScheduleSnapshot(
+    snapshot = snapshot_of(
         now_ms=now_ms,
         worker=order.worker,
         capacity=order.capacity,
@@ -132,7 +133,7 @@ def _held(schedule: MemorySchedule, order: PollOrder) -> tuple[JobView, ...]:
 
 def job_view(job: MemoryJob, worker: str | None = None) -> JobView:
     """Return a job as the scheduler sees it."""
-    return JobView(
+    return view_of(
         id=job.id,
         name=job.name,
         lane=LANE,

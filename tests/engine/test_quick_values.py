@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from engine.quick_values import quickly_built
+from engine.quick_values import maker, quickly_built
 
 
 @quickly_built
@@ -70,3 +70,18 @@ def test_generic_values_are_built_too() -> None:
     assert Box(thing=1) == Box(thing=1) != Box(thing=2)
     with pytest.raises(FrozenInstanceError):
         Box(thing=1).thing = 2  # type: ignore[misc]
+
+
+def test_a_maker_makes_what_the_class_makes() -> None:
+    point = maker(Point)(1, 5, tags=["a"])
+    assert (point, type(point), hash_of(maker(Box)(thing=1))) == (Point(1, 5, tags=["a"]), Point, hash_of(Box(thing=1)))
+    assert maker(Point)(1) == Point(1)
+    assert maker(Point)(1).tags is not maker(Point)(1).tags
+    with pytest.raises(FrozenInstanceError):
+        point.x = 2  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        maker(Point)(1, z=1)  # type: ignore[call-arg]
+
+
+def hash_of(box: Box[int]) -> int:
+    return hash(box)
