@@ -7,7 +7,7 @@ adds nothing. PostgreSQL locks the row.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -27,6 +27,9 @@ ROWS_PER_UPDATE = 500
 
 PREPARE_AFTER = 5
 """So often a statement is planned anew before a connection keeps its plan."""
+
+Answer = Callable[[], list[tuple[Any, ...]]]
+"""Gives the rows that were asked for, once. What is asked ``together`` is answered at once to who calls behind that."""
 
 _LOST_RACES = {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock not available
 _CLOCK_MS = {
@@ -49,11 +52,25 @@ def quick_cursor() -> CursorWrapper:
     return here.make_cursor(psycopg.Cursor(here.connection))
 
 
+def ask(statement: str, values: Sequence[Any] = ()) -> Answer:
+    """Send a statement that reads; the rows come with the answer."""
+    cursor = quick_cursor()
+    cursor.execute(statement, list(values))
+    if connection.vendor == "postgresql":
+        return cursor.fetchall
+    rows = cursor.fetchall()  # SQLite's answer is read on the way: until then it holds on to what others write
+    return lambda: rows
+
+
+def ask_clock() -> Callable[[], int]:
+    """Ask for the database's own clock, unix milliseconds."""
+    asked = ask(_CLOCK_MS[connection.vendor])
+    return lambda: int(asked()[0][0])
+
+
 def clock_ms() -> int:
     """Return the database's own clock, unix milliseconds."""
-    with quick_cursor() as cursor:
-        cursor.execute(_CLOCK_MS[connection.vendor])
-        return int(cursor.fetchone()[0])
+    return ask_clock()()
 
 
 def locked(rows: models.QuerySet[Row]) -> models.QuerySet[Row]:
@@ -82,8 +99,9 @@ def limit_waits(wait_ms: int) -> None:
 
 
 @contextmanager
-def turn(number: int) -> Iterator[bool]:
-    """Let one after the other in, by number; yields whether there was somebody to wait for.
+def turn(number: int, meanwhile: Callable[[], None]) -> Iterator[bool]:
+    """Let one after the other in, by number; yields whether there was somebody to wait for. Who has to wait does
+    ``meanwhile`` first.
 
     No data is locked, and whoever loses its connection leaves. For work that would only be in vain if two did it at
     once. SQLite's one writer comes too seldom for that.
@@ -95,6 +113,7 @@ def turn(number: int) -> Iterator[bool]:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [number])
         is_alone = cursor.fetchone()[0]
         if not is_alone:
+            meanwhile()
             cursor.execute("SELECT pg_advisory_lock(%s)", [number])
     try:
         yield not is_alone
@@ -105,12 +124,13 @@ def turn(number: int) -> Iterator[bool]:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Send statements to PostgreSQL without waiting for the answer of each, inside a transaction that is under way.
+    """Send statements to PostgreSQL without waiting for the answer of each.
 
     They run one after the other all the same. Reading rows waits for everything sent so far; how many rows a statement
-    changed is not known inside. What fails is raised there or at the end.
+    changed is not known inside. What fails is raised there or at the end. Nothing but reading happens outside of a
+    transaction.
     """
-    if connection.vendor != "postgresql":
+    if connection.vendor != "postgresql" or _are_together():
         yield
         return
     connection.ensure_connection()
@@ -120,7 +140,9 @@ def together() -> Iterator[None]:
 
 def _are_together() -> bool:
     """Say whether answers are not waited for; rows cannot be copied then."""
-    return connection.vendor == "postgresql" and bool(connection.connection.pgconn.pipeline_status)
+    if connection.vendor != "postgresql" or connection.connection is None:
+        return False
+    return bool(connection.connection.pgconn.pipeline_status)
 
 
 def is_contention(error: DatabaseError) -> bool:
@@ -130,18 +152,22 @@ def is_contention(error: DatabaseError) -> bool:
     return isinstance(error, OperationalError) and "locked" in str(error)
 
 
+def ask_ids(model: type[models.Model], count: int) -> Callable[[], list[int]]:
+    """Ask for row ids that nobody else will get. Call it in the transaction that inserts the rows."""
+    table = model._meta.db_table
+    if connection.vendor == "postgresql":
+        sequence = "SELECT nextval(pg_get_serial_sequence(%s, %s)) FROM generate_series(1, %s)"
+        asked = ask(sequence, [table, model._meta.pk.column, count])
+        return lambda: [int(id) for (id,) in asked()]
+    assert connection.in_atomic_block, "the one writer of SQLite is who has begun"
+    rows = ask("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])()
+    last = int(rows[0][0]) if rows else 0
+    return lambda: list(range(last + 1, last + 1 + count))
+
+
 def reserve_ids(model: type[models.Model], count: int) -> list[int]:
     """Return row ids that nobody else will get. Call it in the transaction that inserts the rows."""
-    table = model._meta.db_table
-    with quick_cursor() as cursor:
-        if connection.vendor == "postgresql":
-            sequence = "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)"
-            cursor.execute(sequence, [table, count])
-            return [int(row[0]) for row in cursor.fetchall()]
-        assert connection.in_atomic_block, "the one writer of SQLite is who has begun"
-        cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])
-        last = int((cursor.fetchone() or [0])[0])
-    return list(range(last + 1, last + 1 + count))
+    return ask_ids(model, count)()
 
 
 def continue_ids(model: type[models.Model], column: str, last: int) -> None:
@@ -154,16 +180,25 @@ def continue_ids(model: type[models.Model], column: str, last: int) -> None:
 def read_rows(
     model: type[models.Model], columns: Sequence[str], rest: str, values: Sequence[Any] = (), *, lock: bool = False
 ) -> list[tuple[Any, ...]]:
-    """Return these columns of the rows that ``rest`` (``WHERE`` and so on, with marks for ``values``) picks.
+    """Return what ``ask_rows`` asks for."""
+    return ask_rows(model, columns, rest, values, lock=lock)()
+
+
+def ask_rows(
+    model: type[models.Model], columns: Sequence[str], rest: str, values: Sequence[Any] = (), *, lock: bool = False
+) -> Answer:
+    """Ask for these columns of the rows that ``rest`` (``WHERE`` and so on, with marks for ``values``) picks.
 
     For what every poll asks: a query set costs more time than the database needs to answer. Values come as the database
     gives them: JSON as text, on SQLite booleans as numbers and times as text. ``lock`` is as for ``locked``.
     """
     ending = " FOR NO KEY UPDATE" if lock and connection.features.has_select_for_update else ""
-    table = _quoted([model._meta.db_table])[0]
-    with quick_cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(_quoted(columns))} FROM {table} {rest}{ending}", list(values))  # noqa: S608
-        return list(cursor.fetchall())
+    return ask(f"{_select(model, (*columns,))} {rest}{ending}", values)
+
+
+@functools.cache
+def _select(model: type[models.Model], columns: tuple[str, ...]) -> str:
+    return f"SELECT {', '.join(_quoted(columns))} FROM {_quoted([model._meta.db_table])[0]}"  # noqa: S608
 
 
 def among(model: type[models.Model], column: str, values: Collection[Any]) -> tuple[str, list[Any]]:
@@ -205,33 +240,46 @@ def first_rows(
     order: str,
     keys: Sequence[tuple[Sequence[Any], int]],
 ) -> list[list[tuple[Any, ...]]]:
-    """Return the first rows for each of many keys, few statements: a key is the values for the marks in ``condition``,
+    """Return what ``ask_first_rows`` asks for."""
+    return ask_first_rows(model, columns, condition, order, keys)()
+
+
+def ask_first_rows(
+    model: type[models.Model],
+    columns: Sequence[str],
+    condition: str,
+    order: str,
+    keys: Sequence[tuple[Sequence[Any], int]],
+) -> Callable[[], list[list[tuple[Any, ...]]]]:
+    """Ask for the first rows for each of many keys, few statements: a key is the values for the marks in ``condition``,
     and how many rows it may have at most."""
-    found: list[list[tuple[Any, ...]]] = [[] for _ in keys]
-    if not keys:
-        return found
-    rows = f"SELECT {', '.join(_quoted(columns))} FROM {_quoted([model._meta.db_table])[0]}"  # noqa: S608
-    with quick_cursor() as cursor:
-        if connection.vendor == "postgresql":  # one text, and so one plan, for any number of keys
-            table = [(place, limit, *own) for place, (own, limit) in enumerate(keys)]
-            cursor.execute(_first_of_each(rows, condition, order, table[0]), _table_values(table))
-            for row in cursor.fetchall():
-                found[row[0]].append(row[1:])
-            return found
+    rows, asked = _select(model, (*columns,)), []
+    if keys and connection.vendor == "postgresql":  # one text, and so one plan, for any number of keys
+        table = [(place, limit, *own) for place, (own, limit) in enumerate(keys)]
+        kinds = tuple("varchar" if isinstance(value, str) else "bigint" for value in table[0])
+        asked = [ask(_first_of_each(rows, condition, order, kinds), _table_values(table))]
+    else:
         part = f"SELECT * FROM (SELECT %s AS place, * FROM ({rows} WHERE {condition} ORDER BY {order} LIMIT %s))"  # noqa: S608
         for start in range(0, len(keys), KEYS_PER_SELECT):
             chunk = keys[start : start + KEYS_PER_SELECT]
             values = [v for place, (own, limit) in enumerate(chunk, start) for v in (place, *own, limit)]
-            cursor.execute(" UNION ALL ".join([part] * len(chunk)), values)
-            for place, *row in cursor.fetchall():
-                found[place].append(tuple(row))
-    return found
+            asked.append(ask(" UNION ALL ".join([part] * len(chunk)), values))
+
+    def answer() -> list[list[tuple[Any, ...]]]:
+        found: list[list[tuple[Any, ...]]] = [[] for _ in keys]
+        for rows in asked:
+            for row in rows():
+                found[row[0]].append(row[1:])
+        return found
+
+    return answer
 
 
-def _first_of_each(rows: str, condition: str, order: str, example: Sequence[Any]) -> str:
+@functools.cache
+def _first_of_each(rows: str, condition: str, order: str, kinds: tuple[str, ...]) -> str:
     """Return the statement that finds the first ``rows`` for each row of a table of place, count and key."""
-    arrays = ", ".join(f"%s::{'varchar' if isinstance(value, str) else 'bigint'}[]" for value in example)
-    keys = [f"key{number}" for number in range(len(example) - 2)]
+    arrays = ", ".join(f"%s::{kind}[]" for kind in kinds)
+    keys = [f"key{number}" for number in range(len(kinds) - 2)]
     for key in keys:
         condition = condition.replace("%s", f"wanted.{key}", 1)
     return (
@@ -302,7 +350,21 @@ def update_rows(
     where: Mapping[str, Any] | None = None,
     at_least: Mapping[str, Any] | None = None,
 ) -> int:
-    """Change many rows, few statements; return how many there were.
+    """Do what ``ask_update`` asks for; return how many rows there were."""
+    return ask_update(model, keys, columns, rows, to=to, where=where, at_least=at_least)()
+
+
+def ask_update(
+    model: type[models.Model],
+    keys: Sequence[str],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    to: Mapping[str, Any] | None = None,
+    where: Mapping[str, Any] | None = None,
+    at_least: Mapping[str, Any] | None = None,
+) -> Callable[[], int]:
+    """Change many rows, few statements; the answer is how many there were.
 
     Each of ``rows`` has the values of the columns ``keys``, by which it finds its row, and then the new ones of
     ``columns``. ``to`` are new values, ``where`` old ones, that are the same for all; what is below ``at_least`` is
@@ -310,17 +372,16 @@ def update_rows(
     """
     to, where, at_least = to or {}, where or {}, at_least or {}
     raised = [value for value in at_least.values() for _ in range(2)]
-    count = 0
-    with quick_cursor() as cursor:
-        for start in range(0, len(rows), ROWS_PER_UPDATE):
-            chunk = rows[start : start + ROWS_PER_UPDATE]
-            update = _update(model, (*keys,), (*columns,), (*to,), (*where,), (*at_least,))
-            cursor.execute(
-                update.replace(_TABLE, _table(model, [*keys, *columns], len(chunk))),
-                [*to.values(), *raised, *_table_values(chunk), *where.values()],
-            )
-            count += cursor.rowcount
-    return count
+    cursors = []
+    for start in range(0, len(rows), ROWS_PER_UPDATE):
+        chunk = rows[start : start + ROWS_PER_UPDATE]
+        update = _update(model, (*keys,), (*columns,), (*to,), (*where,), (*at_least,))
+        cursors.append(quick_cursor())
+        cursors[-1].execute(
+            update.replace(_TABLE, _table(model, [*keys, *columns], len(chunk))),
+            [*to.values(), *raised, *_table_values(chunk), *where.values()],
+        )
+    return lambda: sum(cursor.rowcount for cursor in cursors)
 
 
 _TABLE = "{table of values}"

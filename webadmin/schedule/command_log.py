@@ -7,7 +7,7 @@ most one lease. A clock that jumps, or a service that was away, therefore ends n
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -33,6 +33,9 @@ HEAD_TABLES = "schedule_loghead h CROSS JOIN schedule_limits l"
 _HEAD = f"SELECT {HEAD_COLUMNS} FROM {HEAD_TABLES}"  # noqa: S608
 
 _ENTRY = ("kind", "actor", "command_time_ms", "wall_time", "format_version", "change_set")
+
+Asking = Callable[[], None] | None
+"""Sends statements without waiting for their answers."""
 
 LEASES_AWAY = 2
 """While jobs run, each lease sees a command, and workers poll several times in a lease: after two without any command
@@ -62,20 +65,26 @@ def read_head() -> tuple[LogHead, CommandTime]:
     return head_of(_head())
 
 
-def take_head() -> tuple[LogHead, CommandTime]:
+def take_head(*, before: Asking = None, also: Sequence[Asking] = ()) -> tuple[LogHead, CommandTime]:
     """Wait for the head of the log and hold it until the transaction ends; the clock is read after that.
+
+    ``before`` and ``also`` send what belongs right before and behind the lock: it is answered with the head.
 
     Who finds that the service was away gives every running job a whole lease from now on: their workers could not renew
     them, and get the time to do so before anybody takes their jobs over.
     """
     assert connection.in_atomic_block, "the head is held by a transaction"
     # Every statement sees what was committed when its turn comes: what is read after the lock is what its holder left.
-    with dialect.together(), dialect.quick_cursor() as cursor:
+    with dialect.together():
+        if before is not None:
+            before()
         dialect.lock_row(LogHead)
-        cursor.execute(_HEAD)
-        wall_ms = dialect.clock_ms()
-        row = tuple(cursor.fetchone())
-    head, time = head_of(row, wall_ms)
+        asked, clock = dialect.ask(_HEAD), dialect.ask_clock()
+        for asking in also:
+            if asking is not None:
+                asking()
+    [row] = asked()
+    head, time = head_of(row, clock())
     if time.was_away:
         expires_ms = time.now_ms + row[-1] * 1000
         Job.objects.filter(state=JobState.LEASED).update(
@@ -90,10 +99,15 @@ def move_head(index: int, time: CommandTime, *, live_jobs: int) -> None:
         cursor.execute(_MOVE_HEAD, [index, time.now_ms, time.wall_ms, live_jobs])
 
 
-def write_command(*, kind: Command.Kind, actor: str, time: CommandTime, change_set: dict[str, Any]) -> int:
-    """Append an entry and return its index."""
+def write_command(
+    *, kind: Command.Kind, actor: str, time: CommandTime, change_set: dict[str, Any], index: int | None = None
+) -> int:
+    """Append an entry and return its index; ``index`` is one that was reserved under the head."""
     wall_time = dialect.time_value(datetime.fromtimestamp(time.wall_ms / 1000, UTC))
     row = (kind.value, actor, time.now_ms, wall_time, FORMAT_VERSION, json.dumps(change_set))
+    if index is not None:
+        dialect.insert_rows(Command, ("index", *_ENTRY), [(index, *row)])
+        return index
     [index] = dialect.insert_and_number(Command, _ENTRY, [row], number="index", key="kind").values()
     return index
 

@@ -7,7 +7,7 @@ and in one order, which is why two of them never wait for each other in a circle
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db import models
@@ -15,7 +15,7 @@ from django.db import models
 from engine.planning.levels import ready_at_ms
 from engine.planning.model import LevelPolicy, QueueKey
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import among, first_rows, locked, read_rows, update_rows
+from webadmin.database.dialect import among, ask_rows, first_rows, locked, update_rows
 from webadmin.index.models import Block
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import LevelQueue
@@ -85,18 +85,19 @@ def settle_queues(
     served_at_ms: int | None = None,
     noticed: Collection[int] = (),
     fronts: Mapping[int, Front] | None = None,
+    held: Callable[[], list[LevelQueue]] | None = None,
 ) -> set[tuple[str, str]]:
     """Bring the sums of the changed queues up to date. Call it after the blocks were moved, in the same transaction.
 
     ``served_at_ms``, ``noticed`` and ``fronts`` are for polls, which hold the head: jobs were made of the queues that
     lost blocks, the noticed ones (by id) were found ready, and queues that are no longer ready are no longer noticed
-    either. ``fronts`` spare reading the blocks of queues that nobody else has changed. Returns lane and tenant of the
-    queues that became noticed or ceased to be.
+    either. ``fronts`` spare reading the blocks of queues that nobody else has changed, ``held`` gives all these queues
+    if they are locked already. Returns lane and tenant of the queues that became noticed or ceased to be.
 
     An empty queue is never noticed, or its tenant could sleep while nobody notices the blocks that come into it next:
     not one that another poll has emptied since this one found it ready, nor one whose last blocks were removed.
     """
-    queues = _locked_queues(sorted({*changes.blocks, *noticed}))
+    queues = (held or ask_queues({*changes.blocks, *noticed}))()
     policies.load(queue.tenant for queue in queues)
     if only_noticed := [id for id in noticed if id not in changes.blocks]:
         LevelQueue.objects.filter(id__in=only_noticed, block_count__gt=0).update(is_noticed=True)
@@ -122,6 +123,15 @@ def settle_queues(
             turned.add((queue.lane, queue.tenant))
     _save(changed)
     return turned
+
+
+def ask_queues(ids: Collection[int]) -> Callable[[], list[LevelQueue]]:
+    """Lock these queues, in the order of their row ids, and ask for them."""
+    if not ids:
+        return list
+    wanted, values = among(LevelQueue, "id", sorted(ids))
+    rows = ask_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE {wanted} ORDER BY id", values, lock=True)
+    return lambda: [LevelQueue.from_db(None, QUEUE_COLUMNS, row) for row in rows()]
 
 
 def resettle_queues(rows: models.QuerySet[LevelQueue], policies: LevelPolicies) -> int:
@@ -166,14 +176,6 @@ def _summarise_one(queue: LevelQueue, policy: LevelPolicy, front: Sequence[Front
         ready_at_ms=max(queue.ready_at_ms, queue.served_at_ms),
         size_bytes=min(size, policy.bytes_max) if policy.bytes_max else size,
     )
-
-
-def _locked_queues(ids: Sequence[int]) -> list[LevelQueue]:
-    if not ids:
-        return []
-    wanted, values = among(LevelQueue, "id", ids)
-    rows = read_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE {wanted} ORDER BY id", values, lock=True)
-    return [LevelQueue.from_db(None, QUEUE_COLUMNS, row) for row in rows]
 
 
 def _first_blocks(counts: Sequence[tuple[int, int]]) -> dict[int, list[FrontRow]]:

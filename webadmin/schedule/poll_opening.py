@@ -1,4 +1,4 @@
-"""What every poll reads first, in two or three statements: the time, the limits, and what else is worth asking.
+"""What every poll reads first, in one round trip: the time, the limits, and what else is worth asking.
 
 Most polls find no pause, no limit of a tenant's own, no job that waits: they need not ask about each.
 """
@@ -6,11 +6,14 @@ Most polls find no pause, no limit of a tenant's own, no job that waits: they ne
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.scheduling.pauses import PausedScope
-from webadmin.database.dialect import quick_cursor, read_rows
+from webadmin.database import dialect
+from webadmin.database.dialect import ask, ask_rows, together
 from webadmin.schedule.command_log import HEAD_COLUMN_COUNT, HEAD_COLUMNS, HEAD_TABLES, CommandTime, head_of
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Limits
@@ -29,7 +32,6 @@ _LIMITS = (
 _OPENING = """
 SELECT {head}, {limits},
        EXISTS (SELECT 1 FROM schedule_pause WHERE ended_at_ms IS NULL),
-       EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')),
        EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('tenant', 'job')),
        EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({asked})),
        EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({ahead})),
@@ -82,15 +84,16 @@ class PollOpening:
 
 def open_poll() -> PollOpening:
     """Read what every poll begins with."""
-    with quick_cursor() as cursor:
-        cursor.execute(_opening())
-        row = cursor.fetchone()
-    head, time = head_of(row[:HEAD_COLUMN_COUNT])
+    with together():
+        opening, clock = ask(_opening()), dialect.ask_clock()
+        set_everywhere = ask_rows(LimitChange, _LIMIT_COLUMNS, _EVERYWHERE)
+    [row] = opening()
+    head, time = head_of(row[:HEAD_COLUMN_COUNT], clock())
     row = row[HEAD_COLUMN_COUNT:]
     columns, flags = row[: len(_LIMITS)], row[len(_LIMITS) :]
-    is_paused, has_limits, has_own_limits, has_waiting, has_waiting_ahead, *flags = flags
+    is_paused, has_own_limits, has_waiting, has_waiting_ahead, *flags = flags
     first_expiry_ms, has_pins, has_awake, first_ready_ms = flags
-    everywhere = _set_everywhere(time.now_ms) if has_limits else EffectiveLimits()
+    everywhere = _everywhere(set_everywhere(), time.now_ms)
     return PollOpening(
         time=time,
         last_index=head.last_index,
@@ -121,7 +124,7 @@ def _opening() -> str:
     )
 
 
-def _set_everywhere(now_ms: int) -> EffectiveLimits:
+def _everywhere(rows: Iterable[tuple[Any, ...]], now_ms: int) -> EffectiveLimits:
     """Return what is set for everything and for any lane; as ``queries.effective_limits``, for less."""
     return EffectiveLimits.of(
         [
@@ -132,9 +135,7 @@ def _set_everywhere(now_ms: int) -> EffectiveLimits:
                 number=number,
                 valid_until_ms=valid_until_ms,
             )
-            for number, name, kind, scope_value, value, valid_until_ms in read_rows(
-                LimitChange, _LIMIT_COLUMNS, _EVERYWHERE
-            )
+            for number, name, kind, scope_value, value, valid_until_ms in rows
         ],
         now_ms=now_ms,
     )

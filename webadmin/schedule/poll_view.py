@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.conf import settings
@@ -78,6 +78,11 @@ class Reported:
         """Return the jobs whose end is reported."""
         ends = {report.update.job for report in self.reports if report.update.status is not UpdateStatus.IN_PROGRESS}
         return [job for job in self.jobs.values() if job.name in ends and job.state == JobState.LEASED]
+
+    def only_finished(self) -> Reported:
+        """Return this with no other reports than those of results that fit."""
+        reports = tuple(report for report in self.reports if report.result is not None)
+        return replace(self, reports=reports)
 
     def coming(self) -> dict[str, list[Any]]:
         """Return, by lane, the swaps that may be made by this poll."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,11 @@ from django.db import connection, transaction
 
 from engine.protocol.messages import PollRequest
 from engine.protocol.profile_jobs import KIND
-from engine.scheduling.model import CreateJob
+from engine.scheduling.model import CreateJob, JobState
 from engine.scheduling.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import FakeWorker, Service, check_invariants
+from webadmin.database.dialect import turn
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import intern_names
 from webadmin.schedule import poll_view
@@ -233,3 +235,50 @@ def test_results_of_two_jobs_settle_in_one_poll(service: Service) -> None:
     assert service.states() == {"replaced": 40, "queued": 2}
     assert Command.objects.filter(kind="update_plan").count() == 2
     check_invariants()
+
+
+def test_who_waits_for_its_turn_completes_its_jobs_meanwhile(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a command of its own, once; what else the request says is settled when it is its turn."""
+    for shard in (1, 2, 3, 4):
+        service.add_segments(20, shard=shard)
+    worker = service.worker()
+    done, running, returned = worker.take(3)
+    meanwhile: list[set[str]] = []
+
+    @contextmanager
+    def waited_for(number: int, action: Callable[[], None]) -> Iterator[bool]:
+        action()
+        meanwhile.append(set(Job.objects.filter(state=JobState.DONE).values_list("name", flat=True)))
+        yield True
+
+    monkeypatch.setattr(sys.modules["webadmin.schedule.services.poll"], "turn", waited_for)
+    answer = worker.poll(
+        worker.success(done.job), worker.running(running.job), worker.released(returned.job), capacity=4
+    )
+    assert meanwhile == [{done.job}]
+    assert [lease.job for lease in answer.leases] == [running.job]
+    assert {given.job for given in answer.assignments}.isdisjoint({done.job, running.job, returned.job})
+    assert len(answer.assignments) == 1
+    plans = Command.objects.filter(kind="update_plan").order_by("index").values_list("change_set", flat=True)
+    assert [len(plan["completed"]) for plan in plans] == [0, 1, 0]
+    assert Job.objects.get(name=returned.job).state == JobState.WAITING
+    check_invariants()
+
+
+def test_a_turn_is_waited_for_and_the_time_is_used(real_service: Service) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("the one writer of SQLite takes no turns")
+    is_mine, is_used = threading.Event(), threading.Event()
+
+    def first() -> bool:
+        with turn(1, lambda: None) as has_waited:
+            is_mine.set()
+            assert is_used.wait(DEADLINE_SECONDS), "nobody used the time"
+            return has_waited
+
+    def second() -> bool:
+        assert is_mine.wait(DEADLINE_SECONDS)
+        with turn(1, is_used.set) as has_waited:
+            return has_waited
+
+    assert at_once(first, second) == [False, True]

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,15 @@ from engine.scheduling.model import (
     ReturnJob,
 )
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import insert_rows, is_contention, limit_waits, reserve_ids, together, update_rows
+from webadmin.database.dialect import (
+    ask_ids,
+    ask_update,
+    insert_rows,
+    is_contention,
+    limit_waits,
+    together,
+    update_rows,
+)
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
@@ -40,8 +48,8 @@ from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.fair_shares import charge_shares, intern_shares, settle_awake
 from webadmin.schedule.lanes import SwapMoment, lane_of
 from webadmin.schedule.level_policies import LevelPolicies
-from webadmin.schedule.level_queues import QueueChanges, settle_queues
-from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
+from webadmin.schedule.level_queues import QueueChanges, ask_queues, settle_queues
+from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, Limits, Worker
 from webadmin.schedule.planning_view import QueueFront, ReadyQueues
 
 WAIT_MS = 500
@@ -96,20 +104,18 @@ class _Application:
         self.context = context
         self.queue_changes = QueueChanges()
         self.ended: list[tuple[JobView, AttemptOutcome, FailureReason | None]] = []
-        entry = change_set.to_json()  # while others hold the head
-        if context.takes_head_first:
-            self.head, self.time = take_head()
-            self.job_ids = self._take_blocks(change_set.created)
-        else:
-            self.job_ids = self._take_blocks(change_set.created, wait_ms=WAIT_MS)
-            self.head, self.time = take_head()
+        self.entry = change_set.to_json()  # while others hold the head
+        self._taken_count = 0
+        self._asked_blocks: Callable[[], int] = lambda: 0
+        self._asked_index: Callable[[], list[int]]
+        self._asked_queues: Callable[[], list[LevelQueue]] | None = None
+        self.job_ids = self._reserve_jobs(len(change_set.created))
+        before, then = (None, self._take_blocks) if context.takes_head_first else (self._take_blocks, None)
+        self.head, self.time = take_head(before=before, also=(then, self._ask_under_head))
+        if self._asked_blocks() != self._taken_count:
+            raise StaleSnapshot("blocks of a planned job are gone from their queue")
+        [self.index] = self._asked_index()
         self.live_jobs = self._checked_live_jobs()
-        self.index = write_command(
-            kind=Command.Kind.UPDATE_PLAN,
-            actor=f"worker:{context.worker.name}",
-            time=self.time,
-            change_set=entry,
-        )
         self.lease_expires_ms = self.time.now_ms + context.limits.lease_seconds * 1000
 
     def run(self) -> AppliedCommand:
@@ -120,6 +126,13 @@ class _Application:
         given = (id for id, creation in zip(self.job_ids, changes.created, strict=True) if creation.is_assigned)
         assigned = (*(assignment.job.id for assignment in changes.assigned), *given)
         with together():
+            write_command(
+                kind=Command.Kind.UPDATE_PLAN,
+                actor=f"worker:{self.context.worker.name}",
+                time=self.time,
+                change_set=self.entry,
+                index=self.index,
+            )
             self._create(changes.created)
             self._close_attempts()
             self._open_attempts(assigned)
@@ -140,6 +153,7 @@ class _Application:
             served_at_ms=self.time.now_ms,
             noticed=ready.noticed.keys(),
             fronts={front.queue.id: front.without(taken) for front in self.context.fronts},
+            held=self._asked_queues,
         )
 
     def _checked_live_jobs(self) -> int:
@@ -234,24 +248,36 @@ class _Application:
             if is_over:
                 self.ended += [(one.job, AttemptOutcome.EXPIRED, None) for one in group]
 
-    def _take_blocks(self, created: Sequence[CreateJob], *, wait_ms: int = 0) -> list[int]:
-        """Give the planned jobs their blocks and return the row ids that the jobs will have. From here on nothing is
-        waited for longer than ``wait_ms``, if that is not 0."""
-        if not created:
+    def _reserve_jobs(self, count: int) -> list[int]:
+        """Return the row ids that the planned jobs will have. From here on nothing is waited for long, unless the head
+        is taken first."""
+        if not count:
             return []
         with together():
-            limit_waits(wait_ms)
-            ids = reserve_ids(Job, len(created))
-        parts = [(job_id, part) for job_id, made in zip(ids, created, strict=True) for part in made.plan.taken()]
+            limit_waits(0 if self.context.takes_head_first else WAIT_MS)
+            ids = ask_ids(Job, count)
+        return ids()
+
+    def _ask_under_head(self) -> None:
+        """Reserve the entry's index and lock the queues, as soon as the head is ours."""
+        self._asked_index = ask_ids(Command, 1)
+        if not self.change_set.completed:  # whose results come into queues that are not known yet
+            self._asked_queues = ask_queues({*self.queue_changes.blocks, *self.context.ready.noticed})
+
+    def _take_blocks(self) -> None:
+        """Give the planned jobs their blocks; how many there were is looked at later."""
+        created = self.change_set.created
+        if not created:
+            return
+        parts = [(id, part) for id, made in zip(self.job_ids, created, strict=True) for part in made.plan.taken()]
         # In one order, so that two polls with the same blocks never wait for each other in a circle.
         taken = sorted((block.id, part.queue_id, job_id) for job_id, part in parts for block in part.blocks)
         owned, queued = {"state": BlockState.OWNED.value, "queue_id": None}, {"state": BlockState.QUEUED.value}
-        if update_rows(Block, ("id", "queue_id"), ("owner_job_id",), taken, to=owned, where=queued) != len(taken):
-            raise StaleSnapshot("blocks of a planned job are gone from their queue")
         for _, part in parts:
             size = sum(block.size_bytes for block in part.blocks)
             self.queue_changes.add(part.queue_id, -len(part.blocks), -size)
-        return ids
+        self._asked_blocks = ask_update(Block, ("id", "queue_id"), ("owner_job_id",), taken, to=owned, where=queued)
+        self._taken_count = len(taken)
 
     def _create(self, created: Sequence[CreateJob]) -> None:
         """Insert the planned jobs, whose blocks are theirs already."""

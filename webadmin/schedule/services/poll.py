@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,7 +28,7 @@ from webadmin.schedule.fair_shares import rest_tenants
 from webadmin.schedule.lanes import by_lane, lane_of, prepare_swaps
 from webadmin.schedule.models import Job, Worker
 from webadmin.schedule.poll_opening import PollOpening, open_poll
-from webadmin.schedule.poll_view import PollView, read_poll, read_reported, token_codec
+from webadmin.schedule.poll_view import PollView, Reported, read_poll, read_reported, token_codec
 from webadmin.schedule.services.apply_change_set import AppliedCommand, ApplyContext, apply_change_set
 from webadmin.schedule.services.renew_leases import renew_leases
 
@@ -48,17 +49,17 @@ SPEC_COLUMNS = ("id", "name", "lane", "tenant", "shard", "level", "spec")
 
 def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) -> PollResponse:
     """Answer a worker's poll. ``at`` is only shown to people. Raises ScheduleBusy, NameTaken, TooManyNames."""
-    worker = _note_worker(request, credential, at)
+    asked = _Asked(request, _note_worker(request, credential, at), credential.key_id)
+    worker = asked.worker
     for attempt in range(ATTEMPTS_MAX):
-        reported = read_reported(request.updates, worker, credential.key_id)
-        prepared = prepare_swaps(reported.coming())
-        with _turn(request, worker) as opening:
-            view = read_poll(request, worker, credential.key_id, opening, reported)
+        asked.read_reported()
+        with _turn(asked) as opening:
+            view = read_poll(request, worker, credential.key_id, opening, asked.reported)
             change_set = prepare(view.snapshot)
             expires_ms = view.time.now_ms + view.snapshot.limits.lease_ms
             renewed = renew_leases(change_set.renewed, worker=worker, expires_ms=expires_ms)
             try:
-                applied = _apply(change_set, view, worker, prepared, is_again=attempt > 0)
+                applied = _apply(change_set, view, worker, asked.prepared, is_again=attempt > 0)
             except StaleSnapshot as error:
                 log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
                 continue
@@ -68,16 +69,46 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
     raise ScheduleBusy(f"others changed the schedule {ATTEMPTS_MAX} times while this poll was prepared; poll again")
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A request, whose it is, and what is known of the jobs that it reports."""
+
+    request: PollRequest
+    worker: Worker
+    credential: str
+    reported: Reported = field(default_factory=Reported)
+    prepared: Mapping[str, Any] = field(default_factory=dict)
+
+    def read_reported(self) -> None:
+        """Read the reported jobs, check the reports, and make ready what finished jobs need."""
+        self.reported = read_reported(self.request.updates, self.worker, self.credential)
+        self.prepared = prepare_swaps(self.reported.coming())
+
+    def complete(self) -> None:
+        """Complete the finished jobs by a command of their own, as a poll that asks for nothing would."""
+        if not self.reported.swaps:
+            return
+        finished = self.reported.only_finished()
+        request = replace(self.request, capacity=0, heard=0)
+        view = read_poll(request, self.worker, self.credential, _opened(self.worker), finished)
+        try:
+            _apply(prepare(view.snapshot), view, self.worker, self.prepared, is_again=False)
+        except StaleSnapshot as error:  # the poll itself tries again
+            log.info("poll_completed_later worker=%s reason=%s", self.worker.name, error)
+        self.read_reported()
+
+
 @contextmanager
-def _turn(request: PollRequest, worker: Worker) -> Iterator[PollOpening]:
+def _turn(asked: _Asked) -> Iterator[PollOpening]:
     """Read what a poll begins with; if there may be jobs for it, when it is its turn to plan.
 
     Two that plan at once choose the same queues, so that one of them does so in vain. Nothing rests on taking turns.
+    Who has to wait for it completes its finished jobs meanwhile: half of a poll's work, and nobody's turn.
     """
-    opening = _opened(worker)
-    if request.capacity and opening.has_work:
-        with turn(PLANNING) as has_waited:
-            yield _opened(worker) if has_waited else opening
+    opening = _opened(asked.worker)
+    if asked.request.capacity and opening.has_work:
+        with turn(PLANNING, asked.complete) as has_waited:
+            yield _opened(asked.worker) if has_waited else opening
     else:
         yield opening
 
