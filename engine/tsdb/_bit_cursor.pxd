@@ -48,6 +48,13 @@ cdef inline uint64_t peek(const BitCursor* cursor) noexcept nogil:
     return word << (cursor.at & 7)
 
 
+cdef inline uint64_t bits_at(const uint8_t* data, size_t at) noexcept nogil:
+    """Return at least the next 57 bits from bit ``at`` on, uppermost first; eight bytes from there on exist."""
+    cdef uint64_t word
+    memcpy(&word, data + (at >> 3), 8)
+    return lithify_be64(word) << (at & 7)
+
+
 cdef inline uint64_t take_bits(BitCursor* cursor, unsigned int count) noexcept nogil:
     """Return the next 1 to 64 bits."""
     cdef uint64_t high

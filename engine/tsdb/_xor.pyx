@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from engine.profiles._byte_buffers cimport Cursor, cursor_over, read_uvarint, zigzag_decode, zigzag_encode
 from engine.tsdb._bit_cursor cimport (
-    BitCursor, BitSink, __builtin_clzll, __builtin_ctzll, finish_bits, is_beyond, peek, put_bits, take_bits,
+    BitCursor, BitSink, __builtin_clzll, __builtin_ctzll, bits_at, finish_bits, is_beyond, peek, put_bits, take_bits,
 )
 
 import numpy as np
@@ -19,6 +19,7 @@ cdef enum:
     COUNT_BYTES = 2
     COUNT_MAX = 65535
     PADDING_BITS_MAX = 8
+    BYTES_AHEAD = 32  # more than a sample takes, and what is loaded behind it
     HIGH_ZEROS_MAX = 31
 
 cdef tuple ERRORS = (BadObject, Truncated, LimitExceeded)
@@ -61,7 +62,7 @@ cdef int decode_samples(const uint8_t* data, size_t size, int64_t* times, uint64
     cdef BitCursor bits
     cdef uint64_t time, value, word, payload
     cdef uint64_t step = 0
-    cdef size_t position
+    cdef size_t position, at
     cdef unsigned int width = 0, low_zeros = 0, high_zeros
     fault.kind = -1
     head.at = COUNT_BYTES
@@ -77,6 +78,62 @@ cdef int decode_samples(const uint8_t* data, size_t size, int64_t* times, uint64
     times[0] = <int64_t>time
     values[0] = value
     for position in range(1, count):
+        if position > 1 and (bits.at >> 3) + BYTES_AHEAD <= size:
+            # All but the last samples: nothing can lie behind the end, and one load shows how both columns go on.
+            at = bits.at
+            word = bits_at(data, at)
+            if word >> 63 == 0:
+                at += 1
+                word <<= 1
+            elif word >> 62 == 0b10:
+                payload = (word << 2) >> 50
+                step += payload - (1 << 14 if payload > 1 << 13 else 0)
+                at += 16
+                word <<= 16
+            elif word >> 61 == 0b110:
+                payload = (word << 3) >> 47
+                step += payload - (1 << 17 if payload > 1 << 16 else 0)
+                at += 20
+                word <<= 20
+            elif word >> 60 == 0b1110:
+                payload = (word << 4) >> 44
+                step += payload - (1 << 20 if payload > 1 << 19 else 0)
+                at += 24
+                word <<= 24
+            else:
+                bits.at = at + 4
+                step += take_bits(&bits, 64)
+                at = bits.at
+                word = bits_at(data, at)
+            time += step
+            if word >> 63 == 0:
+                at += 1
+            else:
+                at += 2
+                if word >> 62 == 0b11:
+                    high_zeros = <unsigned int>((word << 2) >> 59)
+                    width = <unsigned int>((word << 7) >> 58)
+                    if width == 0:
+                        width = 64
+                    at += 11
+                    if high_zeros + width > 64:
+                        bits.at = at
+                        return _fail_at(fault, &bits, b"a window wider than a value")
+                    low_zeros = 64 - high_zeros - width
+                elif width == 0:
+                    bits.at = at
+                    return _fail_at(fault, &bits, b"a value uses the window of none before it")
+                if width <= 57:
+                    value ^= (bits_at(data, at) >> (64 - width)) << low_zeros
+                    at += width
+                else:
+                    bits.at = at
+                    value ^= take_bits(&bits, width) << low_zeros
+                    at = bits.at
+            bits.at = at
+            times[position] = <int64_t>time
+            values[position] = value
+            continue
         if position == 1:
             head.at = bits.at >> 3  # still whole bytes
             step = read_uvarint(&head)

@@ -245,3 +245,39 @@ def test_the_longest_chunk_has_room(codec: ModuleType) -> None:
         codec.encode_xor(np.zeros(count + 1, np.int64), np.zeros(count + 1, np.uint64))
     with pytest.raises(LimitExceeded):
         codec.encode_xor(np.zeros(2, np.int64), np.zeros(1, np.uint64))
+
+
+FAR = "00" * 200
+"""Samples that go on as before: what stands before them is far from the end, where the kernel takes another way."""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("0", "10" + f"{8192:014b}", "10" + f"{8193:014b}", "110" + f"{65537:017b}", "1110" + f"{524289:020b}"),
+        "1111" + f"{(1 << 64) - 7:064b}",
+    ],
+)
+@pytest.mark.parametrize(
+    ("value", "samples", "is_sound"),
+    [
+        ("0", 1, True),
+        ("10", 1, False),
+        ("11" + f"{5:05b}{10:06b}" + "1" * 10 + "0" + "10" + "01" * 5, 2, True),
+        ("11" + f"{0:05b}{0:06b}" + "10" * 32 + "0" + "10" + "01" * 32, 2, True),
+        ("11" + f"{2:05b}{60:06b}" + "1" * 60, 1, True),
+        ("11" + f"{31:05b}{40:06b}" + "1" * 40, 1, False),
+    ],
+)
+def test_every_code_far_from_the_end_is_read_as_the_twin_reads_it(
+    codec: ModuleType, code: str, value: str, samples: int, is_sound: bool
+) -> None:
+    data = chunk(2 + samples + len(FAR) // 2, ONE + f"{100:08b}0" + code + value + FAR)
+    answers: list[object] = []
+    for each in (_xor_py, codec):
+        try:
+            answers.append(decoded(each, data))
+        except BadObject as error:
+            answers.append((type(error), error.offset))
+    assert answers[0] == answers[1]
+    assert isinstance(answers[0], list) == is_sound
