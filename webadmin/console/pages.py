@@ -28,6 +28,8 @@ from webadmin.schedule.operation_models import Pause, Quarantine
 from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, ScheduleOverview, schedule_overview
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.suspects import merging_is_broken
+from webadmin.timeline.models import BadFile, Chunk, DataSource
+from webadmin.timeline.overview import TableStanding, table_standings, tables_table
 from webadmin.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep
 from webadmin.tsdb.overview import BucketStanding, bucket_standings, buckets_table
 
@@ -50,8 +52,9 @@ class Tile:
 def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Fill the front page (unfold's DASHBOARD_CALLBACK); a refresh by htmx gets the content without the frame."""
     overview, totals, buckets = schedule_overview(timezone.now()), index_totals(), bucket_standings()
+    tables = table_standings()
     is_refresh = request.headers.get("HX-Request") == "true"
-    notices = verdict(_standing(overview, totals, buckets))
+    notices = verdict(_standing(overview, totals, buckets, tables))
     return context | {
         "title": "Overview",
         "frame": "console/bare.html" if is_refresh else "admin/base_site.html",
@@ -59,12 +62,22 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "notices": [(notice, _place(notice)) for notice in notices],
         "tiles": _tiles(overview, totals),
         "tables": [_levels(totals), _queues(overview), _jobs(overview.jobs), _workers(overview)],
-        "wide_tables": [*([buckets_table(buckets)] if buckets else []), _first_queues(overview), _commands(overview)],
+        "wide_tables": [
+            *([tables_table(tables)] if tables else []),
+            *([buckets_table(buckets)] if buckets else []),
+            _first_queues(overview),
+            _commands(overview),
+        ],
         "as_of": f"{show.moment_text(overview.now_ms)} UTC",
     }
 
 
-def _standing(overview: ScheduleOverview, totals: IndexTotals, buckets: Sequence[BucketStanding]) -> Standing:
+def _standing(
+    overview: ScheduleOverview,
+    totals: IndexTotals,
+    buckets: Sequence[BucketStanding],
+    tables: Sequence[TableStanding],
+) -> Standing:
     queues, jobs = overview.queues, overview.jobs
     next_ready = [queue.next_ready_ms for queue in queues if queue.next_ready_ms is not None]
     ready = sum(queue.ready_count for queue in queues)
@@ -95,6 +108,11 @@ def _standing(overview: ScheduleOverview, totals: IndexTotals, buckets: Sequence
         kept_out_blocks=sum(one.kept_out for one in buckets),
         failing_writes=sum(one.failing_writes for one in buckets),
         compactions_ahead=sum(one.compactions for one in buckets),
+        tables=len(tables),
+        refused_tables=sum(bool(one.source.refusal) and not one.source.is_paused for one in tables),
+        unpublished_tables=sum(bool(one.source.publish_error) for one in tables),
+        quarantined_chunks=sum(one.now.quarantined for one in tables),
+        bad_files=sum(one.now.bad_files for one in tables),
     )
 
 
@@ -121,6 +139,9 @@ def _place(notice: Notice) -> str:
         "outbox": lambda: show.list_address(OutboxStep, now="open"),
         "kept_out": lambda: show.list_address(BlockQuarantine, released_at_ms__isnull=1),
         "refused_tenants": lambda: show.list_address(BucketTenant, state="refused"),
+        "tables": lambda: show.list_address(DataSource),
+        "quarantined_chunks": lambda: show.list_address(Chunk, state="quarantined"),
+        "bad_files": lambda: show.list_address(BadFile),
         "parked_blocks": lambda: show.list_address(Block, state=BlockState.PARKED.value),
     }
     return places[notice.place]() if notice.place else ""

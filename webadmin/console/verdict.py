@@ -38,6 +38,11 @@ class Standing:
     kept_out_blocks: int = 0
     failing_writes: int = 0
     compactions_ahead: int = 0
+    tables: int = 0
+    refused_tables: int = 0
+    unpublished_tables: int = 0
+    quarantined_chunks: int = 0
+    bad_files: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,9 @@ def _troubles(standing: Standing) -> Iterator[Notice]:
         yield Notice(tone="bad", text=f"There is work and no worker polls: {known}.", place="workers")
     for paused in standing.paused:
         yield Notice(tone="warn", text=f"Held still by an operator: {paused}.", place="pauses")
+    if standing.unpublished_tables:
+        text = f"{counted(standing.unpublished_tables, 'table')} with readers behind: the manifest cannot be written."
+        yield Notice(tone="bad", text=text, place="tables")
     if standing.silent_buckets:
         text = f"{counted(standing.silent_buckets, 'bucket')} of Prometheus blocks not read: the last scan broke off."
         yield Notice(tone="bad", text=text, place="buckets")
@@ -100,6 +108,15 @@ def _set_aside(standing: Standing) -> Iterator[Notice]:
             f"{counted(standing.kept_out_blocks, 'block')} of buckets kept out: cannot be read, with file and offset."
         )
         yield Notice(tone="warn", text=text, place="kept_out")
+    if standing.bad_files:
+        text = f"{counted(standing.bad_files, 'file')} of tables kept out: cannot be read, with the reason."
+        yield Notice(tone="warn", text=text, place="bad_files")
+    if standing.quarantined_chunks:
+        text = f"{counted(standing.quarantined_chunks, 'chunk')} of tables set aside after failures, until released."
+        yield Notice(tone="warn", text=text, place="quarantined_chunks")
+    if standing.refused_tables:
+        text = f"{counted(standing.refused_tables, 'table')} not planned, with the reason."
+        yield Notice(tone="warn", text=text, place="tables")
     if standing.refused_tenants:
         text = f"{counted(standing.refused_tenants, 'tenant')} of buckets not planned, with the reason."
         yield Notice(tone="warn", text=text, place="refused_tenants")
@@ -119,6 +136,8 @@ def _course(standing: Standing) -> Notice:
         ahead = counted(standing.compactions_ahead, "compaction")
         return Notice(tone="good", text=f"Nothing to do now: {ahead} of buckets ahead, no job for them yet.")
     if not standing.block_count:
+        if standing.tables:
+            return Notice(tone="good", text=f"Nothing to do: no job runs for {counted(standing.tables, 'table')}.")
         if standing.buckets:
             buckets = counted(standing.buckets, "bucket")
             return Notice(tone="good", text=f"Nothing to do: no job runs for {buckets} of Prometheus blocks.")

@@ -18,7 +18,6 @@ from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import BoundedChangeList, ReadOnlyAdmin
 from webadmin.console.sections import Facts, Section, Table
 from webadmin.console.verdict import Notice
-from webadmin.database import dialect
 from webadmin.timeline.chunk_sections import OUTCOME_TONES, chunk_name, chunk_notices, chunk_sections, state_badge
 from webadmin.timeline.models import Chunk, DataSource
 from webadmin.timeline.source_sections import (
@@ -29,6 +28,7 @@ from webadmin.timeline.source_sections import (
     timeline_address,
     timeline_link,
 )
+from webadmin.timeline.source_sections import state_badge as source_badge
 from webadmin.timeline.standing import SourceStanding, standings
 from webadmin.timeline.states import ChunkOutcome, ChunkStanding, TaskState
 from webadmin.timeline.table_orders import CHUNK_ORDERS, SOURCE_ORDERS
@@ -166,14 +166,7 @@ class DataSourceAdmin(OrderedAdmin):
 
     @display(description="State")
     def state(self, row: Any) -> SafeString:
-        now: SourceStanding = row.now
-        if row.refusal:
-            return show.badge("refused", "bad", row.refusal)
-        if row.is_paused:
-            return show.badge("paused", "warn")
-        if now.parked or now.quarantined or now.bad_files:
-            return show.badge("needs somebody", "bad", "tasks, chunks or files were set aside")
-        return show.badge("compacting", "busy") if now.has_work else show.badge("compacted", "good")
+        return source_badge(row, row.now)
 
 
 @admin.register(Chunk)
@@ -316,9 +309,9 @@ class TaskAdmin(ReadOnlyAdmin):
     def priority_cell(self, row: Task) -> str:
         return f"{row.priority / PRIORITY_UNIT:.3f}" + (", ordered" if row.is_ordered else "")
 
-    @display(description="Made")
-    def made(self, row: Task) -> SafeString | str:
-        return show.age(row.created_at_ms, dialect.clock_ms())
+    @display(description="Made (UTC)")
+    def made(self, row: Task) -> str:
+        return show.moment_text(row.created_at_ms)
 
 
 def _rows(count: int | None) -> str:

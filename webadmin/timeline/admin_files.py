@@ -98,9 +98,9 @@ class SegmentAdmin(ReadOnlyAdmin):
     def state_cell(self, row: Segment) -> SafeString:
         return show.badge(row.get_state_display(), SEGMENT_TONES[SegmentState(row.state)], row.reason)
 
-    @display(description="Came")
-    def came(self, row: Segment) -> SafeString | str:
-        return show.age(row.created_at_ms, dialect.clock_ms())
+    @display(description="Came (UTC)")
+    def came(self, row: Segment) -> str:
+        return show.moment_text(row.created_at_ms)
 
 
 def _times(row: Segment) -> SafeString | str:
@@ -164,9 +164,9 @@ class BadFileAdmin(OrderedAdmin):
     def reason(self, row: BadFile) -> SafeString | str:
         return show.note(row.error_class, row.message[:200])
 
-    @display(description="Since")
-    def since(self, row: BadFile) -> SafeString | str:
-        return show.age(row.at_ms, dialect.clock_ms())
+    @display(description="Since (UTC)")
+    def since(self, row: BadFile) -> str:
+        return show.moment_text(row.at_ms)
 
     @display(description="State")
     def state_cell(self, row: BadFile) -> SafeString:

@@ -57,6 +57,17 @@ def manifest_words(source: DataSource) -> SafeString | str:
     return show.badge("up to date", "good")
 
 
+def state_badge(source: DataSource, now: SourceStanding) -> SafeString:
+    """Return in a word how a table is."""
+    if source.refusal:
+        return show.badge("refused", "bad", source.refusal)
+    if source.is_paused:
+        return show.badge("paused", "warn")
+    if now.parked or now.quarantined or now.bad_files:
+        return show.badge("needs somebody", "bad", "tasks, chunks or files were set aside")
+    return show.badge("compacting", "busy") if now.has_work else show.badge("compacted", "good")
+
+
 def source_notices(source: DataSource, now: SourceStanding) -> list[Notice]:
     """Return what needs somebody first."""
     notices = []

@@ -8,12 +8,14 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.webadmin.admin import rows
+from tests.webadmin.admin.timeline_rows import fill_timeline
 from tests.webadmin.admin.tsdb_rows import fill_tsdb
 from tests.webadmin.service import Service
 from webadmin.console import formatting as show
 from webadmin.index.models import Block
 from webadmin.index.operator_queries import index_totals
 from webadmin.schedule.models import Command
+from webadmin.timeline.models import Chunk
 from webadmin.tsdb.models import BucketTenant
 
 
@@ -41,6 +43,24 @@ def test_the_front_page_tells_trouble_levels_queues_jobs_workers_and_commands(op
     assert re.search(r"node-a polling \d+ s ago 2", text)
     assert "node-silent silent" in text
     assert f"#{Command.objects.latest('index').index}" in text
+
+
+def test_the_front_page_tells_how_tables_stand_and_what_needs_somebody(operator: Client) -> None:
+    fill_timeline()
+    page = operator.get("/admin/").content.decode()
+    text = words(page)
+    assert "the index holds no blocks" not in text
+    assert "1 table with readers behind: the manifest cannot be written." in text
+    assert "1 chunk of tables set aside after failures, until released." in text
+    assert "1 file of tables kept out: cannot be read, with the reason." in text
+    assert re.search(
+        r"acme/orders Timeline needs somebody 1 running, 1 waiting, 2 blocked 7 chunks 1 chunk, 1 file [\d.]+ GiB "
+        r"never at this rate behind by 2 ",
+        text,
+    )
+    links = re.findall(r'lt-notice-\w+">\s*<span>[^<]*<a class="lt-link" href="([^"]+)"', page)
+    assert show.list_address(Chunk, state="quarantined") in links
+    assert all(operator.get(link).status_code == 200 for link in links)
 
 
 def test_the_front_page_tells_how_far_buckets_are_and_what_fails_there(operator: Client) -> None:

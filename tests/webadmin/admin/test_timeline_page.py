@@ -6,19 +6,35 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
+from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from tests.webadmin.admin.timeline_rows import DAY_MS, DAYS, MB, fill_timeline, make_chunk, make_chunks, make_table
-from webadmin.timeline.models import Chunk, DataSource
+from tests.webadmin.admin.test_front_page import words
+from tests.webadmin.admin.timeline_rows import (
+    DAY_MS,
+    DAYS,
+    MB,
+    fill_timeline,
+    make_chunk,
+    make_chunks,
+    make_table,
+    make_task,
+)
+from webadmin.database import dialect
+from webadmin.timeline.budget import read_budget
+from webadmin.timeline.churn import read_churn
+from webadmin.timeline.models import Chunk, DataSource, Policy
+from webadmin.timeline.standing import standings
 from webadmin.timeline.timeline_page.columns import COLUMNS_MAX, COUNTED, WIDTHS_MS
 
 LONG = 10_000
 QUERIES_MAX = 12
 """Session, user, the table, its ends, the columns, tasks, orders: the same for any number of chunks."""
 BYTES_MAX = 100_000
+LISTS = ("datasource", "chunk", "task", "segment", "badfile", "chunkorder")
 
 
 def data(client: Client, source: DataSource, **query: object) -> dict[str, Any]:
@@ -180,3 +196,62 @@ def test_only_who_may_change_chunks_is_offered_orders(operator: Client) -> None:
     assert offers not in somebody("viewer", permissions=("view_datasource",)).get(place).content.decode()
     assert offers in somebody("boss", permissions=("view_datasource", "change_chunk")).get(place).content.decode()
     assert offers in operator.get(place).content.decode()
+
+
+def test_lists_and_the_front_page_cost_the_same_for_many_tables(operator: Client) -> None:
+    addresses = ["/admin/", *(reverse(f"admin:timeline_{name}_changelist") for name in LISTS)]
+
+    def queries() -> list[int]:
+        cache.clear()
+        found = []
+        for address in addresses:
+            with CaptureQueriesContext(connection) as caught:
+                assert operator.get(address).status_code == 200
+            found.append(len(caught))
+        return found
+
+    fill_timeline()
+    few = queries()
+    for number in range(12):
+        source = make_table(f"table-{number}")
+        make_chunks(source, 0, 20)
+        make_task(source, 0, 3)
+    assert queries() == few
+
+
+def test_numbers_of_a_table_are_those_of_its_rows(operator: Client) -> None:
+    source = fill_timeline()
+    [now] = standings([source]).values()
+    assert (now.running, now.waiting, now.blocked, now.parked) == (1, 1, 2, 1)
+    assert (now.chunks, now.unstable, now.deferred, now.quarantined, now.bad_files) == (DAYS, 18, 7, 1, 1)
+    assert now.to_rewrite == (17 + 7) * 120 * MB + 1_300 * MB
+    assert (now.arrived, now.drained, now.unpublished) == (1_200 * MB, 2 * 120 * MB + 121 * MB, 2)
+    assert now.clears_in_ms is None
+    churn = read_churn(source)
+    assert [(end - start, count) for start, end, count in churn.again] == [(DAY_MS, 4)]
+    assert churn.read_again == 3 * 121 * MB
+    assert (churn.days[0].came_in, churn.days[0].read) == (1_200 * MB, now.drained)
+    page = words(operator.get(reverse("admin:timeline_datasource_change", args=[source.id])).content.decode())
+    assert "Churn: 1 chunk rewritten 4 times or more within 7 days." in page
+    assert "Clear never at this rate" in page
+    assert "Hot window: 0 \N{RIGHTWARDS ARROW} 1 h late files come for an hour" in page
+    assert "Files kept out dt=2026" not in page
+    assert "FooterLies" in page
+
+
+def test_a_budget_of_a_day_counts_what_had_its_turn_and_says_when_it_is_free_again(operator: Client) -> None:
+    source = make_table()
+    Policy.objects.filter(source=source).update(bytes_per_day=300 * MB)
+    now_ms = dialect.clock_ms()
+    make_task(source, 0, 1, "leased", admitted_at_ms=now_ms - DAY_MS // 2)
+    make_task(source, 5 * DAY_MS, 2, "leased", admitted_at_ms=now_ms - 60_000)
+    make_task(source, 9 * DAY_MS, 2, "done", admitted_at_ms=now_ms - DAY_MS - 1)
+    make_task(source, 15 * DAY_MS, 1, "blocked")
+    source.refresh_from_db()
+    budget = read_budget(source)
+    assert (budget.used, budget.left, budget.is_spent) == (360 * MB, 0, True)
+    assert (budget.waiting_tasks, budget.waiting_bytes) == (1, 120 * MB)
+    assert 0 < budget.refills_in_ms <= DAY_MS // 2
+    page = words(operator.get(reverse("admin:timeline_datasource_change", args=[source.id])).content.decode())
+    assert "The budget of a day is spent; some is free again in" in page
+    assert "Waits for it 1 task of 114 MiB" in page

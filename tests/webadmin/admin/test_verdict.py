@@ -37,6 +37,11 @@ IDLE = Standing(
         ({"buckets": 1, "failing_writes": 2}, ["bad", "good"], "2 writes to buckets refused"),
         ({"buckets": 1, "kept_out_blocks": 1}, ["warn", "good"], "1 block of buckets kept out"),
         ({"buckets": 1, "refused_tenants": 2}, ["warn", "good"], "2 tenants of buckets not planned"),
+        ({"block_count": 0, "tables": 1}, ["good"], "Nothing to do: no job runs for 1 table."),
+        ({"tables": 3, "refused_tables": 2}, ["warn", "good"], "2 tables not planned, with the reason."),
+        ({"tables": 1, "unpublished_tables": 1}, ["bad", "good"], "1 table with readers behind: the manifest cannot"),
+        ({"tables": 1, "quarantined_chunks": 2}, ["warn", "good"], "2 chunks of tables set aside after failures"),
+        ({"tables": 1, "bad_files": 1}, ["warn", "good"], "1 file of tables kept out: cannot be read"),
         ({"waiting_queues": 3, "next_ready_in_ms": 24_000}, ["good"], "3 queues filling; the next is ready in 24 s."),
         ({"running_jobs": 2, "live_jobs": 2}, ["busy"], "Work goes on: 2 jobs running."),
         ({"ready_queues": 1}, ["busy"], "Waiting for a worker with room: 1 queue ready."),
@@ -68,6 +73,7 @@ def test_the_verdict_names_trouble_first_and_always_ends_with_the_course(
 def test_every_trouble_leads_somewhere() -> None:
     worst = replace(IDLE, parked_jobs=1, parked_blocks=1, ready_queues=1, polling_workers=0, live_jobs=100)
     worst = replace(worst, silent_buckets=1, failing_writes=1, kept_out_blocks=1, refused_tenants=1)
+    worst = replace(worst, refused_tables=1, unpublished_tables=1, quarantined_chunks=1, bad_files=1)
     troubles = verdict(worst)[:-1]
-    assert len(troubles) == 8
+    assert len(troubles) == 12
     assert all(notice.place for notice in troubles)
