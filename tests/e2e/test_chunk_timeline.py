@@ -19,9 +19,9 @@ from django.urls import reverse
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from tests.e2e.test_admin_pages import CHROMIUM, OVERFLOW, SWITCHES, complaints_of, signed_in
+from tests.e2e.test_admin_pages import CHROMIUM, OVERFLOW, SWITCHES, complaints_of, keep_picture, signed_in
 from tests.webadmin.admin.timeline_rows import DAYS, fill_timeline, make_chunks, make_table
-from webadmin.timeline.models import Chunk, DataSource
+from webadmin.timeline.models import Chunk, DataSource, Policy
 
 BUNDLE = Path(__file__).parents[2] / "webadmin/console/static/console/bundle/chunk-timeline.js"
 PATIENCE_MS = 20_000
@@ -220,6 +220,45 @@ def test_a_click_opens_a_chunk_and_the_address_opens_it_again(visit: Visit) -> N
     expect(page.locator("#ct-panel-body")).to_contain_text("Set aside after 3\u00a0failures")
     page.locator(".ct-task-running").click()
     page.get_by_role("heading", name="Task", exact=True).wait_for()
+
+
+def test_a_chunk_is_compacted_now_with_the_mouse(visit: Visit) -> None:
+    source = fill_timeline()
+    page = visit.page
+    visit.open(source)
+    page.locator(".ct-is-unstable").last.click()
+    page.locator("#ct-panel").get_by_role("link", name="Compact now").click()
+    page.fill("input[name=why]", "a report is slow")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("heading", name="Intervals (1)").wait_for()
+    page.get_by_role("button", name="Compact now").click()
+    page.get_by_text("Compact now: 1 changed").wait_for()
+    visit.settled()
+    expect(page.locator("#ct-panel-body")).to_contain_text("It is to be compacted now, says operator")
+    assert page.locator(".ct-order-now").count() == 2
+
+
+def test_a_policy_is_previewed_and_saved_with_the_mouse(visit: Visit) -> None:
+    source = fill_timeline()
+    page = visit.page
+    page.goto(visit.base + reverse("admin:timeline_datasource_changelist"))
+    keep_picture(page, "tables", 1280)
+    page.locator("#result_list tbody a").filter(has_text="orders").first.click()
+    page.get_by_role("heading", name="How it stands").wait_for()
+    keep_picture(page, "table", 1280)
+    page.get_by_role("link", name="Plan twice and see").click()
+    page.get_by_text("the plan after that is empty.").wait_for()
+    keep_picture(page, "table-rest", 1280)
+    page.go_back()
+    page.get_by_role("link", name="Change the policy").click()
+    page.fill("input[name=segment_bytes_max]", "1 GB")
+    page.fill("input[name=why]", "larger files")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("heading", name="Plan (9)").wait_for()
+    keep_picture(page, "table-policy", 1280)
+    page.get_by_role("button", name="Change the policy").click()
+    page.get_by_text("Segment bytes at most: 477\u00a0MiB → 954\u00a0MiB").wait_for()
+    assert Policy.objects.get(source=source).segment_bytes_max == 1_000_000_000
 
 
 def test_what_is_missing_or_refused_is_said(visit: Visit) -> None:
