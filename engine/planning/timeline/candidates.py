@@ -91,7 +91,9 @@ def _without_tied(
             kept.append(run)
             continue
         skipped = next((chunk for chunk in outside if chunk.action is Action.SKIPPED), None)
-        detail = skipped.reason if skipped else words.HIDDEN_IN_PART
+        detail = words.HIDDEN_IN_PART
+        if skipped:
+            detail = skipped.detail if skipped.cause == words.TIED else skipped.reason
         cause = skipped.cause if skipped else ""
         tied |= {
             chunk.start_ms: (left_alone(chunk, words.TIED, detail), cause)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 import xxhash
@@ -22,13 +22,17 @@ def shared_keys(chunks: Iterable[Chunk]) -> set[int]:
     return found
 
 
-def task_name(source: str, chunks: Iterable[Chunk], now_ms: int) -> str:
+def task_name(source: str, chunks: Iterable[Chunk], now_ms: int, reserved: Container[str] = ()) -> str:
     """Return a name that is equal for equal chunks with equal contents at one time: 16 hexadecimal digits.
 
-    Later the same chunks get another name: a task that waited for those of then must not wait for those of now.
+    Later the same chunks get another name, and none is one of those ``reserved``: a task that waited for those of then
+    must not wait for those of now.
     """
     told = "".join([f"{chunk.start_ms} {chunk.end_ms} {chunk.digest};" for chunk in chunks])
-    return xxhash.xxh64_hexdigest(f"{source};{now_ms};{told}".encode())
+    name = xxhash.xxh64_hexdigest(f"{source};{now_ms};{told}".encode())
+    while name in reserved:
+        name = xxhash.xxh64_hexdigest(name.encode())
+    return name
 
 
 def make_tasks(source: str, runs: Iterable[Run], *, now_ms: int, taken: Iterable[QueuedTask] = ()) -> list[PlannedTask]:
@@ -37,9 +41,11 @@ def make_tasks(source: str, runs: Iterable[Run], *, now_ms: int, taken: Iterable
     A colour is the smallest that no conflicting task before has, and above those of all that are taken. A task waits
     for every conflicting one with a smaller colour, be it earlier or later: no cycle can come about.
     """
+    held_tasks = list(taken)
+    reserved = {name for before in held_tasks for name in (before.name, *before.deps)}
     tasks = [
         PlannedTask(
-            name=task_name(source, run.chunks, now_ms),
+            name=task_name(source, run.chunks, now_ms, reserved),
             source=source,
             chunks=tuple(run.chunks),
             cost=run.cost,
@@ -52,7 +58,7 @@ def make_tasks(source: str, runs: Iterable[Run], *, now_ms: int, taken: Iterable
     if not sharing:
         return tasks
     held: dict[int, list[QueuedTask]] = {}
-    for before in taken:
+    for before in held_tasks:
         if before.source == source:
             for key in before.shared:
                 held.setdefault(key, []).append(before)

@@ -211,9 +211,11 @@ class _Cycle:
         free: list[Chunk] = []
         for start_ms in sorted(turn.rows):
             row = turn.rows[start_ms]
-            if row.task or start_ms in told.unread:
-                continue
             chunk = row.chunk
+            if row.task or start_ms in told.unread:
+                if chunk.shared and not told.policy.partial_visibility:
+                    free.append(left_alone(chunk, words.BUSY, row.task))
+                continue
             if chunk.action is Action.COMPACT:
                 if start_ms in told.urgent:
                     free.append(replace(chunk, priority=PRIORITY_UNIT))
@@ -224,6 +226,8 @@ class _Cycle:
         found = find_runs(free, told.policy)
         for start_ms, (chunk, tie) in found.tied.items():
             row = turn.rows[start_ms]
+            if tie == words.BUSY:  # it is planned when that task is over
+                continue
             if tie == words.SET_ASIDE:  # its own sizes did not change: it goes on when the other does
                 turn.rows[start_ms] = replace(row, state=ChunkState.DEFERRED, quarantined=chunk.reason)
             else:

@@ -14,6 +14,7 @@ EXCLUDED = "excluded"
 UNBOUNDED = "unbounded"
 TIED = "tied"
 SET_ASIDE = "set-aside"
+BUSY = "busy"
 NOTHING = "nothing"
 TOMBSTONES = "tombstones"
 CONVERGED = "converged"
@@ -36,6 +37,7 @@ CHUNK = {
     UNBOUNDED: "it is unbounded: {detail} touches too many chunks to be cut by them",
     TIED: "it shares a file with a chunk that is left alone, and files are rewritten whole: {detail}",
     SET_ASIDE: "it waits: {detail}",
+    BUSY: "task {detail} has it",
     NOTHING: "nothing is visible in it",
     TOMBSTONES: "only tombstones are visible in it",
     CONVERGED: "it is as the last task left it{detail}",

@@ -418,3 +418,17 @@ def test_e25_a_clock_that_goes_back_makes_no_older_versions() -> None:
     world.now_ms = day(1)
     put(world, 5, 6, 24, 5)
     assert world.turn().created[0].chunks[0].recency == 1.0
+
+
+def test_a_task_made_anew_at_once_is_not_one_that_others_waited_for() -> None:
+    world = timeline(limits=QueueLimits(running_max=1))
+    put(world, 1, 10, 5, 180)
+    world.add(start_ms=day(5), end_ms=day(6), version="2", is_tombstone=True)
+    world.turn()
+    (first,) = running(world)
+    (second,) = set(world.tasks) - {first}
+    assert world.tasks[second].entry.deps == (first,)
+    world.fail(first, world.tasks[first].token, "lost", is_counted=False)
+    world.turn()  # the clock stands still, the chunks are the same
+    assert first not in world.tasks
+    assert running(world) == [second]
