@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from engine.profiles.errors import BadObject, LimitExceeded, MergeCancelled
 from engine.storage import ObjectStore, StorageError
+from engine.tables.array_parts import is_text_or_bytes
 from engine.tables.footers import Footer, RowGroup, open_parquet
 from engine.tables.schemas import cast_batch
 from engine.tables.store_file import open_object
@@ -20,6 +21,8 @@ ROWS_MAX = 1 << 20
 ROWS_MIN = 1 << 10
 ROW_BYTES_MAX = 256 << 20
 """What decoded rows of one piece may hold at most: a few bytes of a file can promise any number of equal values."""
+NESTED_BYTES_MAX = 1 << 30
+"""The same of text in lists, if every value were as large as all values there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +61,50 @@ def read_rows(
             if cancelled():
                 raise MergeCancelled(f"reading {footer.path}: nobody wants the rows any more")
             found += batch.num_rows
-            table = pa.Table.from_batches([batch])
+            table = _instants(pa.Table.from_batches([batch]), footer)
             if cut is not None:
                 table = _cut(table, cut, footer.path)
-            yield table if schema is None else cast_batch(_instants(table, footer), schema, footer.path)
+            yield table if schema is None else cast_batch(table, schema, footer.path)
         if found != group.rows:
             raise BadObject(f"row group {number}", footer.start, f"it has {found} of {group.rows} rows", footer.path)
 
 
 def _opened(store: ObjectStore, footer: Footer) -> pq.ParquetFile:
     try:
-        return open_parquet(open_object(store, footer.path, footer.size))
+        return open_parquet(open_object(store, footer.path, footer.size), dictionaries=_repeating(footer))
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise BadObject("footer", footer.start, f"it cannot be read any more: {error}", footer.path) from error
 
 
+def _repeating(footer: Footer) -> list[str]:
+    """Return the flat columns of text that are read as dictionaries, so that nothing unfolds before it is measured."""
+    flat = {field.name for field in footer.schema if is_text_or_bytes(field.type)}
+    return sorted({pages.path for group in footer.groups for pages in group.columns if pages.repeats} & flat)
+
+
+def _rows_at_once(group: RowGroup, footer: Footer, rows: int) -> int:
+    """Return how many rows of a row group are decoded at once: fewer where text in lists may unfold unmeasured."""
+    nested = [pages for pages in group.columns if pages.repeats and pages.path not in footer.schema.names]
+    largest = max((pages.uncompressed_bytes for pages in nested), default=0)
+    return max(min(rows, NESTED_BYTES_MAX // max(largest, 1)), 1)
+
+
+def _unfolded(batch: pa.RecordBatch) -> int:
+    """Return the bytes of a batch once its dictionaries are plain."""
+    size = int(batch.nbytes)
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type) and len(column.dictionary):
+            lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
+            size += pc.sum(lengths.cast(pa.int64())).as_py() or 0
+    return size
+
+
 def _batches(file: pq.ParquetFile, footer: Footer, number: int, group: RowGroup, rows: int) -> Iterator[pa.RecordBatch]:
     try:
-        for batch in file.iter_batches(rows, row_groups=[number], use_threads=False):
-            if batch.nbytes > ROW_BYTES_MAX and batch.nbytes > 64 * footer.size:
-                reason = f"{batch.num_rows} rows unfold to {batch.nbytes} bytes"
+        for batch in file.iter_batches(_rows_at_once(group, footer, rows), row_groups=[number], use_threads=False):
+            size = _unfolded(batch)
+            if size > ROW_BYTES_MAX and size > 64 * footer.size:
+                reason = f"{batch.num_rows} rows unfold to {size} bytes"
                 raise LimitExceeded(f"row group {number}", group.columns[0].start, reason, footer.path)
             yield batch
     except StorageError:
@@ -101,7 +128,7 @@ def _blamed(file: pq.ParquetFile, footer: Footer, number: int, error: Exception)
 def _instants(table: pa.Table, footer: Footer) -> pa.Table:
     """Return rows with the time zone of old timestamps, which pyarrow reads without."""
     for place, (field, told) in enumerate(zip(table.schema, footer.schema, strict=True)):
-        if field.type != told.type and pa.types.is_timestamp(field.type):
+        if pa.types.is_timestamp(field.type) and field.type != told.type:
             column = pa.chunked_array([chunk.view(told.type) for chunk in table.column(place).chunks], told.type)
             table = table.set_column(place, told, column)
     return table

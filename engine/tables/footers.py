@@ -6,7 +6,7 @@ the file and before the footer, that row counts of row groups, columns and file 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -29,7 +29,11 @@ DEPTH_MAX = 64
 SECTION = "footer"
 CODECS = ("NONE", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4")
 """By their number in the format."""
-INT96 = 3
+INT96, BYTE_ARRAY = 3, 6
+DICTIONARY_ENCODINGS = (2, 8)
+NESTED_VALUES_MAX = 1 << 27
+NESTED_VALUES_PER_BYTE = 1000
+"""Of values in lists, a row group has more than these only if it wants to fill the memory."""
 INSTANT = pa.timestamp("us", "UTC")
 """What the old INT96 timestamps are: instants, which no reader of them takes finer than microseconds."""
 
@@ -45,12 +49,18 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPages:
-    """A column chunk: the dotted path of its leaf, where its pages begin and how many bytes they have in the file."""
+    """A column chunk: the dotted path of its leaf, where its pages begin and how many bytes they have in the file.
+
+    ``uncompressed_bytes`` are those of its pages. ``repeats``: it holds bytes of any length, of which a dictionary lets
+    a few bytes of the file repeat one as often as they like.
+    """
 
     path: str
     start: int
     size: int
+    uncompressed_bytes: int
     codec: str
+    repeats: bool
     statistics: ColumnStatistics
 
 
@@ -178,7 +188,7 @@ def _column(told: Fields, where: str, rows: int, footer_start: int) -> ColumnPag
         raise BadObject(where, footer_start, "a column has no path")
     name = b".".join(path).decode(errors="replace")
     where = f"{where}, column {name}"
-    values, _, size, start = (_number(told.get(number), where, footer_start) for number in (5, 6, 7, 9))
+    values, uncompressed, size, start = (_number(told.get(number), where, footer_start) for number in (5, 6, 7, 9))
     dictionary = told.get(11)
     if isinstance(dictionary, int) and 0 < dictionary < start:
         start = dictionary
@@ -187,7 +197,10 @@ def _column(told: Fields, where: str, rows: int, footer_start: int) -> ColumnPag
         raise BadObject(where, start, reason)
     if len(path) == 1 and values != rows:
         raise BadObject(where, start, f"it has {values} values in {rows} rows")
-    return ColumnPages(name, start, size, CODECS[told[4]], _statistics(told.get(12)))
+    if values > NESTED_VALUES_MAX and values > NESTED_VALUES_PER_BYTE * size:
+        raise LimitExceeded(where, start, f"{size} bytes promise {values} values")
+    repeats = told[1] == BYTE_ARRAY and any(encoding in DICTIONARY_ENCODINGS for encoding in told[2])
+    return ColumnPages(name, start, size, uncompressed, CODECS[told[4]], repeats, _statistics(told.get(12)))
 
 
 def _number(value: object, where: str, footer_start: int) -> int:
@@ -223,13 +236,17 @@ def _check_same_columns(groups: tuple[RowGroup, ...], start: int) -> None:
         raise BadObject(SECTION, start, "its row groups have different columns")
 
 
-def open_parquet(source: pa.NativeFile, footer_bytes: int = FOOTER_BYTES_MAX) -> pq.ParquetFile:
-    """Open a file whose footer is checked; it reads columns as ``Footer.schema`` has them, INT96 without time zone."""
+def open_parquet(source: pa.NativeFile, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    """Open a file whose footer is checked; it reads columns as ``Footer.schema`` has them, INT96 without time zone.
+
+    Columns of text among ``dictionaries`` come as indices into the values there are, however often these are repeated.
+    """
     return pq.ParquetFile(
         source,
+        read_dictionary=list(dictionaries),
         coerce_int96_timestamp_unit="us",
-        thrift_string_size_limit=footer_bytes,
-        thrift_container_size_limit=footer_bytes,
+        thrift_string_size_limit=FOOTER_BYTES_MAX,
+        thrift_container_size_limit=FOOTER_BYTES_MAX,
         schema_depth_limit=DEPTH_MAX,
         page_checksum_verification=True,
         pre_buffer=False,

@@ -25,7 +25,7 @@ from engine.profiles.errors import BadObject, MergeCancelled, MergeRefused
 from engine.protocol.table_jobs import TableFile
 from engine.protocol.table_results import read_table_result
 from engine.storage import StorageError
-from engine.tables import folder_merge, merge_job
+from engine.tables import file_rows, folder_merge, merge_job
 from engine.tables.errors import NotConserved, SchemaConflict
 from engine.tables.facts import read_facts
 from tests.engine.tables.table_files import DAY_MS, TableFolder
@@ -213,6 +213,14 @@ def test_files_without_rows_give_no_file(folder: TableFolder) -> None:
     assert (result.outputs, result.chunks[0].rows_read) == ([], 0)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_old_timestamps_are_instants(folder: TableFolder, whole: bool) -> None:
+    file = folder.put("a.parquet", events([5, 3], x=["a", "b"]), whole=whole, use_deprecated_int96_timestamps=True)
+    table = folder.read(folder.merge(folder.spec([file])))
+    assert table.schema.field("at").type == pa.timestamp("us", "UTC")
+    assert table["x"].to_pylist() == ["b", "a"]
+
+
 def test_columns_that_came_or_grew_later_are_kept(folder: TableFolder) -> None:
     old = pa.table(
         {
@@ -349,11 +357,20 @@ def test_a_file_that_was_registered_otherwise_or_is_gone_is_refused(folder: Tabl
         folder.merge(folder.spec([replace(file, path="b.parquet")]))
 
 
-def test_a_few_bytes_that_promise_too_much_are_refused(folder: TableFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.tables.file_rows.ROW_BYTES_MAX", 1 << 20)
-    bomb = pa.table({"at": pa.array([0] * 200_000, US), "x": ["y" * 100] * 200_000})
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_few_bytes_that_promise_too_much_are_refused(
+    folder: TableFolder, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of times the same ten thousand bytes."""
+    monkeypatch.setattr(file_rows, "ROW_BYTES_MAX", 8 << 20)
+    monkeypatch.setattr(file_rows, "NESTED_BYTES_MAX", 16 << 20)
+    count, text = 10_000, "y" * 10_000
+    words = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), [text])
+    cells = pa.ListArray.from_arrays(pa.array(range(count + 1), pa.int32()), words) if listed else words
+    file = folder.put("a.parquet", pa.table({"at": pa.array([0] * count, US), "x": cells}), store_schema=False)
+    assert file.size < 1 << 17
     with pytest.raises(BadObject, match="unfold"):
-        folder.merge(folder.spec([folder.put("a.parquet", bomb, row_group_size=200_000)]))
+        folder.merge(folder.spec([file]))
 
 
 def test_nested_columns_cannot_be_sorted_by(folder: TableFolder) -> None:
