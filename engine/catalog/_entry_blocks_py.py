@@ -12,6 +12,7 @@ from engine.catalog.errors import InvalidRecord, UnsortedKeys
 from engine.catalog.layout import BLOCK_BYTES, SplitRules
 from engine.catalog.model import IDENTITY_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX, Interval, Row
 from engine.profiles.errors import BadObject
+from engine.tsdb.varints import uvarint
 
 SECTION = "block"
 
@@ -198,9 +199,9 @@ class _Encoder:
             shared = next((i for i, (a, b) in enumerate(zip(key, self._last, strict=False)) if a != b), len(self._last))
         else:
             self._first = key
-        self._block += _encoded(shared) + _encoded(len(key) - shared) + _encoded(len(identity))
+        self._block += uvarint(shared) + uvarint(len(key) - shared) + uvarint(len(identity))
         if identity:
-            self._block += _encoded(len(payload))
+            self._block += uvarint(len(payload))
         self._block += key[shared:] + identity + payload
         self._last = key
         self._count += 1
@@ -234,12 +235,3 @@ class _Encoder:
             self._file_bytes += self._block_bytes
             self._block.clear()
             self._count = self._block_bytes = 0
-
-
-def _encoded(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

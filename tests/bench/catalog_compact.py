@@ -2,12 +2,17 @@
 
 Entries have keys of 34 bytes and values of about 155 bytes (an object's address, checksum, size, time). Every tenth
 entry of the base is changed; the files lie in the store's folder, written and synced as ever. ``kernel`` is the merge
-of blocks in memory alone, with checksums and hashes of the files.
+of blocks in memory alone, with checksums and hashes of the files. ``_spark`` is the uniform change on a warm
+session of two cores, with all processor time of the JVM and its Pythons.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +24,10 @@ from engine.catalog.layout import Kind, SplitRules
 from engine.catalog.model import Row
 from engine.catalog.range_file import FileBuilder
 from engine.catalog.runs import Layer, StagedRun, memory_run
+from engine.protocol.catalog_jobs import CatalogCompactResult
 from engine.storage import open_store
-from tests.bench.figures import Figures, cpu_seconds
+from tests.bench.figures import Figures, cpu_seconds, process_seconds
+from tests.engine.catalog.compact_jobs import spec_of_rows
 
 NAME = "catalog_compact"
 ENTRIES, ENTRIES_FULL = 1_000_000, 5_000_000
@@ -52,6 +59,7 @@ def run(full: bool = False) -> Figures:
     few = [memory_run(rows(range(0, TWIN_ENTRIES, 10), "w"))], memory_run(rows(range(TWIN_ENTRIES), "v"))
     twin = cpu_seconds(lambda: merge(_entry_blocks_py.merge_blocks, *few))
     ours = cpu_seconds(lambda: merge(entry_blocks.merge_blocks, *few))
+    figures["entries_per_s_core_spark"] = on_spark(entries)
     return Figures(
         parameters={"implementation": entry_blocks.IMPLEMENTATION, "entries": entries, "tokens": TOKENS},
         figures=figures | {"kernel_entries_per_s_core": kernel, "speedup_over_twin": twin / ours},
@@ -73,6 +81,38 @@ def tokens(changed: range | list[int]) -> list[Layer]:
     return [Layer(memory_run(rows(ordered[token::TOKENS], f"{token}"))) for token in range(TOKENS)]
 
 
+def on_spark(entries: int) -> float:
+    """Return the rate of the uniform change on Spark, measured in a process of its own."""
+    program = [sys.executable, "-m", "tests.bench.catalog_compact", str(entries)]
+    answer = subprocess.run(program, stdout=subprocess.PIPE, check=True, text=True)
+    return float(json.loads(answer.stdout.splitlines()[-1]))
+
+
+def measure_spark(entries: int) -> float:
+    """Return entries read per second of all cores' time, the best of the repeats after one to warm up."""
+    from spark.jobs import catalog_compact
+    from spark.session import SparkSettings, make_session
+
+    rates = []
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store((Path(folder) / "store").as_uri())
+        files = CatalogFiles(store)
+        whole = memory_run(rows(range(entries), "v"))
+        base = apply_layers(files, files.write_metarange([])[0], [Layer(whole)]).metarange
+        changed = sorted(random.Random(8).sample(range(entries), entries // 10))
+        spec = spec_of_rows(
+            files, base, [rows(changed[token::TOKENS], f"{token}") for token in range(TOKENS)], SplitRules()
+        )
+        spark = make_session(SparkSettings(master="local[2]", scratch=Path(folder) / "spark"))
+        for number in range(REPEATS + 1):
+            begun = process_seconds(os.getpid())
+            result = catalog_compact.run(spark, [spec], store.url, tag=f"bench-{number}")["job"]
+            assert isinstance(result, CatalogCompactResult), result
+            rates.append(result.rows_read / (process_seconds(os.getpid()) - begun))
+        spark.stop()
+    return max(rates[1:])
+
+
 def merge(kernel: object, layers: list[StagedRun], base: StagedRun) -> None:
     """Merge in memory, with what makes files of blocks."""
     kernel(  # type: ignore[operator]
@@ -84,3 +124,7 @@ def merge(kernel: object, layers: list[StagedRun], base: StagedRun) -> None:
         None,
         None,
     )
+
+
+if __name__ == "__main__":
+    print(measure_spark(int(sys.argv[1])))

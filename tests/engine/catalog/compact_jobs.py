@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
 
+from engine.catalog.apply_plan import UNIT_BYTES
 from engine.catalog.files import CatalogFiles
 from engine.catalog.layout import SplitRules
 from engine.catalog.metarange import Metarange
-from engine.catalog.model import Interval
+from engine.catalog.model import Interval, Row
 from engine.catalog.runs import write_run
 from engine.protocol.catalog_jobs import CatalogCompactSpec, LayerFile
 from tests.engine.catalog.factories import Changes, row
@@ -18,27 +21,33 @@ def compact_spec(
     base: Metarange,
     layers: Sequence[tuple[Changes, Sequence[Interval]]],
     rules: SplitRules,
+    **fields: Any,
+) -> CatalogCompactSpec:
+    """A job that applies these layers (newest first) on the base."""
+    rows = [[row(key, value) for key, value in sorted(changes.items())] for changes, _ in layers]
+    return spec_of_rows(files, base, rows, rules, intervals=[intervals for _, intervals in layers], **fields)
+
+
+def spec_of_rows(
+    files: CatalogFiles,
+    base: Metarange,
+    layers: Sequence[Iterable[Row]],
+    rules: SplitRules,
     *,
+    intervals: Sequence[Sequence[Interval]] = (),
     head: Metarange | None = None,
     job: str = "job",
-    unit_bytes: int = 1 << 20,
+    unit_bytes: int = UNIT_BYTES,
 ) -> CatalogCompactSpec:
-    """A job that applies these layers on the base."""
+    """A job that applies layers of rows (newest first) on the base; their runs are put into the store."""
     found = []
-    for number, (changes, intervals) in enumerate(layers):
+    for number, rows in enumerate(layers):
         data = bytearray()
-        info = write_run((row(key, value) for key, value in sorted(changes.items())), data.extend)
+        info = write_run(rows, data.extend)
         key = f"{files.prefix}scratch/{job}/{number}"
         files.store.put(key, bytes(data))
-        found.append(
-            LayerFile(
-                key=key,
-                rows=info.rows,
-                file_bytes=info.file_bytes,
-                tail_bytes=info.tail_bytes,
-                intervals=tuple(intervals),
-            )
-        )
+        covered = tuple(intervals[number]) if intervals else ()
+        found.append(LayerFile(key=key, **asdict(info), intervals=covered))
     return CatalogCompactSpec(
         job=job,
         tenant="tenant",
@@ -46,10 +55,7 @@ def compact_spec(
         base=base.id,
         head=(head or base).id,
         layers=tuple(found),
-        bytes_min=rules.bytes_min,
-        bytes_max=rules.bytes_max,
-        every=rules.every,
-        borders_every=rules.borders_every,
+        **asdict(rules),
         unit_bytes=unit_bytes,
-        task_memory_bytes=1 << 20,
+        task_memory_bytes=64 << 20,
     )

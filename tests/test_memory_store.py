@@ -1,0 +1,10 @@
+"""The store in a dictionary keeps the promises of a store."""
+
+from __future__ import annotations
+
+from engine.storage.conformance import check
+from tests.memory_store import MemoryStore
+
+
+def test_the_memory_store_conforms() -> None:
+    assert [result for result in check(MemoryStore()).results if result.fault] == []
