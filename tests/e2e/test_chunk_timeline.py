@@ -257,7 +257,7 @@ def test_a_policy_is_previewed_and_saved_with_the_mouse(visit: Visit) -> None:
     page.get_by_role("heading", name="Plan (9)").wait_for()
     keep_picture(page, "table-policy", 1280)
     page.get_by_role("button", name="Change the policy").click()
-    page.get_by_text("Segment bytes at most: 477\u00a0MiB → 954\u00a0MiB").wait_for()
+    page.get_by_text("Segment bytes at most: 500 MB → 1 GB").wait_for()
     assert Policy.objects.get(source=source).segment_bytes_max == 1_000_000_000
 
 

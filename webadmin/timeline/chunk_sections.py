@@ -14,6 +14,7 @@ from webadmin.console.sections import Facts, Section, Table
 from webadmin.console.verdict import Notice
 from webadmin.database import dialect
 from webadmin.timeline.models import Chunk, ChunkOrder, Policy, Segment
+from webadmin.timeline.policy_words import write_size
 from webadmin.timeline.states import ChunkOrderKind, ChunkOutcome, ChunkStanding, SegmentState
 from webadmin.timeline.task_models import Task, TaskChunk
 
@@ -140,7 +141,7 @@ def _standing(chunk: Chunk) -> Facts:
 def _against_max(chunk: Chunk) -> str:
     wanted = chunk.source.policy.segment_bytes_max
     share = chunk.largest_bytes * 100 // wanted
-    return f"{show.size_text(chunk.largest_bytes)}, {share} % of what is wanted at most ({show.size_text(wanted)})"
+    return f"{show.size_text(chunk.largest_bytes)}, {share} % of what is wanted at most ({write_size(wanted)})"
 
 
 def _terms(chunk: Chunk, policy: Policy) -> Table:

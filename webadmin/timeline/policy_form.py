@@ -15,11 +15,11 @@ from webadmin.console.order_fields import choice_field, number_field, text_field
 from webadmin.console.orders import OrderForm
 from webadmin.timeline.models import ALIGN, Policy
 from webadmin.timeline.policies import GRANULARITY_MAX, NUMBERS, SETTINGS
-from webadmin.timeline.policy_words import NUMBER_WORDS
+from webadmin.timeline.policy_words import NUMBER_WORDS, SIZE_UNITS, write_size
 
 TEXT_MAX = 4_000
 _SIZE = re.compile(r"(\d+(?:\.\d{1,6})?)\s*([kMGT]?B?)")
-_FACTORS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_FACTORS = {"": 1, "B": 1} | dict(SIZE_UNITS)
 
 
 def read_size(text: str) -> int:
@@ -30,14 +30,6 @@ def read_size(text: str) -> int:
         raise ValidationError("Write a size like 500 MB, 1.5 GB, or plain bytes.")
     whole, _, part = match[1].partition(".")
     return int(whole) * _FACTORS[unit] + int(part.ljust(6, "0") or "0") * _FACTORS[unit] // 10**6
-
-
-def write_size(size: int) -> str:
-    """Return bytes as ``read_size`` reads them, in the largest unit that leaves a whole number."""
-    for unit in ("TB", "GB", "MB", "kB"):
-        if size and size % _FACTORS[unit] == 0:
-            return f"{size // _FACTORS[unit]} {unit}"
-    return str(size)
 
 
 class SizeField(forms.CharField):

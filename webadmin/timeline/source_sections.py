@@ -17,7 +17,7 @@ from webadmin.timeline.budget import Budget, read_budget
 from webadmin.timeline.chunk_sections import chunk_name_of
 from webadmin.timeline.churn import AGAIN_DAYS, AGAIN_MIN, AGAIN_SHOWN, Churn, read_churn
 from webadmin.timeline.models import BadFile, Chunk, ChunkOrder, DataSource
-from webadmin.timeline.policy_words import NUMBER_WORDS, setting_text
+from webadmin.timeline.policy_words import NUMBER_WORDS, setting_text, write_size
 from webadmin.timeline.standing import RATE_WINDOW_MS, SourceStanding, standings
 from webadmin.timeline.task_models import Manifest
 
@@ -79,7 +79,7 @@ def source_notices(source: DataSource, now: SourceStanding) -> list[Notice]:
         text = f"Readers do not see {_changes(source)}: the manifest could not be written: {source.publish_error}"
         notices.append(Notice(tone="bad", text=text))
     if now.parked:
-        text = f"{show.counted(now.parked, 'task')} failed and wait for an operator: see its tasks."
+        text = f"{show.counted(now.parked, 'task')} parked after failures, until an operator decides: see its tasks."
         notices.append(Notice(tone="bad", text=text))
     if now.quarantined:
         text = f"{show.counted(now.quarantined, 'chunk')} set aside after failures, until released."
@@ -153,7 +153,7 @@ def _newest(source: DataSource) -> SafeString | str:
 
 
 def _budget(budget: Budget, now: SourceStanding) -> Facts:
-    limit = show.size_text(budget.limit) if budget.limit else "none: work is bounded by its limits only"
+    limit = write_size(budget.limit) if budget.limit else "none: work is bounded by its limits only"
     left = show.size_text(budget.left) if budget.limit else show.NOTHING
     refills = f"in {show.duration_text(budget.refills_in_ms)}" if budget.used else show.NOTHING
     return Facts(

@@ -120,7 +120,7 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
     ):
         more, fewer = len(then.compacted - now.compacted), len(now.compacted - then.compacted)
         notes.append(
-            f"{show.counted(more, 'chunk')} would be rewritten that would be left alone now, and "
+            f"With these settings {show.counted(more, 'chunk')} would be rewritten that would be left alone now, and "
             f"{show.counted(fewer, 'chunk')} the other way round."
         )
     else:

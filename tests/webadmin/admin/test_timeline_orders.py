@@ -17,7 +17,8 @@ from webadmin.access.models import AuditEntry
 from webadmin.timeline import plan_preview
 from webadmin.timeline.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
 from webadmin.timeline.plan_preview import preview
-from webadmin.timeline.policy_form import form_values, read_size, write_size
+from webadmin.timeline.policy_form import form_values, read_size
+from webadmin.timeline.policy_words import write_size
 from webadmin.timeline.states import ChunkOrderKind
 
 FIRST_MS = 20_000 * DAY_MS
@@ -57,7 +58,7 @@ def test_a_policy_is_previewed_by_planning_and_saved_with_its_history(operator: 
     told = give(
         operator, DataSource, "change-policy", source.id, step="preview", **settings(source, small_cost="100 MB")
     )
-    assert "Small task 954 MiB 95.4 MiB" in told
+    assert "Small task 1 GB 100 MB" in told
     assert "Tasks 2 10" in told
     assert "Chunks rewritten 10 10" in told
     assert "Segments read 240 240" in told
@@ -70,7 +71,7 @@ def test_a_policy_is_previewed_by_planning_and_saved_with_its_history(operator: 
     [entry] = AuditEntry.objects.filter(action="alter_table")
     assert (entry.actor, entry.detail["why"]) == ("operator", "because")
     page = words(operator.get(reverse("admin:timeline_datasource_change", args=[source.id])).content.decode())
-    assert "Small task: 954 MiB → 95.4 MiB because" in page
+    assert "Small task: 1 GB → 100 MB because" in page
     assert Chunk.objects.filter(source=source, is_dirty=True).count() == 10
 
 

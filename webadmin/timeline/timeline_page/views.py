@@ -19,6 +19,7 @@ from webadmin.console.orders import OrderedAdmin
 from webadmin.database import dialect
 from webadmin.timeline.chunk_sections import chunk_notices, chunk_sections
 from webadmin.timeline.models import Chunk, DataSource
+from webadmin.timeline.policy_words import write_size
 from webadmin.timeline.timeline_page.asked import AskedWrongly, asked_chunk, asked_stretch, whole_timeline
 from webadmin.timeline.timeline_page.columns import read_columns
 from webadmin.timeline.timeline_page.readers import visible_sources
@@ -83,6 +84,7 @@ def timeline_data(request: HttpRequest, source: DataSource) -> HttpResponse:
     told: dict[str, Any] = {
         "as_of_ms": dialect.clock_ms(),
         "segment_bytes_max": source.policy.segment_bytes_max,
+        "segment_bytes_words": write_size(source.policy.segment_bytes_max),
         "granularity": f"{source.policy.granularity}, {source.policy.time_zone}",
         "refusal": source.refusal,
         "is_paused": source.is_paused,

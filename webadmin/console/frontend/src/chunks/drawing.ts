@@ -254,7 +254,7 @@ export class Drawing {
   private drawLargest(answer: Filled, values: number[], scale: ScaleTime<number, number>, from: number): number {
     const wanted = answer.segment_bytes_max;
     const top = Math.max(wanted * 1.2, ...seen(answer, this.view, values));
-    const y = this.label("Largest segment", `the line is ${sizeText(wanted)}, the most that is wanted`, from);
+    const y = this.label("Largest segment", `the line is ${answer.segment_bytes_words}, the most that is wanted`, from);
     for (const [place, left, wide] of this.columnsAt(answer, scale)) {
       const height = values[place] ? Math.max((BARS * values[place]) / top, 1) : 0;
       if (height) this.rectangle(values[place] > wanted ? "ct-bar ct-too-large" : "ct-bar", left, y + BARS - height, wide, height, "");

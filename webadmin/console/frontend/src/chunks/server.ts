@@ -48,6 +48,7 @@ export interface ChunkOrder {
 export interface Filled {
   as_of_ms: number;
   segment_bytes_max: number;
+  segment_bytes_words: string;
   granularity: string;
   refusal: string;
   is_paused: boolean;
