@@ -137,6 +137,13 @@ def test_the_rest_page_plans_twice_and_names_what_does_not_rest(
     assert "Yes, it rests now: the plan after that is empty." in rests
 
 
+def test_the_rest_page_tells_what_was_rewritten_again_and_again_in_fact(operator: Client) -> None:
+    address = reverse("timeline-rest", args=[fill_timeline().id])
+    assert "What was done: 1 chunk rewritten 4 times or more within 7 days." in words(
+        operator.get(address).content.decode()
+    )
+
+
 def test_chunks_are_ordered_now_or_never_and_the_orders_taken_back(operator: Client) -> None:
     source = fragmented(days=3)
     first, second, third = Chunk.objects.filter(source=source).order_by("start_ms")

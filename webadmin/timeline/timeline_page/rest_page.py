@@ -39,7 +39,7 @@ def rest_page(request: HttpRequest, source_id: int) -> HttpResponse:
     churn = read_churn(source)
     if churn.is_alarming:
         often = show.counted(len(churn.again), "chunk")
-        text = f"In fact {often} were rewritten {AGAIN_MIN} times or more within {AGAIN_DAYS} days."
+        text = f"What was done: {often} rewritten {AGAIN_MIN} times or more within {AGAIN_DAYS} days."
         notices.append(Notice(tone="warn", text=text))
     context = {
         **admin.site.each_context(request),
