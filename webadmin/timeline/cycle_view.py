@@ -198,11 +198,8 @@ def _urgent(source: DataSource, chunks: Iterable[Chunk]) -> frozenset[int]:
 
 
 def budget_left(policy: Policy) -> int | None:
-    """Return how many bytes may still be merged of the budget of the day, None without one."""
-    if not policy.bytes_per_day:
-        return None
-    waits = Task.objects.filter(source=policy.source_id, state=TaskState.OPEN, job__state=JobState.WAITING)
-    return read_budget(policy.source).left - sum(waits.values_list("byte_count", flat=True))
+    """Return how many bytes may still be merged of the budget of a day, None without one."""
+    return read_budget(policy.source).left if policy.bytes_per_day else None
 
 
 def stored(row: Chunk) -> StoredChunk:

@@ -14,10 +14,13 @@ from tests.webadmin.admin.test_admin_orders import give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.timeline.conftest import World
 from tests.webadmin.timeline.parquet_files import day, put_hours, put_rows
+from webadmin.timeline.budget import read_budget
+from webadmin.timeline.cycle_view import budget_left
 from webadmin.timeline.models import Chunk, ChunkOrder, DataSource, Policy
 from webadmin.timeline.plan_preview import preview
 from webadmin.timeline.standing import standings
 from webadmin.timeline.states import ChunkStanding
+from webadmin.timeline.task_models import Task
 
 
 @pytest.fixture
@@ -104,3 +107,17 @@ def test_never_and_now_are_obeyed_and_now_ends_by_itself(world: World, operator:
     assert world.chunk(0).state == ChunkStanding.STABLE
     assert data(operator, world)["orders"] == []
     assert world.chunk(0).end_ms == day(0) + DAY_MS
+
+
+def test_the_budget_that_is_shown_is_the_one_that_the_controller_keeps_to(world: World) -> None:
+    world.set(running_max=1, small_cost=1, task_cost_max=100_000_000, bytes_per_day=10**9)
+    for number in (0, 2):
+        world.add(*put_hours(world.store, number))
+    source = DataSource.objects.get()
+    assert budget_left(source.policy) == read_budget(source).left == 10**9
+    world.turn()
+    [admitted] = Task.objects.exclude(admitted_at_ms=None)
+    assert budget_left(source.policy) == read_budget(source).left == 10**9 - admitted.byte_count
+    world.node.finish(*world.node.take())
+    assert budget_left(source.policy) == 10**9 - admitted.byte_count
+    assert read_budget(source).waiting_tasks == 1
