@@ -272,9 +272,12 @@ class CycleDecisions:
     ``rows`` are the rows of the state store that change, ``gone`` those to be removed. ``created`` are new tasks and
     ``dissolved`` names waiting ones that no longer fit what is there, each with the reason; those in ``cancelled`` run
     and should be stopped. ``shed`` were put off; a new task that is shed at once is in neither ``created`` nor here:
-    its chunks are deferred. ``started`` are to be started, in this order, and ``passed_over`` gives waiting tasks their
-    new counts; ``raised`` are waiting tasks that an operator wants first. ``readmitted`` were put off and are in new
-    tasks; ``analysed`` are the chunks that were scored.
+    its chunks are deferred. Rows that the snapshot did not have are not among ``rows``: those of a task that is shed or
+    dissolved are the caller's to change (``states.shed``, ``states.released``).
+
+    ``started`` are to be started, in this order, and ``passed_over`` gives waiting tasks their new counts; ``raised``
+    are waiting tasks that an operator wants first. ``readmitted`` were put off and are in new tasks; ``analysed`` are
+    the chunks that were scored.
     """
 
     rows: tuple[StoredChunk, ...] = ()
