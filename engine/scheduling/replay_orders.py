@@ -40,7 +40,9 @@ def apply_order(state: ReplayedState, index: int, order: Mapping[str, Any]) -> N
     elif action == "plan_intervals":
         for created in order["created"]:
             state.create(index, created)
-    elif action in ("dissolve_groups", "quarantine_sources"):
+    elif action == "plan_timeline":
+        _plan_timeline(state, index, order)
+    elif action in ("dissolve_groups", "quarantine_sources", "quarantine_files", "fail_task"):
         for name in order["jobs"]:
             _dissolve(state, name)
     elif action == "reset_failures":
@@ -54,6 +56,16 @@ def apply_order(state: ReplayedState, index: int, order: Mapping[str, Any]) -> N
         _rewrite(state, order)
     elif action not in WITHOUT_EFFECT:
         raise EntryUnknown(f"the order {action!r} is not replayed")
+
+
+def _plan_timeline(state: ReplayedState, index: int, order: Mapping[str, Any]) -> None:
+    for name in (*order["ended"], *order["put_off"]):
+        _dissolve(state, name)
+    for created in order["created"]:
+        state.create(index, created)
+        state.jobs[created["job"]].state = JobState.BLOCKED
+    for name in order["started"]:
+        state.jobs[name].state = JobState.WAITING
 
 
 def _requeue(state: ReplayedState, order: Mapping[str, Any]) -> None:

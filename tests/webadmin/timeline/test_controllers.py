@@ -8,6 +8,7 @@ import pytest
 
 from engine.scheduling.model import JobState
 from engine.storage import ObjectStore
+from tests.webadmin.schedule.test_replay import log, replayed
 from tests.webadmin.schedule.test_two_connections import at_once
 from tests.webadmin.service import Service
 from tests.webadmin.timeline.conftest import ORDER, World, check_timelines
@@ -175,3 +176,15 @@ def test_tenants_share_nothing(world: World, service: Service) -> None:
     assert take_turn(other).created == []
     assert not other.segments.exists()
     assert {job.tenant for job in Job.objects.all()} == {"acme"}
+
+
+def test_the_command_log_replays_to_the_jobs_of_tables(world: World) -> None:
+    world.set(**APART, running_max=1, waiting_max=2)
+    days(world, *range(0, 8, 2))
+    world.turn()
+    world.node.finish(*world.node.take())
+    world.set(granularity="week")
+    for _ in range(3):
+        world.turn()
+    kept = dict(Job.objects.order_by("id").values_list("name", "state"))
+    assert {name: job.state.value for name, job in replayed(log()).jobs.items()} == kept

@@ -190,13 +190,17 @@ class _Applied:
         told = self.decisions
         return {
             "jobs": [self._job_name(task) for task in told.created],
-            "ended": [name for name, _ in (*told.dissolved, *told.cancelled)],
-            "put_off": list(told.shed),
-            "started": list(self.started),
+            "ended": [self._named(name) for name, _ in (*told.dissolved, *told.cancelled)],
+            "put_off": [self._named(name) for name in told.shed],
+            "started": [self._named(name) for name in self.started],
         }
 
+    def _named(self, task: str) -> str:
+        """Return the name of a task's job."""
+        return f"{task}-D{self.source.id}"
+
     def _job_name(self, task: PlannedTask) -> str:
-        return f"{task.name}-D{self.source.id}"
+        return self._named(task.name)
 
     def _sizes(self) -> dict[str, int]:
         sizes = {name: task.byte_count for name, task in self.tasks.items()}

@@ -139,9 +139,13 @@ def _keep_out(task: Task, bad: Sequence[tuple[Segment, BadObject]], order: Order
         if not Task.objects.filter(id=task.id, state=TaskState.OPEN).exists():
             return
         paths = [segment.path for segment, _ in bad]
-        run.write("quarantine_files", order, target=str(source), detail={"files": paths, "task": task.id})
+        run.write("quarantine_files", order, target=str(source), detail={"files": paths, "jobs": _jobs(task)})
         end_tasks(run, [task], TaskState.ENDED, because=f"its file {paths[0]} cannot be read")
         quarantine(source, bad, task)
+
+
+def _jobs(task: Task) -> list[str]:
+    return [] if task.job is None else [task.job.name]
 
 
 def quarantine(source: DataSource, bad: Sequence[tuple[Segment, BadObject]], task: Task | None = None) -> None:
@@ -182,7 +186,7 @@ def _fail(task: Task, order: Order) -> int:
         if not Task.objects.filter(id=task.id, state=TaskState.OPEN).exists():
             return 0
         starts = list(TaskChunk.objects.filter(task=task, is_open=True).values_list("start_ms", flat=True))
-        run.write("fail_task", order, target=str(source), detail={"task": task.id, "job": job.name, "error": why})
+        run.write("fail_task", order, target=str(source), detail={"jobs": _jobs(task), "error": why})
         end_tasks(run, [task], TaskState.ENDED, because=f"it failed too often: {why}")
         chunks = Chunk.objects.filter(source=source, start_ms__in=starts, state=ChunkStanding.UNSTABLE)
         chunks.update(failures=F("failures") + 1)
