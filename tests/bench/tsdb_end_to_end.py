@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from engine.storage import ObjectStore, open_store
@@ -41,7 +42,12 @@ CAPACITY = 4
 WAIT_SECONDS_MAX = 300.0
 MB = 1e6
 
-ASSIGNED = "SELECT min(assigned_at_ms), count(*) FROM schedule_job WHERE lane = 'tsdb' AND tenant LIKE ?"
+# By the wall: the time of commands may lag behind it after a pause.
+ASSIGNED = (
+    "SELECT min(given.wall_time), count(*) FROM schedule_job job"
+    ' JOIN schedule_command given ON given."index" = job.token'
+    " WHERE job.lane = 'tsdb' AND job.tenant LIKE ?"
+)
 DONE = "SELECT count(*) FROM schedule_job WHERE lane = 'tsdb' AND tenant LIKE ? AND state = 'done'"
 WRITTEN = (
     "SELECT count(*), count(done_at_ms), max(done_at_ms) FROM tsdb_outboxstep step"
@@ -110,7 +116,7 @@ def _round(stack: Stack, store: ObjectStore, bucket: Path, source: Path, number:
     stack.send_control_task(PLAN_INTERVALS_TASK)
     _write_what_is_done(stack, ours)
     cpu_seconds = process_seconds(os.getpid()) - cpu_started
-    [(assigned_ms, jobs)] = stack.rows(ASSIGNED, ours)
+    [(assigned_at, jobs)] = stack.rows(ASSIGNED, ours)
     [(_, _, written_ms)] = stack.rows(WRITTEN, ours)
     [(_, indexed_ms)] = stack.rows(INDEXED, ours)
     assert jobs == GROUPS
@@ -119,7 +125,8 @@ def _round(stack: Stack, store: ObjectStore, bucket: Path, source: Path, number:
         assert decode_meta(bytes(meta)).stats == decode_meta((source / "meta.json").read_bytes()).stats
     for info in list(store.list(f"round-{number}-")):
         store.delete(info.key)
-    return (max(written_ms, indexed_ms) - assigned_ms) / 1000, cpu_seconds
+    assigned_s = datetime.fromisoformat(assigned_at).replace(tzinfo=UTC).timestamp()
+    return max(written_ms, indexed_ms) / 1000 - assigned_s, cpu_seconds
 
 
 def _write_what_is_done(stack: Stack, ours: str) -> None:
