@@ -23,6 +23,8 @@ from engine.tables.times import NoTimeType, scale_of
 from engine.version import VERSION
 
 REQUESTS_AT_ONCE = 8
+SKETCH_BYTES = 16 << 10
+"""What a sketch may well take, so that row groups with sketches have fewer rows; a full one is twice as large."""
 PIECES_OF_BUDGET = 16
 """The share of the memory budget that one piece of rows may have."""
 
@@ -98,8 +100,10 @@ class FolderPlan:
         spec = self.spec
         rows = max(self.totals.rows, 1)
         metadata: dict[str, object] = {"version": VERSION, "sources": len(self.files), "fence": spec.fence}
+        sketches = 0
         if self.roll_up is not None:
             metadata["roll_up"] = roll_up_json(self.roll_up.roll_up)
+            sketches = sum(metric.function == "distinct" for metric in self.roll_up.metrics)
         return OutputRules(
             schema=self.schema,
             metadata=metadata,
@@ -107,7 +111,7 @@ class FolderPlan:
             target_bytes=spec.target_bytes,
             target_rows=spec.target_rows,
             row_bytes=self.totals.size / rows,
-            row_pages_bytes=self.totals.pages_bytes / rows,
+            row_pages_bytes=self.totals.pages_bytes / rows + sketches * SKETCH_BYTES,
             codec=self.totals.codec,
             time_column=spec.time_column,
             time_unit=spec.time_unit,

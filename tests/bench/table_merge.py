@@ -54,7 +54,7 @@ def measure(rows_per_file: int) -> dict[str, float]:
         (sources := Path(folder) / "sources").mkdir()
         (warming := Path(folder) / "warming").mkdir()
         spec = write_days(sources, DAYS, FILES // DAYS, rows_per_file)
-        warm_up = write_days(warming, 2, 4, 500)
+        warm_up = write_days(warming, 2, 50, rows_per_file)
         spark = make_session(SparkSettings(scratch=Path(folder) / "spark"))
         spark.conf.set("spark.sql.session.timeZone", "UTC")
         seconds: dict[str, float] = {}
