@@ -118,6 +118,20 @@ def test_never_and_now_are_obeyed(world: World) -> None:
     assert not ChunkOrder.objects.filter(ended_at_ms=None).exists(), "it was done"
 
 
+def test_a_task_that_waits_already_is_next_when_it_is_wanted_now(world: World) -> None:
+    world.set(**APART, running_max=1)
+    days(world, 0, 2, 4)
+    world.turn()
+    order_chunks(world.table, (day(0), day(1)), NOW, order=ORDER)
+    world.turn()
+    assert not Task.objects.get(start_ms=day(0)).admitted_at_ms, "another runs"
+    world.node.finish(*world.node.take())
+    world.turn()
+    [spec] = world.node.take()
+    assert [chunk.start_ms for chunk in spec.chunks] == [day(0)], "though day 2 is newer"
+    check_timelines()
+
+
 def test_the_budget_of_a_day_holds_tasks_back_until_the_next(world: World) -> None:
     world.set(**APART, bytes_per_day=1)
     days(world, 0, 2)

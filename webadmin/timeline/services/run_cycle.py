@@ -16,7 +16,7 @@ from django.db.models import F, Q
 
 from engine.planning.errors import SnapshotRefused
 from engine.planning.timeline.cycle import run_cycle
-from engine.planning.timeline.model import Action, CycleDecisions, PlannedTask, StoredChunk
+from engine.planning.timeline.model import PRIORITY_UNIT, Action, CycleDecisions, PlannedTask, StoredChunk
 from engine.protocol.table_jobs import KIND
 from engine.scheduling.limits import LimitName
 from engine.scheduling.model import LIVE_STATES, JobState
@@ -142,6 +142,7 @@ class _Applied:
                 run.write("plan_timeline", self.order, target=str(self.source), detail=detail | self._ended())
                 self._end(run)
                 self._create(run)
+                self._raise()
                 self._start(run)
             self._write_rows()
             self._end_orders()
@@ -172,7 +173,7 @@ class _Applied:
 
     def _changes_jobs(self) -> bool:
         told = self.decisions
-        return bool(told.created or told.dissolved or told.cancelled or told.shed or self.started)
+        return bool(told.created or told.dissolved or told.cancelled or told.shed or told.raised or self.started)
 
     def _entry(self, task: PlannedTask) -> dict[str, Any]:
         """Return what the log keeps of a job."""
@@ -296,6 +297,11 @@ class _Applied:
             command_index=index,
             created_at_ms=self.now_ms,
         )
+
+    def _raise(self) -> None:
+        """Put tasks that an operator wants done now before all others that wait."""
+        raised = [self.tasks[name].id for name in self.decisions.raised]
+        Task.objects.filter(id__in=raised).update(priority=PRIORITY_UNIT, is_ordered=True)
 
     def _start(self, run: Operation) -> None:
         """Let workers have the jobs whose turn it is, in order; remember which were passed over."""
