@@ -25,7 +25,10 @@ from pathlib import Path, PurePosixPath
 from engine.version import VERSION
 
 OWN_PACKAGES = ("engine", "spark")
-LIBRARIES = ("boto3", "google-crc32c", "httpx", "numpy", "pandas", "protobuf", "pyarrow", "xxhash", "zstandard")
+LIBRARIES = (
+    *("boto3", "datasketches", "google-crc32c", "httpx", "numpy", "pandas", "protobuf", "pyarrow", "xxhash"),
+    "zstandard",
+)
 """What the engine and PySpark's Arrow functions import on an executor, and the data source on a driver that runs from
 the archive; what these require comes along."""
 LEFT_OUT_FOLDERS = frozenset({"__pycache__", "tests", "test", "include", "proto_src"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -257,11 +258,14 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _make_folder(folder: Path) -> None:
+    # A deletion may prune the folder, or one above it, at any moment: then the caller tries again.
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise NotADirectoryError(f"{folder} is a file") from error
-    except FileNotFoundError:  # A deletion pruned a folder above it meanwhile; the caller tries again.
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISDIR(os.stat(error.filename).st_mode):
+                raise NotADirectoryError(f"{error.filename} is a file") from error
+    except FileNotFoundError:
         return
 
 

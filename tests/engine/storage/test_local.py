@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -76,3 +77,21 @@ def test_a_deletion_leaves_no_empty_folders(tmp_path: Path) -> None:
     store.delete("a/b/c")
     assert not (tmp_path / "store" / "a").exists()
     assert (tmp_path / "store").is_dir()
+
+
+def test_a_folder_that_vanishes_while_it_is_made_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making it finds it there, and a deletion prunes it before anybody looks what it is."""
+    store = LocalStore(tmp_path / "store")
+    make = os.mkdir
+    found: list[str] = []
+
+    def there_and_gone(path: str, mode: int = 0o777, **kwargs: object) -> None:
+        if os.fspath(path).endswith("/shared") and not found:
+            found.append(path)
+            raise FileExistsError(errno.EEXIST, "it was there", os.fspath(path))
+        make(path, mode, **kwargs)
+
+    monkeypatch.setattr(os, "mkdir", there_and_gone)
+    store.put("shared/1", b"one")
+    assert found
+    assert store.get("shared/1") == b"one"

@@ -58,10 +58,11 @@ def _answer(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
     def answer(request: HttpRequest, source_id: int, **arguments: Any) -> HttpResponse:
         if not admin.site.has_permission(request):
-            return refusal("you are not signed in, or not as staff", "Sign in again.", status=401)
+            return refusal("signed_out", "you are not signed in, or not as staff", "Sign in again.", status=401)
         source = visible_sources(request.user).filter(id=source_id).select_related("policy").first()
         if source is None:
-            return refusal("there is no such table, or you may not see it", "Go back to the list.", status=404)
+            message = "there is no such table, or you may not see it"
+            return refusal("unknown_table", message, "Go back to the list.", status=404)
         if request.method != "GET":
             return HttpResponse(status=405, headers={"Allow": "GET"})
         return view(request, source, **arguments)
@@ -69,9 +70,9 @@ def _answer(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     return answer
 
 
-def refusal(message: str, following: str, *, status: int) -> HttpResponse:
+def refusal(code: str, message: str, following: str, *, status: int) -> HttpResponse:
     """Return a refusal: what is wrong, and what whoever reads it does now."""
-    return JsonResponse({"message": message, "next": following}, status=status)
+    return JsonResponse({"code": code, "message": message, "next": following}, status=status)
 
 
 @_answer
@@ -80,7 +81,7 @@ def timeline_data(request: HttpRequest, source: DataSource) -> HttpResponse:
     try:
         stretch = asked_stretch(source, request.GET)
     except AskedWrongly as error:
-        return refusal(str(error), "Show everything instead.", status=400)
+        return refusal("asked_wrongly", str(error), "Show everything instead.", status=400)
     told: dict[str, Any] = {
         "as_of_ms": dialect.clock_ms(),
         "segment_bytes_max": source.policy.segment_bytes_max,
@@ -118,7 +119,8 @@ def timeline_chunk(request: HttpRequest, source: DataSource, start_ms: str) -> H
     """Answer with all that is known of one chunk, as a piece of the page."""
     chunk = asked_chunk(source, start_ms)
     if chunk is None:
-        return refusal("no chunk begins there", "It may have gone with its data: ask again.", status=404)
+        following = "It may have gone with its data: ask again."
+        return refusal("unknown_chunk", "no chunk begins there", following, status=404)
     context = {
         "chunk": chunk,
         "notices": chunk_notices(chunk),
