@@ -333,7 +333,7 @@ cdef class Layers:
 
     cdef void push(self, size_t source) noexcept nogil:
         cdef size_t at = self.heaped, parent
-        self.heaped += 1
+        self.heaped = self.heaped + 1
         while at:
             parent = (at - 1) // 2
             if not self.is_before(source, self.heap[parent]):
@@ -344,7 +344,7 @@ cdef class Layers:
 
     cdef size_t pop(self) noexcept nogil:
         cdef size_t top = self.heap[0], moved, at = 0, child
-        self.heaped -= 1
+        self.heaped = self.heaped - 1
         moved = self.heap[self.heaped]
         while True:
             child = 2 * at + 1
