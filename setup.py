@@ -24,7 +24,9 @@ DIRECTIVES = {
 }
 # Comparisons of signed with unsigned stand in what Cython writes, not in what we write.
 QUIET = ["-Wno-sign-compare", "-Wno-unused-function"]
-COMPILE_ARGS = [*QUIET, "-O1", "-g", "-DLITHIFY_DEBUG_BUILD"] if DEBUG_BUILD else [*QUIET, "-O3", "-g0"]
+# Whoever sets CFLAGS says by how much to optimise: flags given here would come after those and win.
+OPTIMISED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]
+COMPILE_ARGS = [*QUIET, "-O1", "-g", "-DLITHIFY_DEBUG_BUILD"] if DEBUG_BUILD else [*QUIET, *OPTIMISED, "-g0"]
 # The headers that all kernels share, also those in subpackages.
 HEADER_FOLDERS = ["engine/profiles"]
 
