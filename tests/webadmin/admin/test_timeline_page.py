@@ -170,7 +170,7 @@ def test_a_stretch_shows_the_chunks_that_it_touches_and_no_other(operator: Clien
 def test_what_cannot_be_asked_is_refused_in_words(operator: Client, query: dict[str, str]) -> None:
     answer = operator.get(reverse("timeline-data", args=[make_table().id]), query)
     assert answer.status_code == 400
-    assert set(answer.json()) == {"message", "next"}
+    assert set(answer.json()) == {"code", "message", "next"}
 
 
 @pytest.mark.parametrize("start", ["7", "x", "-", "9" * 30, "1.5"])
