@@ -76,6 +76,7 @@ INSTALLED_APPS = [
     "webadmin.profiles",
     "webadmin.tsdb",
     "webadmin.timeline",
+    "webadmin.catalog",
 ]
 
 MIDDLEWARE = [

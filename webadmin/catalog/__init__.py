@@ -1,0 +1,1 @@
+"""The versioned catalog: repositories, branches, commits, what is staged on branches, and who keeps it tidy."""

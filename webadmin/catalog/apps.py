@@ -1,0 +1,9 @@
+"""This app owns the versioned catalog: repositories, branches, tags, commits, and what is staged on branches."""
+
+from django.apps import AppConfig
+
+
+class CatalogConfig(AppConfig):
+    name = "webadmin.catalog"
+    label = "catalog"
+    verbose_name = "Catalog"

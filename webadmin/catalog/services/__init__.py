@@ -1,0 +1,1 @@
+"""Everything that reads or changes the catalog; each service is one transaction, or says where it is several."""
