@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from engine.protocol.table_jobs import TIME_UNITS
 from webadmin.schedule.operation_serializers import OrderSerializer
+from webadmin.timeline.order_messages import BAD_FILE_STATES, KINDS, ORDER_STATES
 from webadmin.timeline.table_messages import CHUNK_STATES, MODES, SEGMENT_STATES, TASK_STATES
 
 
@@ -118,7 +119,7 @@ class SegmentSerializer(IntervalSerializer):
 
     id = serializers.IntegerField()
     path = serializers.CharField(allow_blank=True)
-    state = serializers.ChoiceField(SEGMENT_STATES)
+    state = serializers.ChoiceField([*SEGMENT_STATES])
     version = serializers.CharField()
     partition = serializers.IntegerField()
     is_tombstone = serializers.BooleanField()
@@ -137,7 +138,7 @@ class ChunkSerializer(IntervalSerializer):
     """What is known of a chunk."""
 
     id = serializers.IntegerField()
-    state = serializers.ChoiceField(CHUNK_STATES)
+    state = serializers.ChoiceField([*CHUNK_STATES])
     version = serializers.CharField(allow_blank=True)
     segments = serializers.IntegerField()
     bytes = serializers.IntegerField()
@@ -156,7 +157,7 @@ class TaskSerializer(IntervalSerializer):
     """A task."""
 
     id = serializers.IntegerField()
-    state = serializers.ChoiceField(TASK_STATES)
+    state = serializers.ChoiceField([*TASK_STATES])
     job = serializers.CharField(allow_blank=True)
     job_state = serializers.CharField(allow_blank=True)
     chunks = serializers.IntegerField()
@@ -171,3 +172,81 @@ class TaskSerializer(IntervalSerializer):
 
 class TaskListSerializer(serializers.Serializer):
     tasks = TaskSerializer(many=True)
+
+
+class OrderChunksSerializer(DropSerializer):
+    """What is wanted of chunks."""
+
+    kind = serializers.ChoiceField(KINDS)
+
+
+class EndOrdersSerializer(DropSerializer):
+    """What is not wanted any more."""
+
+    kind = serializers.ChoiceField(KINDS, required=False, help_text="default: both")
+
+
+class OrderedChunksSerializer(IntervalSerializer):
+    """The whole chunks that an order is about."""
+
+    dry_run = serializers.BooleanField()
+    chunks = serializers.IntegerField()
+
+
+class ChangedCountSerializer(serializers.Serializer):
+    """How many orders ended, or how many chunks are tried again."""
+
+    dry_run = serializers.BooleanField()
+    changed = serializers.IntegerField()
+
+
+class ChunkOrderSerializer(IntervalSerializer):
+    """What an operator wanted of chunks."""
+
+    id = serializers.IntegerField()
+    kind = serializers.ChoiceField(KINDS)
+    state = serializers.ChoiceField([*ORDER_STATES])
+    actor = serializers.CharField()
+    why = serializers.CharField()
+    created_at_ms = serializers.IntegerField()
+    ended_at_ms = serializers.IntegerField(allow_null=True)
+    ended_because = serializers.CharField(allow_blank=True)
+
+
+class ChunkOrderListSerializer(serializers.Serializer):
+    orders = ChunkOrderSerializer(many=True)
+
+
+class BadFileSerializer(serializers.Serializer):
+    """A file that could not be read."""
+
+    id = serializers.IntegerField()
+    path = serializers.CharField()
+    state = serializers.ChoiceField([*BAD_FILE_STATES])
+    size = serializers.IntegerField()
+    segment = serializers.IntegerField(allow_null=True, help_text="null: it never was in the table")
+    error_class = serializers.CharField()
+    message = serializers.CharField(allow_blank=True)
+    place = serializers.CharField(allow_blank=True, help_text="row group and column")
+    offset = serializers.IntegerField(help_text="-1: unknown")
+    at_ms = serializers.IntegerField()
+    released_at_ms = serializers.IntegerField(allow_null=True)
+    released_by = serializers.CharField(allow_blank=True)
+    release_why = serializers.CharField(allow_blank=True)
+
+
+class BadFileListSerializer(serializers.Serializer):
+    files = BadFileSerializer(many=True)
+
+
+class ReleaseFilesSerializer(OrderSerializer):
+    """Files that were repaired."""
+
+    paths = serializers.ListField(child=serializers.CharField(), help_text="below the table's URL")
+
+
+class ReleasedFilesSerializer(serializers.Serializer):
+    """Those of them that were kept out."""
+
+    dry_run = serializers.BooleanField()
+    released = serializers.ListField(child=serializers.CharField())

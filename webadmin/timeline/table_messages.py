@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import COUNT_MAX, Fields
@@ -83,22 +83,25 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def rows_of(rows: QuerySet[Any], fields: Fields, states: list[str]) -> QuerySet[Any]:
-    """Return the rows that a question is about, in order: those that overlap its time, of one state, after a row."""
+def rows_of(rows: QuerySet[Any], fields: Fields, states: Mapping[str, Q]) -> QuerySet[Any]:
+    """Return the rows that a question is about, in order: those that overlap its time, of one state, after a row.
+
+    ``states`` says which rows each word for a state means.
+    """
     if "start_ms" in fields.values:
         rows = rows.filter(end_ms__gt=fields.integer("start_ms", -COUNT_MAX, COUNT_MAX))
     if "end_ms" in fields.values:
         rows = rows.filter(start_ms__lt=fields.integer("end_ms", -COUNT_MAX, COUNT_MAX))
     if "state" in fields.values:
-        rows = rows.filter(state=fields.choice("state", states))
+        rows = rows.filter(states[fields.choice("state", list(states))])
     if "after" in fields.values:
         rows = rows.filter(id__gt=fields.integer("after", 0, COUNT_MAX))
     return rows.order_by("id")[:ROWS_MAX]
 
 
-SEGMENT_STATES = [state.value for state in SegmentState]
-CHUNK_STATES = [state.value for state in ChunkStanding]
-TASK_STATES = [state.value for state in TaskState]
+SEGMENT_STATES, CHUNK_STATES, TASK_STATES = (
+    {state.value: Q(state=state) for state in states} for states in (SegmentState, ChunkStanding, TaskState)
+)
 
 
 def taken_to_json(taken: Taken, *, is_dry_run: bool) -> dict[str, Any]:

@@ -30,11 +30,12 @@ from webadmin.placement.services.instances import Registration, register_instanc
 from webadmin.schedule.models import Command, Job
 from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.services.operation import Order
-from webadmin.timeline.models import DataSource
+from webadmin.timeline.models import BadFile, Chunk, DataSource
+from webadmin.timeline.services.orders import order_chunks
 from webadmin.timeline.services.read_files import OfferedFile
 from webadmin.timeline.services.sources import NewTable, create_table
 from webadmin.timeline.services.take_files import take_files
-from webadmin.timeline.states import RegistrationMode
+from webadmin.timeline.states import ChunkOrderKind, RegistrationMode
 
 SCOPES = ("jobs:poll", "blocks:add", "blocks:query", "read", "operate", "tables:read", "tables:write")
 SECRET = "only-acme-knows"
@@ -125,6 +126,17 @@ CALLS: dict[str, Call] = {
     "tables/<str:tenant>/<str:name>/drop": Call(body=WHY | {"start_ms": day(0), "end_ms": day(1)}, before="full table"),
     "tables/<str:tenant>/<str:name>/chunks": Call(get=True, before="full table"),
     "tables/<str:tenant>/<str:name>/tasks": Call(get=True, before="full table"),
+    "tables/<str:tenant>/<str:name>/orders": Call(
+        get=True, body=WHY | {"kind": "never", "start_ms": day(0), "end_ms": day(1)}, before="full table"
+    ),
+    "tables/<str:tenant>/<str:name>/orders/end": Call(
+        body=WHY | {"start_ms": day(0), "end_ms": day(1)}, before="ordered table"
+    ),
+    "tables/<str:tenant>/<str:name>/retry": Call(
+        body=WHY | {"start_ms": day(0), "end_ms": day(1)}, before="failing table"
+    ),
+    "tables/<str:tenant>/<str:name>/bad-files": Call(get=True, before="damaged table"),
+    "tables/<str:tenant>/<str:name>/bad-files/release": Call(body=WHY | {"paths": ["bad"]}, before="damaged table"),
     "placement/what-if": Call(body={"add": ["a"]}, before="writers", changes=False),
 }
 
@@ -171,15 +183,22 @@ def secret_list(service: Service) -> bytes:
     return block_list_pb2.BlockMetaList(blocks=[entry]).SerializeToString()
 
 
-def make_table(folder: Path, *, is_full: bool) -> None:
+def make_table(folder: Path, wanted: str) -> None:
+    """Make an empty table, or one with a chunk (``full``) that was ordered never, fails, or lacks a damaged file."""
     store = open_store(str(folder))
     put_rows(store, "0.parquet", [day(0)])
     order = Order(actor="test", why="a test")
     new = NewTable(tenant="acme", name=SECRET, url=store.url, time_column="ts")
     source = create_table(new, order=order)
-    if is_full:
+    if wanted:
         found = DataSource.objects.select_related("policy").get(id=source.id)
         take_files(found, store, [OfferedFile(path="0.parquet")], mode=RegistrationMode.APPEND, order=order)
+    if wanted == "ordered ":
+        order_chunks(source, (day(0), day(1)), ChunkOrderKind.NEVER, order=order)
+    elif wanted == "failing ":
+        Chunk.objects.update(is_quarantined=True, quarantine_reason="it always fails")
+    elif wanted == "damaged ":
+        BadFile.objects.create(source=source, path="bad", error_class="BadObject", message=SECRET, at_ms=1)
 
 
 def prepare(service: Service, wanted: str) -> None:
@@ -190,8 +209,8 @@ def prepare(service: Service, wanted: str) -> None:
     if wanted == "writers":
         register_instance(Registration(name="writer-1", address="http://127.0.0.1:1"))
         return
-    if wanted in ("table", "full table"):
-        make_table(Path(settings.TABLES_URL.removeprefix("file://")) / "acme" / wanted, is_full=wanted == "full table")
+    if wanted.endswith("table"):
+        make_table(Path(settings.TABLES_URL.removeprefix("file://")) / "acme" / "lake", wanted.removesuffix("table"))
         return
     if wanted == "old":
         old_id = segment_ids(service.clock.now_ms - 40 * 86_400_000, 1)[0]

@@ -11,8 +11,9 @@ from engine.storage import ObjectStore, open_store
 from tests.webadmin.hostile.conftest import Caller
 from tests.webadmin.service import Service
 from tests.webadmin.timeline.parquet_files import day, put_hours, put_rows
-from webadmin.timeline.models import DataSource, Segment
+from webadmin.timeline.models import BadFile, Chunk, ChunkOrder, DataSource, Segment
 from webadmin.timeline.services.run_cycle import take_turn
+from webadmin.timeline.states import SegmentState
 
 WHY = {"why": "a test"}
 TABLE = "/api/v1/tables/acme/events"
@@ -59,6 +60,76 @@ def test_a_writer_creates_fills_and_watches_a_table(caller: Caller, lake: Object
     assert [table["name"] for table in caller.send("get", "/api/v1/tables/acme").json()["tables"]] == ["events"]
 
 
+def test_orders_about_chunks_are_given_listed_and_taken_back(caller: Caller, lake: ObjectStore) -> None:
+    create(caller, lake.url)
+    stretch = WHY | {"start_ms": day(0) + 1, "end_ms": day(2)}
+    caller.post(f"{TABLE}/segments", WHY | {"files": [{"path": path} for path in put_hours(lake, 0)]})
+    dry = caller.post(f"{TABLE}/orders", stretch | {"kind": "never", "dry_run": True}).json()
+    assert dry == {"dry_run": True, "start_ms": day(0), "end_ms": day(2), "chunks": 2}
+    assert caller.send("get", f"{TABLE}/orders").json() == {"orders": []}
+    caller.post(f"{TABLE}/orders", stretch | {"kind": "never"})
+    [given] = caller.send("get", f"{TABLE}/orders?state=in_force&start_ms={day(1)}").json()["orders"]
+    assert (given["kind"], given["actor"], given["why"]) == ("never", "credential:caller", "a test")
+    assert take_turn(DataSource.objects.get()).created == []
+    assert caller.post(f"{TABLE}/orders/end", stretch | {"kind": "now"}).json()["changed"] == 0
+    assert caller.post(f"{TABLE}/orders/end", stretch).json() == {"dry_run": False, "changed": 1}
+    assert caller.send("get", f"{TABLE}/orders?state=in_force").json()["orders"] == []
+    [ended] = caller.send("get", f"{TABLE}/orders?state=ended").json()["orders"]
+    assert ended["ended_because"] == "credential:caller: a test"
+    caller.post(f"{TABLE}/orders", stretch | {"kind": "now"})
+    assert len(take_turn(DataSource.objects.get()).created) == 1
+    [task] = caller.send("get", f"{TABLE}/tasks").json()["tasks"]
+    assert task["priority"] == 1_000_000
+
+
+def test_what_failed_is_tried_again_and_what_was_repaired_comes_in(caller: Caller, lake: ObjectStore) -> None:
+    create(caller, lake.url)
+    good, bad = put_hours(lake, 0, hours=[1, 5])
+    caller.post(f"{TABLE}/segments", WHY | {"files": [{"path": good}, {"path": bad}]})
+    table = DataSource.objects.get()
+    Chunk.objects.update(is_quarantined=True, quarantine_reason="it always fails")
+    stretch = WHY | {"start_ms": day(0), "end_ms": day(1)}
+    assert caller.post(f"{TABLE}/retry", stretch | {"dry_run": True}).json() == {"dry_run": True, "changed": 1}
+    assert caller.post(f"{TABLE}/retry", stretch).json()["changed"] == 1
+    assert caller.post(f"{TABLE}/retry", stretch).json()["changed"] == 0
+    segment = Segment.objects.get(path=bad)
+    Segment.objects.filter(id=segment.id).update(state=SegmentState.QUARANTINED)
+    told = {"error_class": "BadObject", "message": "no rows", "place": "row group 0", "at_ms": 1}
+    BadFile.objects.create(source=table, path=bad, segment=segment, **told)
+    [file] = caller.send("get", f"{TABLE}/bad-files?state=kept_out").json()["files"]
+    assert (file["path"], file["place"], file["segment"]) == (bad, "row group 0", segment.id)
+    release = f"{TABLE}/bad-files/release"
+    assert caller.post(release, WHY | {"paths": [bad, good], "dry_run": True}).json()["released"] == [bad]
+    assert caller.post(release, WHY | {"paths": [bad]}).json() == {"dry_run": False, "released": [bad]}
+    [file] = caller.send("get", f"{TABLE}/bad-files?state=released").json()["files"]
+    assert file["released_by"] == "credential:caller"
+    assert Segment.objects.get(path=bad).state == SegmentState.VISIBLE
+
+
+@pytest.mark.parametrize(
+    ("page", "body", "code"),
+    [
+        ("orders", {"kind": "sometimes", "start_ms": 0, "end_ms": 1}, "invalid_message"),
+        ("orders", {"start_ms": 0, "end_ms": 1}, "invalid_message"),
+        ("orders", {"kind": "never", "start_ms": day(1), "end_ms": day(0)}, "interval_refused"),
+        ("orders", {"kind": "never", "start_ms": day(-40_000), "end_ms": day(0)}, "interval_refused"),
+        ("orders/end", {"kind": None, "start_ms": 0, "end_ms": 1}, "invalid_message"),
+        ("retry", {"start_ms": "0", "end_ms": 1}, "invalid_message"),
+        ("bad-files/release", {"paths": "all"}, "invalid_message"),
+        ("bad-files/release", {"paths": [7]}, "invalid_message"),
+        ("bad-files/release", {"paths": ["a\0b"]}, "invalid_message"),
+        ("bad-files/release", {"paths": ["a"] * 1001}, "invalid_message"),
+    ],
+)
+def test_what_is_no_order_is_refused_with_the_field(
+    caller: Caller, lake: ObjectStore, page: str, body: Any, code: str
+) -> None:
+    create(caller, lake.url)
+    answer = caller.post(f"{TABLE}/{page}", WHY | body)
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert not ChunkOrder.objects.exists()
+
+
 @pytest.mark.parametrize(
     "url",
     ["file:///etc", "s3://other/bucket", "{root}/beta/events", "{root}/acme/../beta/x", "{root}/acme", "{root}"],
@@ -102,7 +173,7 @@ def test_what_is_no_registration_is_refused_with_the_field(
 @pytest.mark.parametrize("query", ["after=x", "start_ms=1e3", "state=none", "end_ms=" + "9" * 30, "after=-1"])
 def test_what_is_no_question_is_refused(caller: Caller, lake: ObjectStore, query: str) -> None:
     create(caller, lake.url)
-    for page in ("segments", "chunks", "tasks"):
+    for page in ("segments", "chunks", "tasks", "orders"):
         assert caller.send("get", f"{TABLE}/{page}?{query}").json()["code"] == "invalid_message"
 
 
