@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,14 +28,14 @@ from tests.bench.tsdb_blocks import block_ulid, write_block
 from tests.e2e.stack import Stack
 from tests.file_s3 import running_file_s3
 from tests.object_stores import CREDENTIALS
-from tests.processes import LOOK_SECONDS, Processes, wait_until
+from tests.processes import Processes, wait_until
 
 NAME = "tsdb_end_to_end"
 REPLICAS = 3
 GROUPS = 6
 """Groups of a round, each of a tenant of its own."""
-SERIES, SERIES_FULL = 50_000, 100_000
-ROUNDS, ROUNDS_FULL = 3, 5
+SERIES, SERIES_FULL = 100_000, 200_000
+ROUNDS, ROUNDS_FULL = 2, 5
 CAPACITY = 4
 """Jobs that the node holds, twice as many as Spark has slots: the next ones are at hand."""
 WAIT_SECONDS_MAX = 300.0
@@ -132,14 +131,17 @@ def _round(stack: Stack, store: ObjectStore, bucket: Path, source: Path, number:
 def _write_what_is_done(stack: Stack, ours: str) -> None:
     """Let the outbox be written whenever more jobs are done, until all is written."""
     done = 0
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while done < GROUPS or not _is_written(stack, ours):
-        assert time.monotonic() < deadline, stack.rows("SELECT name, state, failures, parked_reason FROM schedule_job")
-        [(now_done,)] = stack.rows(DONE, ours)
-        if now_done > done:
-            done = now_done
-            stack.send_control_task(WRITE_OUTBOXES_TASK)
-        time.sleep(LOOK_SECONDS)
+    while done < GROUPS:
+        done = _wait_for_more(stack, ours, done)
+        stack.send_control_task(WRITE_OUTBOXES_TASK)
+    wait_until(lambda: _is_written(stack, ours), "the outbox is written", WAIT_SECONDS_MAX)
+
+
+def _wait_for_more(stack: Stack, ours: str, known: int) -> int:
+    """Wait until more than ``known`` jobs are done; return how many are."""
+    wait_until(lambda: stack.rows(DONE, ours) > [(known,)], "another job is done", WAIT_SECONDS_MAX)
+    [(done,)] = stack.rows(DONE, ours)
+    return int(done)
 
 
 def _is_written(stack: Stack, ours: str) -> bool:
