@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from engine.catalog.intervals import interval_of
@@ -53,20 +53,27 @@ def diff_states(
             before, after = next(lefts, None), next(rights, None)
 
 
+Differences = Callable[[StateReader, StateReader, bytes, bytes | None], Iterable[Change]]
+"""Yields what differs between two states in a stretch of keys, like ``diff_states``."""
+
+
 def diff_uncommitted(
     overlay: Overlay,
     committed: StateReader,
     snapshot: StateReader | None = None,
     start: bytes = b"",
     end: bytes | None = None,
+    differences: Differences = diff_states,
 ) -> Iterator[Change]:
     """Yield how what is visible on a branch differs from its head commit.
 
     Values are compared, not differences: what the overlay says of a key hides what the snapshot changed there, also
     where that leaves nothing to tell. What reading raises passes through: a list is whole or an error.
+    ``differences`` tells how the snapshot differs: a caller may remember that.
     """
     entries = AscendingLookup(committed)
-    for key, row, changed in _candidates(overlay, committed, snapshot, start, end):
+    folded = differences(committed, snapshot, start, end) if snapshot else ()
+    for key, row, changed in _candidates(overlay, committed, folded, start, end):
         if row is None and interval_of(overlay.covered, key) is None:
             if changed is not None:
                 yield changed
@@ -84,11 +91,11 @@ def reset_rows(changes: Iterable[Change]) -> Iterator[Row]:
 
 
 def _candidates(
-    overlay: Overlay, committed: StateReader, snapshot: StateReader | None, start: bytes, end: bytes | None
+    overlay: Overlay, committed: StateReader, changes: Iterable[Change], start: bytes, end: bytes | None
 ) -> Iterator[tuple[bytes, Row | None, Change | None]]:
     """Yield the keys that may differ, with the overlay's row and the snapshot's change."""
     staged = ((row[0], 0, row, None) for row in overlay.scan(start, end))
-    folded = ((each.key, 1, None, each) for each in diff_states(committed, snapshot, start, end)) if snapshot else ()
+    folded = ((each.key, 1, None, each) for each in changes)
     covered = ((key, 2, None, None) for key in _covered_keys(overlay, committed, start, end))
     key, row, changed = None, None, None
     for found, _, its_row, its_change in heapq.merge(staged, folded, covered, key=lambda each: each[:2]):

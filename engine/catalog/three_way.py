@@ -47,10 +47,12 @@ Resolver = Callable[[Compared], Side | None]
 """Says whose value stays, or None if it has no opinion."""
 
 
-def compare(destination: StateReader, source: StateReader, base: StateReader) -> Iterator[Compared]:
-    """Yield what merging the source into the destination would change, and where they conflict."""
+def compare(
+    destination: StateReader, source: StateReader, base: StateReader, start: bytes = b"", end: bytes | None = None
+) -> Iterator[Compared]:
+    """Yield what merging the source into the destination would change in a stretch, and where they conflict."""
     entries = AscendingLookup(destination)
-    for change in diff_states(base, source):
+    for change in diff_states(base, source, start, end):
         theirs = entries.get(change.key)
         if _is_same(theirs, change.after):
             continue

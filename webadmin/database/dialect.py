@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, OperationalError, connection, connections, models
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, OperationalError, connection, connections, models, transaction
 from django.db.backends.utils import CursorWrapper
 
 Row = TypeVar("Row", bound=models.Model)
@@ -73,6 +73,25 @@ def clock_ms() -> int:
     return ask_clock()()
 
 
+@contextmanager
+def one_snapshot() -> Iterator[None]:
+    """Let all statements inside see one state of the database; they only read. Inside of a transaction it changes
+    nothing: what that sees is its owner's matter."""
+    if connection.in_atomic_block:
+        yield
+    elif connection.vendor == "postgresql":
+        with transaction.atomic(), quick_cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")  # unlike a transaction of Django's it does not claim to be the one writer
+            try:
+                yield
+            finally:
+                cursor.execute("COMMIT")
+
+
 def locked(rows: models.QuerySet[Row]) -> models.QuerySet[Row]:
     """Lock the rows until the end of the transaction, in the order of the query set.
 
@@ -86,7 +105,7 @@ def lock_row(model: type[models.Model]) -> None:
     """Lock the one row of this table until the end of the transaction."""
     if connection.features.has_select_for_update:
         with quick_cursor() as cursor:
-            cursor.execute(f"SELECT 1 FROM {_quoted([model._meta.db_table])[0]} FOR NO KEY UPDATE")  # noqa: S608
+            cursor.execute(f"SELECT 1 FROM {quoted([model._meta.db_table])[0]} FOR NO KEY UPDATE")  # noqa: S608
 
 
 def limit_waits(wait_ms: int) -> None:
@@ -198,7 +217,7 @@ def ask_rows(
 
 @functools.cache
 def _select(model: type[models.Model], columns: tuple[str, ...]) -> str:
-    return f"SELECT {', '.join(_quoted(columns))} FROM {_quoted([model._meta.db_table])[0]}"  # noqa: S608
+    return f"SELECT {', '.join(quoted(columns))} FROM {quoted([model._meta.db_table])[0]}"  # noqa: S608
 
 
 def among(model: type[models.Model], column: str, values: Collection[Any]) -> tuple[str, list[Any]]:
@@ -206,7 +225,7 @@ def among(model: type[models.Model], column: str, values: Collection[Any]) -> tu
 
     On PostgreSQL the text does not depend on how many there are: such a statement's plan is kept.
     """
-    name = _quoted([column])[0]
+    name = quoted([column])[0]
     if connection.vendor == "postgresql":
         return f"{name} = ANY(%s::{_kinds(model, (column,))[0]}[])", [_array(list(values))]
     return f"{name} IN {_marks(values)}", list(values)
@@ -223,8 +242,8 @@ def insert_and_number(
     if not rows:
         return {}
     with quick_cursor() as cursor:
-        sql = f"{_insert(model, columns, 'INSERT', len(rows))} RETURNING {', '.join(_quoted([key, number]))}"
-        cursor.execute(sql, _table_values(rows))
+        sql = f"{insert_statement(model, columns, 'INSERT', len(rows))} RETURNING {', '.join(quoted([key, number]))}"
+        cursor.execute(sql, table_values(rows))
         return {key: int(number) for key, number in cursor.fetchall()}
 
 
@@ -257,7 +276,7 @@ def ask_first_rows(
     if keys and connection.vendor == "postgresql":  # one text, and so one plan, for any number of keys
         table = [(place, limit, *own) for place, (own, limit) in enumerate(keys)]
         kinds = tuple("varchar" if isinstance(value, str) else "bigint" for value in table[0])
-        asked = [ask(_first_of_each(rows, condition, order, kinds), _table_values(table))]
+        asked = [ask(_first_of_each(rows, condition, order, kinds), table_values(table))]
     else:
         part = f"SELECT * FROM (SELECT %s AS place, * FROM ({rows} WHERE {condition} ORDER BY {order} LIMIT %s))"  # noqa: S608
         for start in range(0, len(keys), KEYS_PER_SELECT):
@@ -302,13 +321,13 @@ def raise_rows(
     others = {f.column: f.get_default() for f in rest}
     grown = [
         f"{name} = CASE WHEN excluded.{name} > held.{name} THEN excluded.{name} ELSE held.{name} END"
-        for name in _quoted(columns)
+        for name in quoted(columns)
     ]
-    insert = _insert(model, [*names, *others], "INSERT", len(rows))
+    insert = insert_statement(model, [*names, *others], "INSERT", len(rows))
     with quick_cursor() as cursor:
         cursor.execute(
-            f"{insert} ON CONFLICT ({', '.join(_quoted(keys))}) DO UPDATE SET {', '.join(grown)}",
-            _table_values([(*row, *others.values()) for row in rows]),
+            f"{insert} ON CONFLICT ({', '.join(quoted(keys))}) DO UPDATE SET {', '.join(grown)}",
+            table_values([(*row, *others.values()) for row in rows]),
         )
 
 
@@ -318,14 +337,14 @@ def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
         return
     with quick_cursor() as cursor:
         if len(rows) <= ROWS_PER_INSERT or _are_together():
-            cursor.execute(_insert(model, columns, "INSERT", len(rows)), _table_values(rows))
+            cursor.execute(insert_statement(model, columns, "INSERT", len(rows)), table_values(rows))
         elif connection.vendor == "postgresql":
-            names = ", ".join(_quoted(columns))
-            with cursor.copy(f"COPY {_quoted([model._meta.db_table])[0]} ({names}) FROM STDIN") as copy:
+            names = ", ".join(quoted(columns))
+            with cursor.copy(f"COPY {quoted([model._meta.db_table])[0]} ({names}) FROM STDIN") as copy:
                 for row in rows:
                     copy.write_row(row)
         else:
-            cursor.executemany(_insert(model, columns, "INSERT"), rows)
+            cursor.executemany(insert_statement(model, columns, "INSERT"), rows)
 
 
 def insert_new_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -334,10 +353,10 @@ def insert_new_rows(model: type[models.Model], columns: Sequence[str], rows: Seq
         return
     with quick_cursor() as cursor:
         if connection.vendor == "postgresql":
-            insert = _insert(model, columns, "INSERT", len(rows))
-            cursor.execute(f"{insert} ON CONFLICT DO NOTHING", _table_values(rows))
+            insert = insert_statement(model, columns, "INSERT", len(rows))
+            cursor.execute(f"{insert} ON CONFLICT DO NOTHING", table_values(rows))
         else:
-            cursor.executemany(_insert(model, columns, "INSERT OR IGNORE"), rows)
+            cursor.executemany(insert_statement(model, columns, "INSERT OR IGNORE"), rows)
 
 
 def update_rows(
@@ -379,7 +398,7 @@ def ask_update(
         cursors.append(quick_cursor())
         cursors[-1].execute(
             update.replace(_TABLE, _table(model, [*keys, *columns], len(chunk))),
-            [*to.values(), *raised, *_table_values(chunk), *where.values()],
+            [*to.values(), *raised, *table_values(chunk), *where.values()],
         )
     return lambda: sum(cursor.rowcount for cursor in cursors)
 
@@ -398,19 +417,19 @@ def _update(
 ) -> str:
     """Return the text of ``update_rows``, with a gap for the table of its values."""
     fresh = [f"CAST(fresh.column{place} AS {kind})" for place, kind in enumerate(_kinds(model, (*keys, *columns)), 1)]
-    found = [f"held.{name} = {value}" for name, value in zip(_quoted(keys), fresh[: len(keys)], strict=True)]
-    found += [f"held.{name} = %s" for name in _quoted(where)]
-    changed = [f"{name} = {value}" for name, value in zip(_quoted(columns), fresh[len(keys) :], strict=True)]
-    changed += [f"{name} = %s" for name in _quoted(to)]
-    changed += [f"{name} = CASE WHEN held.{name} < %s THEN %s ELSE held.{name} END" for name in _quoted(at_least)]
-    table = _quoted([model._meta.db_table])[0]
+    found = [f"held.{name} = {value}" for name, value in zip(quoted(keys), fresh[: len(keys)], strict=True)]
+    found += [f"held.{name} = %s" for name in quoted(where)]
+    changed = [f"{name} = {value}" for name, value in zip(quoted(columns), fresh[len(keys) :], strict=True)]
+    changed += [f"{name} = %s" for name in quoted(to)]
+    changed += [f"{name} = CASE WHEN held.{name} < %s THEN %s ELSE held.{name} END" for name in quoted(at_least)]
+    table = quoted([model._meta.db_table])[0]
     return f"UPDATE {table} AS held SET {', '.join(changed)} FROM {_TABLE} WHERE {' AND '.join(found)}"  # noqa: S608
 
 
-def _insert(model: type[models.Model], columns: Sequence[str], verb: str, count: int = 1) -> str:
+def insert_statement(model: type[models.Model], columns: Sequence[str], verb: str, count: int = 1) -> str:
     """Return the statement that inserts so many rows; ON CONFLICT or RETURNING may follow."""
-    names, source = ", ".join(_quoted(columns)), _table(model, columns, count)
-    table = _quoted([model._meta.db_table])[0]
+    names, source = ", ".join(quoted(columns)), _table(model, columns, count)
+    table = quoted([model._meta.db_table])[0]
     return f"{verb} INTO {table} AS held ({names}) SELECT * FROM {source} WHERE true"  # noqa: S608
 
 
@@ -425,7 +444,7 @@ def _table(model: type[models.Model], columns: Sequence[str], count: int) -> str
     return f"unnest({arrays}) AS fresh ({', '.join(f'column{place}' for place in range(1, len(columns) + 1))})"
 
 
-def _table_values(rows: Sequence[Sequence[Any]]) -> list[Any]:
+def table_values(rows: Sequence[Sequence[Any]]) -> list[Any]:
     """Return what the marks of a ``_table`` stand for."""
     if connection.vendor != "postgresql":
         return [value for row in rows for value in row]
@@ -461,5 +480,5 @@ def _kinds(model: type[models.Model], columns: tuple[str, ...]) -> list[str]:
     return [(fields[column].rel_db_type(connection) or "").partition("(")[0] for column in columns]
 
 
-def _quoted(names: Iterable[str]) -> list[str]:
+def quoted(names: Iterable[str]) -> list[str]:
     return [f'"{name}"' for name in names]  # as both databases do

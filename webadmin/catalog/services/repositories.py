@@ -1,0 +1,118 @@
+"""Repositories: a tenant's catalogs, each with a place of its own in the object store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import IntegrityError, transaction
+
+from engine.profiles.errors import BadBlockName
+from engine.profiles.object_names import check_tenant
+from webadmin.access.services import intern_tenants, record_audit
+from webadmin.catalog.errors import NameRefused, RepositoryExists, RepositoryMissing, RepositoryReadOnly
+from webadmin.catalog.models import Branch, Repository
+from webadmin.catalog.places import files_of
+from webadmin.catalog.services.commits import NewCommit, keep_commit, make_commit
+from webadmin.catalog.services.names import TOLD, check_branch_name, check_namespace, check_repository_name
+from webadmin.catalog.services.pages import page_by_name
+from webadmin.catalog.services.records import first_record
+from webadmin.catalog.states import RepositoryState
+from webadmin.database.dialect import clock_ms
+from webadmin.schedule.services.operation import Order
+
+FIRST_MESSAGE = "Repository created"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRepository:
+    """A repository to be created. ``storage_namespace`` names its place towards clients; no two have the same."""
+
+    tenant: str
+    name: str
+    storage_namespace: str
+    default_branch: str = "main"
+    is_read_only: bool = False
+
+
+def find_repository(tenant: str, name: str) -> Repository:
+    """Return a tenant's repository. Raises RepositoryMissing, also for one of another tenant."""
+    found = Repository.objects.filter(tenant=tenant, name=name, state=RepositoryState.ACTIVE).first()
+    if found is None:
+        raise RepositoryMissing(f"{tenant} has no repository {name[:TOLD]!r}")
+    return found
+
+
+def list_repositories(
+    tenant: str, *, prefix: str = "", after: str = "", amount: int = 100
+) -> tuple[list[Repository], bool]:
+    """Return a tenant's repositories by name, and whether there are more."""
+    rows = Repository.objects.filter(tenant=tenant, state=RepositoryState.ACTIVE)
+    return page_by_name(rows, prefix=prefix, after=after, amount=amount)
+
+
+def create_repository(new: NewRepository, *, order: Order) -> Repository:
+    """Create a repository with one branch at an empty commit.
+
+    Raises NameRefused, RepositoryExists, StorageError.
+    """
+    try:
+        check_tenant(new.tenant)
+    except BadBlockName as error:
+        raise NameRefused(str(error)) from error
+    repository = Repository(
+        tenant=new.tenant,
+        name=check_repository_name(new.name),
+        storage_namespace=check_namespace(new.storage_namespace),
+        default_branch=check_branch_name(new.default_branch),
+        is_read_only=new.is_read_only,
+        created_ms=clock_ms(),
+    )
+    try:
+        with transaction.atomic():
+            intern_tenants([new.tenant])
+            repository.save()
+            # The only object that is written inside a transaction: without it there is nothing to begin with.
+            empty, _ = files_of(repository).write_metarange([])
+            commit = make_commit(repository, NewCommit(committer=order.actor, message=FIRST_MESSAGE), empty.id, ())
+            keep_commit(commit)
+            first_record(
+                Branch(
+                    repository=repository,
+                    name=new.default_branch,
+                    head=commit.commit_id,
+                    staging=0,
+                    created_ms=repository.created_ms,
+                )
+            )
+            record_audit(
+                actor=order.actor,
+                action="catalog_create_repository",
+                target=str(repository),
+                detail={"storage_namespace": repository.storage_namespace, "why": order.why},
+            )
+    except IntegrityError as error:
+        raise RepositoryExists(
+            f"{new.tenant} has a repository {new.name!r}, or one in {new.storage_namespace!r}, already"
+        ) from error
+    return repository
+
+
+def delete_repository(repository: Repository, *, order: Order) -> None:
+    """Make a repository unreachable; its rows and files are swept later. One that is gone already is left alone."""
+    with transaction.atomic():
+        gone = Repository.objects.filter(pk=repository.pk, state=RepositoryState.ACTIVE).update(
+            state=RepositoryState.DELETING
+        )
+        if gone:
+            record_audit(
+                actor=order.actor,
+                action="catalog_delete_repository",
+                target=str(repository),
+                detail={"id": repository.pk, "why": order.why},
+            )
+
+
+def check_writable(repository: Repository) -> None:
+    """Raise RepositoryReadOnly if the repository takes no changes."""
+    if repository.is_read_only:
+        raise RepositoryReadOnly(f"{repository.name} is read-only")

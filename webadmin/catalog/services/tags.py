@@ -1,0 +1,61 @@
+"""Tags: names for commits."""
+
+from __future__ import annotations
+
+from django.db import IntegrityError, transaction
+
+from webadmin.access.services import record_audit
+from webadmin.catalog.errors import TagExists, TagMissing
+from webadmin.catalog.models import Repository, Tag
+from webadmin.catalog.services.names import TOLD, check_tag_name
+from webadmin.catalog.services.pages import page_by_name
+from webadmin.catalog.services.refs import commit_at
+from webadmin.catalog.services.repositories import check_writable
+from webadmin.database.dialect import clock_ms
+from webadmin.schedule.services.operation import Order
+
+
+def find_tag(repository: Repository, name: str) -> Tag:
+    """Return a tag. Raises TagMissing."""
+    found = Tag.objects.filter(repository=repository, name=name).first()
+    if found is None:
+        raise TagMissing(f"{repository.name} has no tag {name[:TOLD]!r}")
+    return found
+
+
+def list_tags(
+    repository: Repository, *, prefix: str = "", after: str = "", amount: int = 100
+) -> tuple[list[Tag], bool]:
+    """Return tags by name, and whether there are more."""
+    return page_by_name(Tag.objects.filter(repository=repository), prefix=prefix, after=after, amount=amount)
+
+
+def create_tag(repository: Repository, name: str, ref: str, *, order: Order, force: bool = False) -> Tag:
+    """Name a commit; ``force`` moves a tag that is there. Raises NameRefused, RefMissing, RefRefused, TagExists."""
+    check_writable(repository)
+    check_tag_name(name)
+    commit = commit_at(repository, ref)
+    tag = Tag(repository=repository, name=name, commit_id=commit.commit_id, created_ms=clock_ms())
+    try:
+        with transaction.atomic():
+            if force:
+                Tag.objects.filter(repository=repository, name=name).delete()
+            tag.save()
+            _audit(repository, "catalog_create_tag", tag, order)
+    except IntegrityError as error:
+        raise TagExists(f"{repository.name} has a tag {name!r} already") from error
+    return tag
+
+
+def delete_tag(repository: Repository, name: str, *, order: Order) -> None:
+    """Forget a name; its commit stays. Raises TagMissing."""
+    check_writable(repository)
+    tag = find_tag(repository, name)
+    with transaction.atomic():
+        if Tag.objects.filter(pk=tag.pk).delete()[0]:
+            _audit(repository, "catalog_delete_tag", tag, order)
+
+
+def _audit(repository: Repository, action: str, tag: Tag, order: Order) -> None:
+    detail = {"tag": tag.name, "commit": tag.commit_id, "why": order.why}
+    record_audit(actor=order.actor, action=action, target=str(repository), detail=detail)
