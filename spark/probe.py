@@ -24,6 +24,7 @@ KERNEL_DOORS = (
     *("profiles.series_index", "profiles.symbols", "profiles.dataset_merge", "profiles.pprof"),
     *("tsdb.postings_lists", "tsdb.series_entries", "tsdb.series_hashes", "tsdb.series_merge"),
     *("tsdb.symbol_merge", "tsdb.symbol_positions", "tsdb.xor", "tables.row_hashes", "tables.row_order"),
+    "catalog.entry_blocks",
 )
 """Modules of the engine that choose between the twin and the compiled code."""
 PACKAGES = ("pyarrow", "numpy", "zstandard", "google.protobuf")

@@ -8,8 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from engine.catalog import compact_job
+from engine.idle import run_idle
 from engine.profiles import merge as profile_merge
 from engine.profiles.merge_model import Scratch
+from engine.protocol.catalog_jobs import CatalogCompactSpec
 from engine.protocol.messages import Progress
 from engine.protocol.profile_jobs import ProfileMergeSpec
 from engine.protocol.table_jobs import TableMergeSpec
@@ -63,6 +66,8 @@ class EngineMerger:
             return self._merge_blocks(spec, lambda: cancelled(spec.job), lambda told: progress(spec.job, told))
         if isinstance(spec, TableMergeSpec):
             return self._merge_tables(spec, lambda: cancelled(spec.job), lambda told: progress(spec.job, told))
+        if isinstance(spec, CatalogCompactSpec):
+            return self._compact_branch(spec, lambda: cancelled(spec.job), lambda told: progress(spec.job, told))
         return self._merge_profiles(spec, lambda: cancelled(spec.job))
 
     def _merge_blocks(
@@ -82,6 +87,21 @@ class EngineMerger:
         """Merge Parquet files; what fails takes back itself what it wrote."""
         store = kept_store(spec.url)
         return table_merge.run(spec, store, scratch=self._scratch, cancelled=cancelled, progress=progress).to_json()
+
+    def _compact_branch(
+        self, spec: CatalogCompactSpec, cancelled: Callable[[], bool], progress: Callable[[Progress], None]
+    ) -> dict[str, Any]:
+        """Fold the tokens of a branch, when nothing else wants the processor; what fails leaves files for the sweep."""
+        assert self._store is not None
+        store = self._store
+
+        def compact() -> dict[str, Any]:
+            def tell(done: int, total: int) -> None:
+                progress(Progress(done=done, total=total, phase="merge"))
+
+            return compact_job.run(spec, store, cancelled=cancelled, progress=tell).to_json()
+
+        return run_idle(compact)
 
     def _merge_profiles(self, spec: ProfileMergeSpec, cancelled: Callable[[], bool]) -> dict[str, Any]:
         assert self._store is not None

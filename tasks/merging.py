@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.protocol import profile_jobs, table_jobs, tsdb_jobs
+from engine.protocol import catalog_jobs, profile_jobs, table_jobs, tsdb_jobs
+from engine.protocol.catalog_jobs import CatalogCompactSpec
+from engine.protocol.catalog_messages import read_catalog_spec
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.profile_jobs import ProfileMergeSpec
 from engine.protocol.table_jobs import TableMergeSpec
@@ -20,15 +22,17 @@ from tasks.errors import BadAssignment
 from tasks.merger import Merger, Outcome
 from tasks.settings import NodeSettings
 
-Spec = ProfileMergeSpec | TsdbMergeSpec | TableMergeSpec
+Spec = ProfileMergeSpec | TsdbMergeSpec | TableMergeSpec | CatalogCompactSpec
 READERS: Mapping[str, Callable[[dict[str, Any]], Spec]] = {
+    catalog_jobs.KIND: read_catalog_spec,
     profile_jobs.KIND: ProfileMergeSpec.from_json,
     table_jobs.KIND: read_table_spec,
     tsdb_jobs.KIND: read_tsdb_spec,
 }
 """How a specification is read, by the kind of its job. Both mergers know what to do with each."""
 LONG_JOB_BYTES = 32 << 20
-"""Bytes of sources beyond which a job is not worth waiting for: a batch is reported when its last job ends."""
+"""Bytes of sources (of a branch: of its tokens) beyond which a job is not worth waiting for: a batch is reported when
+its last job ends."""
 
 
 def make_merger(settings: NodeSettings, scratch: Path) -> Merger:
@@ -57,6 +61,8 @@ def read_specs(specs: Mapping[str, dict[str, Any]]) -> tuple[list[Spec], dict[st
 def takes_long(spec: dict[str, Any]) -> bool:
     """Tell whether a job of whole blocks or files, specified by whatever this is, should be a batch by itself."""
     try:
+        if spec["kind"] == catalog_jobs.KIND:
+            return sum(layer["file_bytes"] for layer in spec["layers"]) > LONG_JOB_BYTES
         places = {tsdb_jobs.KIND: "sources", table_jobs.KIND: "chunks"}
         parts = spec[places[spec["kind"]]] if spec["kind"] in places else ()
         return sum(file["size"] for part in parts for file in part["files"]) > LONG_JOB_BYTES

@@ -11,12 +11,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from engine.idle import lower_this_thread
+from engine.protocol.catalog_jobs import CatalogCompactSpec
 from engine.protocol.messages import Progress
 from engine.protocol.profile_jobs import ProfileMergeSpec
 from engine.protocol.table_jobs import TableMergeSpec
 from engine.protocol.tsdb_jobs import TsdbMergeSpec
 from spark.errors import BadSparkSetting, SparkJobFailed
-from spark.jobs import profile_merge, table_merge, tsdb_merge
+from spark.jobs import catalog_compact, profile_merge, table_merge, tsdb_merge
 from spark.probe import probe
 from spark.session import SparkSettings, check_visible, make_session
 from tasks.errors import MergerDied
@@ -57,7 +59,8 @@ class SparkMerger:
         blocks = [spec for spec in visible if isinstance(spec, TsdbMergeSpec)]
         tables = [spec for spec in visible if isinstance(spec, TableMergeSpec)]
         profiles = [spec for spec in visible if isinstance(spec, ProfileMergeSpec)]
-        if not profiles and not blocks and not tables:
+        branches = [spec for spec in visible if isinstance(spec, CatalogCompactSpec)]
+        if not visible:
             return outcomes
         session = self._session
         if session is None:
@@ -71,6 +74,8 @@ class SparkMerger:
             kinds.append((blocks, lambda: tsdb_merge.run(session, blocks, **told)))
         if tables:
             kinds.append((tables, lambda: table_merge.run(session, tables, **told)))
+        if branches:
+            kinds.append((branches, lambda: _compact_branches(session, branches, self._store_url, told)))
         # Each kind in a thread of its own: neither waits for the other.
         with ThreadPoolExecutor(len(kinds), thread_name_prefix="merge-kind") as pool:
             running = [(specs_of_kind, pool.submit(merge)) for specs_of_kind, merge in kinds]
@@ -108,8 +113,10 @@ class SparkMerger:
         visible = []
         for spec in specs:
             url = self._store_url
-            if not isinstance(spec, ProfileMergeSpec):
-                url = spec.bucket_url if isinstance(spec, TsdbMergeSpec) else spec.url
+            if isinstance(spec, TsdbMergeSpec):
+                url = spec.bucket_url
+            elif isinstance(spec, TableMergeSpec):
+                url = spec.url
             try:
                 check_visible(self._settings, url)
             except BadSparkSetting as error:
@@ -122,6 +129,14 @@ class SparkMerger:
         """Raise MergerDied if this trouble was the end of the session."""
         if not self._is_stopped and not _is_alive(session):
             raise MergerDied(f"Spark is gone: {type(error).__name__}: {error}") from error
+
+
+def _compact_branches(
+    session: SparkSession, specs: Sequence[CatalogCompactSpec], store_url: str, told: dict[str, Any]
+) -> dict[str, Any]:
+    """Fold small branches in this process, when nothing else wants the processor, and large ones on Spark."""
+    lower_this_thread()
+    return catalog_compact.run_where_it_fits(session, specs, store_url, **told)
 
 
 def _is_alive(session: SparkSession) -> bool:

@@ -76,12 +76,22 @@ def run(
     MergeCancelled as soon as ``cancelled`` says so between two units; what was written then is an orphan.
     """
     job = CompactJob.open(spec, store)
-    plan = job.plan()
+    return run_planned(job, job.plan(), cancelled=cancelled, progress=progress)
+
+
+def run_planned(
+    job: CompactJob,
+    plan: ApplyPlan,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> CatalogCompactResult:
+    """Carry a plan out as ``run`` does."""
     results = []
     done = 0
     for unit in plan.units:
         if cancelled():
-            raise MergeCancelled(f"nobody wants job {spec.job} any more")
+            raise MergeCancelled(f"nobody wants job {job.spec.job} any more")
         results.append(job.run_unit(unit))
         done += unit.size
         progress(done, plan.size)

@@ -38,7 +38,8 @@ class CatalogCompactSpec:
     Ranges and metaranges lie in the node's store under ``prefix``. The layers (newest first) are applied on the
     metarange ``base``; ``head`` is that of the branch's head commit. Files are cut by the four numbers of
     ``engine.catalog.layout.SplitRules``, work by ``unit_bytes``. Results are named by their bytes, so that no fencing
-    token is needed in them. ``task_memory_bytes`` bounds what is read ahead.
+    token is needed in them. ``task_memory_bytes`` bounds what is read ahead. A node with Spark merges in its own
+    process what has at most ``here_rows`` staged rows and rewrites at most ``here_bytes``.
     """
 
     job: str
@@ -53,6 +54,8 @@ class CatalogCompactSpec:
     borders_every: int
     unit_bytes: int
     task_memory_bytes: int
+    here_rows: int
+    here_bytes: int
 
     def to_json(self) -> dict[str, Any]:
         told = {"kind": KIND} | {name: getattr(self, name) for name in _PLAIN}

@@ -45,6 +45,8 @@ def read_catalog_spec(data: object) -> CatalogCompactSpec:
         borders_every=fields.integer("borders_every", 1, 1 << 30),
         unit_bytes=fields.integer("unit_bytes", 1, COUNT_MAX),
         task_memory_bytes=fields.integer("task_memory_bytes", 1, COUNT_MAX),
+        here_rows=fields.integer("here_rows", 0, COUNT_MAX),
+        here_bytes=fields.integer("here_bytes", 0, COUNT_MAX),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,15 +20,18 @@ from engine.catalog.apply import UnitResult
 from engine.catalog.apply_plan import ApplyPlan, Unit
 from engine.catalog.compact_job import (
     CompactJob,
+    run_planned,
     unit_from_json,
     unit_result_from_json,
     unit_result_to_json,
     unit_to_json,
 )
 from engine.errors import LithifyError
+from engine.idle import run_idle
+from engine.planning.staging.build_path import BuildPath, PathLimits, build_path
 from engine.protocol.catalog_jobs import CatalogCompactResult, CatalogCompactSpec
 from engine.protocol.messages import Progress
-from engine.storage import kept_store
+from engine.storage import ObjectStore, kept_store
 from spark.errors import SparkJobFailed
 from spark.frames import PARTITIONS_MAX, run_orders
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
@@ -39,7 +43,7 @@ SCHEMA = pa.schema([("job", pa.string()), ("units", pa.int64()), ("result", pa.b
 
 Outcome = CatalogCompactResult | Exception
 
-__all__ = ["Outcome", "interrupt", "merge_units", "run"]
+__all__ = ["Outcome", "interrupt", "merge_units", "run", "run_where_it_fits"]
 
 
 def run(
@@ -66,6 +70,48 @@ def run(
             outcomes[spec.job] = error
     batch = _Batch(spark, store_url, tag, cancelled, progress)
     return outcomes | batch.groups.run(grouped(jobs, SMALL_JOB_BYTES))
+
+
+def run_where_it_fits(
+    spark: SparkSession,
+    specs: Sequence[CatalogCompactSpec],
+    store_url: str,
+    *,
+    tag: str,
+    cancelled: Callable[[str], bool] = lambda job: False,
+    progress: Callable[[str, Progress], None] = lambda job, progress: None,
+) -> dict[str, Outcome]:
+    """Carry out as ``run`` does, but in this process what is not beyond the limits that its specification gives."""
+    store, large, outcomes = kept_store(store_url), [], dict[str, Outcome]()
+    for spec in specs:
+        try:
+            outcome: Outcome | None = _run_here(spec, store, cancelled, progress)
+        except Exception as error:  # noqa: BLE001  one job's trouble is that job's outcome
+            outcome = error
+        if outcome is None:
+            large.append(spec)
+        else:
+            outcomes[spec.job] = outcome
+    return outcomes | run(spark, large, store_url, tag=tag, cancelled=cancelled, progress=progress)
+
+
+def _run_here(
+    spec: CatalogCompactSpec,
+    store: ObjectStore,
+    cancelled: Callable[[str], bool],
+    progress: Callable[[str, Progress], None],
+) -> CatalogCompactResult | None:
+    """Carry a job out in this process; None if it is worth Spark."""
+    job = CompactJob.open(spec, store)
+    plan = job.plan()
+    limits = PathLimits(rows=spec.here_rows, size=spec.here_bytes)
+    if build_path(rows=plan.rows, size=plan.size, units=len(plan.units), limits=limits) is BuildPath.SPARK:
+        return None
+
+    def tell(done: int, total: int) -> None:
+        progress(spec.job, Progress(done=done, total=total, phase="merge"))
+
+    return run_planned(job, plan, cancelled=partial(cancelled, spec.job), progress=tell)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +217,15 @@ def merge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             try:
                 # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
                 job = CompactJob.open(spec, kept_store(order["store_url"]))
-                done = [unit_result_to_json(job.run_unit(unit_from_json(unit))) for unit in order["units"]]
-                result = json.dumps(done).encode()
+                result = run_idle(partial(_run_units, job, order["units"]))
             except Exception as own_error:  # noqa: BLE001  an error of one job is its answer; the others go on
                 error = error_to_bytes(own_error)
             values = (spec.job, len(order["units"]), result, error)
             yield pa.record_batch(
                 [pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=True)], schema=SCHEMA
             )
+
+
+def _run_units(job: CompactJob, units: Sequence[Any]) -> bytes:
+    """Write the ranges of these units; return what becomes of each as JSON."""
+    return json.dumps([unit_result_to_json(job.run_unit(unit_from_json(unit))) for unit in units]).encode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from engine.catalog import compact_job
+from engine.catalog.apply_plan import ApplyPlan
+from engine.catalog.compact_job import CompactJob
+from engine.catalog.files import CatalogFiles
 from engine.errors import LithifyError
+from engine.idle import IDLE_NICE
+from engine.planning.staging.build_path import PathLimits
+from engine.protocol.catalog_jobs import CatalogCompactSpec
+from engine.protocol.catalog_messages import read_catalog_result
 from engine.protocol.messages import Progress
 from engine.protocol.table_jobs import TableMergeResult, TableMergeSpec
 from engine.protocol.table_results import read_table_result
 from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec
 from engine.protocol.tsdb_results import read_tsdb_result
-from engine.storage import ObjectStore, open_store
+from engine.storage import ObjectNotFound, ObjectStore, open_store
 from spark.errors import BadSparkSetting
 from tasks.engine_merger import EngineMerger
 from tasks.errors import BadAssignment
@@ -24,6 +34,8 @@ from tasks.merger import Merger, Outcome
 from tasks.merging import LONG_JOB_BYTES, READERS
 from tasks.node import messages_of
 from tasks.spark_merger import SparkMerger
+from tests.engine.catalog.compact_jobs import compact_spec
+from tests.engine.catalog.factories import SMALL, state, values_of
 from tests.engine.tables.table_files import TableFolder
 from tests.segments import segment_job
 from tests.tsdb_blocks import FOLDER, replicas_job
@@ -130,16 +142,80 @@ def test_files_of_a_table_are_merged_beside_blocks(
     assert isinstance(merge(merger, {spec.job: conflict})[spec.job], LithifyError)
 
 
+def branch_job(store: ObjectStore, **fields: Any) -> CatalogCompactSpec:
+    files = CatalogFiles(store, "repository/")
+    base = state(files, {b"a": "1", b"b": "1"})
+    return compact_spec(files, base, [({b"b": None, b"c": "2"}, [])], SMALL, job="branch", **fields)
+
+
+def test_a_branch_is_folded_beside_blocks_at_low_priority(
+    merger: EngineMerger, store: ObjectStore, blocks_job: TsdbMergeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, told = branch_job(store), list[tuple[str, Progress]]()
+    priorities = []
+    plan = CompactJob.plan
+
+    def seen(job: CompactJob) -> ApplyPlan:
+        priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return plan(job)
+
+    monkeypatch.setattr(CompactJob, "plan", seen)
+    specs = {"blocks": blocks_job.to_json(), spec.job: spec.to_json()}
+    outcome = read_catalog_result(merge(merger, specs, progress=lambda *report: told.append(report))[spec.job])
+    files = CatalogFiles(store, "repository/")
+    assert values_of(files, files.read_metarange(outcome.metarange)) == {b"a": "1", b"c": "2"}
+    assert told[-1][1].done == told[-1][1].total > 0
+    assert priorities == [max(IDLE_NICE, os.getpriority(os.PRIO_PROCESS, 0))]
+    store.delete(spec.layers[0].key)
+    assert isinstance(merge(merger, {spec.job: spec.to_json()})[spec.job], ObjectNotFound)
+
+
+def test_on_spark_a_small_branch_stays_in_the_process_and_a_large_one_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: ObjectStore
+) -> None:
+    sent: list[str] = []
+
+    def on_spark(session: object, specs: list[CatalogCompactSpec], store_url: str, **_: object) -> dict[str, Any]:
+        sent.extend(spec.job for spec in specs)
+        return {spec.job: compact_job.run(spec, store) for spec in specs}
+
+    monkeypatch.setattr("spark.jobs.catalog_compact.run", on_spark)
+    merger = spark_merger(monkeypatch, tmp_path, "local[2]", store.url)
+    small = branch_job(store)
+    files = CatalogFiles(store, "repository/")
+    wide = {b"%04d" % number: "x" for number in range(2000)}
+    changes = {b"%04d" % number: "y" for number in range(0, 2000, 40)}
+    base = state(files, wide)
+    limits = PathLimits(rows=len(changes) - 1)
+    large = compact_spec(files, base, [(changes, [])], SMALL, job="large", unit_bytes=1, limits=limits)
+    lost = replace(small, job="lost", base="0" * 64)
+    outcomes = merge(merger, {spec.job: spec.to_json() for spec in (small, large, lost)})
+    assert sent == ["large"]
+    assert outcomes["branch"] == compact_job.run(small, store).to_json()
+    assert outcomes["large"] == compact_job.run(large, store).to_json()
+    assert isinstance(outcomes["lost"], ObjectNotFound)
+
+
 def test_a_long_job_is_a_message_by_itself(blocks_job: TsdbMergeSpec, store: ObjectStore) -> None:
     source = blocks_job.sources[0]
     large = BlockFile(name="chunks/000002", size=LONG_JOB_BYTES)
     long = replace(blocks_job, sources=(replace(source, files=(*source.files, large)),)).to_json()
     short, profiles = blocks_job.to_json(), segment_job(store, "profiles", 7).to_json()
     table = {"kind": "tables", "chunks": [{"files": [{"size": LONG_JOB_BYTES}, {"size": 1}]}]}
-    specs = [long, short, profiles, table, {}, {"kind": "tsdb", "sources": 7}, {"kind": "tsdb", "sources": [{}]}]
+    branch = {"kind": "catalog", "layers": [{"file_bytes": LONG_JOB_BYTES}, {"file_bytes": 1}]}
+    specs = [
+        long,
+        short,
+        profiles,
+        table,
+        branch,
+        {},
+        {"kind": "tsdb", "sources": 7},
+        {"kind": "tsdb", "sources": [{}]},
+    ]
     pairs = [(f"job-{number}", "token") for number in range(len(specs))]
     messages = messages_of(pairs, dict(zip(pairs, specs, strict=True)))
-    assert messages == [[pairs[0]], [pairs[3]], [pairs[1], pairs[2], *pairs[4:]]]
+    assert messages == [[pairs[0]], [pairs[3]], [pairs[4]], [pairs[1], pairs[2], *pairs[5:]]]
     assert messages_of(pairs[:1], {pairs[0]: long}) == [[pairs[0]]]
     assert messages_of([], {}) == []
 
@@ -159,11 +235,13 @@ class Session:
         return 1
 
 
-def spark_merger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str) -> SparkMerger:
+def spark_merger(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str, store_url: str = "s3://profiles"
+) -> SparkMerger:
     monkeypatch.setenv("SPARK_MASTER", master)
     monkeypatch.setattr("tasks.spark_merger.make_session", lambda settings: Session())
     monkeypatch.setattr("tasks.spark_merger.probe", lambda session: {})
-    merger = SparkMerger("s3://profiles", tmp_path)
+    merger = SparkMerger(store_url, tmp_path)
     merger.start()
     return merger
 

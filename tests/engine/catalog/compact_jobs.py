@@ -12,6 +12,7 @@ from engine.catalog.layout import SplitRules
 from engine.catalog.metarange import Metarange
 from engine.catalog.model import Interval, Row
 from engine.catalog.runs import write_run
+from engine.planning.staging.build_path import PathLimits
 from engine.protocol.catalog_jobs import CatalogCompactSpec, LayerFile
 from tests.engine.catalog.factories import Changes, row
 
@@ -38,9 +39,11 @@ def spec_of_rows(
     head: Metarange | None = None,
     job: str = "job",
     unit_bytes: int = UNIT_BYTES,
+    limits: PathLimits | None = None,
 ) -> CatalogCompactSpec:
     """A job that applies layers of rows (newest first) on the base; their runs are put into the store."""
     found = []
+    limits = limits or PathLimits()
     for number, rows in enumerate(layers):
         data = bytearray()
         info = write_run(rows, data.extend)
@@ -58,4 +61,6 @@ def spec_of_rows(
         **asdict(rules),
         unit_bytes=unit_bytes,
         task_memory_bytes=64 << 20,
+        here_rows=limits.rows,
+        here_bytes=limits.size,
     )
