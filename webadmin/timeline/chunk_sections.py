@@ -11,10 +11,10 @@ from django.utils.safestring import SafeString
 from engine.planning.timeline.model import PRIORITY_UNIT
 from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Section, Table
+from webadmin.console.setting_words import write_size
 from webadmin.console.verdict import Notice
 from webadmin.database import dialect
 from webadmin.timeline.models import Chunk, ChunkOrder, Policy, Segment
-from webadmin.timeline.policy_words import write_size
 from webadmin.timeline.states import ChunkOrderKind, ChunkOutcome, ChunkStanding, SegmentState
 from webadmin.timeline.task_models import Task, TaskChunk
 

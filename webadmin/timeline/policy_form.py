@@ -3,57 +3,27 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from unfold.widgets import UnfoldAdminTextInputWidget
 
 from webadmin.console.order_fields import choice_field, number_field, text_field
 from webadmin.console.orders import OrderForm
+from webadmin.console.setting_words import setting_field, write_size
 from webadmin.timeline.models import ALIGN, Policy
 from webadmin.timeline.policies import GRANULARITY_MAX, NUMBERS, SETTINGS
-from webadmin.timeline.policy_words import NUMBER_WORDS, SIZE_UNITS, write_size
+from webadmin.timeline.policy_words import NUMBER_WORDS
 
 TEXT_MAX = 4_000
-_SIZE = re.compile(r"(\d+(?:\.\d{1,6})?)\s*([kMGT]?B?)")
-_FACTORS = {"": 1, "B": 1} | dict(SIZE_UNITS)
-
-
-def read_size(text: str) -> int:
-    """Return the bytes of ``500 MB``, ``1.5 GB`` or ``1048576``. Raises ValidationError."""
-    match = _SIZE.fullmatch(text.strip())
-    unit = match[2] + "B" if match and match[2] in ("k", "M", "G", "T") else match[2] if match else ""
-    if match is None or unit not in _FACTORS:
-        raise ValidationError("Write a size like 500 MB, 1.5 GB, or plain bytes.")
-    whole, _, part = match[1].partition(".")
-    return int(whole) * _FACTORS[unit] + int(part.ljust(6, "0") or "0") * _FACTORS[unit] // 10**6
-
-
-class SizeField(forms.CharField):
-    """A size in bytes within bounds, written with a unit."""
-
-    def __init__(self, *, low: int, high: int, **told: Any) -> None:
-        super().__init__(widget=UnfoldAdminTextInputWidget, max_length=40, **told)
-        self.low, self.high = low, high
-
-    def clean(self, value: str) -> int:
-        size = read_size(super().clean(value))
-        if not self.low <= size <= self.high:
-            raise ValidationError(f"It is from {write_size(self.low)} to {write_size(self.high)}.")
-        return size
 
 
 def _field(name: str) -> forms.Field:
     words = NUMBER_WORDS[name]
     if name in NUMBERS:
         low, high = NUMBERS[name]
-        if words.unit == "bytes":
-            return SizeField(label=words.label, help_text=words.about, low=low, high=high)
-        label = f"{words.label} in seconds" if words.unit == "s" else words.label
-        return number_field(label, words.about, low=low, high=high, required=True)
+        return setting_field(words, low, high)
     if name == "origin_ms":
         return number_field(words.label, words.about, low=-(1 << 53), high=1 << 53)
     if name == "align":

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from webadmin.console import formatting as show
-
-SIZE_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingWords:
-    """How a setting is called, and what it does."""
-
-    label: str
-    about: str
-    unit: str = ""
-
+from webadmin.console.setting_words import SettingWords, number_text
 
 NUMBER_WORDS = {
     "granularity": SettingWords(
@@ -68,30 +56,18 @@ NUMBER_WORDS = {
 """By setting, in the order in which they are shown."""
 
 
-def write_size(size: int) -> str:
-    """Return bytes in the largest unit that leaves a whole number, as they are set: ``500 MB``."""
-    for unit, factor in SIZE_UNITS:
-        if size and size % factor == 0:
-            return f"{size // factor} {unit}"
-    return str(size)
-
-
 def setting_text(name: str, value: Any) -> str:
     """Return the value of a setting in words."""
     if value is None or value == "" or value == []:
         return show.NOTHING
     unit = NUMBER_WORDS[name].unit if name in NUMBER_WORDS else ""
-    if unit == "bytes" and isinstance(value, int):
-        return write_size(value)
-    if unit == "s" and isinstance(value, int):
-        return show.duration_text(value * 1000) if value else "0"
     if unit == "ms" and isinstance(value, int):
         return f"{show.moment_text(value)} UTC"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, dict):
         return _roll_up_text(value)
-    return f"{value}{show.GAP}{unit}" if unit else str(value)
+    return number_text(value, unit) if isinstance(value, int) else str(value)
 
 
 def _roll_up_text(told: dict[str, Any]) -> str:

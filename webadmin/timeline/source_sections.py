@@ -11,13 +11,14 @@ from django.utils.safestring import SafeString
 from webadmin.access.models import AuditEntry
 from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Section, Table
+from webadmin.console.setting_words import write_size
 from webadmin.console.verdict import Notice
 from webadmin.database import dialect
 from webadmin.timeline.budget import Budget, read_budget
 from webadmin.timeline.chunk_sections import chunk_name_of
 from webadmin.timeline.churn import AGAIN_DAYS, AGAIN_MIN, AGAIN_SHOWN, Churn, read_churn
 from webadmin.timeline.models import BadFile, Chunk, ChunkOrder, DataSource
-from webadmin.timeline.policy_words import NUMBER_WORDS, setting_text, write_size
+from webadmin.timeline.policy_words import NUMBER_WORDS, setting_text
 from webadmin.timeline.standing import RATE_WINDOW_MS, SourceStanding, standings
 from webadmin.timeline.task_models import Manifest
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from engine.profiles.model import COMPACTION_LEVEL_MAX
 from engine.scheduling.limits import ScopeKind
-from engine.scheduling.model import JobState, ParkedKind
+from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState, ParkedKind
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
 from webadmin.schedule.lanes import by_lane, lane_of
 from webadmin.schedule.level_queues import intern_queues
-from webadmin.schedule.models import Job
+from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.operation_models import JobPin, LimitChange
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.operation import (
@@ -23,6 +23,8 @@ from webadmin.schedule.services.operation import (
     Order,
     change_jobs,
 )
+
+REASON_MAX = 500
 
 
 def give_blocks_back(wanted: JobFilter, *, order: Order) -> OperationOutcome:
@@ -74,7 +76,24 @@ def _queue_again(run: Operation, job: Job) -> None:
         run.queue_changes.add(queue_id, len(sizes[shard]), sum(sizes[shard]))
 
 
-def dissolve(run: Operation, jobs: list[Job]) -> None:
+def end_jobs(run: Operation, jobs: Sequence[Job], *, because: str) -> None:
+    """End jobs of a lane, whatever they do; it lets go of their sources itself.
+
+    Who runs one finds its lease gone at its next poll.
+    """
+    held = [job for job in jobs if job.state in HOLDING_STATES]
+    ids = [job.id for job in held]
+    run.live_jobs -= sum(job.state in LIVE_STATES for job in held)
+    Attempt.objects.filter(job__in=ids, outcome=AttemptOutcome.RUNNING).update(
+        outcome=AttemptOutcome.REVOKED, ended_at_ms=run.time.now_ms
+    )
+    Job.objects.filter(id__in=ids).update(
+        state=JobState.PARKED, parked_reason=because[:REASON_MAX], lease_expires_ms=None
+    )
+    dissolve(run, held)
+
+
+def dissolve(run: Operation, jobs: Sequence[Job]) -> None:
     """End parked jobs that own no block any more; what was set for them alone ends too."""
     Job.objects.filter(id__in=[job.id for job in jobs], state=JobState.PARKED).update(
         state=JobState.DISSOLVED, parked_kind="", parked_reason="", finished_at_ms=run.time.now_ms

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState
+from engine.scheduling.model import HOLDING_STATES, AttemptOutcome
 from webadmin.database import dialect
 from webadmin.schedule.models import Attempt, Job
-from webadmin.schedule.services.give_blocks_back import dissolve
+from webadmin.schedule.services.give_blocks_back import end_jobs
 from webadmin.schedule.services.operation import Operation
 from webadmin.timeline.merge_specs import output_prefix
 from webadmin.timeline.models import REASON_MAX, Chunk
@@ -21,15 +21,8 @@ SWEEP_DELAY_MS = 3_600_000
 def end_tasks(run: Operation, tasks: Sequence[Task], state: TaskState, *, because: str) -> None:
     """End open tasks and their jobs; their chunks belong to nobody. A worker finds its lease gone at its next poll."""
     ids = [task.id for task in tasks]
-    jobs = list(Job.objects.filter(timeline_task__in=ids, state__in=[one.value for one in HOLDING_STATES]))
-    run.live_jobs -= sum(job.state in LIVE_STATES for job in jobs)
-    Attempt.objects.filter(job__in=jobs, outcome=AttemptOutcome.RUNNING).update(
-        outcome=AttemptOutcome.REVOKED, ended_at_ms=run.time.now_ms
-    )
-    Job.objects.filter(id__in=[job.id for job in jobs]).update(
-        state=JobState.PARKED, parked_reason=because[:REASON_MAX] or "its task has ended", lease_expires_ms=None
-    )
-    dissolve(run, jobs)
+    jobs = Job.objects.filter(timeline_task__in=ids, state__in=[one.value for one in HOLDING_STATES])
+    end_jobs(run, list(jobs), because=because or "its task has ended")
     close_tasks(tasks, state, because=because)
 
 

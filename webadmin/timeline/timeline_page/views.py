@@ -16,10 +16,10 @@ from django.urls import reverse
 
 from webadmin.console import formatting as show
 from webadmin.console.orders import OrderedAdmin
+from webadmin.console.setting_words import write_size
 from webadmin.database import dialect
 from webadmin.timeline.chunk_sections import chunk_notices, chunk_sections
 from webadmin.timeline.models import Chunk, DataSource
-from webadmin.timeline.policy_words import write_size
 from webadmin.timeline.timeline_page.asked import AskedWrongly, asked_chunk, asked_stretch, whole_timeline
 from webadmin.timeline.timeline_page.columns import read_columns
 from webadmin.timeline.timeline_page.readers import visible_sources

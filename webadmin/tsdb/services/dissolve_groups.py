@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState
+from engine.scheduling.model import HOLDING_STATES
 from webadmin.database import dialect
-from webadmin.schedule.models import Attempt, Job
-from webadmin.schedule.services.give_blocks_back import dissolve
+from webadmin.schedule.models import Job
+from webadmin.schedule.services.give_blocks_back import end_jobs
 from webadmin.schedule.services.operation import Operation
 from webadmin.tsdb.models import REASON_MAX, Block, BucketTenant, Group
 from webadmin.tsdb.states import BlockState, GroupState
@@ -26,16 +26,7 @@ def dissolve_groups(run: Operation, groups: Sequence[Group], *, because: str) ->
     uploads without ``meta.json`` until these are old enough to be deleted.
     """
     now_ms = dialect.clock_ms()
-    jobs = jobs_of(groups)
-    ids = [job.id for job in jobs]
-    run.live_jobs -= sum(job.state in LIVE_STATES for job in jobs)
-    Attempt.objects.filter(job__in=ids, outcome=AttemptOutcome.RUNNING).update(
-        outcome=AttemptOutcome.REVOKED, ended_at_ms=run.time.now_ms
-    )
-    Job.objects.filter(id__in=ids).update(
-        state=JobState.PARKED, parked_reason=because[:REASON_MAX], lease_expires_ms=None
-    )
-    dissolve(run, jobs)
+    end_jobs(run, jobs_of(groups), because=because)
     open_groups = Group.objects.filter(id__in=[group.id for group in groups], state=GroupState.OPEN)
     open_groups.update(state=GroupState.DISSOLVED, finished_at_ms=now_ms, ended_because=because[:REASON_MAX])
     Block.objects.filter(group__in=groups, state=BlockState.OWNED).update(state=BlockState.LIVE, group=None)

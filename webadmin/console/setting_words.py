@@ -1,0 +1,76 @@
+"""Settings as people read and write them: how one is called, what it does, sizes with their unit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from webadmin.console import formatting as show
+from webadmin.console.order_fields import number_field
+
+UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+_SIZE = re.compile(r"(\d+(?:\.\d{1,6})?)\s*([kMGT]?B?)")
+_FACTORS = {"": 1, "B": 1} | dict(UNITS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingWords:
+    """How a setting is called, and what it does."""
+
+    label: str
+    about: str
+    unit: str = ""
+
+
+def write_size(size: int) -> str:
+    """Return bytes in the largest unit that leaves a whole number, as they are set: ``500 MB``."""
+    for unit, factor in UNITS:
+        if size and size % factor == 0:
+            return f"{size // factor} {unit}"
+    return str(size)
+
+
+def read_size(text: str) -> int:
+    """Return the bytes of ``500 MB``, ``1.5 GB`` or ``1048576``. Raises ValidationError."""
+    match = _SIZE.fullmatch(text.strip())
+    unit = match[2] + "B" if match and match[2] in ("k", "M", "G", "T") else match[2] if match else ""
+    if match is None or unit not in _FACTORS:
+        raise ValidationError("Write a size like 500 MB, 1.5 GB, or plain bytes.")
+    whole, _, part = match[1].partition(".")
+    return int(whole) * _FACTORS[unit] + int(part.ljust(6, "0") or "0") * _FACTORS[unit] // 10**6
+
+
+class SizeField(forms.CharField):
+    """A size in bytes within bounds, written with a unit."""
+
+    def __init__(self, *, low: int, high: int, **told: Any) -> None:
+        super().__init__(widget=UnfoldAdminTextInputWidget, max_length=40, **told)
+        self.low, self.high = low, high
+
+    def clean(self, value: str) -> int:
+        size = read_size(super().clean(value))
+        if not self.low <= size <= self.high:
+            raise ValidationError(f"It is from {write_size(self.low)} to {write_size(self.high)}.")
+        return size
+
+
+def setting_field(words: SettingWords, low: int, high: int) -> forms.Field:
+    """Return the field of a setting that is a number."""
+    if words.unit == "bytes":
+        return SizeField(label=words.label, help_text=words.about, low=low, high=high)
+    label = f"{words.label} in seconds" if words.unit == "s" else words.label
+    return number_field(label, words.about, low=low, high=high, required=True)
+
+
+def number_text(value: int, unit: str) -> str:
+    """Return the value of a setting that is a number in words."""
+    if unit == "bytes":
+        return write_size(value)
+    if unit == "s":
+        return show.duration_text(value * 1000) if value else "0"
+    return f"{value}{show.GAP}{unit}" if unit else str(value)
