@@ -87,6 +87,9 @@ class Lane(ABC):
         Raises SourcesChanged, which undoes it all, unless every source is still live and the job's.
         """
 
+    def swapped(self, swaps: Sequence[Any]) -> None:  # noqa: B027
+        """Go on after a transaction that put results in place. It must not fail: the poll is answered right after."""
+
     @abstractmethod
     def kept(self, result: JobResult) -> dict[str, Any]:
         """Return what the row of a finished job keeps of its result, as JSON."""

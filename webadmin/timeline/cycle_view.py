@@ -60,12 +60,12 @@ def read_cycle(source: DataSource, *, room: int) -> CycleView:
     own = Policy.objects.get(source=row)
     now_ms = dialect.clock_ms()
     policy = policy_of(own, excluded_of(row))
-    tasks = {task.name: task for task in _open_tasks(row)}
+    tasks = {task.name: task for task in open_tasks(row)}
     changed = _changed(row, now_ms)
     intervals = [(chunk.start_ms, chunk.end_ms) for chunk in changed]
     segments, extents = closure(row, policy.granularity, intervals)
     rows = _rows(row, policy.granularity, extents, tasks.values(), own.waiting_max)
-    queue = _queue(tasks.values())
+    queue = queue_of(tasks.values())
     told = SourceSnapshot(
         source=str(row.id),
         policy=policy,
@@ -76,7 +76,7 @@ def read_cycle(source: DataSource, *, room: int) -> CycleView:
         urgent=_urgent(row, rows.values()),
     )
     snapshot = CycleSnapshot(
-        now_ms=now_ms, sources=(told,), tasks=tuple(queue), limits=_limits(own, tasks.values(), room)
+        now_ms=now_ms, sources=(told,), tasks=tuple(queue), limits=queue_limits(own, tasks.values(), room)
     )
     looked_at = {
         start for start, chunk in rows.items() if any(low <= start and chunk.end_ms <= high for low, high in extents)
@@ -130,11 +130,12 @@ def _within(source: DataSource, intervals: Iterable[Interval]) -> dict[int, Chun
     return found
 
 
-def _open_tasks(source: DataSource) -> list[Task]:
+def open_tasks(source: DataSource) -> list[Task]:
+    """Return the tasks of a table that are not over, with their jobs."""
     return list(Task.objects.filter(source=source, state=TaskState.OPEN).select_related("job").order_by("id"))
 
 
-def _queue(tasks: Iterable[Task]) -> list[QueuedTask]:
+def queue_of(tasks: Iterable[Task]) -> list[QueuedTask]:
     """Return the open tasks as the planner sees them: those that were admitted run, if a worker has them or not."""
     by_id = {task.id: task for task in tasks}
     digests: dict[int, list[tuple[int, str]]] = {task_id: [] for task_id in by_id}
@@ -172,7 +173,7 @@ def _is_parked(task: Task) -> bool:
     return task.job is not None and task.job.state == JobState.PARKED
 
 
-def _limits(policy: Policy, tasks: Iterable[Task], room: int) -> QueueLimits:
+def queue_limits(policy: Policy, tasks: Iterable[Task], room: int) -> QueueLimits:
     """Return the limits of a table: no more tasks wait than the schedule takes, and parked ones run in vain."""
     limits, every = limits_of(policy), list(tasks)
     waiting = sum(task.admitted_at_ms is None for task in every)

@@ -1,8 +1,8 @@
 """The lane of tables: a job is one task, consecutive chunks of a table's timeline.
 
-Its jobs are made blocked; the controller lets them wait for a worker when it is their turn (``services.run_cycle``). A
-result takes the place of the sources chunk by chunk, at once for those who ask the database; readers of the table see
-it when the outbox has moved the pointer.
+Its jobs are made blocked. The controller lets them wait for a worker when it is their turn (``services.run_cycle``);
+so does a commit that makes room for them (``services.admit_tasks``). A result takes the place of the sources chunk by
+chunk, at once for those who ask the database; readers of the table see it when the outbox has moved the pointer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from webadmin.timeline.explain import explain_path
 from webadmin.timeline.job_sections import job_sections
 from webadmin.timeline.merge_specs import PlannedTask, check_result, planned_tasks, spec_of
 from webadmin.timeline.models import Chunk, DataSource
+from webadmin.timeline.services.admit_tasks import follow_commits
 from webadmin.timeline.services.commit_tasks import Completion, commit_tasks
 from webadmin.timeline.services.end_tasks import close_tasks
 from webadmin.timeline.states import TaskState
@@ -47,6 +48,9 @@ class TablesLane(Lane):
 
     def swap(self, swaps: Sequence[Completion], prepared: Any, moment: SwapMoment) -> None:
         commit_tasks(swaps, moment)
+
+    def swapped(self, swaps: Sequence[Completion]) -> None:
+        follow_commits([one.task_id for one in swaps])
 
     def kept(self, result: JobResult) -> dict[str, Any]:
         assert isinstance(result, TableMergeResult), "the lane's own"

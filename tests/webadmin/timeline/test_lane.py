@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from engine.planning.timeline.policy import MB
+from engine.protocol.table_jobs import TableMergeSpec
 from engine.scheduling.model import JobState
 from engine.tables.manifest import read_manifest
 from tests.webadmin.timeline.conftest import World, check_timelines
 from tests.webadmin.timeline.fake_node import seen_ids
-from tests.webadmin.timeline.parquet_files import day, put_hours, put_rows
+from tests.webadmin.timeline.parquet_files import DAY_MS, day, put_hours, put_rows
 from webadmin.schedule.models import Job
 from webadmin.timeline.models import DataSource, Segment
 from webadmin.timeline.states import ChunkOutcome, ChunkStanding, RegistrationMode, SegmentState, TaskState
@@ -63,7 +65,91 @@ def test_jobs_wait_blocked_until_it_is_their_turn(world: World) -> None:
     assert world.node.take(5) == []
     assert world.turn().started == 0
     world.node.finish(spec)
+    assert sorted(Job.objects.values_list("state", flat=True)) == [JobState.BLOCKED, JobState.DONE, JobState.WAITING]
+    assert world.turn().started == 0, "the commit let the next one go already"
+    check_timelines()
+
+
+def test_a_commit_admits_no_task_of_which_something_has_changed(world: World) -> None:
+    """E11: it is made anew by the controller first."""
+    world.set(running_max=1, small_cost=1, task_cost_max=100_000_000)
+    for number in (0, 2):
+        world.add(*put_hours(world.store, number, hours=[1, 5]))
+    world.turn()
+    [spec] = world.node.take()
+    [waiting] = Task.objects.filter(admitted_at_ms=None)
+    changed = (waiting.start_ms - day(0)) // DAY_MS
+    world.add(*put_hours(world.store, changed, hours=[7]))
+    world.node.finish(spec)
+    assert world.node.take() == []
     assert world.turn().started == 1
+    [spec] = world.node.take()
+    assert len(spec.chunks[0].files) == 3
+    check_timelines()
+
+
+def test_a_commit_admits_nothing_of_a_table_that_is_paused(world: World) -> None:
+    world.set(running_max=1, small_cost=1, task_cost_max=100_000_000)
+    for number in (0, 2):
+        world.add(*put_hours(world.store, number, hours=[1, 5]))
+    world.turn()
+    [spec] = world.node.take()
+    world.set(is_paused=True)
+    world.node.finish(spec)
+    assert world.node.take() == []
+
+
+MEGABYTES = {"A": 900, "B": 4_500, "C": 1_080, "D": 480, "E": 3_500, "F": 1_002}
+
+
+def test_x17_admission_and_reservation(world: World) -> None:
+    """X17, its costs to the byte; the newer of two days is the more urgent, so that A comes first and F last."""
+    world.set(
+        running_max=2,
+        running_cost_max=5_000 * MB,
+        waiting_max=3,
+        patience=2,
+        open_cost=0,
+        segment_bytes_max=5_000 * MB,
+        task_cost_max=10_000 * MB,
+        small_cost=1,
+        weight_recency=100,
+        weight_fragmentation=0,
+        weight_oversize=0,
+        weight_alignment=0,
+    )
+    names = {day(50 - 5 * place): name for place, name in enumerate(MEGABYTES)}
+    for start, name in names.items():
+        paths = put_hours(world.store, (start - day(0)) // DAY_MS, hours=[1, 5])
+        world.add(*paths)
+        Segment.objects.filter(path__in=paths).update(size_bytes=MEGABYTES[name] * MB // 2)
+    held: dict[str, TableMergeSpec] = {}
+
+    def queue() -> tuple[str, str]:
+        for spec in world.node.take(10):
+            held[names[spec.chunks[0].start_ms]] = spec
+        open_tasks = Task.objects.filter(state=TaskState.OPEN).order_by("-start_ms")
+        running = [names[task.start_ms] for task in open_tasks if task.admitted_at_ms is not None]
+        waiting = [names[task.start_ms] for task in open_tasks if task.admitted_at_ms is None]
+        assert sorted(running) == sorted(held), "what runs has a worker, and nothing else has"
+        return "".join(running), "".join(waiting)
+
+    def end(name: str) -> tuple[str, str]:
+        world.node.finish(held.pop(name))
+        return queue()
+
+    world.turn()
+    assert queue() == ("AC", "BDE")
+    assert world.chunk(25).state == ChunkStanding.DEFERRED
+    assert Task.objects.get(start_ms=day(45)).passed == 1
+    assert end("A") == ("CD", "BE")
+    assert Task.objects.get(start_ms=day(45)).passed == 2
+    assert end("C") == ("BD", "E")
+    assert end("D") == ("B", "E")
+    assert end("B") == ("E", "")
+    world.turn()
+    assert queue() == ("EF", ""), "nothing waits: what was put off comes back, by the priority it had"
+    assert world.chunk(25).analyses == 1
     check_timelines()
 
 

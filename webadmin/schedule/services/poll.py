@@ -65,6 +65,7 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
                 continue
         if view.ready.asleep:
             rest_tenants(view.ready.asleep)
+        _go_on(change_set, view)
         return _answer(view, renewed, applied, credential.key_id)
     raise ScheduleBusy(f"others changed the schedule {ATTEMPTS_MAX} times while this poll was prepared; poll again")
 
@@ -91,8 +92,10 @@ class _Asked:
         finished = self.reported.only_finished()
         request = replace(self.request, capacity=0, heard=0)
         view = read_poll(request, self.worker, self.credential, _opened(self.worker), finished)
+        change_set = prepare(view.snapshot)
         try:
-            _apply(prepare(view.snapshot), view, self.worker, self.prepared, is_again=False)
+            _apply(change_set, view, self.worker, self.prepared, is_again=False)
+            _go_on(change_set, view)
         except StaleSnapshot as error:  # the poll itself tries again
             log.info("poll_completed_later worker=%s reason=%s", self.worker.name, error)
         self.read_reported()
@@ -167,6 +170,12 @@ def _apply(
     applied = apply_change_set(change_set, context)
     _log(change_set, applied, worker)
     return applied
+
+
+def _go_on(change_set: ChangeSet, view: PollView) -> None:
+    """Let lanes go on whose results are in place now."""
+    for lane in dict.fromkeys(done.job.lane for done in change_set.completed):
+        lane_of(lane).swapped([view.swaps[done.job.name] for done in change_set.completed if done.job.lane == lane])
 
 
 def _log(change_set: ChangeSet, applied: AppliedCommand, worker: Worker) -> None:

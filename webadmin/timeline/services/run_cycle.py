@@ -7,7 +7,6 @@ once do what one would.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +29,7 @@ from webadmin.schedule.services.operation import Operation, Order, operation
 from webadmin.timeline.cycle_view import CycleView, looked_json, read_cycle
 from webadmin.timeline.errors import TableRefused
 from webadmin.timeline.models import REASON_MAX, Chunk, ChunkOrder, DataSource
+from webadmin.timeline.services.admit_tasks import start_tasks, within_budget
 from webadmin.timeline.services.end_tasks import end_tasks
 from webadmin.timeline.states import ChunkOrderKind, ChunkStanding, TaskState
 from webadmin.timeline.task_models import Task, TaskChunk, TaskDependency, TaskSegment
@@ -132,7 +132,7 @@ class _Applied:
         self.now_ms = view.snapshot.now_ms
         [self.told] = view.snapshot.sources
         self.tasks = dict(view.tasks)
-        self.started = _within_budget(decisions.started, self._sizes(), view.budget_left)
+        self.started = within_budget(decisions.started, self._sizes(), view.budget_left)
 
     def run(self) -> CycleReport:
         with operation() as run:
@@ -143,7 +143,7 @@ class _Applied:
                 self._end(run)
                 self._create(run)
                 self._raise()
-                self._start(run)
+                start_tasks(run, self.tasks, self.started, self.decisions.passed_over, now_ms=self.now_ms)
             self._write_rows()
             self._end_orders()
         report = _report(self.decisions, self.view)
@@ -303,17 +303,6 @@ class _Applied:
         raised = [self.tasks[name].id for name in self.decisions.raised]
         Task.objects.filter(id__in=raised).update(priority=PRIORITY_UNIT, is_ordered=True)
 
-    def _start(self, run: Operation) -> None:
-        """Let workers have the jobs whose turn it is, in order; remember which were passed over."""
-        ids = [self.tasks[name].job_id for name in self.started]
-        rows = [(job_id, run.time.now_ms + position) for position, job_id in enumerate(ids)]
-        waiting = {"state": JobState.WAITING.value}
-        dialect.update_rows(Job, ("id",), ("priority_ms",), rows, to=waiting, where={"state": JobState.BLOCKED.value})
-        started = [self.tasks[name].id for name in self.started]
-        Task.objects.filter(id__in=started).update(admitted_at_ms=self.now_ms)
-        passed = [(self.tasks[name].id, count) for name, count in self.decisions.passed_over if name in self.tasks]
-        dialect.update_rows(Task, ("id",), ("passed",), passed)
-
     def _write_rows(self) -> None:
         """Write what is known of chunks now. What came after it was read keeps its mark."""
         rows = [self._chunk(row) for row in self.decisions.rows]
@@ -381,16 +370,3 @@ _WRITTEN = {
     *("priority", "cost", "looked", "reason", "note", "task", "outputs", "outputs_fingerprint", "failures"),
     *("is_quarantined", "quarantine_reason", "look_again_ms", "analyses", "looked_at_ms"),
 }
-
-
-def _within_budget(names: Sequence[str], sizes: Mapping[str, int], left: int | None) -> list[str]:
-    """Return the tasks that the budget of the day still pays for, in order; one as large as the rest goes alone."""
-    if left is None:
-        return list(names)
-    started = []
-    for name in names:
-        if left <= 0:
-            break
-        started.append(name)
-        left -= sizes[name]
-    return started
