@@ -54,36 +54,44 @@ def _seed(sources: Sequence[tuple[str, int]], fence: int | None) -> int:
 
 
 def _entropy(seed: int) -> Iterator[int]:
-    """Yield the generator's byte stream: seven bytes of each 63-bit draw, least significant first."""
-    words = [word ^ entry & _LOW_63 for word, entry in zip(_seeded_words(seed, 40, 20), start_table(), strict=True)]
-    tap, feed = 0, FEED_START
+    """Yield the generator's byte stream: seven bytes of each 63-bit draw, least significant first.
+
+    Most jobs need two draws, which rest on four of the 607 words: a word is made when it is asked for.
+    """
+    words: dict[int, int] = {}
+    table, tap, feed = start_table(), 0, FEED_START
     while True:
         tap, feed = (tap - 1) % WORDS, (feed - 1) % WORDS
+        for place in (tap, feed):
+            if place not in words:
+                words[place] = _seeded_word(seed, place, 40, 20) ^ table[place] & _LOW_63
         words[feed] = (words[feed] + words[tap]) & _LOW_63
         yield from words[feed].to_bytes(8, "little")[:7]
 
 
-def _seeded_words(seed: int, first_shift: int, second_shift: int) -> list[int]:
-    """Fill the 607 words from a seed by three Park-Miller draws each; kept to 63 bits."""
+def _seeded_word(seed: int, place: int, first_shift: int, second_shift: int) -> int:
+    """Return the word at this place that follows from a seed, by three Park-Miller draws; kept to 63 bits."""
     draw = seed % _MERSENNE or 89482311
-    for _ in range(20):
-        draw = draw * 48271 % _MERSENNE
-    words = []
-    for _ in range(WORDS):
-        word = 0
-        for shift in (first_shift, second_shift, 0):
-            draw = draw * 48271 % _MERSENNE
-            word ^= draw << shift
-        words.append(word & _LOW_63)
-    return words
+    first, second, third = (draw * power % _MERSENNE for power in _powers()[place])
+    return (first << first_shift ^ second << second_shift ^ third) & _LOW_63
+
+
+@functools.cache
+def _powers() -> tuple[tuple[int, int, int], ...]:
+    """Return, for the three draws of each word, what a seed is multiplied by: the first 20 draws are for nobody."""
+    powers, power = [], pow(48271, 20, _MERSENNE)
+    for _ in range(3 * WORDS):
+        power = power * 48271 % _MERSENNE
+        powers.append(power)
+    return tuple(zip(powers[::3], powers[1::3], powers[2::3], strict=True))
 
 
 @functools.cache
 def start_table() -> tuple[int, ...]:
     """Return the generator's 607 start words (unsigned 64 bit), computed once per process."""
     # Position p of the array holds the value of the latest step t with t = 334 - p (mod 607).
-    words = _seeded_words(1, 20, 10)
-    window = np.array([words[(FEED_START - step) % WORDS] for step in range(1 - WORDS, 1)], dtype=np.uint64)
+    places = [(FEED_START - step) % WORDS for step in range(1 - WORDS, 1)]
+    window = np.array([_seeded_word(1, place, 20, 10) for place in places], dtype=np.uint64)
     latest = _jump(window, TABLE_STEPS)
     table = [0] * WORDS
     for step, value in enumerate(latest.tolist(), start=TABLE_STEPS - WORDS + 1):

@@ -44,6 +44,15 @@ def test_more_ids_continue_the_same_stream() -> None:
     assert {ulids.time_ms(block_id) for block_id in four} == {ulids.time_ms(SEGMENTS[0])}
 
 
+def test_a_long_stream_follows_the_generators_recurrence() -> None:
+    ids = result_ids([(SEGMENTS[0], 0)], 1000, 7)
+    stream = b"".join(ulids.parse(block_id)[1] for block_id in ids)
+    draws = [int.from_bytes(stream[place : place + 7], "little") for place in range(0, len(stream) - 6, 7)]
+    assert len(draws) > 2 * 607
+    for step in range(607, len(draws)):
+        assert draws[step] == (draws[step - 607] + draws[step - 273]) % (1 << 56)
+
+
 def test_every_token_names_other_results() -> None:
     sources = [(SEGMENTS[0], 0)]
     ids = [result_ids(sources, 1, fence)[0] for fence in (None, 0, 1, 2, 1 << 40)]
