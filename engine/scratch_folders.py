@@ -8,12 +8,15 @@ Owners who know what they will need claim it, so that several at once do not cou
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from engine.errors import LithifyError
 
 PREFIX = "lithify-scratch-"
 OWNER = "owner"
@@ -22,11 +25,28 @@ TURN = ".lithify-scratch-turn"
 BLOCK_BYTES = 512
 
 
+class ScratchFull(LithifyError):
+    """The scratch folder of this worker has too little room for a merge; sizes in bytes, ``needed`` -1 if unknown."""
+
+    code = "scratch_full"
+    retryable = True
+
+    def __init__(self, folder: str, needed: int, free: int) -> None:
+        super().__init__(folder, needed, free)
+        self.folder = folder
+        self.needed = needed
+        self.free = free
+
+    def __str__(self) -> str:
+        wanted = f"the merge needs {self.needed} bytes, " if self.needed >= 0 else ""
+        return f"no room in the scratch folder {self.folder}: {wanted}{self.free} are free"
+
+
 @contextlib.contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
     """Make a folder below ``parent`` for the ``with`` block; abandoned ones are removed first.
 
-    What the caller may use is the empty folder ``files`` in it.
+    What the caller may use is the empty folder ``files`` in it. That the disk is full is raised as ScratchFull.
     """
     parent.mkdir(parents=True, exist_ok=True)
     with _turn(parent):
@@ -38,6 +58,10 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
         files = folder / "files"
         files.mkdir()
         yield files
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ScratchFull(str(folder), -1, shutil.disk_usage(parent).free) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(owner)

@@ -6,12 +6,10 @@ that fails takes back what it wrote.
 
 from __future__ import annotations
 
-import errno
 import itertools
-import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from engine.scratch_folders import scratch_folder
 from engine.storage import ObjectNotFound, ObjectStore
 from engine.tables.folder_merge import FolderResult, merge_folder
 from engine.tables.folder_plan import plan_folder
-from engine.tsdb.merge_job import ScratchFull
 
 PHASE = "merge"
 
@@ -100,7 +97,7 @@ def run_unit(
     progress: Callable[[int], None] = lambda size: None,
 ) -> FolderPart:
     """Merge one folder of one chunk; see ``run``."""
-    with scratch_folder(scratch) as folder, room_watched(folder):
+    with scratch_folder(scratch) as folder:
         plan, footers = plan_folder(spec, spec.chunks[unit.chunk], unit.folder, store, cancelled=cancelled)
         return part_of(unit, merge_folder(plan, footers, store, folder, cancelled=cancelled, progress=progress))
 
@@ -201,14 +198,3 @@ class _Told:
         with self._lock:
             self._done = min(self._done + size, self._total)
             self._progress(Progress(done=self._done, total=self._total, phase=PHASE))
-
-
-@contextmanager
-def room_watched(folder: Path) -> Iterator[None]:
-    """Say of an error of a full disk which folder has no room."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise ScratchFull(str(folder), -1, shutil.disk_usage(folder).free) from error

@@ -7,19 +7,15 @@ exists; this never writes it, but returns its content.
 
 from __future__ import annotations
 
-import errno
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.errors import LithifyError
 from engine.profiles.errors import BadObject, MergeCancelled, MergeRefused, Truncated
 from engine.protocol.messages import Progress
 from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec, TsdbSource, WrittenBlock
-from engine.scratch_folders import claim_room, scratch_folder
+from engine.scratch_folders import ScratchFull, claim_room, scratch_folder
 from engine.storage import ObjectStore
 from engine.tsdb.block_reader import INDEX, META, BlockReader
 from engine.tsdb.buckets.block_objects import list_block
@@ -37,23 +33,6 @@ from engine.tsdb.verification import verify_block
 SPARE_BYTES = 64 << 20
 """What must be free beside the files of the sources and the result."""
 WINNERS = {"default": Winner.OURS, "prometheus": Winner.PROMETHEUS}
-
-
-class ScratchFull(LithifyError):
-    """The scratch folder of this worker has too little room for a merge; sizes in bytes, ``needed`` -1 if unknown."""
-
-    code = "scratch_full"
-    retryable = True
-
-    def __init__(self, folder: str, needed: int, free: int) -> None:
-        super().__init__(folder, needed, free)
-        self.folder = folder
-        self.needed = needed
-        self.free = free
-
-    def __str__(self) -> str:
-        wanted = f"the merge needs {self.needed} bytes, " if self.needed >= 0 else ""
-        return f"no room in the scratch folder {self.folder}: {wanted}{self.free} are free"
 
 
 def run(
@@ -102,7 +81,7 @@ class _Merge:
 
     def run(self, scratch: Path) -> TsdbMergeResult:
         metas = [_checked_source(self.spec, source) for source in self.spec.sources]
-        with scratch_folder(scratch) as folder, _room_watched(folder):
+        with scratch_folder(scratch) as folder:
             self._check_room(folder)
             try:
                 folders = self._fetch(folder)
@@ -230,14 +209,3 @@ def _check_names(names: set[str]) -> None:
     for name in (INDEX, *(file_name(number) for number in range(chunk_files))):
         if name not in names:
             raise Truncated(name, -1, "the block has no such file")
-
-
-@contextmanager
-def _room_watched(folder: Path) -> Iterator[None]:
-    """Say of an error of a full disk which folder has no room."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise ScratchFull(str(folder), -1, shutil.disk_usage(folder).free) from error

@@ -245,7 +245,7 @@ def write_rows(told: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
     read = plan.tally()
     try:
         rows = _uncarried(batches, plan, read)
-        with scratch_folder(Path(SparkFiles.getRootDirectory())) as scratch, merge_job.room_watched(scratch):
+        with scratch_folder(Path(SparkFiles.getRootDirectory())) as scratch:
             written = write_sorted(plan, rows, read, kept_store(plan.spec.url), scratch, lambda: False)
         result = _part_bytes(merge_job.part_of(Unit(0, plan.folder), written))
     except Exception as own_error:  # noqa: BLE001  an error of one unit is its answer
@@ -264,7 +264,7 @@ def _merge_unit(spec: TableMergeSpec, unit: Unit, frame_bytes: int) -> FolderPar
         done += size
         told.tell(Progress(done=done, total=total, phase=merge_job.PHASE))
 
-    with scratch_folder(root) as scratch, merge_job.room_watched(scratch):
+    with scratch_folder(root) as scratch:
         plan, footers = plan_folder(spec, spec.chunks[0], unit.folder, store)
         may_spread = total > frame_bytes and is_carried(plan.schema)
         if may_spread and plan.roll_up is not None and len(plan.files) > 1:

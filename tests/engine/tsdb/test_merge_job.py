@@ -18,9 +18,10 @@ from engine.profiles.errors import BadObject, MergeCancelled, MergeRefused
 from engine.protocol.messages import Progress
 from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
 from engine.protocol.tsdb_results import read_tsdb_result
+from engine.scratch_folders import ScratchFull
 from engine.storage import ObjectStore, open_store
 from engine.tsdb import merge_job
-from engine.tsdb.merge_job import ScratchFull, run, source_bytes, withdraw
+from engine.tsdb.merge_job import run, source_bytes, withdraw
 from engine.tsdb.meta import decode_meta
 from engine.tsdb.verification import verify_block
 from tests.tsdb_blocks import FOLDER, START_MS, THANOS, download, replica, replicas_job, samples
