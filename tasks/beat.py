@@ -29,6 +29,7 @@ RECOVER_LETTERS_TASK = "control.recover_dead_letters"
 RETENTION_TASK = "control.apply_retention"
 REWRITE_TASK = "control.rewrite_masked"
 SCAN_BUCKETS_TASK = "control.scan_buckets"
+SENSE_BRANCHES_TASK = "control.sense_branches"
 SETTLE_TABLES_TASK = "control.settle_table_failures"
 SWEEP_TASK = "control.sweep_leftovers"
 VERIFY_SOURCES_TASK = "control.verify_sources"
@@ -64,6 +65,7 @@ PERIODIC_JOBS = (
     PeriodicJob(name="Publish tables", task=PUBLISH_TABLES_TASK, every_seconds=5),
     PeriodicJob(name="Settle failures of tables", task=SETTLE_TABLES_TASK, every_seconds=30),
     PeriodicJob(name="Clean tables", task=CLEAN_TABLES_TASK, every_seconds=5 * 60),
+    PeriodicJob(name="Sense branches", task=SENSE_BRANCHES_TASK, every_seconds=15),
 )
 
 
@@ -72,6 +74,7 @@ def _make_control_app() -> Celery:
     control_app = Celery(
         "lithify-control",
         include=[
+            "tasks.control.catalog",
             "tasks.control.dead_letters",
             "tasks.control.deletion",
             "tasks.control.intervals",

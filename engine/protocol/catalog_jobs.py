@@ -92,6 +92,10 @@ class CatalogCompactResult:
     def to_json(self) -> dict[str, Any]:
         return {"kind": KIND} | asdict(self)
 
+    def to_log(self) -> list[dict[str, Any]]:
+        """Return what the command log keeps: a compaction has one result."""
+        return [{"metarange": self.metarange, "equals_head": self.equals_head, "files": len(self.written)}]
+
 
 def to_text(data: bytes | None) -> str | None:
     """Return bytes as JSON can say them."""

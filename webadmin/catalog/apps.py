@@ -7,3 +7,9 @@ class CatalogConfig(AppConfig):
     name = "webadmin.catalog"
     label = "catalog"
     verbose_name = "Catalog"
+
+    def ready(self) -> None:
+        from webadmin.catalog.compact_lane import CatalogLane
+        from webadmin.schedule.lanes import register
+
+        register(CatalogLane())

@@ -253,3 +253,7 @@ class BranchLoad(models.Model):
 
     def __str__(self) -> str:
         return f"load of {self.branch_id}"
+
+
+# Django finds models through this module.
+from webadmin.catalog import lane_models  # noqa: E402, F401

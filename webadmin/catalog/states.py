@@ -30,3 +30,13 @@ class Why(models.TextChoices):
     RESET = "reset"
     INTERVAL = "interval"
     IMPORT = "import"
+
+
+class CompactionState(models.TextChoices):
+    """What became of a compaction."""
+
+    OPEN = "open", "under way"  # its rows are gathered, or its job waits, runs or is parked
+    PUBLISHED = "published", "published"  # its state is the branch's snapshot, or the branch is clean
+    LOST = "lost", "lost a race"  # a commit, reset or other compaction came first; nothing of it is seen
+    FAILED = "failed", "failed"  # its job failed too often
+    ENDED = "ended", "ended"  # there was nothing to do, or somebody ended it

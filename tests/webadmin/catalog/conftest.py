@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from django.conf import LazySettings
 
+from tests.webadmin.catalog.compactor import Compactor
 from tests.webadmin.catalog.short import Catalog, new_catalog
+from tests.webadmin.service import Service
 
 
 @pytest.fixture
@@ -22,3 +24,11 @@ def real_catalog(transactional_db: None, tmp_path: Path, settings: LazySettings)
     """A repository with real commits, for several connections."""
     settings.OBJECT_STORE_URL = str(tmp_path / "objects")
     return new_catalog()
+
+
+@pytest.fixture
+def compactor(service: Service, catalog: Catalog) -> Compactor:
+    """The repository on the schedule, with one node. One sealed token is a reason to compact."""
+    compactor = Compactor(service, catalog, service.worker())
+    compactor.set(sealed_tokens=1)
+    return compactor

@@ -1,0 +1,59 @@
+"""What operators set for the compactions of a repository, and branches that they want compacted now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from webadmin.access.services import record_audit
+from webadmin.catalog.compaction_policies import check_settings
+from webadmin.catalog.errors import BranchBusy
+from webadmin.catalog.lane_models import ACTOR_MAX, REASON_MAX, BranchWatch, Compaction, CompactionPolicy
+from webadmin.catalog.models import Branch, Repository
+from webadmin.catalog.states import CompactionState
+from webadmin.database.dialect import locked
+from webadmin.schedule.services.operation import Order
+
+
+def change_policy(repository: Repository, settings: Mapping[str, Any], *, order: Order) -> dict[str, Any]:
+    """Set what is named; return what is different now. The sensor goes by it from its next round. CatalogRefused."""
+    checked = check_settings(settings)
+    with transaction.atomic():
+        list(locked(Repository.objects.filter(pk=repository.pk)))
+        held = CompactionPolicy.objects.filter(repository=repository).first()
+        policy = held or CompactionPolicy(repository=repository)
+        different = {name: value for name, value in checked.items() if getattr(policy, name) != value}
+        if not different or order.is_dry_run:
+            return different
+        before = {name: getattr(policy, name) for name in different}
+        for name, value in different.items():
+            setattr(policy, name, value)
+        policy.save()
+        record_audit(
+            actor=order.actor,
+            action="catalog_change_compaction",
+            target=str(repository),
+            detail={"before": before, "after": different, "why": order.why},
+        )
+    return different
+
+
+def order_compaction(branch: Branch, *, order: Order) -> None:
+    """Have a branch compacted by the sensor's next round, whatever its thresholds. BranchBusy if that goes on."""
+    if Compaction.objects.filter(branch_id=branch.pk, state=CompactionState.OPEN).exists():
+        raise BranchBusy(f"a compaction of {branch.name} is under way")
+    if order.is_dry_run:
+        return
+    with transaction.atomic():
+        BranchWatch.objects.update_or_create(
+            branch=branch,
+            defaults={"ordered_by": order.actor[:ACTOR_MAX], "ordered_why": (order.why or "ordered")[:REASON_MAX]},
+        )
+        record_audit(
+            actor=order.actor,
+            action="catalog_compact_now",
+            target=f"{branch.repository}/{branch.name}",
+            detail={"why": order.why},
+        )
