@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 
+from engine.planning.timeline.foresee import foresee
 from engine.planning.timeline.granularity import HOUR_MS, MINUTE_MS, Granularity
 from engine.planning.timeline.model import ChunkState, TaskState
 from engine.planning.timeline.policy import MB, QueueLimits, TimelinePolicy
@@ -27,9 +28,9 @@ SPANNING_PERCENT = 2
 FILES = 6
 
 
-def run(full: bool = False) -> Figures:
-    """Measure; ``--full`` goes on for a week."""
-    minutes = MINUTES_FULL if full else MINUTES
+def run(full: bool = False, *, minutes: int = 0) -> Figures:
+    """Measure; ``--full`` goes on for a week. ``minutes`` says how long it is otherwise."""
+    minutes = minutes or (MINUTES_FULL if full else MINUTES)
     # Chunks lie apart, so that nearly every task is one of them.
     policy = TimelinePolicy(granularity=Granularity(period="hour"))
     limits = QueueLimits(running_max=WORKERS, waiting_max=WAITING_MAX, low_water=WAITING_MAX // 4)
@@ -62,6 +63,9 @@ def run(full: bool = False) -> Figures:
     deferred = sum(row.state is ChunkState.DEFERRED for row in world.rows.values())
     assert counts["started"]
     assert deferred > WAITING_MAX, "it was no overload"
+    left = foresee("table", tuple(world.segments.values()), policy, now_ms=world.now_ms)
+    assert left.plan.tasks
+    assert left.is_fix_point, "the second plan is empty"
     return Figures(
         parameters={"minutes": minutes, "overload": OVERLOAD, "workers": WORKERS, "queue": WAITING_MAX, **counts},
         figures={
@@ -70,6 +74,7 @@ def run(full: bool = False) -> Figures:
             "changes": world.changes,
             "analyses": world.analyses,
             "deferred_at_the_end": deferred,
+            "second_plan_chunks": len(left.again),
             "ms_per_turn": seconds / minutes * 1e3,
         },
     )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.protocol.table_jobs import TableChunk, TableFile, TableMergeSpec
+from engine.planning.timeline.model import Segment
+from engine.planning.timeline.plan import plan_timeline
+from engine.planning.timeline.policy import TimelinePolicy
+from engine.planning.timeline.versions import instant_version
+from engine.protocol.table_jobs import TableChunk, TableFile, TableMergeResult, TableMergeSpec
 
 DAY_US = 86_400_000_000
 SERVICES = 40
@@ -48,3 +53,31 @@ def write_days(folder: Path, days: int, files_per_day: int, rows_per_file: int) 
         target_bytes=TARGET_BYTES,
         fence=1,
     )
+
+
+def tasks_before_and_after(spec: TableMergeSpec, result: TableMergeResult) -> tuple[int, int]:
+    """Return how many tasks a controller makes of the files by day, and how many of those that a merge has left."""
+    days = {chunk.start_ms: (chunk.end_ms, [file.size for file in chunk.files]) for chunk in spec.chunks}
+    left = {chunk.start_ms: (chunk.end_ms, [file.size for file in chunk.outputs]) for chunk in result.chunks}
+    policy = TimelinePolicy(segment_bytes_max=spec.target_bytes)
+    now_ms = max(end_ms for end_ms, _ in days.values())
+    before, after = (plan_timeline("bench", segments_of(files), policy, now_ms=now_ms).tasks for files in (days, left))
+    return len(before), len(after)
+
+
+def segments_of(files: Mapping[int, tuple[int, Sequence[int]]]) -> list[Segment]:
+    """Return segments of these sizes, by the start of a chunk, with its end."""
+    found: list[Segment] = []
+    for start_ms, (end_ms, sizes) in files.items():
+        for place, size in enumerate(sizes):
+            found.append(
+                Segment(
+                    key=len(found) + 1,
+                    start_ms=start_ms,
+                    end_ms=end_ms,
+                    version=instant_version(start_ms),
+                    partition=place,
+                    size_bytes=size,
+                )
+            )
+    return found

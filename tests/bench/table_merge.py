@@ -19,11 +19,12 @@ from typing import Any
 
 from engine.protocol.table_jobs import Metric, RollUp, TableMergeResult, TableMergeSpec
 from tests.bench.figures import Figures, process_seconds
-from tests.bench.table_data import write_days
+from tests.bench.table_data import tasks_before_and_after, write_days
 
 NAME = "table_merge"
 DAYS = 4
 FILES = 1000
+WARM_UP_FILES = 30
 ROWS_PER_FILE = 2_000
 ROWS_PER_FILE_FULL = 20_000
 ROLL_UP = RollUp(
@@ -54,14 +55,18 @@ def measure(rows_per_file: int) -> dict[str, float]:
         (sources := Path(folder) / "sources").mkdir()
         (warming := Path(folder) / "warming").mkdir()
         spec = write_days(sources, DAYS, FILES // DAYS, rows_per_file)
-        warm_up = write_days(warming, 2, 50, rows_per_file)
+        warm_up = write_days(warming, 2, WARM_UP_FILES // 2, rows_per_file)
         spark = make_session(SparkSettings(scratch=Path(folder) / "spark"))
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+        results: list[TableMergeResult] = []
         seconds: dict[str, float] = {}
         for job, root in ((warm_up, warming), (spec, sources)):
             # The last round counts; the first has shown the JVM what is to come.
-            seconds = _round(spark, job, root, Path(folder))
+            seconds = _round(spark, job, root, Path(folder), results)
         spark.stop()
+    tasks, tasks_after = tasks_before_and_after(spec, results[-2])
+    assert tasks
+    assert not tasks_after, "the second plan is empty"
     size = sum(file.size for chunk in spec.chunks for file in chunk.files)
     rows = sum(file.rows for chunk in spec.chunks for file in chunk.files)
     return {
@@ -70,11 +75,14 @@ def measure(rows_per_file: int) -> dict[str, float]:
         "ratio_to_plain_spark": seconds["plain"] / seconds["ours"],
         "ratio_to_plain_spark_rollup": seconds["plain rolled up"] / seconds["ours rolled up"],
         "wall_ratio_to_plain_spark": seconds["plain, wall"] / seconds["ours, wall"],
+        "second_plan_tasks": tasks_after,
     }
 
 
-def _round(spark: Any, spec: TableMergeSpec, sources: Path, folder: Path) -> dict[str, float]:
-    """Do everything once and return the seconds of each."""
+def _round(
+    spark: Any, spec: TableMergeSpec, sources: Path, folder: Path, results: list[TableMergeResult]
+) -> dict[str, float]:
+    """Do everything once and return the seconds of each; results of ours are added: merged, and rolled up."""
     from pyspark.sql import functions as f
 
     pattern = str(sources / "day-*.parquet")
@@ -85,6 +93,7 @@ def _round(spark: Any, spec: TableMergeSpec, sources: Path, folder: Path) -> dic
 
         (outcome,) = table_merge.run(spark, [job], tag=f"bench-{time.monotonic_ns()}").values()
         assert isinstance(outcome, TableMergeResult), outcome
+        results.append(outcome)
 
     def plain() -> None:
         spark.read.parquet(pattern).sort("at").write.mode("overwrite").parquet(output)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from engine.planning.timeline import states
 from engine.planning.timeline.cycle import queued, run_cycle
+from engine.planning.timeline.foresee import done
 from engine.planning.timeline.granularity import DAY_MS, HOUR_MS, Granularity
 from engine.planning.timeline.model import Action, Chunk, Extent, PlannedTask, Segment, StoredChunk, TimelinePlan
 from engine.planning.timeline.plan import plan_timeline
@@ -53,6 +54,8 @@ def run(full: bool = False) -> Figures:
         again_used.append(time.process_time() - began_used)
     assert CHANGED <= len(decided.analysed) < 2 * CHANGED
     assert decided.created or decided.rows
+    second = plan_timeline(SOURCE, done(segments, plan, POLICY), POLICY, now_ms=now_ms)
+    assert not second.tasks, "the second plan is empty"
     return Figures(
         parameters={
             "segments": len(segments),
@@ -66,12 +69,13 @@ def run(full: bool = False) -> Figures:
             "cpu_s": min(used),
             "replan_s": min(again),
             "replan_cpu_s": min(again_used),
+            "second_plan_tasks": len(second.tasks),
             "us_per_segment": min(used) / len(segments) * 1e6,
         },
     )
 
 
-def snapshot() -> list[Segment]:
+def snapshot(chunks: int = CHUNKS, segments: int = SEGMENTS) -> list[Segment]:
     """Return ten segments for each hour on average."""
     found: list[Segment] = []
     version = instant_version(START_MS)
@@ -90,7 +94,7 @@ def snapshot() -> list[Segment]:
                 )
             )
 
-    for hour in range(CHUNKS):
+    for hour in range(chunks):
         start_ms = START_MS + hour * HOUR_MS
         kind = hour % 20
         if kind < 6:
@@ -107,7 +111,7 @@ def snapshot() -> list[Segment]:
             add(start_ms, 2 * HOUR_MS, 6, 90 * MB)
         else:
             add(start_ms, HOUR_MS, 6, 90 * MB, newer)
-    missing = SEGMENTS - len(found)
+    missing = segments - len(found)
     add(START_MS, HOUR_MS, max(missing, 0), MB, newer)
     found.sort(key=lambda one: (one.start_ms, one.end_ms, one.version, one.partition))
     return found
