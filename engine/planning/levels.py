@@ -53,6 +53,11 @@ def _cuts(queue: BlockQueue, now_ms: int) -> Iterator[tuple[tuple[QueuedBlock, .
         position += len(blocks)
 
 
+def exceeds_a_job(policy: LevelPolicy, *, block_count: int, byte_count: int) -> bool:
+    """Tell whether the blocks of a queue exceed a job's bytes; one alone, however large, waits for its age."""
+    return block_count > 1 and 0 < policy.bytes_max < byte_count
+
+
 def ready_at_ms(policy: LevelPolicy, *, oldest_ms: int, filling_ms: int | None, is_heavy: bool, newest_ms: int) -> int:
     """Return since or from when a queue is worth a look.
 

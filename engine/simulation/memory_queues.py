@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 
-from engine.planning.levels import ready_at_ms
+from engine.planning.levels import exceeds_a_job, ready_at_ms
 from engine.planning.model import LevelPolicy
 from engine.simulation.rows import MemoryBlock, MemoryJob, MemoryQueue, TenantRow
 
@@ -127,6 +127,6 @@ def ready_ms(queue: MemoryQueue) -> int | None:
         policy,
         oldest_ms=entries[0][0],
         filling_ms=entries[policy.blocks_max - 1][0] if len(entries) >= policy.blocks_max else None,
-        is_heavy=0 < policy.bytes_max < queue.byte_count,
+        is_heavy=exceeds_a_job(policy, block_count=len(entries), byte_count=queue.byte_count),
         newest_ms=entries[-1][0],
     )

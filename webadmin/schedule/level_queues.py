@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from django.db import models
 
-from engine.planning.levels import ready_at_ms
+from engine.planning.levels import exceeds_a_job, ready_at_ms
 from engine.planning.model import LevelPolicy, QueueKey
 from engine.scheduling.priority import job_priority_ms
 from webadmin.database.dialect import among, ask_rows, first_rows, locked, update_rows
@@ -168,7 +168,7 @@ def _summarise_one(queue: LevelQueue, policy: LevelPolicy, front: Sequence[Front
         policy,
         oldest_ms=arrivals[0],
         filling_ms=arrivals[-1] if len(arrivals) == policy.blocks_max else None,
-        is_heavy=0 < policy.bytes_max < queue.byte_count,
+        is_heavy=exceeds_a_job(policy, block_count=queue.block_count, byte_count=queue.byte_count),
         newest_ms=queue.newest_arrival_ms,
     )
     size = sum(size_bytes for _, size_bytes in front)

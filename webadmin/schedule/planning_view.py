@@ -105,13 +105,16 @@ def read_ready(opening: PollOpening, *, job_max: int, ending: Sequence[Job] = ()
     lanes = {row[1]: LaneShare.from_db(None, LANE_COLUMNS, row) for row in read_rows(LaneShare, LANE_COLUMNS, "")}
     if any(scope.kind is ScopeKind.GLOBAL for scope in paused):
         return ReadyQueues(lanes=lanes)
-    full = _tenants_at_cap(now_ms, ending, lanes) if opening.has_own_limits else set()
+    capped = capped_tenants(now_ms, lanes, ending) if opening.has_own_limits else CappedTenants()
+    # What does not fit must not take the places of others.
+    place_max = job_max + len(capped.tight)
     fresh: list[LevelQueue] = []
     if opening.has_unnoticed:
         unnoticed = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms, is_noticed=False)
-        unnoticed = _without(without_paused(unnoticed, paused, planning=True), full)
-        fresh += unnoticed.order_by("ready_at_ms", "id")[:job_max]
-    awake = _neediest(paused, full, lanes, tenant_max=min(job_max, TENANTS_MAX)) if opening.has_awake else []
+        unnoticed = _without(without_paused(unnoticed, paused, planning=True), capped.full)
+        fresh += unnoticed.order_by("ready_at_ms", "id")[:place_max]
+    tenant_max = min(place_max, TENANTS_MAX)
+    awake = _neediest(paused, capped.full, lanes, tenant_max=tenant_max) if opening.has_awake else []
     queues, asleep = _queues_of(awake, {_key(queue) for queue in fresh}, paused, now_ms=now_ms, job_max=job_max)
     return ReadyQueues(
         queues=(*queues, *fresh),
@@ -195,10 +198,7 @@ def without_paused(rows: QuerySet, paused: Iterable[PausedScope], *, planning: b
 
 def without_ending(tenants: Iterable[TenantView], ending: Sequence[Job]) -> tuple[TenantView, ...]:
     """Return the tenants as they will be when these jobs have ended."""
-    count = Counter((job.lane, job.tenant) for job in ending)
-    size: Counter[TenantKey] = Counter()
-    for job in ending:
-        size[job.lane, job.tenant] += job.source_bytes
+    count, size = _ended(ending)
     return tuple(
         replace(
             view,
@@ -209,19 +209,45 @@ def without_ending(tenants: Iterable[TenantView], ending: Sequence[Job]) -> tupl
     )
 
 
-def _tenants_at_cap(now_ms: int, ending: Sequence[Job], lanes: Iterable[str]) -> set[TenantKey]:
-    """Return the tenants that run as many jobs as they may, in any lane."""
-    capped = LimitChange.objects.filter(
-        name=LimitName.RUNNING_MAX, scope_kind=ScopeKind.TENANT, is_superseded=False
-    ).order_by()
-    tenants = set(capped.values_list("scope_value", flat=True))
+@dataclass(frozen=True, slots=True)
+class CappedTenants:
+    """Tenants of lanes whose caps matter now: ``full`` ones get nothing, the next job of ``tight`` ones may not fit."""
+
+    full: frozenset[TenantKey] = frozenset()
+    tight: frozenset[TenantKey] = frozenset()
+
+
+def capped_tenants(now_ms: int, lanes: Iterable[str], ending: Sequence[Job] = ()) -> CappedTenants:
+    """Return the tenants that run as many jobs or bytes as they may, in any lane, and those that are near it."""
+    changes = LimitChange.objects.filter(
+        name__in=(LimitName.RUNNING_MAX, LimitName.RUNNING_BYTES_MAX),
+        scope_kind=ScopeKind.TENANT,
+        is_superseded=False,
+    )
+    tenants = set(changes.order_by().values_list("scope_value", flat=True))
     if not tenants:
-        return set()
+        return CappedTenants()
     limits = effective_limits(now_ms, tenants=tenants)
-    caps = {tenant: limits.value(LimitName.RUNNING_MAX, 0, tenant=tenant) for tenant in tenants}
     running = _running([(lane, tenant) for lane in lanes for tenant in tenants])
-    ended = Counter((job.lane, job.tenant) for job in ending)
-    return {key for key, (count, _) in running.items() if 0 < caps[key[1]] <= count - ended[key]}
+    ended_count, ended_bytes = _ended(ending)
+    full, tight = set(), set()
+    for key, (count, size) in running.items():
+        count_max, bytes_max = _caps(limits, key)
+        if 0 < count_max <= count - ended_count[key] or 0 < bytes_max <= size - ended_bytes[key]:
+            full.add(key)
+        elif bytes_max:
+            tight.add(key)
+    return CappedTenants(frozenset(full), frozenset(tight))
+
+
+def _ended(jobs: Sequence[Job]) -> tuple[Counter[TenantKey], Counter[TenantKey]]:
+    """Return how many of these jobs each tenant has, and how many bytes."""
+    count: Counter[TenantKey] = Counter()
+    size: Counter[TenantKey] = Counter()
+    for job in jobs:
+        count[job.lane, job.tenant] += 1
+        size[job.lane, job.tenant] += job.source_bytes
+    return count, size
 
 
 def _neediest(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Exists, OuterRef, QuerySet
 
 from engine.protocol.errors import InvalidToken
 from engine.protocol.messages import FailureReason, JobUpdate, PollRequest, UpdateStatus
@@ -19,6 +20,7 @@ from engine.scheduling.limits import EffectiveLimits, LimitName
 from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
 from webadmin.database.dialect import among, read_rows
 from webadmin.schedule.command_log import CommandTime
+from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.lanes import Accepted, Finished, by_lane, check_results, lanes
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import Job, LevelQueue, Limits, Worker
@@ -27,6 +29,7 @@ from webadmin.schedule.planning_view import (
     QueueFront,
     ReadyQueues,
     TenantKey,
+    capped_tenants,
     read_blocks,
     read_ready,
     read_shares,
@@ -230,12 +233,30 @@ def _assignable(request: PollRequest, opening: PollOpening) -> list[Job]:
     if opening.has_waiting:
         for lane in lanes():  # one by one: jobs of the others, however many, are not even passed over
             if not lane.plans_ahead:
-                found += waiting.filter(lane=lane.name).order_by("priority_ms", "name")[:count]
+                found += _first_waiting(waiting.filter(lane=lane.name), lane.name, opening, count)
     if opening.has_waiting_ahead:
         found += waiting_ahead(waiting, request.worker, opening, count)
     if opening.has_expired:
         expired = jobs.filter(state=JobState.LEASED, lease_expires_ms__lt=opening.time.now_ms)
         found += expired.order_by("lease_expires_ms").select_related("worker")[: count + EXHAUSTED_MAX]
+    return found
+
+
+def _first_waiting(waiting: QuerySet[Job], lane: str, opening: PollOpening, count: int) -> list[Job]:
+    """Return the first jobs of a lane and, if more wait, the first of each of the neediest other tenants.
+
+    So many jobs of one tenant, put back at once or held by its caps, do not hide those of others.
+    """
+    found = list(waiting.order_by("priority_ms", "name")[:count])
+    if len(found) < count:
+        return found
+    there = {job.tenant for job in found}
+    if opening.has_own_limits:
+        there |= {tenant for _, tenant in capped_tenants(opening.time.now_ms, [lane]).full}
+    shares = TenantShare.objects.filter(lane=lane).exclude(tenant__in=there)
+    needy = shares.filter(Exists(waiting.filter(tenant=OuterRef("tenant")))).order_by("virtual_time", "tenant")
+    for tenant in needy.values_list("tenant", flat=True)[:count]:
+        found += waiting.filter(tenant=tenant).order_by("priority_ms", "name")[:1]
     return found
 
 

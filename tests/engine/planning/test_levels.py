@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.levels import cut_queue, plan_jobs, ready_at_ms
+from engine.planning.levels import cut_queue, exceeds_a_job, plan_jobs, ready_at_ms
 from engine.planning.model import BlockQueue, LevelPolicy, QueuedBlock
 
 HOUR = 3_600_000
@@ -145,6 +145,14 @@ def test_a_queue_is_ready_by_count_by_age_or_by_bytes() -> None:
     assert ready_at_ms(policy, **times, filling_ms=None, is_heavy=False) == 1101
     assert ready_at_ms(policy, **times, filling_ms=1015, is_heavy=False) == 1015
     assert ready_at_ms(policy, **times, filling_ms=None, is_heavy=True) == 1020
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "blocks", "expected"), [(10, 1, False), (10, 2, True), (11, 2, False), (0, 2, False)]
+)
+def test_one_block_alone_is_never_too_much_for_a_job(bytes_max: int, blocks: int, expected: bool) -> None:
+    policy = LevelPolicy(blocks_max=3, age_ms=100, spread_ms=HOUR, bytes_max=bytes_max)
+    assert exceeds_a_job(policy, block_count=blocks, byte_count=11) is expected
 
 
 blocks_strategy = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 2000), st.integers(1, 9)), max_size=40).map(

@@ -163,6 +163,16 @@ def test_only_the_oldest_are_tried_when_there_are_many(service: Service, store: 
     assert keys(store) == sorted(letters[2:])
 
 
+def test_bad_ones_that_fill_a_sweep_do_not_hide_younger_ones(service: Service, store: ObjectStore) -> None:
+    bad, good = [write(store, service, number) for number in range(2)], write(store, service, 2)
+    for number in range(2):
+        store.delete(block_key(1, "", 0, ulid(service.clock.now_ms, number)))
+    assert recover_letters(store=store, limit=2).recovered == 0
+    assert recover_letters(store=store, limit=2).recovered == 1
+    assert good not in keys(store)
+    assert keys(store) == sorted(bad)
+
+
 def test_an_operator_retries_one_now(service: Service, store: ObjectStore) -> None:
     missing, other = write(store, service, 1), write(store, service, 2)
     object_key = block_key(1, "", 0, ulid(service.clock.now_ms, 1))

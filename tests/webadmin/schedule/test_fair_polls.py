@@ -10,6 +10,7 @@ from engine.scheduling.limits import LimitName, ScopeKind
 from engine.scheduling.pauses import PauseMode
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service, check_invariants
+from webadmin.index.models import Block
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.level_queues import resettle_queues
 from webadmin.schedule.models import Job, LevelPolicy, LevelQueue
@@ -68,6 +69,41 @@ def test_a_cap_holds_and_leaves_the_capacity_to_others(service: Service) -> None
     assert served(worker, 2, capacity=4) == {"capped": 2, "other": 3}
     done = [worker.success(job) for job in list(worker.held) if "capped" in job]
     assert Counter(given.spec["tenant"] for given in worker.poll(*done, capacity=4).assignments) == {"capped": 2}
+
+
+@pytest.mark.usefixtures("small_jobs")
+@pytest.mark.parametrize(("name", "value"), [(LimitName.RUNNING_BYTES_MAX, 1), (LimitName.RUNNING_BYTES_MAX, 600)])
+def test_a_cost_cap_leaves_single_places_to_others(service: Service, name: LimitName, value: int) -> None:
+    """Polls of capacity 1 look at the neediest tenant: one that runs as much as it may is not that."""
+    add_level_one(service, "capped", 9)
+    add_level_one(service, "other", 3)
+    assert set(Block.objects.values_list("size_bytes", flat=True)) == {400}
+    limit(name, ScopeKind.TENANT, "capped", value)
+    assert served(service.worker(), 6) == {"capped": 1, "other": 3}
+
+
+@pytest.mark.usefixtures("small_jobs")
+@pytest.mark.parametrize("running_max", [0, 1])
+def test_jobs_put_back_do_not_hide_those_of_other_tenants(service: Service, running_max: int) -> None:
+    add_level_one(service, "noisy", 9)
+    worker = service.worker()
+    assert served(worker, 1, capacity=9) == {"noisy": 9}
+    add_level_one(service, "quiet", 2)
+    assert served(worker, 1, capacity=2) == {"quiet": 2}
+    if running_max:
+        limit(LimitName.RUNNING_MAX, ScopeKind.TENANT, "noisy", running_max)
+    worker.poll(*[worker.released(job) for job in list(worker.held)], capacity=0)
+    assert served(worker, 6)["quiet"] == 2
+
+
+def test_a_block_too_large_for_a_job_waits_without_taking_the_places_of_others(service: Service) -> None:
+    LevelPolicy.objects.filter(level=1).update(blocks_max=3, age_seconds=3600, bytes_max=300)
+    add_level_one(service, "alone", 1)
+    worker = service.worker()
+    assert served(worker, 2) == {}
+    assert LevelQueue.objects.get(tenant="alone").ready_at_ms > service.clock.now_ms
+    add_level_one(service, "others", 2)
+    assert served(worker, 2) == {"others": 1}
 
 
 @pytest.mark.usefixtures("small_jobs")

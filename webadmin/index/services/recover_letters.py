@@ -1,8 +1,9 @@
 """Recovers dead letters: metadata that was written beside its object because the index could not be reached.
 
-The oldest id comes first, whatever its shard. One bad letter never blocks the rest; it stays, with the reason in a row
-that operators see. Only when the database itself is not to be had does a sweep stop, and everything is kept. A letter
-is deleted after its block is in the index, so that a crash between the two makes the next sweep find a duplicate.
+The oldest id comes first, whatever its shard, among those that were tried equally often: so neither one bad letter nor
+many of them ever block the rest. A bad one stays, with the reason in a row that operators see. Only when the database
+itself is not to be had does a sweep stop, and everything is kept. A letter is deleted after its block is in the index,
+so that a crash between the two makes the next sweep find a duplicate.
 """
 
 from __future__ import annotations
@@ -55,11 +56,18 @@ class _LetterKept(LithifyError):
 
 
 def recover_letters(*, store: ObjectStore, limit: int = 1000) -> RecoveryOutcome:
-    """Try the ``limit`` oldest letters. A DatabaseError ends the sweep, and nothing that was not recovered is lost."""
+    """Try the ``limit`` oldest letters, those first that were tried least often.
+
+    A DatabaseError ends the sweep, and nothing that was not recovered is lost.
+    """
     outcome = RecoveryOutcome()
-    letters = _letters(store, outcome)
-    # By id, not by shard: the oldest data was missing for the longest time.
-    for letter in heapq.nsmallest(limit, letters, key=lambda letter: (letter.named.id, letter.info.key)):
+    attempts = dict(DeadLetter.objects.filter(state=LetterState.WAITING).values_list("key", "attempts"))
+
+    def place(letter: Letter) -> tuple[int, str, str]:
+        # By id, not by shard: the oldest data was missing for the longest time.
+        return attempts.get(letter.info.key, 0), letter.named.id, letter.info.key
+
+    for letter in heapq.nsmallest(limit, _letters(store, outcome), key=place):
         _recover(store, letter, outcome)
     log.info(
         "letters_swept recovered=%d empty=%d kept=%d stray=%d",
