@@ -37,7 +37,13 @@ def test_an_sqlite_url_gives_a_file_in_wal_mode_with_immediate_transactions() ->
 )
 def test_a_postgresql_url_is_taken_apart(url: str, expected: tuple) -> None:
     entry = database_settings(url)
+    assert "idle_in_transaction_session_timeout=5min" in entry["OPTIONS"].pop("options")
     assert tuple(entry[key] for key in ("NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")) == expected
+
+
+def test_what_sessions_are_told_can_be_replaced() -> None:
+    entry = database_settings("postgresql://db/lithify?options=-c%20jit%3Doff")
+    assert entry["OPTIONS"] == {"options": "-c jit=off"}
 
 
 @pytest.mark.parametrize(

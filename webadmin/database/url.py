@@ -14,6 +14,15 @@ from engine.errors import LithifyError
 SQLITE_BUSY_SECONDS = 30
 """How long a connection waits for the one writer; far above any transaction of ours, below a proxy's time-out."""
 
+SESSION = {
+    # A machine that is lost in the middle of a transaction holds its locks until the server notices.
+    "idle_in_transaction_session_timeout": "5min",
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+"""What the sessions of PostgreSQL are told; ``?options=…`` in the URL takes the place of it all."""
+
 SYNCHRONOUS_MODES = {"full", "normal", "off"}
 
 
@@ -53,6 +62,7 @@ def _sqlite(path: str, parameters: dict[str, str]) -> dict[str, Any]:
 def _postgresql(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
+    options.setdefault("options", " ".join(f"-c {name}={value}" for name, value in SESSION.items()))
     host = options.pop("host", None) or parts.hostname or ""
     name = unquote(parts.path.lstrip("/"))
     if not name:

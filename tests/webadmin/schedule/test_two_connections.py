@@ -19,6 +19,7 @@ from engine.scheduling.model import CreateJob, JobState
 from engine.scheduling.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import FakeWorker, Service, check_invariants
+from webadmin.database import dialect
 from webadmin.database.dialect import turn
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import intern_names
@@ -282,3 +283,30 @@ def test_a_turn_is_waited_for_and_the_time_is_used(real_service: Service) -> Non
             return has_waited
 
     assert at_once(first, second) == [False, True]
+
+
+def test_a_turn_that_nobody_gives_up_is_not_waited_for_without_end(
+    real_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has it may stand on a machine that is frozen or gone; the next turn is to be had as ever."""
+    if connection.vendor != "postgresql":
+        pytest.skip("the one writer of SQLite takes no turns")
+    monkeypatch.setattr(dialect, "TURN_WAIT_MS", 50)
+    is_frozen, goes_on = threading.Event(), threading.Event()
+
+    def frozen() -> bool:
+        with turn(2, lambda: None) as has_waited:
+            is_frozen.set()
+            assert goes_on.wait(DEADLINE_SECONDS), "the other one never came in"
+            return has_waited
+
+    def other() -> bool:
+        assert is_frozen.wait(DEADLINE_SECONDS)
+        with turn(2, lambda: None) as has_waited:
+            pass
+        goes_on.set()
+        return has_waited
+
+    assert at_once(frozen, other) == [False, True]
+    with turn(2, lambda: None) as has_waited:
+        assert not has_waited
