@@ -105,10 +105,17 @@ def cherry_pick_state(
 
 
 def import_rows(
-    destination: StateReader, prefixes: Iterable[bytes], rows: Iterable[Row], *, rules: SplitRules | None = None
+    destination: StateReader,
+    prefixes: Iterable[bytes],
+    rows: Iterable[Row],
+    *,
+    keys: Iterable[bytes] = (),
+    rules: SplitRules | None = None,
 ) -> Metarange:
-    """Return the destination with all keys under the prefixes replaced by ascending rows."""
-    intervals = union_of((prefix, prefix_end(prefix)) for prefix in prefixes)
+    """Return the destination with all keys under the prefixes, and these keys, replaced by ascending rows."""
+    intervals = union_of(
+        [*((prefix, prefix_end(prefix)) for prefix in prefixes), *((key, key + b"\0") for key in keys)]
+    )
     with spooled_run(rows) as run:
         layers = [Layer(run, intervals)]
         return apply_layers(destination.files, destination.metarange, layers, rules=rules).metarange

@@ -79,6 +79,10 @@ class ImportRefused(CatalogRefused):
     """This cannot be imported; nothing was changed."""
 
 
+class AddressRefused(CatalogRefused):
+    """No object of the repository can lie there."""
+
+
 class TooManyKeys(CatalogRefused):
     """More keys than one call may name."""
 

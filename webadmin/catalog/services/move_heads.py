@@ -125,19 +125,21 @@ def import_entries(
     rows: Callable[[], AbstractContextManager[Iterator[Row]]],
     new: NewCommit,
     *,
+    keys: Iterable[bytes] = (),
     order: Order,
 ) -> Commit:
-    """Replace all keys under some prefixes by ascending rows, and commit that.
+    """Replace all keys under some prefixes, and some keys, by ascending rows, and commit that.
 
     ``rows`` gives them, once for every try. Raises ImportRefused, UnsortedKeys, DirtyBranch, BranchBusy.
     """
-    replaced = sorted(set(prefixes))
-    if not replaced:
+    replaced, single = sorted(set(prefixes)), frozenset(keys)
+    if not replaced and not single:
         raise ImportRefused("nothing is named that is to be imported")
 
     def make(head: Commit) -> Made:
         with rows() as given:
-            state = import_rows(reader_of(repository, head.metarange), replaced, _within(given, tuple(replaced)))
+            inside = _within(given, tuple(replaced), single)
+            state = import_rows(reader_of(repository, head.metarange), replaced, inside, keys=single)
         return _changed(state, head, new, "importing"), (head,)
 
     return _move(repository, branch_name, new, make, action="import", order=order)
@@ -231,8 +233,8 @@ def _changed(state: Metarange, head: Commit, new: NewCommit, doing: str) -> Meta
     return state
 
 
-def _within(rows: Iterator[Row], prefixes: tuple[bytes, ...]) -> Iterator[Row]:
+def _within(rows: Iterator[Row], prefixes: tuple[bytes, ...], keys: frozenset[bytes]) -> Iterator[Row]:
     for row in rows:
-        if not row[0].startswith(prefixes):
+        if not row[0].startswith(prefixes) and row[0] not in keys:
             raise ImportRefused(f"key {row[0].decode('utf-8', 'backslashreplace')!r} is outside of what is imported")
         yield row

@@ -69,7 +69,11 @@ def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, ord
         def then(before: BranchRecord, after: BranchRecord) -> None:
             _audit(repository, branch_name, prefix, order)
 
-        if token is None or isinstance(change_record(branch.pk, decide, why=Why.RESET, then=then), Moved):
+        if token is None:
+            # Nothing to undo, if what was read is what the layers still are.
+            if write_holds(ticket_of(record), read_record(branch.pk), decides=True):
+                return
+        elif isinstance(change_record(branch.pk, decide, why=Why.RESET, then=then), Moved):
             return
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 

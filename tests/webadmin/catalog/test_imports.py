@@ -1,0 +1,73 @@
+"""Importing objects that lie in a tenant's folder, and where objects may lie at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.conf import LazySettings
+
+from engine.catalog.object_entry import ObjectEntry
+from tests.webadmin.catalog.short import ORDER, SAID, Catalog, value
+from webadmin.catalog.errors import AddressRefused, DirtyBranch, ImportRefused
+from webadmin.catalog.object_places import address_of, object_at, physical_address_of
+from webadmin.catalog.services.import_objects import ImportSource, import_objects
+from webadmin.catalog.services.read_objects import get_entry
+from webadmin.timeline.places import place_of_tenant
+
+
+@pytest.fixture
+def folder(catalog: Catalog, tmp_path: Path, settings: LazySettings) -> str:
+    """A folder of the tenant with some objects; its URL."""
+    settings.TABLES_URL = f"file://{tmp_path}/tables"
+    place = place_of_tenant("acme")
+    for name in ("data/a", "data/b", "data2/c", "other"):
+        path = Path(place.removeprefix("file://")) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+    return place
+
+
+def objects(catalog: Catalog) -> set[str]:
+    return set(catalog.visible())
+
+
+def test_b43_and_b59_a_prefix_replaces_what_was_there(catalog: Catalog, folder: str) -> None:
+    for key in ("a", "in/old", "in2", "z"):
+        catalog.put(key, "x")
+    sources = [
+        ImportSource(url=f"{folder}/data/", destination="in/"),
+        ImportSource(url=f"{folder}/other", destination="z", is_prefix=False),
+    ]
+    with pytest.raises(DirtyBranch):
+        import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+    catalog.commit()
+    commit = import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+    assert objects(catalog) == {"a", "in/a", "in/b", "in2", "z"}
+    assert commit.parents == [catalog.head("main~1").commit_id]
+    entry = ObjectEntry.from_payload(get_entry(catalog.repository, "main", b"in/b").payload)
+    assert (entry.address, entry.size, entry.is_relative) == (f"{folder}/data/b", 6, False)
+    store, key = object_at(catalog.repository, entry)
+    assert store.get(key) == b"data/b"
+    assert physical_address_of(catalog.repository, entry) == f"{folder}/data/b"
+
+
+def test_nothing_comes_from_outside_of_the_tenants_folder(catalog: Catalog, folder: str) -> None:
+    for url in ("file:///etc/", folder.replace("acme", "globex") + "/", f"{folder}/../globex/x", "s3://acme/x", ""):
+        with pytest.raises(AddressRefused):
+            import_objects(catalog.repository, "main", [ImportSource(url=url, destination="")], SAID, order=ORDER)
+    two = [ImportSource(url=f"{folder}/data/a", destination="k", is_prefix=False)] * 2
+    for sources in ([], two):
+        with pytest.raises(ImportRefused):
+            import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+    assert objects(catalog) == set()
+
+
+def test_an_address_is_the_repositorys_or_the_tenants(catalog: Catalog, folder: str) -> None:
+    assert address_of(catalog.repository, "local://repo/data/x/y") == ("data/x/y", True)
+    assert address_of(catalog.repository, f"{folder}/other") == (f"{folder}/other", False)
+    for address in ("local://repo/data/../meta/x", "local://repo/meta/x", "local://repo2/data/x", "/etc/passwd", ""):
+        with pytest.raises(AddressRefused):
+            address_of(catalog.repository, address)
+    with pytest.raises(AddressRefused):
+        object_at(catalog.repository, value("x", "meta/ranges"))

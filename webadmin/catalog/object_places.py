@@ -1,0 +1,70 @@
+"""Where the bytes of an entry's object lie: in its repository, or in its tenant's own folder; nowhere else.
+
+Below its repository an object's address is relative, ``data/…``; clients are told the storage namespace before it. In
+the tenant's folder (the same below which it may place tables) it is a whole URL: what is imported is not copied.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from engine.catalog.object_entry import ObjectEntry
+from engine.storage import InvalidKey, ObjectStore, kept_store
+from engine.storage.keys import check_key
+from webadmin.catalog.errors import AddressRefused
+from webadmin.catalog.models import Repository
+from webadmin.catalog.places import catalog_store, folder_of
+from webadmin.timeline.places import place_of_tenant
+
+DATA = "data/"
+TOLD = 200
+
+
+def address_of(repository: Repository, physical_address: str) -> tuple[str, bool]:
+    """Return the address in an entry for one that a client names, and whether it is relative. Raises AddressRefused."""
+    own = f"{repository.storage_namespace}/{DATA}"
+    if physical_address.startswith(own):
+        name = physical_address.removeprefix(own)
+        try:
+            check_key("link", DATA + name)
+        except InvalidKey as error:
+            raise AddressRefused(f"{physical_address[:TOLD]!r}: {error.reason}") from error
+        return DATA + name, True
+    key_in_tenants_folder(repository, physical_address)
+    return physical_address, False
+
+
+def physical_address_of(repository: Repository, value: ObjectEntry) -> str:
+    """Return what clients call the place of an object."""
+    return f"{repository.storage_namespace}/{value.address}" if value.is_relative else value.address
+
+
+def object_at(repository: Repository, value: ObjectEntry) -> tuple[ObjectStore, str]:
+    """Return the store and the key of an entry's object. Raises AddressRefused."""
+    if not value.is_relative:
+        return tenants_store(repository), key_in_tenants_folder(repository, value.address)
+    if not value.address.startswith(DATA):
+        raise AddressRefused(f"{value.address[:TOLD]!r} is not among the repository's objects")
+    return catalog_store(), folder_of(repository) + value.address
+
+
+def tenants_store(repository: Repository) -> ObjectStore:
+    """Return the store of the folder that the repository's tenant may import from."""
+    return kept_store(place_of_tenant(repository.tenant))
+
+
+def key_in_tenants_folder(repository: Repository, url: str, *, is_prefix: bool = False) -> str:
+    """Return the key that a URL has in that store; ``is_prefix``: or the beginning of some. Raises AddressRefused."""
+    place = place_of_tenant(repository.tenant)
+    below, here = urlsplit(place), urlsplit(url)
+    folder, path = unquote(below.path).rstrip("/") + "/", unquote(here.path)
+    is_same_store = (below.scheme or "file", below.netloc) == (here.scheme or "file", here.netloc)
+    if not is_same_store or here.query or here.fragment or not path.startswith(folder):
+        raise AddressRefused(f"{url[:TOLD]!r}: objects of {repository.tenant} lie below {place}/")
+    key = path.removeprefix(folder)
+    try:
+        if not (is_prefix and not key):
+            check_key("import", key + "x" if is_prefix else key)
+    except InvalidKey as error:
+        raise AddressRefused(f"{url[:TOLD]!r}: {error.reason}") from error
+    return key
