@@ -23,6 +23,7 @@ class Metric:
 
 _PLACE = ("lane", "level")
 _BUCKET_TENANT = ("bucket", "tenant")
+_REPOSITORY = ("tenant", "repository")
 _TABLE = ("tenant", "table")
 
 SERVICE_METRICS = (
@@ -132,6 +133,36 @@ SERVICE_METRICS = (
     Metric(
         "lithify_tables_refused", "gauge", _TABLE, "1 while nothing of a table is planned, or its manifest not written"
     ),
+    Metric(
+        "lithify_catalog_sealed_tokens",
+        "gauge",
+        _REPOSITORY,
+        "sealed tokens of a repository's branches, of the 200 repositories with most",
+    ),
+    Metric("lithify_catalog_tombstones", "gauge", _REPOSITORY, "tombstones since branches were folded last, about"),
+    Metric("lithify_catalog_oldest_sealed_seconds", "gauge", _REPOSITORY, "age of the oldest sealed token"),
+    Metric(
+        "lithify_catalog_wanted_branches",
+        "gauge",
+        _REPOSITORY,
+        "branches worth compacting, and not being compacted",
+    ),
+    Metric(
+        "lithify_catalog_compactions",
+        "gauge",
+        (*_REPOSITORY, "state"),
+        "compactions that ended within the last hour: published, lost (to a commit, say), failed, ended",
+    ),
+    Metric(
+        "lithify_catalog_compaction_seconds",
+        "gauge",
+        _REPOSITORY,
+        "the longest compaction published within that hour",
+    ),
+    Metric("lithify_catalog_compaction_bytes", "gauge", _REPOSITORY, "bytes that compactions wrote within that hour"),
+    Metric("lithify_catalog_orphans", "gauge", _REPOSITORY, "files that nothing reaches and that are not deleted yet"),
+    Metric("lithify_catalog_retired_tokens", "gauge", _REPOSITORY, "tokens whose rows are to be deleted"),
+    Metric("lithify_catalog_collection_failed", "gauge", _REPOSITORY, "1 while nothing that is unreached is deleted"),
     Metric("lithify_command_index", "gauge", (), "last entry of the command log"),
     Metric("lithify_command_time_lag_seconds", "gauge", (), "how far command time is behind the database's clock"),
 )

@@ -19,6 +19,7 @@ CONTROL_QUEUE = "control"
 DELETE_OBJECTS_TASK = "control.delete_tombstoned_objects"
 CLEAN_BUCKETS_TASK = "control.clean_buckets"
 CLEAN_TABLES_TASK = "control.clean_tables"
+COLLECT_CATALOGS_TASK = "control.collect_catalogs"
 COUNT_LOG_TASK = "control.count_log"
 ISOLATE_TASK = "control.isolate_bad_blocks"
 PLAN_INTERVALS_TASK = "control.plan_intervals"
@@ -66,6 +67,7 @@ PERIODIC_JOBS = (
     PeriodicJob(name="Settle failures of tables", task=SETTLE_TABLES_TASK, every_seconds=30),
     PeriodicJob(name="Clean tables", task=CLEAN_TABLES_TASK, every_seconds=5 * 60),
     PeriodicJob(name="Sense branches", task=SENSE_BRANCHES_TASK, every_seconds=15),
+    PeriodicJob(name="Collect garbage of catalogs", task=COLLECT_CATALOGS_TASK, every_seconds=30 * 60),
 )
 
 

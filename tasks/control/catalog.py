@@ -1,4 +1,4 @@
-"""Compaction of catalogs: the sensor, with what it begins and ends."""
+"""Compaction of catalogs: the sensor, with what it begins and ends, and what nothing reaches any more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import structlog
 
-from tasks.beat import SENSE_BRANCHES_TASK, app
+from tasks.beat import COLLECT_CATALOGS_TASK, SENSE_BRANCHES_TASK, app
 
 log = structlog.get_logger(__name__)
 
@@ -19,3 +19,13 @@ def sense_branches() -> None:
     report = sense()
     if report.begun or report.failed or report.lost or report.evicted or report.abandoned:
         log.info("branches_sensed", **asdict(report))
+
+
+@app.task(name=COLLECT_CATALOGS_TASK)
+def collect_catalogs() -> None:
+    """Delete files, objects and rows that nothing reaches, after their time of grace."""
+    from webadmin.catalog.services.collect_garbage import collect_all
+
+    report = collect_all()
+    if report.deleted or report.failed:
+        log.info("catalogs_collected", **asdict(report))

@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_pla
 from pytest_django.live_server_helper import LiveServer
 
 from engine.scheduling.model import JobState
-from tests.webadmin.admin import rows, timeline_rows, tsdb_rows
+from tests.webadmin.admin import catalog_rows, rows, timeline_rows, tsdb_rows
 from tests.webadmin.admin.scene import fill_night
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
@@ -60,6 +60,7 @@ def pages(transactional_db: None, scene: Callable[[], object]) -> list[str]:
     scene()
     tsdb_rows.fill_tsdb()
     timeline_rows.fill_timeline()
+    catalog_rows.fill_catalog()
     addresses = ["/admin/", "/api/docs/", "/admin/backlog/", "/admin/standstill/", "/admin/standstill/?name=01"]
     addresses += ["/admin/placement-map/", "/admin/placement-map/?ask=1&add=eu-west-1a&remove=writer-01"]
     for model, page in admin.site._registry.items():

@@ -16,6 +16,8 @@ from webadmin.console.setting_words import SettingWords
 
 _COUNT_MAX = 1 << 50
 _YEAR = 366 * 86_400
+LINK_SECONDS_MAX = 86_400
+"""A client may link what it wrote itself so long after it was told where to write: nothing younger is deleted."""
 NUMBERS: Mapping[str, tuple[int, int]] = {
     "is_enabled": (0, 1),
     "tombstones": (0, _COUNT_MAX),
@@ -32,7 +34,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "here_rows": (0, _COUNT_MAX),
     "here_bytes": (0, 1 << 50),
     "grace_seconds": (60, _YEAR),
-    "object_grace_seconds": (60, _YEAR),
+    "object_grace_seconds": (LINK_SECONDS_MAX + 3600, _YEAR),
     "retention_days": (0, 36_600),
 }
 """Least and greatest value of each setting."""

@@ -40,11 +40,11 @@ class CompactionPolicy(models.Model):
     cooldown_factor = models.PositiveIntegerField(default=int(_SENSOR.cooldown_factor))
     tokens_cap = models.PositiveIntegerField(default=_SENSOR.tokens_cap)
     running_max = models.PositiveIntegerField(default=_SENSOR.running_max)
-    bytes_per_hour = models.PositiveBigIntegerField(default=_SENSOR.bytes_per_hour)
+    bytes_per_hour = models.PositiveBigIntegerField(default=64 * 10**9)
     here_rows = models.PositiveBigIntegerField(default=_PATH.rows)
-    here_bytes = models.PositiveBigIntegerField(default=_PATH.size)
+    here_bytes = models.PositiveBigIntegerField(default=10**9)
     grace_seconds = models.PositiveIntegerField(default=3600)
-    object_grace_seconds = models.PositiveIntegerField(default=86_400)
+    object_grace_seconds = models.PositiveIntegerField(default=2 * 86_400)
     retention_days = models.PositiveIntegerField(default=KEEP_ALL)
 
     class Meta:
@@ -146,12 +146,16 @@ class Compaction(models.Model):
 
 
 class Collection(models.Model):
-    """One look for what nothing reaches in a repository, and what came of it; counts of files, objects and rows."""
+    """One look for what nothing reaches in a repository, and what came of it; counts of files, objects and rows.
+
+    ``has_objects``: the objects of entries were looked at as well, which reads every range.
+    """
 
     repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="collections", db_index=False)
     actor = models.CharField(max_length=ACTOR_MAX)
     begun_ms = models.BigIntegerField()
     finished_ms = models.BigIntegerField()
+    has_objects = models.BooleanField(default=False)
     files_seen = models.PositiveBigIntegerField(default=0)
     files_condemned = models.PositiveBigIntegerField(default=0)
     files_spared = models.PositiveBigIntegerField(default=0)

@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from engine.scheduling.model import JobState
 from engine.scheduling.pauses import PausedScope
+from webadmin.catalog.overview import catalog_standings, catalogs_table
 from webadmin.console import formatting as show
 from webadmin.console.sections import Table
 from webadmin.console.verdict import Notice, Standing, verdict
@@ -53,6 +54,7 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Fill the front page (unfold's DASHBOARD_CALLBACK); a refresh by htmx gets the content without the frame."""
     overview, totals, buckets = schedule_overview(timezone.now()), index_totals(), bucket_standings()
     tables = table_standings()
+    catalogs = catalog_standings()
     is_refresh = request.headers.get("HX-Request") == "true"
     notices = verdict(_standing(overview, totals, buckets, tables))
     return context | {
@@ -65,6 +67,7 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "wide_tables": [
             *([tables_table(tables)] if tables else []),
             *([buckets_table(buckets)] if buckets else []),
+            *([catalogs_table(catalogs)] if catalogs else []),
             _first_queues(overview),
             _commands(overview),
         ],

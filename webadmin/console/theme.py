@@ -83,6 +83,14 @@ NAVIGATION = [
         ],
     },
     {
+        "title": "Catalogs",
+        "items": [
+            _list("Repositories", "library_books", "catalog", "repository"),
+            _list("Branches", "fork_right", "catalog", "branch"),
+            _list("Compactions", "compress", "catalog", "compaction"),
+        ],
+    },
+    {
         "title": "Placement",
         "items": [
             {"title": "Ring and load", "icon": "donut_large", "link": reverse_lazy("placement-page")},

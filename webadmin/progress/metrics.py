@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from engine.metrics import SERVICE_METRICS
 from engine.scheduling.model import HOLDING_STATES
 from engine.version import VERSION
+from webadmin.catalog.samples import catalog_samples
 from webadmin.database import dialect
 from webadmin.index.models import DeadLetter, LetterState, RefusalCount, SweptTotal, Tombstone
 from webadmin.index.services.count_refusals import REQUEST_PREFIX
@@ -66,6 +67,7 @@ def _samples() -> Iterator[tuple[str, list[Sample]]]:
     yield from push_samples(TENANTS_MAX)
     yield from tsdb_samples(TENANTS_MAX)
     yield from table_samples(TENANTS_MAX)
+    yield from catalog_samples(TENANTS_MAX)
     time, head = read_time(), LogHead.objects.get()
     yield "lithify_command_index", [((), head.last_index)]
     yield "lithify_command_time_lag_seconds", [((), max(0, time.wall_ms - time.now_ms) / 1000)]

@@ -17,7 +17,7 @@ from engine.profiles.object_names import block_key, dead_letter_key
 from engine.scheduling.limits import LimitName, Scope, ScopeKind
 from engine.storage import ObjectStore, open_store
 from tests.block_factory import block_meta, ulid
-from tests.webadmin.admin import rows, timeline_rows, tsdb_rows
+from tests.webadmin.admin import catalog_rows, rows, timeline_rows, tsdb_rows
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import REASON, Service
 from webadmin.access.models import AuditEntry
@@ -204,6 +204,7 @@ def test_every_order_has_a_page(operator: Client) -> None:
     rows.fill()
     tsdb_rows.fill_tsdb()
     timeline_rows.fill_timeline()
+    catalog_rows.fill_catalog()
     seen = 0
     for model, page in admin.site._registry.items():
         if isinstance(page, OrderedAdmin):

@@ -9,7 +9,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from tests.webadmin.admin import rows, timeline_rows, tsdb_rows
+from tests.webadmin.admin import catalog_rows, rows, timeline_rows, tsdb_rows
 from webadmin.access.models import WorkerCredential
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.schedule.models import Job
@@ -30,6 +30,7 @@ def test_every_list_and_every_row_of_a_filled_database_answers(operator: Client)
     rows.fill()
     tsdb_rows.fill_tsdb()
     timeline_rows.fill_timeline()
+    catalog_rows.fill_catalog()
     for model in SHOWN:
         assert operator.get(address(model)).status_code == 200
         shown = list(model._default_manager.all())

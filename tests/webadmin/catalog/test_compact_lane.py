@@ -24,6 +24,7 @@ from webadmin.catalog.services.compact_branch import begin_compaction
 from webadmin.catalog.services.end_compactions import GATHER_MS_MAX
 from webadmin.catalog.services.records import seal_branch
 from webadmin.catalog.services.reset_branch import reset_branch
+from webadmin.catalog.services.write_objects import delete_prefix
 from webadmin.catalog.states import CompactionState, Why
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Attempt, Command, Job
@@ -50,8 +51,8 @@ def seal(catalog: Catalog) -> BranchRecord:
     return record
 
 
-def test_a_fold_takes_the_place_of_sealed_tokens_and_nothing_visible_changes(compactor: Compactor) -> None:
-    """B79, B81, B82: one job, a snapshot, and a commit after it that writes no file."""
+def test_b81_and_b82_a_fold_takes_the_place_of_sealed_tokens_and_nothing_visible_changes(compactor: Compactor) -> None:
+    """One job, a snapshot, and a commit after it that writes no file."""
     catalog = compactor.catalog
     expected = dirty(catalog)
     changes = catalog.diff()
@@ -106,9 +107,23 @@ def test_what_is_staged_meanwhile_stays_over_the_snapshot(compactor: Compactor) 
     assert catalog.committed() == expected
 
 
+def test_a_deleted_prefix_is_folded_to_absence(compactor: Compactor) -> None:
+    """One interval tombstone, with rows over and under it."""
+    catalog = compactor.catalog
+    catalog.puts(xa="1", xb="1", y="1")
+    catalog.commit()
+    catalog.puts(xc="1")
+    delete_prefix(catalog.repository, "main", b"x", order=ORDER)
+    catalog.puts(xb="2")
+    compactor.sense()
+    assert compactor.finish().removed == 1
+    assert (catalog.visible(), catalog.record().sealed) == ({"xb": "2", "y": "1"}, ())
+    assert sorted(catalog.diff()) == [("changed", "xb"), ("removed", "xa")]
+
+
 @pytest.mark.parametrize("other", ["commit", "reset", "delete", "anew", "compaction"])
-def test_a_build_that_was_overtaken_is_never_seen(compactor: Compactor, other: str) -> None:
-    """B80; rows 13, 18, 28 and 29 of the interleavings: the job is done, the branch is as the others left it."""
+def test_b80_a_build_that_was_overtaken_is_never_seen(compactor: Compactor, other: str) -> None:
+    """Rows 13, 18, 28 and 29 of the interleavings: the job is done, the branch is as the others left it."""
     catalog = compactor.catalog
     dirty(catalog)
     compactor.sense()
@@ -250,7 +265,7 @@ def test_a_build_whose_file_was_being_deleted_is_made_again(compactor: Compactor
 
 
 def test_who_dies_before_the_job_is_made_leaves_a_token_that_the_next_takes(compactor: Compactor) -> None:
-    """B81, row 36 of the interleavings: killed between the seal and the job."""
+    """Row 36 of the interleavings: killed between the seal and the job."""
     catalog = compactor.catalog
     expected = dirty(catalog)
     with (
@@ -272,7 +287,7 @@ def test_who_dies_before_the_job_is_made_leaves_a_token_that_the_next_takes(comp
 
 
 def test_a_store_that_takes_no_run_ends_the_compaction_at_once(compactor: Compactor) -> None:
-    """B83 from the other side: nothing is published of what was not gathered wholly."""
+    """Nothing is published of what was not gathered wholly."""
     catalog = compactor.catalog
     expected = dirty(catalog)
     error = StorageError("put", "runs/1", "the store is away")
@@ -284,8 +299,8 @@ def test_a_store_that_takes_no_run_ends_the_compaction_at_once(compactor: Compac
     assert catalog.visible() == expected
 
 
-def test_a_row_that_can_not_be_read_ends_the_compaction(compactor: Compactor) -> None:
-    """B83: an error in the middle of a sealed token is no end of it."""
+def test_b83_a_row_that_can_not_be_read_ends_the_compaction(compactor: Compactor) -> None:
+    """An error in the middle of a sealed token is no end of it."""
     dirty(compactor.catalog)
     error = StorageError("read", "rows", "the database went away")
     with patch("webadmin.catalog.services.compact_branch.basis_layer", side_effect=error):

@@ -32,8 +32,8 @@ def seal(compactor: Compactor, **values: str) -> None:
     seal_branch(branch_id(compactor), why=Why.COMMIT)
 
 
-def test_tombstones_of_all_processes_add_up_and_outlive_them(compactor: Compactor) -> None:
-    """B74 to B77: what is below the threshold on each of two branches is no reason, though together it were one."""
+def test_b76_and_b77_tombstones_of_all_processes_add_up_and_outlive_them(compactor: Compactor) -> None:
+    """Over all tokens, and nothing is dropped: what is below the threshold on each of two branches is no reason."""
     compactor.set(tombstones=20)
     compactor.catalog.branch("other")
     for name in ("main", "other"):
@@ -60,7 +60,7 @@ def test_tombstones_of_all_processes_add_up_and_outlive_them(compactor: Compacto
 def test_what_is_left_behind_in_sealed_tokens_is_a_reason(
     compactor: Compactor, limits: dict[str, Any], cause: str
 ) -> None:
-    """B17 of the defects: debt that commits leave has somebody who pays it."""
+    """Debt that commits leave behind has somebody who pays it."""
     compactor.catalog.puts(x="1")
     compactor.catalog.commit()
     compactor.set(**limits)
@@ -186,13 +186,17 @@ def test_settings_are_checked_kept_and_audited(compactor: Compactor) -> None:
     assert CompactionPolicy.objects.get().tombstones == 7
 
 
-def test_a_branch_that_goes_takes_what_was_said_of_it_along(compactor: Compactor) -> None:
+def test_b78_a_branch_that_goes_takes_what_was_said_of_it_along_and_counting_on_is_harmless(
+    compactor: Compactor,
+) -> None:
     compactor.catalog.branch("other")
     seal_branch(branch_id(compactor, "other"), why=Why.COMMIT)
     compactor.catalog.puts("other", a="1")
     seal_branch(branch_id(compactor, "other"), why=Why.COMMIT)
     compactor.set(sealed_tokens=9)
     compactor.sense()
+    gone = branch_id(compactor, "other")
     find_branch(compactor.catalog.repository, "other").delete()
+    note_writes(gone, tombstones=100)
     assert compactor.sense().failed == {}
     assert not BranchWatch.objects.exists()

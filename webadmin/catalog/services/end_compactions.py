@@ -11,7 +11,7 @@ from django.db.models import F
 from engine.planning.staging.branch import Basis, Refusal, refusal
 from engine.scheduling.model import JobState, ParkedKind
 from webadmin.catalog.lane_models import REASON_MAX, BranchWatch, Compaction
-from webadmin.catalog.models import Build
+from webadmin.catalog.models import Build, Repository
 from webadmin.catalog.services.records import read_record
 from webadmin.catalog.states import CompactionState
 from webadmin.database.dialect import clock_ms
@@ -102,6 +102,13 @@ def end_failed() -> list[Compaction]:
         [job] = with_last_error(Job.objects.filter(pk=each.job_id))
         _end([each], CompactionState.FAILED, f"{job.last_error_class}: {job.last_error_message}")  # type: ignore[attr-defined]
     return found
+
+
+def end_all(repository: Repository, *, because: str) -> None:
+    """End all compactions of a repository."""
+    found = list(Compaction.objects.filter(repository=repository, state=CompactionState.OPEN).order_by("pk"))
+    if found:
+        _end(found, CompactionState.ENDED, because)
 
 
 def _end(compactions: Sequence[Compaction], state: CompactionState, because: str) -> None:

@@ -1,0 +1,104 @@
+"""The pages of catalogs: what makes a branch slow, what is done about it; orders do what their preview says."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import LazySettings
+from django.core.cache import cache
+from django.test import Client
+from django.urls import reverse
+
+from tests.webadmin.admin.catalog_rows import fill_catalog, make_repository
+from tests.webadmin.admin.test_admin_orders import give
+from tests.webadmin.admin.test_front_page import words
+from tests.webadmin.catalog.short import new_catalog
+from webadmin.catalog.compaction_orders import form_values
+from webadmin.catalog.lane_models import BranchWatch, Collection, CompactionPolicy
+from webadmin.catalog.models import Branch, Repository
+from webadmin.catalog.places import catalog_store, data_prefix_of
+
+
+def page(operator: Client, name: str, *arguments: object) -> str:
+    return words(operator.get(reverse(f"admin:catalog_{name}", args=arguments)).content.decode())
+
+
+def test_lists_and_pages_say_what_makes_a_branch_slow(operator: Client) -> None:
+    repository = fill_catalog()
+    branches = page(operator, "branch_changelist")
+    assert re.search(
+        r"ingest acme/lake 6 over its base 5 61 725 rows 5 min( \d+ s)? 1 500 2 a compaction of the", branches
+    )
+    assert "the last one was a short while ago ended" in branches
+    told = page(operator, "branch_change", Branch.objects.get(name="ingest").pk)
+    assert "Layers 6 over its base" in told
+    assert "Now a compaction of the branch is waiting or running" in told
+    assert "Tombstones: 1500 of 500; Rows in sealed tokens: 61725 of 50000; Sealed tokens: 5 of 4" in told
+    assert re.search(
+        r"lake acme 3 8 most on ingest 1 500 1 in an hour 8.6 MiB written, 1 lost a race 1 file looked for 2 h ago",
+        page(operator, "repository_changelist"),
+    )
+    whole = page(operator, "repository_change", repository.pk)
+    assert "1 compaction failed within an hour" in whole
+    assert "Nothing is deleted: get &#x27;ranges/aa/aa01&#x27;: no such object" in whole
+    assert "listings are slow Tombstones: 1000 → 500" in whole
+    assert re.search("1 min 24 690 . lost head: the head moved", whole)
+    assert "Bytes an hour 64 GB" in whole
+    assert "lost a race" in page(operator, "compaction_changelist")
+
+
+def test_the_front_page_lists_catalogs(operator: Client) -> None:
+    cache.clear()
+    fill_catalog()
+    text = words(operator.get("/admin/").content.decode())
+    assert "acme/lake compactions fail 3 8 1 500 1 in an hour" in text
+    cache.clear()
+
+
+def test_thresholds_are_changed_with_a_preview_and_a_history(operator: Client) -> None:
+    repository = make_repository()
+    values = {name: str(value) for name, value in form_values([repository]).items()}
+    told = give(
+        operator, Repository, "change-compaction", repository.pk, step="preview", **values | {"sealed_tokens": "9"}
+    )
+    assert "Sealed tokens 4 9" in told
+    assert not CompactionPolicy.objects.exists()
+    give(operator, Repository, "change-compaction", repository.pk, **values | {"sealed_tokens": "9"})
+    assert CompactionPolicy.objects.get().sealed_tokens == 9
+    assert "Sealed tokens: 4 → 9" in page(operator, "repository_change", repository.pk)
+    told = give(operator, Repository, "change-compaction", repository.pk, **values | {"here_bytes": "a lot"})
+    assert "Write a size like 500 MB" in told
+
+
+def test_a_branch_is_compacted_now_by_order(operator: Client) -> None:
+    fill_catalog()
+    main, busy = (Branch.objects.get(name=name) for name in ("main", "ingest"))
+    give(operator, Branch, "compact-now", main.pk, step="preview")
+    assert not BranchWatch.objects.filter(branch=main).exists()
+    give(operator, Branch, "compact-now", main.pk)
+    assert BranchWatch.objects.get(branch=main).ordered_by == "operator"
+    assert "is under way" in give(operator, Branch, "compact-now", busy.pk)
+
+
+@pytest.fixture
+def waste(db: None, tmp_path: Path, settings: LazySettings) -> Repository:
+    """A repository whose objects include one, of 1970, that nothing names."""
+    settings.OBJECT_STORE_URL = str(tmp_path / "objects")
+    repository = new_catalog().repository
+    info = catalog_store().put(data_prefix_of(repository) + "waste", b"12345")
+    os.utime(tmp_path / "objects" / info.key, (0, 0))
+    return repository
+
+
+def test_the_preview_of_a_collection_says_what_goes_and_deletes_nothing(operator: Client, waste: Repository) -> None:
+    told = give(operator, Repository, "collect-garbage", waste.pk, step="preview")
+    assert "Objects deleted 1" in told
+    assert "data/waste" in told
+    assert not Collection.objects.exists()
+    give(operator, Repository, "collect-garbage", waste.pk)
+    assert list(catalog_store().list(data_prefix_of(waste))) == []
+    done = Collection.objects.get()
+    assert (done.actor, done.objects_deleted, done.bytes_deleted) == ("operator", 1, 5)

@@ -1,0 +1,222 @@
+"""What nothing reaches goes, after its time of grace; what anything reaches stays, whatever goes on meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.catalog.object_entry import ObjectEntry
+from engine.profiles.errors import BadObject
+from engine.storage import ObjectNotFound
+from tests.webadmin.catalog.compactor import Compactor
+from tests.webadmin.catalog.short import ORDER, Catalog
+from webadmin.catalog.lane_models import Collection
+from webadmin.catalog.models import BranchToken, Build, CondemnedFile, Repository, StagedEntry
+from webadmin.catalog.places import catalog_store, data_prefix_of, files_of, folder_of
+from webadmin.catalog.services.branches import delete_branch, find_branch
+from webadmin.catalog.services.builds import open_build
+from webadmin.catalog.services.collect_garbage import Collected, collect_all, collect_garbage
+from webadmin.catalog.services.compact_branch import begin_compaction
+from webadmin.catalog.services.records import seal_branch
+from webadmin.catalog.services.repositories import delete_repository
+from webadmin.catalog.services.reset_branch import reset_branch
+from webadmin.catalog.services.write_objects import put_entry
+from webadmin.catalog.states import Why
+from webadmin.schedule.services.operation import Order
+
+DAYS = 86_400
+GRACE = 3600
+
+
+def names(catalog: Catalog, folder: str = "meta/") -> set[str]:
+    """All that lies in a folder of the repository."""
+    return {info.key for info in catalog_store().list(folder_of(catalog.repository) + folder)}
+
+
+def age(catalog: Catalog, now_ms: int, seconds: float) -> None:
+    """Let everything in the store be so old by the database's clock."""
+    for key in names(catalog, ""):
+        path = Path(catalog_store().url.removeprefix("file://")) / key
+        os.utime(path, (now_ms / 1000 - seconds,) * 2)
+
+
+def collect(compactor: Compactor, *, seconds: float = 3 * DAYS, has_objects: bool = True) -> Collected:
+    """Collect when everything is old."""
+    age(compactor.catalog, compactor.service.clock.now_ms, seconds)
+    return collect_garbage(compactor.catalog.repository, has_objects=has_objects)
+
+
+def rounds(compactor: Compactor) -> Collected:
+    """Condemn, wait, delete."""
+    collect(compactor)
+    compactor.service.clock.advance(GRACE + 1)
+    return collect(compactor)
+
+
+def upload(catalog: Catalog, name: str) -> ObjectEntry:
+    """Put an object's bytes."""
+    catalog_store().put(data_prefix_of(catalog.repository) + name, name.encode())
+    return ObjectEntry(address=f"data/{name}", size=len(name), checksum=name, written_at=0.0)
+
+
+def stage(catalog: Catalog, key: str, name: str) -> None:
+    put_entry(catalog.repository, "main", key.encode(), upload(catalog, name))
+
+
+def test_files_of_lost_builds_and_old_snapshots_go_and_nothing_else(compactor: Compactor) -> None:
+    """Invariants 15 and 16: what is reached is there, what is not goes."""
+    catalog = compactor.catalog
+    stage(catalog, "a", "1")
+    catalog.commit()
+    stage(catalog, "a", "2")
+    catalog.compact()
+    first = catalog.record().snapshot
+    stage(catalog, "b", "3")
+    catalog.compact()
+    stage(catalog, "c", "4")
+    expected = catalog.visible()
+    before = names(catalog)
+    assert collect(compactor, seconds=GRACE - 60).files_condemned == 0, "it is too young"
+    done = collect(compactor)
+    assert (done.files_deleted, names(catalog)) == (0, before)
+    assert done.files_condemned == CondemnedFile.objects.count() > 0
+    compactor.service.clock.advance(GRACE + 1)
+    done = collect(compactor)
+    assert done.files_deleted == done.files_condemned + CondemnedFile.objects.count() > 0
+    assert files_of(catalog.repository).key(b"M", str(first)) not in names(catalog)
+    assert catalog.visible() == expected
+    again = rounds(compactor)
+    assert (again.files_condemned, again.files_deleted) == (0, 0)
+    assert not CondemnedFile.objects.exists()
+    catalog.commit()
+    assert catalog.committed() == expected
+    for commit in (catalog.head(), catalog.head("main~1")):
+        files_of(catalog.repository).read_metarange(commit.metarange)
+
+
+def test_a_file_that_is_reached_again_is_spared(compactor: Compactor) -> None:
+    """Row 10 of the interleavings: what one lost, another publishes."""
+    catalog = compactor.catalog
+    catalog.puts(a="1")
+    record = catalog.record()
+    catalog.compact()
+    snapshot = catalog.record().snapshot
+    assert snapshot != record.snapshot
+    reset_branch(catalog.repository, "main", order=ORDER)
+    assert collect(compactor).files_condemned > 0
+    catalog.puts(a="1")
+    catalog.compact()
+    assert catalog.record().snapshot == snapshot
+    compactor.service.clock.advance(GRACE + 1)
+    assert collect(compactor).files_deleted == 0
+    assert catalog.visible() == {"a": "1"}
+
+
+def test_an_open_build_keeps_what_was_deleted_in_mind(compactor: Compactor) -> None:
+    """Row 32: a build that began before a deletion was over is refused, so the list remembers it."""
+    catalog = compactor.catalog
+    catalog.puts(a="1")
+    catalog.compact()
+    reset_branch(catalog.repository, "main", order=ORDER)
+    with open_build(catalog.repository, Why.COMMIT):
+        compactor.service.clock.advance(1)
+        assert rounds(compactor).files_deleted > 0
+        collect(compactor)
+        assert CondemnedFile.objects.filter(deleted_ms__isnull=False).exists()
+    collect(compactor)
+    assert not CondemnedFile.objects.exists()
+
+
+def test_objects_go_when_no_commit_no_snapshot_and_no_staged_row_names_them(compactor: Compactor) -> None:
+    catalog = compactor.catalog
+    stage(catalog, "a", "committed")
+    catalog.commit()
+    stage(catalog, "a", "folded")
+    catalog.compact()
+    stage(catalog, "b", "sealed-over")
+    seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
+    stage(catalog, "b", "staged")
+    upload(catalog, "never-linked")
+    assert collect(compactor, seconds=DAYS).objects_deleted == 0, "it may still be linked"
+    age(catalog, compactor.service.clock.now_ms, 3 * DAYS)
+    preview = collect_garbage(catalog.repository, order=Order(actor="tester", is_dry_run=True))
+    assert (preview.objects_seen, preview.objects_deleted) == (5, 1)
+    assert [name.rpartition("/")[2] for name in preview.names] == ["never-linked"]
+    assert Collection.objects.count() == 1, "a look leaves nothing"
+    assert collect(compactor).objects_deleted == 1
+    kept = {name.rpartition("/")[2] for name in names(catalog, "data/")}
+    assert kept == {"committed", "folded", "sealed-over", "staged"}
+    reset_branch(catalog.repository, "main", order=ORDER)
+    rounds(compactor)
+    collect(compactor)
+    assert {name.rpartition("/")[2] for name in names(catalog, "data/")} == {"committed"}
+
+
+def test_rows_of_retired_tokens_go_after_their_grace(compactor: Compactor) -> None:
+    """They are swept later, whatever became of who retired them."""
+    catalog = compactor.catalog
+    catalog.puts(a="1", b="1")
+    catalog.commit()
+    assert StagedEntry.objects.count() == 2
+    assert collect(compactor).rows_deleted == 0
+    compactor.service.clock.advance(GRACE + 1)
+    assert collect(compactor).rows_deleted == 2
+    assert not StagedEntry.objects.exists()
+    assert BranchToken.objects.count() == 1, "tokens do not pile up"
+    catalog.branch("other")
+    catalog.puts("other", c="1")
+    delete_branch(catalog.repository, "other", order=ORDER)
+    compactor.service.clock.advance(GRACE + 1)
+    assert collect(compactor).rows_deleted == 1
+
+
+def test_runs_go_when_their_compaction_is_over(compactor: Compactor) -> None:
+    catalog = compactor.catalog
+    catalog.puts(a="1")
+    begin_compaction(find_branch(catalog.repository, "main"), cause="by hand", order=ORDER)
+    [run] = names(catalog, "meta/runs/")
+    collect(compactor)
+    assert names(catalog, "meta/runs/") == {run}
+    compactor.finish()
+    collect(compactor)
+    assert names(catalog, "meta/runs/") == set()
+    assert compactor.last().run_key == ""
+
+
+def test_what_can_not_be_read_ends_the_collection(compactor: Compactor) -> None:
+    """A truncated list of what is reached would delete what is."""
+    catalog = compactor.catalog
+    stage(catalog, "a", "1")
+    catalog.commit()
+    upload(catalog, "waste")
+    files = files_of(catalog.repository)
+    [info] = files.read_metarange(catalog.head().metarange).ranges
+    key = files.key(b"R", info.id)
+    data = catalog_store().get(key)
+    catalog_store().put(key, data[:-1] + b"x")
+    with pytest.raises(BadObject):
+        collect(compactor)
+    assert len(names(catalog, "data/")) == 2
+    assert info.id in Collection.objects.get().error
+    catalog_store().delete(files.key(b"M", catalog.head().metarange))
+    with pytest.raises(ObjectNotFound):
+        collect(compactor)
+    assert collect_all().failed.keys() == {"acme/repo"}
+
+
+def test_a_deleted_repository_goes_with_all_that_it_had(compactor: Compactor) -> None:
+    """Row 33 of the interleavings, with a compaction under way."""
+    catalog = compactor.catalog
+    stage(catalog, "a", "1")
+    catalog.commit()
+    stage(catalog, "a", "2")
+    begin_compaction(find_branch(catalog.repository, "main"), cause="by hand", order=ORDER)
+    delete_repository(catalog.repository, order=ORDER)
+    assert collect_all().deleted > 0
+    assert names(catalog, "") == set()
+    assert not Repository.objects.exists()
+    assert not StagedEntry.objects.exists()
+    assert not Build.objects.exists()
+    assert not BranchToken.objects.exists()
