@@ -181,6 +181,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "ScheduleLimitEnum": "webadmin.schedule.operation_serializers.LIMITS",
         "PushLimitEnum": "webadmin.profiles.push_limits_api.NAMES",
+        "ChunkOrderEnum": "webadmin.timeline.serializers.KINDS",
     },
 }
 
