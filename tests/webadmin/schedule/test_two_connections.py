@@ -19,8 +19,8 @@ from engine.scheduling.model import CreateJob, JobState
 from engine.scheduling.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import FakeWorker, Service, check_invariants
-from webadmin.database import dialect
-from webadmin.database.dialect import turn
+from webadmin.database import turns
+from webadmin.database.turns import turn
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import intern_names
 from webadmin.schedule import poll_view
@@ -291,7 +291,7 @@ def test_a_turn_that_nobody_gives_up_is_not_waited_for_without_end(
     """Whoever has it may stand on a machine that is frozen or gone; the next turn is to be had as ever."""
     if connection.vendor != "postgresql":
         pytest.skip("the one writer of SQLite takes no turns")
-    monkeypatch.setattr(dialect, "TURN_WAIT_MS", 50)
+    monkeypatch.setattr(turns, "TURN_WAIT_MS", 50)
     is_frozen, goes_on = threading.Event(), threading.Event()
 
     def frozen() -> bool:

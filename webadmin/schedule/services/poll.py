@@ -21,7 +21,8 @@ from engine.scheduling.model import ChangeSet, RenewLease
 from engine.scheduling.prepare import prepare
 from webadmin.access.errors import NameTaken, TooManyNames
 from webadmin.access.models import WorkerCredential
-from webadmin.database.dialect import among, read_rows, time_value, turn
+from webadmin.database.dialect import among, read_rows, time_value
+from webadmin.database.turns import turn
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
 from webadmin.schedule.fair_shares import rest_tenants
