@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from engine.catalog.errors import MergeConflict
@@ -9,7 +11,7 @@ from engine.catalog.three_way import Side
 from tests.webadmin.catalog.short import ORDER, SAID, Catalog
 from webadmin.catalog.errors import DirtyBranch, EntryMissing, NothingToCommit, NothingToMerge
 from webadmin.catalog.models import BranchToken, Build, StagedEntry
-from webadmin.catalog.services.move_heads import cherry_pick, hard_reset, revert_commit
+from webadmin.catalog.services.move_heads import cherry_pick, hard_reset, import_entries, revert_commit
 from webadmin.catalog.services.reset_branch import reset_branch, reset_key, reset_prefix
 from webadmin.catalog.services.write_objects import delete_prefix
 from webadmin.catalog.states import TokenState
@@ -101,7 +103,7 @@ def test_b48_and_b49_a_conflict_is_told_and_a_side_decides(catalog: Catalog) -> 
         catalog.merge("work")
 
 
-def test_b55_and_b56_nothing_is_merged_into_a_branch_with_uncommitted_changes(catalog: Catalog) -> None:
+def test_b43_and_b55_and_b56_nothing_is_merged_into_a_branch_with_uncommitted_changes(catalog: Catalog) -> None:
     catalog.branch("work")
     catalog.put("a", "x", "work")
     catalog.commit("work")
@@ -111,6 +113,8 @@ def test_b55_and_b56_nothing_is_merged_into_a_branch_with_uncommitted_changes(ca
         before = catalog.record()
         with pytest.raises(DirtyBranch):
             catalog.merge("work")
+        with pytest.raises(DirtyBranch):
+            import_entries(catalog.repository, "main", [b"i"], lambda: nullcontext(iter(())), SAID, order=ORDER)
         assert catalog.record() == before  # nothing is sealed for a merge that is refused
     catalog.delete("b")
     catalog.merge("work", is_squashed=True)

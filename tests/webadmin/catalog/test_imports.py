@@ -32,7 +32,7 @@ def objects(catalog: Catalog) -> set[str]:
     return set(catalog.visible())
 
 
-def test_b43_and_b59_a_prefix_replaces_what_was_there(catalog: Catalog, folder: str) -> None:
+def test_b59_a_prefix_replaces_what_was_there(catalog: Catalog, folder: str) -> None:
     for key in ("a", "in/old", "in2", "z"):
         catalog.put(key, "x")
     sources = [
