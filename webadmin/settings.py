@@ -18,6 +18,7 @@ WRITER_FLUSH_BYTES    or as soon as it has gathered so many bytes (default 32 Mi
 WRITER_MEMORY_BYTES   bytes of unanswered pushes it holds; more are refused (default 256 MiB)
 WRITER_SUSPECT_SECONDS after so long without a heartbeat a segment writer gets nothing new (default 3)
 WRITER_TIMEOUT_SECONDS after so long without a heartbeat it loses its shards to the others (default 60)
+CATALOG_OBJECT_BYTES  largest object that is uploaded through the catalog's API (default 5 GiB)
 DISTRIBUTOR_ZONE      zone of this web process: its segment writers are asked first (default: none)
 TRUST_TENANT_HEADER   1: pushes without a credential are taken for the tenant their header names (default 0)
 PLACEMENT_CONFIDENCE_SECONDS so long usage is gathered before the first placement rules are published (default 0)
@@ -77,6 +78,7 @@ INSTALLED_APPS = [
     "webadmin.tsdb",
     "webadmin.timeline",
     "webadmin.catalog",
+    "webadmin.catalog.api",
 ]
 
 MIDDLEWARE = [
@@ -140,6 +142,7 @@ QUERY_WAITING = int(os.environ.get("QUERY_WAITING") or 32)
 QUERY_WAIT_SECONDS = float(os.environ.get("QUERY_WAIT_SECONDS") or 10)
 QUERY_LENGTH_SECONDS = int(os.environ.get("QUERY_LENGTH_SECONDS") or 31 * 86_400)
 QUERY_LOOKBACK_SECONDS = int(os.environ.get("QUERY_LOOKBACK_SECONDS") or 0)
+CATALOG_OBJECT_BYTES = int(os.environ.get("CATALOG_OBJECT_BYTES") or 5 << 30)
 DISTRIBUTOR_ZONE = os.environ.get("DISTRIBUTOR_ZONE", "")
 TRUST_TENANT_HEADER = _flag("TRUST_TENANT_HEADER")
 PLACEMENT_CONFIDENCE_SECONDS = float(os.environ.get("PLACEMENT_CONFIDENCE_SECONDS") or 0)
@@ -154,6 +157,7 @@ SECURE_REDIRECT_EXEMPT = [
     r"^(healthz|readyz|progressz|metrics)$",
     r"^(.+/)?querier\.v1\.QuerierService/",
     r"^pyroscope/",
+    r"^lakefs/",
 ]
 # What these warn of is switched by HTTPS above: an installation on one machine has no TLS and must still start clean.
 SILENCED_SYSTEM_CHECKS = [] if HTTPS else ["security.W004", "security.W008", "security.W012", "security.W016"]

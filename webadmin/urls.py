@@ -28,6 +28,7 @@ urlpatterns = [
     path("api/v1/", include("webadmin.index.urls")),
     path("api/v1/", include("webadmin.placement.urls")),
     path("api/v1/", include("webadmin.timeline.urls")),
+    path("lakefs/api/v1/", include("webadmin.catalog.api.urls")),
     path("", include("webadmin.profiles.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),

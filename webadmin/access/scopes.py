@@ -18,6 +18,8 @@ SCOPE_QUERY_BLOCKS = "blocks:query"
 SCOPE_OPERATE = "operate"
 SCOPE_READ_TABLES = "tables:read"
 SCOPE_WRITE_TABLES = "tables:write"
+SCOPE_READ_CATALOG = "catalog:read"
+SCOPE_WRITE_CATALOG = "catalog:write"
 TENANT_PREFIX = "tenant:"
 ANY_TENANT = "*"
 

@@ -1,19 +1,20 @@
 """Where the bytes of an entry's object lie: in its repository, or in its tenant's own folder; nowhere else.
 
-Below its repository an object's address is relative, ``data/…``; clients are told the storage namespace before it. In
-the tenant's folder (the same below which it may place tables) it is a whole URL: what is imported is not copied.
+Below its repository an object's address is relative, ``data/…``. In the tenant's folder (the same below which it may
+place tables) it is a whole URL: what is imported is not copied. Clients are told the URL of the object itself in both
+cases: whoever has credentials for the store may read and write there without us.
 """
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from engine.catalog.object_entry import ObjectEntry
 from engine.storage import InvalidKey, ObjectStore, kept_store
 from engine.storage.keys import check_key
 from webadmin.catalog.errors import AddressRefused
 from webadmin.catalog.models import Repository
-from webadmin.catalog.places import catalog_store, folder_of
+from webadmin.catalog.places import catalog_store, data_prefix_of, folder_of
 from webadmin.timeline.places import place_of_tenant
 
 DATA = "data/"
@@ -22,21 +23,21 @@ TOLD = 200
 
 def address_of(repository: Repository, physical_address: str) -> tuple[str, bool]:
     """Return the address in an entry for one that a client names, and whether it is relative. Raises AddressRefused."""
-    own = f"{repository.storage_namespace}/{DATA}"
-    if physical_address.startswith(own):
-        name = physical_address.removeprefix(own)
-        try:
-            check_key("link", DATA + name)
-        except InvalidKey as error:
-            raise AddressRefused(f"{physical_address[:TOLD]!r}: {error.reason}") from error
-        return DATA + name, True
-    key_in_tenants_folder(repository, physical_address)
-    return physical_address, False
+    own = url_in(catalog_store().url, data_prefix_of(repository))
+    if not physical_address.startswith(own):
+        key_in_tenants_folder(repository, physical_address)
+        return physical_address, False
+    address = DATA + unquote(physical_address.removeprefix(own))
+    try:
+        check_key("link", address)
+    except InvalidKey as error:
+        raise AddressRefused(f"{physical_address[:TOLD]!r}: {error.reason}") from error
+    return address, True
 
 
 def physical_address_of(repository: Repository, value: ObjectEntry) -> str:
-    """Return what clients call the place of an object."""
-    return f"{repository.storage_namespace}/{value.address}" if value.is_relative else value.address
+    """Return the URL of an object."""
+    return url_in(catalog_store().url, folder_of(repository) + value.address) if value.is_relative else value.address
 
 
 def object_at(repository: Repository, value: ObjectEntry) -> tuple[ObjectStore, str]:
@@ -60,7 +61,7 @@ def key_in_tenants_folder(repository: Repository, url: str, *, is_prefix: bool =
     folder, path = unquote(below.path).rstrip("/") + "/", unquote(here.path)
     is_same_store = (below.scheme or "file", below.netloc) == (here.scheme or "file", here.netloc)
     if not is_same_store or here.query or here.fragment or not path.startswith(folder):
-        raise AddressRefused(f"{url[:TOLD]!r}: objects of {repository.tenant} lie below {place}/")
+        raise AddressRefused(f"{url[:TOLD]!r}: objects of {repository.tenant} lie below {url_in(place, '')}")
     key = path.removeprefix(folder)
     try:
         if not (is_prefix and not key):
@@ -68,3 +69,8 @@ def key_in_tenants_folder(repository: Repository, url: str, *, is_prefix: bool =
     except InvalidKey as error:
         raise AddressRefused(f"{url[:TOLD]!r}: {error.reason}") from error
     return key
+
+
+def url_in(store_url: str, key: str) -> str:
+    """Return the URL of a key in a store, without what only we need to reach the store."""
+    return f"{urlsplit(store_url)._replace(query='').geturl().rstrip('/')}/{quote(key)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from django.conf import LazySettings
@@ -11,6 +12,7 @@ from engine.catalog.object_entry import ObjectEntry
 from tests.webadmin.catalog.short import ORDER, SAID, Catalog, value
 from webadmin.catalog.errors import AddressRefused, DirtyBranch, ImportRefused
 from webadmin.catalog.object_places import address_of, object_at, physical_address_of
+from webadmin.catalog.places import catalog_store, data_prefix_of
 from webadmin.catalog.services.import_objects import ImportSource, import_objects
 from webadmin.catalog.services.read_objects import get_entry
 from webadmin.timeline.places import place_of_tenant
@@ -63,10 +65,46 @@ def test_nothing_comes_from_outside_of_the_tenants_folder(catalog: Catalog, fold
     assert objects(catalog) == set()
 
 
+def test_a_single_object_replaces_its_own_key_only_and_names_are_kept(catalog: Catalog, folder: str) -> None:
+    strange = "100%25 a?b#c"
+    (Path(folder.removeprefix("file://")) / strange).write_bytes(b"x")
+    catalog.put("k", "x")
+    catalog.put("kept", "x")
+    catalog.commit()
+    told: list[int] = []
+    source = ImportSource(url=f"{folder}/{quote(strange)}", destination="k", is_prefix=False)
+    import_objects(catalog.repository, "main", [source], SAID, order=ORDER, progress=told.append)
+    assert objects(catalog) == {"k", "kept"}
+    assert told == [1]
+    store, key = object_at(catalog.repository, ObjectEntry.from_payload(get_entry(catalog.repository, "main", b"k")[2]))
+    assert (key, store.get(key)) == (strange, b"x")
+    missing = ImportSource(url=f"{folder}/none", destination="k", is_prefix=False)
+    with pytest.raises(ImportRefused, match="nothing lies"):
+        import_objects(catalog.repository, "main", [missing], SAID, order=ORDER)
+
+
+def test_an_import_can_be_stopped_on_its_way(catalog: Catalog, folder: str) -> None:
+    def stop(taken: int) -> None:
+        raise ZeroDivisionError
+
+    source = ImportSource(url=f"{folder}/", destination="in/")
+    with pytest.raises(ZeroDivisionError):
+        import_objects(catalog.repository, "main", [source], SAID, order=ORDER, progress=stop)
+    assert objects(catalog) == set()
+
+
 def test_an_address_is_the_repositorys_or_the_tenants(catalog: Catalog, folder: str) -> None:
-    assert address_of(catalog.repository, "local://repo/data/x/y") == ("data/x/y", True)
+    own = catalog_store().url + "/" + data_prefix_of(catalog.repository)
+    assert address_of(catalog.repository, f"{own}x/y%20z") == ("data/x/y z", True)
     assert address_of(catalog.repository, f"{folder}/other") == (f"{folder}/other", False)
-    for address in ("local://repo/data/../meta/x", "local://repo/meta/x", "local://repo2/data/x", "/etc/passwd", ""):
+    for address in (
+        f"{own}../meta/x",
+        own.replace("data", "meta"),
+        f"{own[:-1]}2/x",
+        f"{own}%2e%2e/x",
+        "/etc/passwd",
+        "",
+    ):
         with pytest.raises(AddressRefused):
             address_of(catalog.repository, address)
     with pytest.raises(AddressRefused):
