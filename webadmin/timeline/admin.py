@@ -108,7 +108,10 @@ class DataSourceAdmin(OrderedAdmin):
     )
     search_fields = ("name",)
     search_help_text = "A table's name"
-    about = "Parquet tables that we compact by time. A table's timeline shows each chunk, and why it is as it is."
+    about = (
+        "Parquet tables that we compact by time. A table's timeline shows each chunk, and why it is as it is. "
+        "A new one comes by REST (POST /api/v1/tables/TENANT), or from a folder by manage.py timeline adopt."
+    )
     empty_list = "No table is known yet: register one by REST, or take one in with manage.py timeline adopt."
     orders = SOURCE_ORDERS
 

@@ -13,14 +13,14 @@ from tests.webadmin.schedule.test_two_connections import at_once
 from tests.webadmin.service import Service
 from tests.webadmin.timeline.conftest import ORDER, World, check_timelines
 from tests.webadmin.timeline.fake_node import FakeNode, seen_ids
-from tests.webadmin.timeline.parquet_files import day, put_hours
+from tests.webadmin.timeline.parquet_files import day, put_hours, put_rows
 from webadmin.schedule.models import Job
 from webadmin.timeline.models import Chunk, ChunkOrder, DataSource
 from webadmin.timeline.services import run_cycle
 from webadmin.timeline.services.orders import end_orders, order_chunks
 from webadmin.timeline.services.run_cycle import take_turn
 from webadmin.timeline.services.sources import NewTable, create_table
-from webadmin.timeline.states import ChunkOrderKind, ChunkStanding, TaskState
+from webadmin.timeline.states import ChunkOrderKind, ChunkStanding, RegistrationMode, TaskState
 from webadmin.timeline.task_models import Task, TaskChunk
 
 NEVER, NOW = ChunkOrderKind.NEVER, ChunkOrderKind.NOW
@@ -46,6 +46,29 @@ def test_two_controllers_make_every_task_once(real_service: Service, new_table: 
     assert world.work_off() == 3
     world.publish()
     assert len(seen_ids(world.store)) == 18
+    check_timelines()
+
+
+@pytest.mark.parametrize("mode", [RegistrationMode.APPEND, RegistrationMode.REPLACE])
+def test_files_that_come_while_a_task_is_committed_are_in_the_table_once(
+    real_service: Service, new_table: NewTable, store: ObjectStore, mode: RegistrationMode
+) -> None:
+    """Who comes first decides what becomes of the chunk; readers see the same rows either way."""
+    real_service.clock.now_ms = day(60)
+    world = World(create_table(new_table, order=ORDER), store, FakeNode(real_service.worker()), real_service)
+    days(world, 0)
+    world.turn()
+    [spec] = world.node.take()
+    put_rows(store, "late.parquet", [day(0)], first_id=7)
+    told = {"interval": (day(0), day(1))} if mode is RegistrationMode.REPLACE else {}
+    at_once(lambda: world.node.finish(spec), lambda: world.add("late.parquet", mode=mode, **told))
+    check_timelines()
+    ids = {7} if told else {7, *range(1000, 1003), *range(5000, 5003)}
+    at_once(world.publish, world.publish)
+    assert seen_ids(store) == sorted(ids)
+    world.work_off()
+    world.publish()
+    assert seen_ids(store) == sorted(ids)
     check_timelines()
 
 

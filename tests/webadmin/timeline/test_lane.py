@@ -172,6 +172,24 @@ def test_late_data_stays_beside_what_was_merged_meanwhile(world: World) -> None:
     assert world.chunk(5).state == ChunkStanding.UNSTABLE, "two files, where one would do"
 
 
+def test_a_clock_that_goes_back_hides_no_rows(world: World) -> None:
+    """E25: what is committed or comes later has the higher version, whatever the clock says."""
+    world.add(*put_hours(world.store, 5, hours=[1, 5]))
+    world.turn()
+    [spec] = world.node.take()
+    before = set(Segment.objects.values_list("version", flat=True))
+    world.service.clock.now_ms -= 30 * DAY_MS
+    world.node.finish(spec)
+    [merged] = Segment.objects.filter(state=SegmentState.VISIBLE)
+    assert merged.version > max(before)
+    put_rows(world.store, "new.parquet", [day(5) + 1], first_id=99)
+    world.add("new.parquet", mode=RegistrationMode.REPLACE, interval=(day(5), day(6)))
+    assert Segment.objects.get(state=SegmentState.VISIBLE).version > merged.version
+    world.publish()
+    assert seen_ids(world.store) == [99]
+    check_timelines()
+
+
 def test_what_replaces_a_day_wins_over_its_merge(world: World) -> None:
     """X20: the day is replaced while it is merged."""
     world.add(*put_hours(world.store, 5))
