@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from django.db.models import Q
 
 from webadmin.access.errors import CredentialRefused, NameTaken
 from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
-from webadmin.database.dialect import among, read_rows
+from webadmin.database.dialect import among, ask_rows
 
 SCOPE_POLL = "jobs:poll"
 KEY_ID_BYTES = 6
@@ -81,20 +81,30 @@ def record_audit(*, actor: str, action: str, target: str = "", detail: dict[str,
 
 def intern_tenants(names: Iterable[str]) -> dict[str, int]:
     """Return the row ids of these tenants, making those that are new."""
+    return ask_tenants(names)()
+
+
+def ask_tenants(names: Iterable[str]) -> Callable[[], dict[str, int]]:
+    """Ask for the row ids of these tenants; those that are new are made when the answer is taken."""
     wanted = sorted(set(names))
-    known = _tenant_ids(wanted)
-    missing = [name for name in wanted if name not in known]
-    if missing:
-        Tenant.objects.bulk_create([Tenant(name=name) for name in missing], ignore_conflicts=True)
-        known |= _tenant_ids(missing)
-    return known
+    asked = _ask_tenant_ids(wanted)
+
+    def answer() -> dict[str, int]:
+        known = asked()
+        if missing := [name for name in wanted if name not in known]:
+            Tenant.objects.bulk_create([Tenant(name=name) for name in missing], ignore_conflicts=True)
+            known |= _ask_tenant_ids(missing)()
+        return known
+
+    return answer
 
 
-def _tenant_ids(names: list[str]) -> dict[str, int]:
+def _ask_tenant_ids(names: list[str]) -> Callable[[], dict[str, int]]:
     if not names:
-        return {}
+        return dict
     wanted, values = among(Tenant, "name", names)
-    return dict(read_rows(Tenant, ("name", "id"), f"WHERE {wanted}", values))
+    rows = ask_rows(Tenant, ("name", "id"), f"WHERE {wanted}", values)
+    return lambda: dict(rows())
 
 
 def _hash(secret: str) -> str:

@@ -39,15 +39,22 @@ _CLOCK_MS = {
 }
 
 
+@functools.cache
+def is_postgresql() -> bool:
+    """Say whether this process's database is PostgreSQL. To look that up for each statement takes longer than some."""
+    return connection.vendor == "postgresql"
+
+
 def quick_cursor() -> CursorWrapper:
     """Return a cursor for the few statements that are asked again and again: PostgreSQL keeps their plans.
 
     A kept plan knows none of the values, so what a partial index rests on must stand in the text itself.
     """
     here = connections[DEFAULT_DB_ALIAS]  # what ``connection`` looks up anew for each of its attributes
-    if here.vendor != "postgresql":
+    if not is_postgresql():
         return here.cursor()
-    here.ensure_connection()
+    if here.connection is None:
+        here.ensure_connection()
     here.connection.prepare_threshold = PREPARE_AFTER
     return here.make_cursor(psycopg.Cursor(here.connection))
 
@@ -56,7 +63,7 @@ def ask(statement: str, values: Sequence[Any] = ()) -> Answer:
     """Send a statement that reads; the rows come with the answer."""
     cursor = quick_cursor()
     cursor.execute(statement, list(values))
-    if connection.vendor == "postgresql":
+    if is_postgresql():
         return cursor.fetchall
     rows = cursor.fetchall()  # SQLite's answer is read on the way: until then it holds on to what others write
     return lambda: rows
@@ -98,12 +105,12 @@ def locked(rows: models.QuerySet[Row]) -> models.QuerySet[Row]:
     Not against rows that merely refer to them: two writers that have each inserted a block into the same queue would
     otherwise wait for each other.
     """
-    return rows.select_for_update(no_key=True) if connection.features.has_select_for_update else rows
+    return rows.select_for_update(no_key=True) if is_postgresql() else rows
 
 
 def lock_row(model: type[models.Model]) -> None:
     """Lock the one row of this table until the end of the transaction."""
-    if connection.features.has_select_for_update:
+    if is_postgresql():
         with quick_cursor() as cursor:
             cursor.execute(f"SELECT 1 FROM {quoted([model._meta.db_table])[0]} FOR NO KEY UPDATE")  # noqa: S608
 
@@ -112,7 +119,7 @@ def limit_waits(wait_ms: int) -> None:
     """Let no further statement of this transaction wait longer for a lock: it fails as a lost race. 0 changes nothing.
 
     SQLite's one writer waits for nobody."""
-    if wait_ms and connection.features.has_select_for_update:
+    if wait_ms and is_postgresql():
         with quick_cursor() as cursor:
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(wait_ms)])
 
@@ -125,7 +132,7 @@ def together() -> Iterator[None]:
     changed is not known inside. What fails is raised there or at the end. Nothing but reading happens outside of a
     transaction.
     """
-    if connection.vendor != "postgresql" or _are_together():
+    if not is_postgresql() or _are_together():
         yield
         return
     connection.ensure_connection()
@@ -135,14 +142,14 @@ def together() -> Iterator[None]:
 
 def _are_together() -> bool:
     """Say whether answers are not waited for; rows cannot be copied then."""
-    if connection.vendor != "postgresql" or connection.connection is None:
+    if not is_postgresql() or connection.connection is None:
         return False
     return bool(connection.connection.pgconn.pipeline_status)
 
 
 def is_contention(error: DatabaseError) -> bool:
     """Say whether the same transaction can succeed when it is tried again: it lost against another writer."""
-    if connection.vendor == "postgresql":
+    if is_postgresql():
         return getattr(error.__cause__, "sqlstate", None) in _LOST_RACES
     return isinstance(error, OperationalError) and "locked" in str(error)
 
@@ -150,7 +157,7 @@ def is_contention(error: DatabaseError) -> bool:
 def ask_ids(model: type[models.Model], count: int) -> Callable[[], list[int]]:
     """Ask for row ids that nobody else will get. Call it in the transaction that inserts the rows."""
     table = model._meta.db_table
-    if connection.vendor == "postgresql":
+    if is_postgresql():
         sequence = "SELECT nextval(pg_get_serial_sequence(%s, %s)) FROM generate_series(1, %s)"
         asked = ask(sequence, [table, model._meta.pk.column, count])
         return lambda: [int(id) for (id,) in asked()]
@@ -160,6 +167,12 @@ def ask_ids(model: type[models.Model], count: int) -> Callable[[], list[int]]:
     return lambda: list(range(last + 1, last + 1 + count))
 
 
+def ask_ids_ahead(model: type[models.Model], count: int) -> Callable[[], list[int]]:
+    """Ask for row ids that nobody else will get, before the transaction that inserts the rows. None come where that is
+    too early: SQLite's next ids are known to the one who writes."""
+    return ask_ids(model, count) if count and is_postgresql() else list
+
+
 def reserve_ids(model: type[models.Model], count: int) -> list[int]:
     """Return row ids that nobody else will get. Call it in the transaction that inserts the rows."""
     return ask_ids(model, count)()
@@ -167,7 +180,7 @@ def reserve_ids(model: type[models.Model], count: int) -> list[int]:
 
 def continue_ids(model: type[models.Model], column: str, last: int) -> None:
     """Let the next id that the database gives be behind ``last``, which somebody wrote himself."""
-    if connection.vendor == "postgresql":  # SQLite looks at the rows
+    if is_postgresql():  # SQLite looks at the rows
         with connection.cursor() as cursor:
             cursor.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s)", [model._meta.db_table, column, last])
 
@@ -187,7 +200,7 @@ def ask_rows(
     For what every poll asks: a query set costs more time than the database needs to answer. Values come as the database
     gives them: JSON as text, on SQLite booleans as numbers and times as text. ``lock`` is as for ``locked``.
     """
-    ending = " FOR NO KEY UPDATE" if lock and connection.features.has_select_for_update else ""
+    ending = " FOR NO KEY UPDATE" if lock and is_postgresql() else ""
     return ask(f"{_select(model, (*columns,))} {rest}{ending}", values)
 
 
@@ -202,7 +215,7 @@ def among(model: type[models.Model], column: str, values: Collection[Any]) -> tu
     On PostgreSQL the text does not depend on how many there are: such a statement's plan is kept.
     """
     name = quoted([column])[0]
-    if connection.vendor == "postgresql":
+    if is_postgresql():
         return f"{name} = ANY(%s::{_kinds(model, (column,))[0]}[])", [_array(list(values))]
     return f"{name} IN {_marks(values)}", list(values)
 
@@ -249,7 +262,7 @@ def ask_first_rows(
     """Ask for the first rows for each of many keys, few statements: a key is the values for the marks in ``condition``,
     and how many rows it may have at most."""
     rows, asked = _select(model, (*columns,)), []
-    if keys and connection.vendor == "postgresql":  # one text, and so one plan, for any number of keys
+    if keys and is_postgresql():  # one text, and so one plan, for any number of keys
         table = [(place, limit, *own) for place, (own, limit) in enumerate(keys)]
         kinds = tuple("varchar" if isinstance(value, str) else "bigint" for value in table[0])
         asked = [ask(_first_of_each(rows, condition, order, kinds), table_values(table))]
@@ -314,7 +327,7 @@ def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
     with quick_cursor() as cursor:
         if len(rows) <= ROWS_PER_INSERT or _are_together():
             cursor.execute(insert_statement(model, columns, "INSERT", len(rows)), table_values(rows))
-        elif connection.vendor == "postgresql":
+        elif is_postgresql():
             names = ", ".join(quoted(columns))
             with cursor.copy(f"COPY {quoted([model._meta.db_table])[0]} ({names}) FROM STDIN") as copy:
                 for row in rows:
@@ -328,7 +341,7 @@ def insert_new_rows(model: type[models.Model], columns: Sequence[str], rows: Seq
     if not rows:
         return
     with quick_cursor() as cursor:
-        if connection.vendor == "postgresql":
+        if is_postgresql():
             insert = insert_statement(model, columns, "INSERT", len(rows))
             cursor.execute(f"{insert} ON CONFLICT DO NOTHING", table_values(rows))
         else:
@@ -414,7 +427,7 @@ def _table(model: type[models.Model], columns: Sequence[str], count: int) -> str
 
     On PostgreSQL it is made of an array per column: a mark for each value costs ten times as much on the way.
     """
-    if connection.vendor != "postgresql":
+    if not is_postgresql():
         return f"(VALUES {', '.join([_marks(columns)] * count)}) AS fresh"  # its columns are column1, column2 ...
     arrays = ", ".join(f"%s::{kind}[]" for kind in _kinds(model, (*columns,)))
     return f"unnest({arrays}) AS fresh ({', '.join(f'column{place}' for place in range(1, len(columns) + 1))})"
@@ -422,7 +435,7 @@ def _table(model: type[models.Model], columns: Sequence[str], count: int) -> str
 
 def table_values(rows: Sequence[Sequence[Any]]) -> list[Any]:
     """Return what the marks of a ``_table`` stand for."""
-    if connection.vendor != "postgresql":
+    if not is_postgresql():
         return [value for row in rows for value in row]
     return [_array(values) for values in zip(*rows, strict=True)]
 

@@ -8,14 +8,14 @@ assigned before a request leaves a result with the older watermark, so that noth
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from django.db.models import Q, QuerySet
 
 from engine.profiles.model import DATASET_PROFILES
 from engine.protocol.profile_jobs import DeleteMask
-from webadmin.database.dialect import read_rows
+from webadmin.database.dialect import ask_rows
 from webadmin.index.models import Dataset, DeleteRequest, DeleteState
 from webadmin.index.states import BlockState
 
@@ -117,15 +117,18 @@ def concerned(mask: DeleteMask) -> QuerySet[Dataset]:
     return found
 
 
-def job_masks(fences: Mapping[int, int]) -> dict[int, JobMasks]:
-    """Return the masks of jobs (row id to fencing token) that were requested before the job was assigned.
+def ask_job_masks(fences: Mapping[int, int]) -> Callable[[], dict[int, JobMasks]]:
+    """Ask for the masks of jobs (row id to fencing token) that were requested before the job was assigned.
 
-    It says the same when the job's result comes in: a request that is about a source cannot be done before that.
+    The answer is the same when the job's result comes in: a request that is about a source cannot be done before that.
     """
-    found: defaultdict[int, JobMasks] = defaultdict(JobMasks)
     last = max(fences.values(), default=0)
-    if not read_rows(DeleteRequest, ("id",), HIDING, [last]):  # mostly; and this is what every poll with jobs asks
-        return found
+    hiding = ask_rows(DeleteRequest, ("id",), HIDING, [last])  # mostly none; and every poll with jobs asks
+    return lambda: _job_masks(fences, last) if hiding() else defaultdict(JobMasks)
+
+
+def _job_masks(fences: Mapping[int, int], last: int) -> dict[int, JobMasks]:
+    found: defaultdict[int, JobMasks] = defaultdict(JobMasks)
     masks = read_masks(before=last)
     datasets = Dataset.objects.filter(
         block__owner_job__in=fences, block__state=BlockState.OWNED, format=DATASET_PROFILES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +16,10 @@ from engine.scheduling.completion import CompletionFacts, check_result
 from engine.scheduling.errors import ResultRefused
 from engine.scheduling.model import JobResult
 from webadmin.console.sections import Section
-from webadmin.database.dialect import among, quick_cursor, read_rows
+from webadmin.database.dialect import among, ask, ask_rows, together
 from webadmin.index import block_page
 from webadmin.index.errors import BlockRefused
-from webadmin.index.masks import JobMasks, job_masks
+from webadmin.index.masks import JobMasks, ask_job_masks
 from webadmin.index.models import AcceptedId, Block
 from webadmin.index.registration import BlockRegistration, check_registration
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames, intern_names
@@ -51,10 +51,12 @@ class ProfilesLane(Lane):
     def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:
         by_id = {job.id: job for job in jobs}
         sources: dict[int, dict[str, SourceObject]] = {job_id: {} for job_id in by_id}
-        masks = job_masks(dict.fromkeys(by_id, fence))
         owned, values = among(Block, "owner_job_id", by_id)
-        held = read_rows(Block, SOURCE_COLUMNS, f"WHERE {owned}", values)
-        for state, job_id, block_id, shard, ulid, key, size, metadata in held:
+        with together():
+            asked_masks = ask_job_masks(dict.fromkeys(by_id, fence))
+            held = ask_rows(Block, SOURCE_COLUMNS, f"WHERE {owned}", values)
+        masks = asked_masks()
+        for state, job_id, block_id, shard, ulid, key, size, metadata in held():
             if state != BlockState.OWNED:
                 continue
             sources[job_id][ulid] = SourceObject(
@@ -82,10 +84,18 @@ class ProfilesLane(Lane):
         }
 
     def check(self, finished: Sequence[Finished]) -> list[Accepted | FailureReason]:
-        sources = _sources_of(one.job for one in finished)
-        masks = job_masks({one.job.id: one.job.token for one in finished})
-        checked = [_accept_result(one, sources[one.job.id], masks[one.job.id]) for one in finished]
-        taken = _taken_ids(checked)
+        results = [_parsed(one) for one in finished]
+        with together():
+            asked_sources = _ask_sources([one.job.id for one in finished])
+            asked_masks = ask_job_masks({one.job.id: one.job.token for one in finished})
+            asked_ids = _ask_taken_ids(results)
+        sources, masks, taken = asked_sources(), asked_masks(), asked_ids()
+        checked = [
+            result
+            if isinstance(result, FailureReason)
+            else _accept_result(one.job, result, sources[one.job.id], masks[one.job.id])
+            for one, result in zip(finished, results, strict=True)
+        ]
         for place, told in enumerate(checked):
             if isinstance(told, Accepted):
                 ids = {(result.meta.shard, result.meta.id) for result in told.swap.results}
@@ -95,7 +105,7 @@ class ProfilesLane(Lane):
         return checked
 
     def prepare(self, swaps: Sequence[Replacement]) -> InternedNames:
-        return intern_names([result for swap in swaps for result in swap.results])
+        return intern_names([result for swap in swaps for result in swap.results], numbers_blocks=True)
 
     def swap(self, swaps: Sequence[Replacement], prepared: InternedNames, moment: SwapMoment) -> None:
         replace_blocks(
@@ -136,15 +146,25 @@ class _Sources:
     times: list[int] = field(default_factory=list)
 
 
-def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
-    """Return, by job, the blocks that are live and owned by it."""
-    sources = {job.id: _Sources() for job in jobs}
-    if not sources:
-        return sources
-    owned, values = among(Block, "owner_job_id", sources)
-    with quick_cursor() as cursor:
-        cursor.execute(_SOURCES.format(owned=owned), [DATASET_PROFILES, *values])
-        rows = cursor.fetchall()
+def _parsed(one: Finished) -> ProfileMergeResult | FailureReason:
+    """Return a result in its checked form, or what is wrong with that."""
+    try:
+        return read_profile_result(one.result)
+    except LithifyError as error:
+        return _refusal(error)
+
+
+def _ask_sources(jobs: Sequence[int]) -> Callable[[], dict[int, _Sources]]:
+    """Ask for the blocks that are live and owned by these jobs (row ids): by job."""
+    if not jobs:
+        return dict
+    owned, values = among(Block, "owner_job_id", jobs)
+    rows = ask(_SOURCES.format(owned=owned), [DATASET_PROFILES, *values])
+    return lambda: _by_job(jobs, rows())
+
+
+def _by_job(jobs: Iterable[int], rows: Iterable[tuple[Any, ...]]) -> dict[int, _Sources]:
+    sources = {job_id: _Sources() for job_id in jobs}
     for state, block_id, job_id, ulid, block_from, block_until, tenant, name, data_from, data_until in rows:
         if state != BlockState.OWNED:
             continue
@@ -157,11 +177,11 @@ def _sources_of(jobs: Iterable[Job]) -> dict[int, _Sources]:
     return sources
 
 
-def _accept_result(one: Finished, sources: _Sources, masks: JobMasks) -> Accepted | FailureReason:
+def _accept_result(
+    job: Job, result: ProfileMergeResult, sources: _Sources, masks: JobMasks
+) -> Accepted | FailureReason:
     """Check a result against the index, but its ids against the ledger; return it, or why it cannot be accepted."""
-    job = one.job
     try:
-        result = read_profile_result(one.result)
         facts = CompletionFacts(
             shard=job.shard,
             level=job.level,
@@ -205,11 +225,13 @@ def _refusal(error: Exception) -> FailureReason:
     return FailureReason(error_class=type(error).__name__, message=str(error))
 
 
-def _taken_ids(checked: Iterable[Accepted | FailureReason]) -> set[tuple[int, str]]:
-    """Return those of the results' ids, with their shards, that the ledger has."""
-    accepted = [one for one in checked if isinstance(one, Accepted)]
-    ids = {registration.meta.id for one in accepted for registration in one.swap.results}
+def _ask_taken_ids(results: Iterable[ProfileMergeResult | FailureReason]) -> Callable[[], set[tuple[int, str]]]:
+    """Ask for those of the results' ids, with their shards, that the ledger has. They are not checked yet: what cannot
+    be an id is not asked for."""
+    told = [result for result in results if isinstance(result, ProfileMergeResult)]
+    ids = {block.id for result in told for block in result.blocks if block.id.isascii() and block.id.isalnum()}
     if not ids:
-        return set()
+        return set
     wanted, values = among(AcceptedId, "ulid", ids)
-    return set(read_rows(AcceptedId, ("shard", "ulid"), f"WHERE {wanted}", values))
+    rows = ask_rows(AcceptedId, ("shard", "ulid"), f"WHERE {wanted}", values)
+    return lambda: set(rows())

@@ -117,7 +117,10 @@ class Block(models.Model):
             ),
             # "Live blocks of a tenant in a time range" (query) and the admin's list
             models.Index(
-                fields=["tenant", "max_time_ms"], condition=Q(state__in=LIVE_STATES), name="block_live_by_time"
+                # Segments have no tenant: an entry for each of their moves would be read by nobody.
+                fields=["tenant", "max_time_ms"],
+                condition=Q(state__in=LIVE_STATES, tenant__isnull=False),
+                name="block_live_by_time",
             ),
             # "What is in this part of the index?" (admin, retention)
             models.Index(fields=["partition_start_ms", "shard", "level"], name="block_by_partition"),
@@ -176,7 +179,8 @@ class BlockLineage(models.Model):
         Block, on_delete=models.CASCADE, related_name="made_from", db_index=False, db_constraint=False
     )
     source = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="went_into", db_constraint=False)
-    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="lineage", db_constraint=False)
+    # Who asks for a job's results goes by its sources, which have an index by their job.
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="lineage", db_index=False, db_constraint=False)
 
     class Meta:
         verbose_name_plural = "block lineage"

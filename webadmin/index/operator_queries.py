@@ -204,7 +204,7 @@ def _relative(block: Block, steps: Sequence[dict[int, list[BlockLineage]]], far:
 
 def results_of_job(job_id: int) -> list[Block]:
     """The blocks a job made."""
-    made = BlockLineage.objects.filter(job_id=job_id).order_by().values("result_id").distinct()
+    made = BlockLineage.objects.filter(source__owner_job=job_id).order_by().values("result_id").distinct()
     return list(Block.objects.filter(id__in=made).select_related("tenant").defer("metadata").order_by("id")[:100])
 
 

@@ -5,10 +5,11 @@ The rows of everybody are few and read at once; those of tenants are read for th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from engine.planning.model import LevelPolicy
-from webadmin.database.dialect import among, read_rows
+from webadmin.database.dialect import among, ask_rows
 from webadmin.schedule import models
 from webadmin.schedule.errors import PolicyMissing
 
@@ -16,22 +17,30 @@ EVERYBODY = ""
 COLUMNS = tuple(field.attname for field in models.LevelPolicy._meta.concrete_fields)
 
 
-class LevelPolicies:
-    """The policies as far as they were asked for."""
+def ask_policies(tenants: Iterable[str]) -> Callable[[], list[tuple[Any, ...]]]:
+    """Ask for the rows of these tenants."""
+    wanted, values = among(models.LevelPolicy, "tenant", sorted(tenants))
+    return ask_rows(models.LevelPolicy, COLUMNS, f"WHERE {wanted}", values)
 
-    def __init__(self) -> None:
+
+class LevelPolicies:
+    """The policies as far as they were asked for. ``rows`` are those of everybody, if they are known already;
+    ``has_others`` says whether tenants may have some of their own."""
+
+    def __init__(self, rows: Iterable[tuple[Any, ...]] | None = None, *, has_others: bool = True) -> None:
         self._rows: dict[tuple[str, str, int], LevelPolicy] = {}
         self._known: set[str] = set()
+        self._has_others = has_others
+        if rows is not None:
+            self._known.add(EVERYBODY)
+            self._keep(rows)
 
     def load(self, tenants: Iterable[str]) -> None:
         """Read the rows of those tenants that are not known yet; at most one query."""
-        missing = {EVERYBODY, *tenants} - self._known
+        missing = {EVERYBODY, *(tenants if self._has_others else ())} - self._known
         if missing:
             self._known |= missing
-            wanted, values = among(models.LevelPolicy, "tenant", sorted(missing))
-            for row in read_rows(models.LevelPolicy, COLUMNS, f"WHERE {wanted}", values):
-                policy = models.LevelPolicy.from_db(None, COLUMNS, row)
-                self._rows[policy.lane, policy.tenant, policy.level] = _policy(policy)
+            self._keep(ask_policies(missing)())
 
     def of(self, lane: str, tenant: str, level: int) -> LevelPolicy:
         """Return the policy of a queue. Raises PolicyMissing."""
@@ -40,6 +49,11 @@ class LevelPolicies:
         if policy is None:
             raise PolicyMissing(f"lane {lane!r} has no policy for level {level}: add the row in the admin")
         return policy
+
+    def _keep(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        for row in rows:
+            policy = models.LevelPolicy.from_db(None, COLUMNS, row)
+            self._rows[policy.lane, policy.tenant, policy.level] = _policy(policy)
 
 
 def _policy(row: models.LevelPolicy) -> LevelPolicy:

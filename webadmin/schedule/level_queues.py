@@ -15,7 +15,7 @@ from django.db import models
 from engine.planning.levels import exceeds_a_job, ready_at_ms
 from engine.planning.model import LevelPolicy, QueueKey
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import among, ask_rows, first_rows, locked, update_rows
+from webadmin.database.dialect import among, ask_first_rows, ask_rows, first_rows, locked, update_rows
 from webadmin.index.models import Block
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import LevelQueue
@@ -34,29 +34,54 @@ FrontRow = tuple[int, int]
 
 @dataclass(slots=True)
 class QueueChanges:
-    """How many blocks and bytes came (or left: negative) per queue id."""
+    """How many blocks and bytes came (or left: negative) per queue id. ``fresh_ms`` is when new blocks arrived in the
+    queues that have only got some."""
 
     blocks: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     bytes: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    _fresh_ms: dict[int, int] = field(default_factory=dict)
+    _moved: set[int] = field(default_factory=set)
 
     def add(self, queue_id: int, block_count: int, byte_count: int) -> None:
         """Note that so much came into the queue."""
+        self._moved.add(queue_id)
+        self._count(queue_id, block_count, byte_count)
+
+    def add_fresh(self, queue_id: int, byte_count: int, *, arrived_at_ms: int) -> None:
+        """Note that a new block came into the queue; those of one transaction all arrive at the same time."""
+        self._fresh_ms[queue_id] = arrived_at_ms
+        self._count(queue_id, 1, byte_count)
+
+    def fresh_ms(self, queue_id: int) -> int | None:
+        """Return when the new blocks of a queue arrived, None if others left it or came back to it."""
+        return None if queue_id in self._moved else self._fresh_ms.get(queue_id)
+
+    def _count(self, queue_id: int, block_count: int, byte_count: int) -> None:
         self.blocks[queue_id] += block_count
         self.bytes[queue_id] += byte_count
 
 
 def intern_queues(keys: Iterable[QueueKey]) -> dict[QueueKey, int]:
     """Return the row ids of these queues, making those that are new."""
+    return ask_queue_ids(keys)()
+
+
+def ask_queue_ids(keys: Iterable[QueueKey]) -> Callable[[], dict[QueueKey, int]]:
+    """Ask for the row ids of these queues; those that are new are made when the answer is taken."""
     wanted = sorted(set(keys))
-    known = _queue_ids(wanted)
-    missing = [key for key in wanted if key not in known]
-    if missing:
-        rows = [
-            LevelQueue(lane=lane, tenant=tenant, shard=shard, level=level) for lane, tenant, shard, level in missing
-        ]
-        LevelQueue.objects.bulk_create(rows, ignore_conflicts=True)
-        known |= _queue_ids(missing)
-    return known
+    asked = _ask_queue_ids(wanted)
+
+    def answer() -> dict[QueueKey, int]:
+        known = asked()
+        if missing := [key for key in wanted if key not in known]:
+            rows = [
+                LevelQueue(lane=lane, tenant=tenant, shard=shard, level=level) for lane, tenant, shard, level in missing
+            ]
+            LevelQueue.objects.bulk_create(rows, ignore_conflicts=True)
+            known |= _ask_queue_ids(missing)()
+        return known
+
+    return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +138,8 @@ def settle_queues(
         queue.byte_count += changes.bytes[queue.id]
         if served_at_ms is not None and changes.blocks[queue.id] < 0:
             queue.served_at_ms = served_at_ms
-    _summarise(changed, policies, known)
+    grown = {queue.id for queue in changed if _summarise_grown(queue, changes, policies)}
+    _summarise([queue for queue in changed if queue.id not in grown], policies, known)
     for queue in changed:
         was_noticed, queue.is_noticed = queue.is_noticed, queue.is_noticed or queue.id in noticed
         if served_at_ms is not None and queue.is_noticed:
@@ -154,6 +180,28 @@ def _summarise(queues: Sequence[LevelQueue], policies: LevelPolicies, known: Map
         front = (known.get(queue.id) or read.get(queue.id) or ())[: policy.blocks_max]
         newest_ms = queue.newest_arrival_ms if queue.id in known else newest.get(queue.id)
         _summarise_one(queue, policy, front, newest_ms)
+
+
+def _summarise_grown(queue: LevelQueue, changes: QueueChanges, policies: LevelPolicies) -> bool:
+    """Work out the sums of a queue that has only got new blocks, behind all others, without a look at its blocks; False
+    if that is not enough. Its other sums are still those of before."""
+    fresh_ms, added = changes.fresh_ms(queue.id), changes.blocks[queue.id]
+    policy = policies.of(queue.lane, queue.tenant, queue.level)
+    before = queue.block_count - added
+    if fresh_ms is None or not (before == 0 or (queue.newest_arrival_ms or 0) < fresh_ms):
+        return False
+    if queue.block_count <= policy.blocks_max:
+        oldest_ms = queue.oldest_arrival_ms if before else None
+        first_ms = fresh_ms if oldest_ms is None else oldest_ms
+        # Of the arrivals only the first and the last matter, of the sizes all together.
+        front = [(first_ms, queue.byte_count), *[(fresh_ms, 0)] * (queue.block_count - 1)]
+        _summarise_one(queue, policy, front, fresh_ms)
+        return True
+    # The blocks that fill the first job are the same, and no arrival behind them makes it ready earlier.
+    if before >= policy.blocks_max:
+        queue.newest_arrival_ms = fresh_ms
+        return True
+    return False
 
 
 def _summarise_one(queue: LevelQueue, policy: LevelPolicy, front: Sequence[FrontRow], newest_ms: int | None) -> None:
@@ -199,6 +247,6 @@ def _save(queues: Sequence[LevelQueue]) -> None:
     update_rows(LevelQueue, ("id",), SUMS, rows)
 
 
-def _queue_ids(keys: list[QueueKey]) -> dict[QueueKey, int]:
-    found = first_rows(LevelQueue, ("id",), KEYED, "id", [(key, 1) for key in keys])
-    return {key: rows[0][0] for key, rows in zip(keys, found, strict=True) if rows}
+def _ask_queue_ids(keys: list[QueueKey]) -> Callable[[], dict[QueueKey, int]]:
+    found = ask_first_rows(LevelQueue, ("id",), KEYED, "id", [(key, 1) for key in keys])
+    return lambda: {key: rows[0][0] for key, rows in zip(keys, found(), strict=True) if rows}

@@ -19,10 +19,10 @@ from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKin
 from engine.scheduling.model import LIVE_STATES, JobState
 from engine.scheduling.pauses import PausedScope, PauseMode
 from engine.scheduling.queue_choice import QueueSums, choose_queues
-from webadmin.database.dialect import first_rows, read_rows
+from webadmin.database.dialect import ask_rows, first_rows, together
 from webadmin.index.models import Block
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
-from webadmin.schedule.level_policies import LevelPolicies
+from webadmin.schedule.level_policies import EVERYBODY, LevelPolicies, ask_policies
 from webadmin.schedule.level_queues import QUEUE_COLUMNS, QUEUED_IN, Front
 from webadmin.schedule.models import Job, LevelQueue
 from webadmin.schedule.operation_models import LimitChange
@@ -32,8 +32,8 @@ from webadmin.schedule.queries import effective_limits
 TENANTS_MAX = 64
 """Tenants that one poll looks at in a lane, however much it could take: the next one looks at others."""
 
-LANE_COLUMNS = ("id", "lane", "tenant_time", "virtual_time", "started_time")
 SHARE_COLUMNS = tuple(field.attname for field in TenantShare._meta.concrete_fields)
+LANE_COLUMNS = ("id", "lane", "tenant_time", "virtual_time", "started_time")
 BLOCK_COLUMNS = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
 OWN_READY = "lane = %s AND tenant = %s AND block_count > 0 AND is_noticed AND ready_at_ms <= %s"
 """The noticed queues of a tenant, in the words of their partial index."""
@@ -96,13 +96,25 @@ class ReadyQueues:
         return {_key(queue) for queue in self.queues}
 
 
-def read_ready(opening: PollOpening, *, job_max: int, ending: Sequence[Job] = ()) -> ReadyQueues:
+def read_rules(opening: PollOpening, *, plans: bool) -> tuple[LevelPolicies, dict[str, LaneShare]]:
+    """Return when the levels' blocks make a job and, if this poll ``plans``, what the lanes have had so far."""
+    with together():
+        policies = ask_policies([EVERYBODY])
+        lanes = ask_rows(LaneShare, LANE_COLUMNS, "") if plans else list
+    return (
+        LevelPolicies(policies(), has_others=opening.has_own_policies),
+        {row[1]: LaneShare.from_db(None, LANE_COLUMNS, row) for row in lanes()},
+    )
+
+
+def read_ready(
+    opening: PollOpening, lanes: dict[str, LaneShare], *, job_max: int, ending: Sequence[Job] = ()
+) -> ReadyQueues:
     """Return the queues that up to ``job_max`` jobs may come from. ``ending`` are the jobs whose end this poll reports:
     they no longer count against caps."""
     paused, now_ms = opening.paused, opening.time.now_ms
     if job_max <= 0:
         return ReadyQueues()
-    lanes = {row[1]: LaneShare.from_db(None, LANE_COLUMNS, row) for row in read_rows(LaneShare, LANE_COLUMNS, "")}
     if any(scope.kind is ScopeKind.GLOBAL for scope in paused):
         return ReadyQueues(lanes=lanes)
     capped = capped_tenants(now_ms, lanes, ending) if opening.has_own_limits else CappedTenants()

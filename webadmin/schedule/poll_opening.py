@@ -33,6 +33,7 @@ _OPENING = """
 SELECT {head}, {limits},
        EXISTS (SELECT 1 FROM schedule_pause WHERE ended_at_ms IS NULL),
        EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('tenant', 'job')),
+       EXISTS (SELECT 1 FROM schedule_levelpolicy WHERE tenant <> ''),
        EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({asked})),
        EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({ahead})),
        (SELECT min(lease_expires_ms) FROM schedule_job WHERE state = 'leased'),
@@ -48,9 +49,10 @@ _EVERYWHERE = "WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollOpening:
     """What holds for everything. ``everywhere`` are the limits of everything and of lanes; ``has_own_limits`` says that
-    tenants or jobs have some, ``has_pins`` that jobs are pinned, ``has_awake`` that tenants have noticed queues.
-    ``has_waiting_ahead`` is about jobs of lanes that plan ahead, ``has_waiting`` about the others. ``first_expiry_ms``
-    is the end of the first lease, ``first_ready_ms`` since when a queue waits to be noticed."""
+    tenants or jobs have some, ``has_own_policies`` that tenants have some, ``has_pins`` that jobs are pinned,
+    ``has_awake`` that tenants have noticed queues. ``has_waiting_ahead`` is about jobs of lanes that plan ahead,
+    ``has_waiting`` about the others. ``first_expiry_ms`` is the end of the first lease, ``first_ready_ms`` since when a
+    queue waits to be noticed."""
 
     time: CommandTime
     last_index: int
@@ -59,6 +61,7 @@ class PollOpening:
     everywhere: EffectiveLimits
     paused: tuple[PausedScope, ...]
     has_own_limits: bool
+    has_own_policies: bool
     has_waiting: bool
     has_waiting_ahead: bool
     has_pins: bool
@@ -91,7 +94,7 @@ def open_poll() -> PollOpening:
     head, time = head_of(row[:HEAD_COLUMN_COUNT], clock())
     row = row[HEAD_COLUMN_COUNT:]
     columns, flags = row[: len(_LIMITS)], row[len(_LIMITS) :]
-    is_paused, has_own_limits, has_waiting, has_waiting_ahead, *flags = flags
+    is_paused, has_own_limits, has_own_policies, has_waiting, has_waiting_ahead, *flags = flags
     first_expiry_ms, has_pins, has_awake, first_ready_ms = flags
     everywhere = _everywhere(set_everywhere(), time.now_ms)
     return PollOpening(
@@ -102,6 +105,7 @@ def open_poll() -> PollOpening:
         everywhere=everywhere,
         paused=paused_scopes(time.now_ms) if is_paused else (),
         has_own_limits=bool(has_own_limits),
+        has_own_policies=bool(has_own_policies),
         has_waiting=bool(has_waiting),
         has_waiting_ahead=bool(has_waiting_ahead),
         has_pins=bool(has_pins),

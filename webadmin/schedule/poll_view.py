@@ -32,12 +32,13 @@ from webadmin.schedule.planning_view import (
     capped_tenants,
     read_blocks,
     read_ready,
+    read_rules,
     read_shares,
     without_ending,
     without_paused,
 )
 from webadmin.schedule.poll_opening import PollOpening, open_poll
-from webadmin.schedule.queries import effective_limits, level_policies, schedule_limits
+from webadmin.schedule.queries import effective_limits, schedule_limits
 from webadmin.schedule.remnant_view import with_remnants
 from webadmin.schedule.waiting_ahead import waiting_ahead
 
@@ -108,12 +109,15 @@ def read_poll(
     """Read everything that ``prepare`` may look at for this request, but what was read before."""
     opening = opening or open_poll()
     reported = reported or read_reported(request.updates, worker, credential)
-    time, policies, jobs = opening.time, level_policies(), reported.jobs
+    time, jobs = opening.time, reported.jobs
     job_max = request.capacity if opening.has_work else 0
+    policies, lane_shares = LevelPolicies(has_others=opening.has_own_policies), {}
+    if job_max or reported.swaps:
+        policies, lane_shares = read_rules(opening, plans=job_max > 0)
     assignable = _assignable(request, opening) if job_max else []
     held = _held_jobs(worker, request.heard)
     ending = [*reported.ending(), *(job for job in held if job.name not in jobs)]
-    ready = read_ready(opening, job_max=job_max, ending=ending)
+    ready = read_ready(opening, lane_shares, job_max=job_max, ending=ending)
     tenants = ready.tenants() | {(job.lane, job.tenant) for job in assignable}
     own = _own_limits(opening, tenants, [*jobs.values(), *assignable])
     lanes, shares = read_shares(tenants, ready, own)

@@ -8,19 +8,27 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.planning.model import QueueKey
 from engine.profiles.model import DatasetMeta, Labels
-from webadmin.access.services import intern_tenants
-from webadmin.database.dialect import among, insert_new_rows, insert_rows, read_rows, reserve_ids
+from webadmin.access.services import ask_tenants
+from webadmin.database.dialect import (
+    among,
+    ask_ids_ahead,
+    ask_rows,
+    insert_new_rows,
+    insert_rows,
+    reserve_ids,
+    together,
+)
 from webadmin.index.models import AcceptedId, Block, Dataset, DatasetName, LabelSets
 from webadmin.index.registration import PARTITION_MS, BlockRegistration
 from webadmin.index.services.intern_services import intern_services
 from webadmin.index.states import BlockState
-from webadmin.schedule.level_queues import QueueChanges, intern_queues
+from webadmin.schedule.level_queues import QueueChanges, ask_queue_ids
 
 ROWS_PER_INSERT = 500
 NAMES_PER_QUERY = 500
@@ -41,6 +49,8 @@ class InternedNames:
     names: dict[str, int]
     label_sets: dict[str, int]
     queues: dict[QueueKey, int]
+    block_ids: tuple[int, ...] = ()
+    """Ids that the blocks will have, where the database gives them so early."""
 
     def dataset_key(self, dataset: DatasetMeta) -> tuple[int, int, int]:
         """Return the row ids of the dataset's tenant, name and label sets."""
@@ -68,15 +78,25 @@ class InsertMoment:
         return max(own, registration.masks_applied)
 
 
-def intern_names(registrations: Sequence[BlockRegistration]) -> InternedNames:
-    """Make sure that everything these blocks refer to has a row. Call it outside the transaction that inserts."""
+def intern_names(registrations: Sequence[BlockRegistration], *, numbers_blocks: bool = False) -> InternedNames:
+    """Make sure that everything these blocks refer to has a row. Call it outside the transaction that inserts.
+
+    With ``numbers_blocks`` all of them will be inserted, in this order, and by nobody else.
+    """
     datasets = [dataset for registration in registrations for dataset in registration.meta.datasets]
     tenants = {dataset.tenant for dataset in datasets} | {r.meta.tenant for r in registrations if r.meta.tenant}
+    with together():
+        known_tenants = ask_tenants(tenants)
+        known_names = _ask_dataset_names({dataset.name for dataset in datasets})
+        known_labels = _ask_label_sets({dataset.labels for dataset in datasets})
+        known_queues = ask_queue_ids({r.queue_key() for r in registrations if not r.is_final})
+        block_ids = ask_ids_ahead(Block, len(registrations) if numbers_blocks else 0)
     interned = InternedNames(
-        tenants=intern_tenants(tenants),
-        names=_intern_dataset_names({dataset.name for dataset in datasets}),
-        label_sets=_intern_label_sets({dataset.labels for dataset in datasets}),
-        queues=intern_queues({r.queue_key() for r in registrations if not r.is_final}),
+        tenants=known_tenants(),
+        names=known_names(),
+        label_sets=known_labels(),
+        queues=known_queues(),
+        block_ids=tuple(block_ids()),
     )
     intern_services(_spans(datasets, interned))
     return interned
@@ -103,7 +123,7 @@ def insert_blocks(
     insert_rows(Dataset, DATASET_COLUMNS, datasets)
     for block in blocks:
         if block["queue_id"] is not None:
-            changes.add(block["queue_id"], 1, block["size_bytes"])
+            changes.add_fresh(block["queue_id"], block["size_bytes"], arrived_at_ms=moment.command_time_ms)
 
 
 def remember_ids(registrations: Sequence[BlockRegistration], moment: InsertMoment) -> None:
@@ -159,35 +179,44 @@ def _dataset_values(dataset: DatasetMeta) -> tuple[int, int, int, int]:
     return (dataset.format, dataset.min_time_ms, dataset.max_time_ms, dataset.size)
 
 
-def _intern_dataset_names(names: set[str]) -> dict[str, int]:
-    known = _rows_by("name", DatasetName, sorted(names))
-    missing = [DatasetName(name=name) for name in sorted(names) if name not in known]
-    if missing:
-        DatasetName.objects.bulk_create(missing, ignore_conflicts=True, batch_size=ROWS_PER_INSERT)
-        known |= _rows_by("name", DatasetName, [row.name for row in missing])
-    return known
+def _ask_dataset_names(names: set[str]) -> Callable[[], dict[str, int]]:
+    return _ask_interned(DatasetName, "name", names, lambda name: DatasetName(name=name))
 
 
-def _intern_label_sets(all_labels: set[tuple[Labels, ...]]) -> dict[str, int]:
+def _ask_label_sets(all_labels: set[tuple[Labels, ...]]) -> Callable[[], dict[str, int]]:
     by_digest = {label_sets_digest(labels): labels for labels in all_labels}
-    known = _rows_by("digest", LabelSets, sorted(by_digest))
-    missing = [
-        LabelSets(digest=digest, label_sets=_plain(by_digest[digest]))
-        for digest in sorted(by_digest)
-        if digest not in known
-    ]
-    if missing:
-        LabelSets.objects.bulk_create(missing, ignore_conflicts=True, batch_size=ROWS_PER_INSERT)
-        known |= _rows_by("digest", LabelSets, [row.digest for row in missing])
-    return known
+    return _ask_interned(
+        LabelSets,
+        "digest",
+        by_digest,
+        lambda digest: LabelSets(digest=digest, label_sets=_plain(by_digest[digest])),
+    )
 
 
-def _rows_by(column: str, model: type[Any], values: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _ask_interned(
+    model: type[Any], column: str, values: Collection[str], row: Callable[[str], Any]
+) -> Callable[[], dict[str, int]]:
+    """Ask for the row ids of these values of a column; rows that are new are made when the answer is taken."""
+    wanted = sorted(values)
+    asked = _ask_by(model, column, wanted)
+
+    def answer() -> dict[str, int]:
+        known = asked()
+        if missing := [value for value in wanted if value not in known]:
+            rows = [row(value) for value in missing]
+            model.objects.bulk_create(rows, ignore_conflicts=True, batch_size=ROWS_PER_INSERT)
+            known |= _ask_by(model, column, missing)()
+        return known
+
+    return answer
+
+
+def _ask_by(model: type[Any], column: str, values: Sequence[str]) -> Callable[[], dict[str, int]]:
+    asked = []
     for start in range(0, len(values), NAMES_PER_QUERY):
         wanted, own = among(model, column, values[start : start + NAMES_PER_QUERY])
-        found |= dict(read_rows(model, (column, "id"), f"WHERE {wanted}", own))
-    return found
+        asked.append(ask_rows(model, (column, "id"), f"WHERE {wanted}", own))
+    return lambda: {value: row_id for rows in asked for value, row_id in rows()}
 
 
 def _plain(labels: tuple[Labels, ...]) -> list[list[list[str]]]:

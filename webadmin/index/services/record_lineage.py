@@ -71,7 +71,7 @@ def _parts(commands: list[int]) -> list[_Part]:
 
 def _results(jobs: set[int]) -> defaultdict[int, set[BlockName]]:
     results: defaultdict[int, set[BlockName]] = defaultdict(set)
-    rows = BlockLineage.objects.filter(job__in=jobs).values_list("job", "result__shard", "result__ulid")
+    rows = BlockLineage.objects.filter(source__owner_job__in=jobs).values_list("job", "result__shard", "result__ulid")
     for job_id, shard, ulid in rows.distinct():
         results[job_id].add((shard, ulid))
     return results

@@ -52,7 +52,7 @@ def replace_blocks(
         return
     results = [result for replacement in replacements for result in replacement.results]
     with together():
-        ids = reserve_ids(Block, len(results))
+        ids = interned.block_ids[: len(results)] or reserve_ids(Block, len(results))
         retired = _retire_sources(replacements, moment)  # while the rows below are made
         insert_blocks(results, interned, moment, changes, ids=ids)
         remember_ids(results, moment)

@@ -128,7 +128,8 @@ def _sources(records: Sequence[LineageObject]) -> defaultdict[tuple[int, int | N
 
 def _results(jobs: Sequence[int]) -> defaultdict[int, set[int]]:
     results: defaultdict[int, set[int]] = defaultdict(set)
-    for job_id, block_id in BlockLineage.objects.filter(job__in=jobs).values_list("job_id", "result_id").distinct():
+    rows = BlockLineage.objects.filter(source__owner_job__in=jobs)
+    for job_id, block_id in rows.values_list("job_id", "result_id").distinct():
         results[job_id].add(block_id)
     return results
 

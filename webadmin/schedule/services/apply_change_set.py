@@ -17,6 +17,7 @@ from typing import Any
 
 from django.db import DatabaseError, IntegrityError, transaction
 
+from engine.planning.model import PlannedJob
 from engine.protocol.messages import FailureReason
 from engine.protocol.wire import reason_to_wire
 from engine.scheduling.model import (
@@ -52,6 +53,8 @@ from webadmin.schedule.level_queues import QueueChanges, ask_queues, settle_queu
 from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, Limits, Worker
 from webadmin.schedule.planning_view import QueueFront, ReadyQueues
 
+TOLD_COLUMNS = ("id", "name", "lane", "tenant", "shard", "level", "spec")
+"""What lanes tell the workers of a job from."""
 WAIT_MS = 500
 """Half of what PostgreSQL lets pass before it looks for transactions that wait in a circle, and ends one of them."""
 
@@ -76,11 +79,13 @@ class ApplyContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedCommand:
-    """The entry that was written: its index is the token of the jobs in ``assigned`` (row ids, in order)."""
+    """The entry that was written: its index is the token of the jobs in ``assigned`` (row ids, in order). Those in
+    ``created`` were planned by it: what their workers need to know."""
 
     index: int
     time: CommandTime
     assigned: tuple[int, ...]
+    created: Mapping[int, Job] = field(default_factory=dict)
 
 
 def apply_change_set(change_set: ChangeSet, context: ApplyContext) -> AppliedCommand:
@@ -105,6 +110,7 @@ class _Application:
         self.queue_changes = QueueChanges()
         self.ended: list[tuple[JobView, AttemptOutcome, FailureReason | None]] = []
         self.entry = change_set.to_json()  # while others hold the head
+        self.created: dict[int, Job] = {}
         self._taken_count = 0
         self._asked_blocks: Callable[[], int] = lambda: 0
         self._asked_index: Callable[[], list[int]]
@@ -140,7 +146,7 @@ class _Application:
             charge_shares(changes.tenants, changes.lanes)
             settle_awake(turned)
             move_head(self.index, self.time, live_jobs=self.live_jobs)
-        return AppliedCommand(index=self.index, time=self.time, assigned=assigned)
+        return AppliedCommand(index=self.index, time=self.time, assigned=assigned, created=self.created)
 
     def _settle_queues(self) -> set[tuple[str, str]]:
         """Bring the sums of the queues up to date; return the tenants whose queues were noticed or ceased to be."""
@@ -185,13 +191,30 @@ class _Application:
 
         ``is_over`` says that this rests on the end of their leases: a renewal, which needs no head, may have moved it.
         """
+        self._ask_change(jobs, columns, values, is_over=is_over, to=to)()
+
+    @staticmethod
+    def _ask_change(
+        jobs: Sequence[JobView],
+        columns: tuple[str, ...],
+        values: Iterable[tuple[object, ...]],
+        *,
+        is_over: bool = False,
+        to: Mapping[str, object],
+    ) -> Callable[[], None]:
+        """Ask for such a change; the answer raises StaleSnapshot unless it found all of them."""
         keys = ("id", "state", "token", "failures", *(("lease_expires_ms",) if is_over else ()))
         rows = [
             (job.id, job.state.value, job.token, job.failures, *((job.lease_expires_ms,) if is_over else ()), *own)
             for job, own in zip(jobs, values, strict=True)
         ]
-        if update_rows(Job, keys, columns, rows, to=to) != len(rows):
-            raise StaleSnapshot(f"one of the jobs {', '.join(job.name for job in jobs)} has changed")
+        changed = ask_update(Job, keys, columns, rows, to=to)
+
+        def check() -> None:
+            if changed() != len(rows):
+                raise StaleSnapshot(f"one of the jobs {', '.join(job.name for job in jobs)} has changed")
+
+        return check
 
     def _complete(self, completed: Sequence[CompleteJob]) -> None:
         if not completed:
@@ -203,17 +226,21 @@ class _Application:
             "finished_at_ms": self.time.now_ms,
             "finished_command_index": self.index,
         }
-        self._change(jobs, ("result",), [(_result_row(completion),) for completion in completed], to=done)
         self.ended += [(job, AttemptOutcome.COMPLETED, None) for job in jobs]
+        results = [(_result_row(completion),) for completion in completed]
         moment = SwapMoment(
             command_index=self.index,
             command_time_ms=self.time.now_ms,
             eligible_at_ms=self.time.now_ms + self.context.limits.cleanup_delay_seconds * 1000,
             queue_changes=self.queue_changes,
         )
-        for lane in dict.fromkeys(job.lane for job in jobs):
-            swaps = [self.context.swaps[job.name] for job in jobs if job.lane == lane]
-            lane_of(lane).swap(swaps, self.context.prepared.get(lane), moment)
+        with together():
+            check = self._ask_change(jobs, ("result",), results, to=done)
+            for lane in dict.fromkeys(job.lane for job in jobs):
+                swaps = [self.context.swaps[job.name] for job in jobs if job.lane == lane]
+                lane_of(lane).swap(swaps, self.context.prepared.get(lane), moment)
+            self._asked_queues = ask_queues({*self.queue_changes.blocks, *self.context.ready.noticed})
+        check()
 
     def _return(self, all_returned: Sequence[ReturnJob]) -> None:
         for is_over in (False, True):
@@ -281,21 +308,27 @@ class _Application:
 
     def _create(self, created: Sequence[CreateJob]) -> None:
         """Insert the planned jobs, whose blocks are theirs already."""
-        rows = [self._job_row(creation) for creation in created]
-        values = [(job_id, *row.values()) for job_id, row in zip(self.job_ids, rows, strict=True)]
-        insert_rows(Job, ("id", *rows[0]) if rows else (), values)
+        rows = []
+        for job_id, creation in zip(self.job_ids, created, strict=True):
+            spec = self._spec(creation.plan)
+            rows.append({"id": job_id} | self._job_row(creation) | {"spec": json.dumps(spec)})
+            told = [spec if column == "spec" else rows[-1][column] for column in TOLD_COLUMNS]
+            self.created[job_id] = Job.from_db(None, TOLD_COLUMNS, told)
+        insert_rows(Job, tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
 
-    def _job_row(self, creation: CreateJob) -> dict[str, object]:
-        """Return every column of the job's row but its id, always in the same order."""
-        plan = creation.plan
-        policy = self.context.policies.of(plan.lane, plan.tenant, plan.level)
+    def _spec(self, plan: PlannedJob) -> dict[str, object]:
+        """Return what is kept of what a job is to do."""
         moved = plan.source_shards()
-        is_assigned = creation.is_assigned
         spec = {
             "sources": [block.ulid for block in plan.blocks],
             "task_memory_bytes": self.context.limits.task_memory_bytes,
-            "result_bytes_max": policy.result_bytes_max,
+            "result_bytes_max": self.context.policies.of(plan.lane, plan.tenant, plan.level).result_bytes_max,
         }
+        return spec | ({"source_shards": moved} if moved else {})
+
+    def _job_row(self, creation: CreateJob) -> dict[str, object]:
+        """Return the columns of the job's row but its id and its spec, always in the same order."""
+        plan, is_assigned = creation.plan, creation.is_assigned
         return {
             "name": plan.name,
             "lane": plan.lane,
@@ -315,7 +348,6 @@ class _Application:
             "created_command_index": self.index,
             "source_count": len(plan.blocks),
             "source_bytes": plan.size_bytes(),
-            "spec": json.dumps(spec | ({"source_shards": moved} if moved else {})),
         }
 
     def _open_attempts(self, job_ids: Iterable[int]) -> None:

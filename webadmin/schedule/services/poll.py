@@ -30,7 +30,7 @@ from webadmin.schedule.lanes import by_lane, lane_of, prepare_swaps
 from webadmin.schedule.models import Job, Worker
 from webadmin.schedule.poll_opening import PollOpening, open_poll
 from webadmin.schedule.poll_view import PollView, Reported, read_poll, read_reported, token_codec
-from webadmin.schedule.services.apply_change_set import AppliedCommand, ApplyContext, apply_change_set
+from webadmin.schedule.services.apply_change_set import TOLD_COLUMNS, AppliedCommand, ApplyContext, apply_change_set
 from webadmin.schedule.services.renew_leases import renew_leases
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,6 @@ NEW_NAMES_MAX = 1000
 """Workers that one credential may name for the first time within NEW_NAMES_SPAN: each name is kept."""
 NEW_NAMES_SPAN = timedelta(hours=1)
 SEEN_RECENTLY = "WHERE name = %s AND credential_id = %s AND build = %s AND capacity = %s AND last_poll_at > %s"
-SPEC_COLUMNS = ("id", "name", "lane", "tenant", "shard", "level", "spec")
 
 
 def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) -> PollResponse:
@@ -227,9 +226,11 @@ def _answer(
 
 def _assignments(applied: AppliedCommand) -> list[tuple[str, dict[str, Any]]]:
     """Return the names of the jobs just assigned and what their workers are told, in the order of their assignment."""
-    own, values = among(Job, "id", applied.assigned)
-    rows = read_rows(Job, SPEC_COLUMNS, f"WHERE {own}", values)
-    jobs = {row[0]: Job.from_db(None, SPEC_COLUMNS, (*row[:-1], json.loads(row[-1]))) for row in rows}
+    jobs = dict(applied.created)
+    if others := [job_id for job_id in applied.assigned if job_id not in jobs]:
+        own, values = among(Job, "id", others)
+        for row in read_rows(Job, TOLD_COLUMNS, f"WHERE {own}", values):
+            jobs[row[0]] = Job.from_db(None, TOLD_COLUMNS, (*row[:-1], json.loads(row[-1])))
     specs: dict[int, dict[str, Any]] = {}
     for lane, own in by_lane(jobs[job_id] for job_id in applied.assigned).items():
         specs |= lane_of(lane).specs(own, applied.index)
