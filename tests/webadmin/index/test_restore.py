@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -25,6 +27,7 @@ from webadmin.index.services.delete_objects import delete_tombstoned_objects
 from webadmin.index.services.rebuild_index import rebuild_index
 from webadmin.index.services.record_lineage import record_lineage
 from webadmin.schedule.models import Command, Job, LevelPolicy, LogHead
+from webadmin.schedule.operation_models import LimitChange, Pause
 
 Part = tuple[str, str]
 """A segment and a tenant with data in it."""
@@ -248,3 +251,22 @@ def test_parts_of_a_foreign_merge_stay_together_after_one_of_them_was_rewritten(
     outcome = rebuild_index(store=store, actor="test")
     assert set(Block.objects.values_list("ulid", flat=True)) == {part.id for part in parts}
     assert [rewritten.id in key for key in outcome.left_out] == [True]
+
+
+def test_what_the_page_saves_are_all_decisions_and_they_come_back(service: Service, tmp_path: Path) -> None:
+    """The command of docs/how-to/restore-the-index.md, as it is written there."""
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "restore-the-index.md").read_text()
+    [command] = re.findall(r"manage (dumpdata .*) --output", page)
+    _, *labels = command.split()
+    raise_limit = LimitChange(name="failures_max", scope_kind="global", scope_value="", value=9, set_at_ms=1)
+    raise_limit.command_index, raise_limit.actor, raise_limit.why = 1, "ann", "a bad night"
+    raise_limit.save()
+    Pause.objects.create(
+        scope_kind="tenant", scope_value="acme", mode="pause", since_ms=1, command_index=1, actor="ann"
+    )
+    saved = tmp_path / "decisions.json"
+    call_command("dumpdata", *labels, output=str(saved))
+    for model in (LimitChange, Pause):
+        model.objects.all().delete()
+    call_command("loaddata", str(saved), verbosity=0)
+    assert (LimitChange.objects.get().value, Pause.objects.get().scope_value) == (9, "acme")

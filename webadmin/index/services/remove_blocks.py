@@ -18,7 +18,7 @@ from webadmin.index.models import Block, Dataset, RemovalCause, Tombstone
 from webadmin.index.states import BlockState
 from webadmin.schedule.level_queues import QueueChanges
 from webadmin.schedule.models import Job
-from webadmin.schedule.operation_models import JobPin
+from webadmin.schedule.operation_models import JobPin, Quarantine
 from webadmin.schedule.queries import limits_now
 from webadmin.schedule.services.operation import Operation, Order
 
@@ -149,3 +149,7 @@ def _end(removal: Removal, job: Job) -> None:
     job.state, job.parked_kind, job.parked_reason = JobState.DISSOLVED, "", ""
     job.finished_at_ms = removal.now_ms
     JobPin.objects.filter(job=job).delete()
+    # Nothing is held any more: what went took its blame along.
+    Quarantine.objects.filter(job=job, released_at_ms=None).update(
+        released_at_ms=removal.now_ms, released_by=f"control:{removal.cause}", release_why="the block is gone"
+    )

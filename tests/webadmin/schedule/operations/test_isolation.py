@@ -14,6 +14,7 @@ from engine.storage.model import ObjectStore
 from tests.webadmin.service import FakeWorker, Service
 from webadmin.access.models import AuditEntry
 from webadmin.index.models import Block
+from webadmin.index.services.retain import apply_retention
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Job, Limits
 from webadmin.schedule.operation_models import JobSplit, Quarantine
@@ -310,3 +311,10 @@ def test_a_job_that_changes_while_it_is_judged_is_left_for_the_next_round(
     [(_, why)] = isolate(store=store).waiting
     assert "have changed" in why
     assert service.dump() == before
+
+
+def test_a_quarantined_block_that_retention_takes_is_held_no_more(service: Service, quarantined: str) -> None:
+    service.clock.advance(40 * 24 * 3600)
+    apply_retention(order=Order(actor="test"))
+    row = Quarantine.objects.select_related("block").get()
+    assert (row.block.ulid, row.block.state, row.released_by) == (quarantined, "dropped", "control:retention")
