@@ -18,7 +18,8 @@ from engine.protocol.tsdb_results import read_tsdb_result
 from engine.scheduling.errors import ResultRefused
 from engine.scheduling.explain import Explanation
 from engine.scheduling.model import JobResult
-from engine.tsdb.buckets.sections import PartitionPlace, origin, result_section
+from engine.tsdb.buckets.bounds import check_bounds
+from engine.tsdb.buckets.sections import PartitionPlace, result_section
 from engine.tsdb.merged_meta import merged_meta
 from engine.tsdb.meta import BlockMeta, decode_meta
 from webadmin.console.sections import Section
@@ -199,7 +200,7 @@ def check_result(spec: TsdbMergeSpec, planned: Sequence[str], result: TsdbMergeR
 def _check_block(spec: TsdbMergeSpec, block: WrittenBlock) -> BlockMeta:
     try:
         meta = decode_meta(block.meta)
-        origin(meta)  # what it says of interval and part can be
+        check_bounds(meta)  # what it says of interval and part can be, and can be stored
         sources = [decode_meta(source.meta) for source in spec.sources]
     except LithifyError as error:
         raise ResultRefused(f"block {block.id!r}: {error}") from error

@@ -68,6 +68,10 @@ class Folder(models.Model):
     scanned_at_ms = models.BigIntegerField(null=True)
     # When all its objects were listed, not only the names of blocks and marks.
     listed_at_ms = models.BigIntegerField(null=True)
+    # Why its scans break off, how many in a row, and until when it is left alone for that.
+    trouble = models.CharField(max_length=REASON_MAX, blank=True)
+    failures = models.PositiveIntegerField(default=0)
+    again_at_ms = models.BigIntegerField(default=0)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["bucket", "name"], name="tsdb_folder_unique")]
@@ -92,6 +96,8 @@ class BucketTenant(models.Model):
     is_deleted = models.BooleanField(default=False)
     planned_at_ms = models.BigIntegerField(null=True)
     plan_at_ms = models.BigIntegerField(null=True, default=0)
+    # How many plans in a row broke off; ``refusal`` says why.
+    failures = models.PositiveIntegerField(default=0)
     waiting = models.PositiveIntegerField(default=0)
     compactions = models.PositiveIntegerField(default=0)
     slots = models.JSONField(default=list)

@@ -9,9 +9,9 @@ from engine.profiles.errors import BadObject, LimitExceeded, Truncated
 from engine.protocol.tsdb_jobs import BlockFile
 from engine.storage import ObjectInfo, ObjectStore
 from engine.tsdb.block_reader import INDEX
+from engine.tsdb.buckets.bounds import check_bounds
 from engine.tsdb.buckets.layout import META, Layout, block_key, is_ulid
 from engine.tsdb.buckets.model import FoundBlock, PartialUpload
-from engine.tsdb.buckets.sections import origin
 from engine.tsdb.errors import Inconsistent
 from engine.tsdb.meta import META_BYTES_MAX, BlockMeta, decode_meta
 
@@ -81,7 +81,7 @@ def read_block(store: ObjectStore, layout: Layout, folder: str, ulid: str, objec
             raise Inconsistent(META, -1, f"it says that it is of block {meta.ulid}")
         files = block_files(objects)
         _check_files(meta, {file.name: file.size for file in files})
-        origin(meta)  # A block that lies about its part must not be planned.
+        check_bounds(meta)  # A block that lies about its part, or beyond all reason, must not be planned.
         return FoundBlock(
             folder=folder,
             tenant=layout.tenant(folder, meta),

@@ -30,6 +30,7 @@ from webadmin.schedule.models import Job
 from webadmin.schedule.queries import effective_limits, limits_now
 from webadmin.schedule.services.operation import JOBS_PER_COMMAND, Operation, Order, operation
 from webadmin.tsdb.models import REASON_MAX, Block, BucketTenant, Group, OutboxStep, Part
+from webadmin.tsdb.patience import again_at_ms, in_words
 from webadmin.tsdb.planning_view import partial_uploads, read_blocks, read_taken
 from webadmin.tsdb.policies import layout_of, policy_of
 from webadmin.tsdb.states import BlockState, StepKind
@@ -71,6 +72,17 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None
     else:
         report.jobs = [group.job_name(part) for group in plan.groups for part in group.parts()]
     return report
+
+
+def note_failure(tenant: BucketTenant, error: Exception) -> str:
+    """Note that planning a tenant broke off, and leave it alone for a while; return why it is not planned."""
+    failures = tenant.failures + 1
+    why = f"its plan broke off: {in_words(error)}"[:REASON_MAX]
+    at_ms = again_at_ms(dialect.clock_ms(), failures)
+    BucketTenant.objects.filter(id=tenant.id).update(
+        failures=failures, refusal=why, refused_until_ms=at_ms, plan_at_ms=at_ms
+    )
+    return why
 
 
 def due_tenants(now_ms: int, count: int) -> list[BucketTenant]:
@@ -304,6 +316,7 @@ def _note(tenant: BucketTenant, plan: IntervalPlan, now_ms: int, *, again_ms: in
     """Keep what the plan says about the tenant; what came meanwhile has made it due again, and stays so."""
     BucketTenant.objects.filter(id=tenant.id, plan_at_ms=tenant.plan_at_ms).update(plan_at_ms=again_ms)
     BucketTenant.objects.filter(id=tenant.id).update(
+        failures=0,
         refusal=plan.refusal[:REASON_MAX],
         refused_until_ms=again_ms if plan.refusal else None,
         planned_at_ms=now_ms,

@@ -1,4 +1,7 @@
-"""One round of what control tasks do for buckets: scan, plan, write, clean. A bucket in trouble stops no other."""
+"""One round of what control tasks do for buckets: scan, plan, write, clean.
+
+A bucket or tenant in trouble stops no other, whatever the trouble is: what is in the buckets was written by others.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from engine.errors import LithifyError
 from engine.storage import ObjectStore
 from webadmin.database import dialect
 from webadmin.tsdb.models import Bucket
+from webadmin.tsdb.patience import in_words
 from webadmin.tsdb.services.clean_buckets import CleanReport, clean_bucket
-from webadmin.tsdb.services.plan_tenants import PlanReport, due_tenants, plan_tenant
+from webadmin.tsdb.services.plan_tenants import PlanReport, due_tenants, note_failure, plan_tenant
 from webadmin.tsdb.services.scan_buckets import ScanReport, scan_bucket
 from webadmin.tsdb.services.write_outbox import OutboxReport, tenants_to_write, write_outbox
 
@@ -35,9 +39,9 @@ def scan_buckets(stores: OpenStore) -> ScanRound:
     for bucket in Bucket.objects.filter(is_paused=False):
         try:
             outcome.found[bucket.name] = scan_bucket(bucket, stores(bucket.url))
-        except LithifyError as error:
-            outcome.failed[bucket.name] = str(error)
-            log.warning("bucket_not_scanned bucket=%s reason=%s", bucket.name, error)
+        except Exception as error:  # noqa: BLE001  said with its traceback
+            outcome.failed[bucket.name] = in_words(error)
+            _say("bucket_not_scanned", bucket.name, error)
     return outcome
 
 
@@ -47,9 +51,9 @@ def plan_due(stores: OpenStore, *, count: int = TENANTS_PER_ROUND) -> PlanReport
     for tenant in due_tenants(dialect.clock_ms(), count):
         try:
             report = plan_tenant(tenant, stores(tenant.bucket.url))
-        except LithifyError as error:
-            outcome.refused[tenant.name] = str(error)
-            log.warning("tenant_not_planned tenant=%s reason=%s", tenant.name, error)
+        except Exception as error:  # noqa: BLE001  said with its traceback
+            outcome.refused[tenant.name] = note_failure(tenant, error)
+            _say("tenant_not_planned", tenant.name, error)
             continue
         outcome.jobs += report.jobs
         outcome.duplicates += report.duplicates
@@ -63,9 +67,9 @@ def write_outboxes(stores: OpenStore) -> OutboxReport:
     for tenant in tenants_to_write():
         try:
             report = write_outbox(tenant, stores(tenant.bucket.url))
-        except LithifyError as error:
+        except Exception as error:  # noqa: BLE001  said with its traceback
             outcome.failed += 1
-            log.warning("outbox_not_written tenant=%s reason=%s", tenant.name, error)
+            _say("outbox_not_written", tenant.name, error)
             continue
         outcome.written += report.written
         outcome.indexes += report.indexes
@@ -79,11 +83,17 @@ def clean_buckets(stores: OpenStore) -> CleanReport:
     for bucket in Bucket.objects.all():
         try:
             report = clean_bucket(bucket, stores(bucket.url))
-        except LithifyError as error:
+        except Exception as error:  # noqa: BLE001  said with its traceback
             outcome.failed += 1
-            log.warning("bucket_not_cleaned bucket=%s reason=%s", bucket.name, error)
+            _say("bucket_not_cleaned", bucket.name, error)
             continue
         outcome.deleted += report.deleted
         outcome.partials += report.partials
         outcome.failed += report.failed
     return outcome
+
+
+def _say(what: str, name: str, error: Exception) -> None:
+    """Log what was not done; an error that nobody foresaw with its traceback."""
+    is_foreseen = isinstance(error, LithifyError)
+    log.warning("%s name=%s reason=%s", what, name, error, exc_info=None if is_foreseen else error)

@@ -20,6 +20,7 @@ from webadmin.database import dialect
 from webadmin.schedule.services.operation import Order, operation
 from webadmin.tsdb.block_columns import block_columns
 from webadmin.tsdb.models import REASON_MAX, Block, Bucket, BucketTenant, Folder, Group
+from webadmin.tsdb.patience import again_at_ms, in_words
 from webadmin.tsdb.policies import layout_of
 from webadmin.tsdb.services.dissolve_groups import dissolve_groups, jobs_of
 from webadmin.tsdb.states import BlockState
@@ -46,17 +47,23 @@ class ScanReport:
     marked: int = 0
     partial: int = 0
     bad: int = 0
+    broken_off: int = 0
     requests: int = 0
 
 
 def scan_bucket(bucket: Bucket, store: ObjectStore, *, deep: bool = False) -> ScanReport:
-    """Look at every folder of a bucket and take in what is new. Raises StorageError if the bucket does not answer."""
+    """Look at every folder of a bucket and take in what is new. Raises StorageError if the bucket does not answer.
+
+    A folder whose scan breaks off for another reason says so and is left alone for a while; the others are scanned.
+    """
     report = ScanReport()
     try:
         names = layout_of(bucket).folders(store).folders
         to_list = _to_list(bucket)
+        left_alone = _left_alone(bucket)
         for name in names:
-            _scan_one(bucket, name, store, deep or name == to_list, report)
+            if name not in left_alone:
+                _scan_one(bucket, name, store, deep or name == to_list, report)
     except StorageError as error:
         Bucket.objects.filter(id=bucket.id).update(scan_error=str(error)[:REASON_MAX])
         raise
@@ -72,8 +79,34 @@ def _to_list(bucket: Bucket) -> str | None:
     return folders.order_by("listed_at_ms", "id").values_list("name", flat=True).first()
 
 
+def _left_alone(bucket: Bucket) -> set[str]:
+    """Return the folders whose scans broke off so lately that it is too soon for another."""
+    folders = Folder.objects.filter(bucket=bucket, again_at_ms__gt=dialect.clock_ms())
+    return set(folders.values_list("name", flat=True))
+
+
 def _scan_one(bucket: Bucket, name: str, store: ObjectStore, deep: bool, report: ScanReport) -> None:
     folder, is_new = Folder.objects.get_or_create(bucket=bucket, name=name)
+    try:
+        _scan_folder(folder, is_new, store, deep, report)
+    except StorageError:
+        raise
+    except Exception as error:  # whatever somebody wrote there must not keep the other folders from being scanned
+        report.broken_off += 1
+        log.exception("folder_not_scanned bucket=%s folder=%s", bucket.name, name)
+        failures = folder.failures + 1
+        Folder.objects.filter(id=folder.id).update(
+            trouble=in_words(error)[:REASON_MAX],
+            failures=failures,
+            again_at_ms=again_at_ms(dialect.clock_ms(), failures),
+        )
+    else:
+        if folder.failures:
+            Folder.objects.filter(id=folder.id).update(trouble="", failures=0, again_at_ms=0)
+
+
+def _scan_folder(folder: Folder, is_new: bool, store: ObjectStore, deep: bool, report: ScanReport) -> None:
+    bucket, name = folder.bucket, folder.name
     scan = scan_folder(store, layout_of(bucket), name, _known(folder), deep=deep)
     if deep or is_new or folder.listed_at_ms is None:
         Folder.objects.filter(id=folder.id).update(listed_at_ms=dialect.clock_ms())
