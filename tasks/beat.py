@@ -37,6 +37,7 @@ VERIFY_SOURCES_TASK = "control.verify_sources"
 WRITE_OUTBOXES_TASK = "control.write_outboxes"
 LOOP_SECONDS_MAX = 5
 """How soon beat notices that the operator changed the schedule."""
+EXPIRE_SECONDS_MIN = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,11 @@ class PeriodicJob:
     name: str
     task: str
     every_seconds: int
+
+    @property
+    def expire_seconds(self) -> int:
+        """After how long a task that found no free worker is dropped: the next one does its work."""
+        return max(self.every_seconds, EXPIRE_SECONDS_MIN)
 
 
 PERIODIC_JOBS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import structlog
+from django.conf import settings
 
 from tasks.beat import (
     CLEAN_BUCKETS_TASK,
@@ -15,6 +16,7 @@ from tasks.beat import (
     app,
 )
 from tasks.control.object_store import object_store
+from tasks.control.turns import only_one
 
 log = structlog.get_logger(__name__)
 
@@ -24,9 +26,12 @@ def scan_buckets() -> None:
     """Find blocks that came or went."""
     from webadmin.tsdb.services.rounds import scan_buckets as scan
 
-    outcome = scan(object_store)
+    with only_one(settings.HOME, SCAN_BUCKETS_TASK) as is_alone:
+        if not is_alone:
+            return
+        outcome = scan(object_store)
     for bucket, report in outcome.found.items():
-        if report.appeared or report.vanished or report.marked:
+        if report.appeared or report.vanished or report.marked or report.bad or report.broken_off:
             log.info("bucket_scanned", bucket=bucket, **asdict(report))
 
 
@@ -65,6 +70,9 @@ def verify_sources() -> None:
     """Read the sources of failing jobs alone, and keep bad ones apart."""
     from webadmin.tsdb.services.isolate_sources import isolate_sources
 
-    report = isolate_sources(object_store)
+    with only_one(settings.HOME, VERIFY_SOURCES_TASK) as is_alone:
+        if not is_alone:
+            return
+        report = isolate_sources(object_store)
     for ulid, error in report.quarantined.items():
         log.warning("source_quarantined", block=ulid, error=error)

@@ -17,4 +17,7 @@ class KeptScheduler(DatabaseScheduler):
             interval, _ = IntervalSchedule.objects.get_or_create(
                 every=job.every_seconds, period=IntervalSchedule.SECONDS
             )
-            PeriodicTask.objects.get_or_create(name=job.name, defaults={"task": job.task, "interval": interval})
+            PeriodicTask.objects.get_or_create(
+                name=job.name,
+                defaults={"task": job.task, "interval": interval, "expire_seconds": job.expire_seconds},
+            )

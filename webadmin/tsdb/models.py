@@ -136,8 +136,7 @@ class Group(models.Model):
     command_index = models.BigIntegerField()
     finished_at_ms = models.BigIntegerField(null=True)
     ended_because = models.CharField(max_length=REASON_MAX, blank=True)
-    # The token of the last failed run after which the sources were read alone, and what that showed.
-    verified_token = models.BigIntegerField(default=0)
+    # What reading the sources of a failed job alone showed.
     finding = models.CharField(max_length=REASON_MAX, blank=True)
 
     class Meta:
@@ -236,6 +235,13 @@ class Part(models.Model):
     job = models.OneToOneField(Job, on_delete=models.PROTECT, related_name="tsdb_part")
     result = models.OneToOneField(Block, null=True, on_delete=models.PROTECT, related_name="part")
     is_done = models.BooleanField(default=False)
+    # The token of the last failed run after which its sources were looked at, and how far a look at them is that has
+    # not ended: {"token": that of the run, "sound": ids of blocks}.
+    verified_token = models.BigIntegerField(default=0)
+    looked = models.JSONField(default=dict)
+    # How many looks in a row could not read a source, and until when it is left alone for that.
+    unread = models.PositiveIntegerField(default=0)
+    look_again_at_ms = models.BigIntegerField(default=0)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["group", "partition"], name="tsdb_part_unique")]

@@ -20,6 +20,13 @@ def test_a_new_installation_gets_every_periodic_job() -> None:
 
 
 @pytest.mark.django_db
+def test_tasks_that_nobody_takes_do_not_pile_up() -> None:
+    KeptScheduler(app=app)
+    times = PeriodicTask.objects.values_list("interval__every", "expire_seconds")
+    assert all(every <= expire <= max(every, 30) for every, expire in times)
+
+
+@pytest.mark.django_db
 def test_a_restart_of_beat_keeps_what_the_operator_changed() -> None:
     KeptScheduler(app=app)
     PeriodicTask.objects.update(enabled=False, description="too much load on Mondays")

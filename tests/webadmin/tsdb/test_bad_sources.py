@@ -89,18 +89,84 @@ def test_a_worker_that_accuses_sound_sources_is_not_believed(group: Group, store
 
 
 def test_a_store_that_does_not_answer_accuses_nobody(
-    group: Group, store: ObjectStore, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+    service: Service, group: Group, store: ObjectStore, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail(node, BAD)
 
     def refuse(key: str, offset: int, length: int) -> bytes:
         raise StorageError("get", key, "the store is away")
 
-    monkeypatch.setattr(store, "get_range", refuse)
-    report = isolate_sources(lambda url: store)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "get_range", refuse)
+        report = isolate_sources(lambda url: store)
     assert (report.quarantined, list(report.unread)) == ({}, [BAD])
-    monkeypatch.undo()
+    assert isolate_sources(lambda url: store).quarantined == {}  # it is left alone for a while
+    service.clock.advance(31)
     assert list(isolate_sources(lambda url: store).quarantined) == [BAD]
+
+
+def test_what_has_no_room_is_left_alone_longer_each_time(
+    service: Service, group: Group, store: ObjectStore, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(node, BAD)
+    with monkeypatch.context() as patched:
+        patched.setattr("webadmin.tsdb.services.isolate_sources.claim_room", lambda files, size: size - 1)
+        patched.setattr(store, "get_range", None)  # nothing is downloaded
+        for wait_s in (30, 60, 120):
+            assert "no room" in isolate_sources(lambda url: store).unread[BAD]
+            service.clock.advance(wait_s - 1)
+            assert isolate_sources(lambda url: store).unread == {}
+            service.clock.advance(1)
+    assert list(isolate_sources(lambda url: store).quarantined) == [BAD]
+
+
+def test_a_round_reads_so_many_bytes_and_the_next_goes_on(
+    group: Group, store: ObjectStore, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage(store, f"acme/{BAD}/{CHUNKS}", 12)  # and so it is sound
+    Limits.objects.update(failures_max=1)
+    fail(node, "nothing it knows")
+    fail(node, "nothing it knows")
+    size = Block.objects.get(ulid=SOUND).size_bytes
+    monkeypatch.setattr("webadmin.tsdb.services.isolate_sources.BYTES_PER_ROUND", 2 * size)
+    first = isolate_sources(lambda url: store)
+    assert (first.bytes_read, first.sound) == (2 * size, [])
+    second = isolate_sources(lambda url: store)
+    assert (second.bytes_read, second.sound) == (size, [group.id])
+    assert isolate_sources(lambda url: store).bytes_read == 0
+
+
+def test_failures_that_name_no_source_do_not_hide_one_that_does(
+    service: Service, bucket: Bucket, group: Group, store: ObjectStore, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (11, 12):
+        put_sound_block(store, "zzz/", block_id(number))
+    put_block(store, "zzz/", block_id(13), 4 * HOUR_MS, 6 * HOUR_MS)
+    damage(store, f"zzz/{block_id(12)}/{CHUNKS}", 12)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    for spec in node.take(2):
+        named = f"zzz/{block_id(12)}" if spec.tenant == "zzz" else ""
+        reason = FailureReason(error_class="ChecksumMismatch", message="no", object=named)
+        node.worker.poll(node.failed(spec, reason), capacity=0)
+    monkeypatch.setattr("webadmin.tsdb.services.isolate_sources.JOBS_MAX", 1)
+    assert isolate_sources(lambda url: store).quarantined == {}
+    assert list(isolate_sources(lambda url: store).quarantined) == [block_id(12)]
+
+
+def test_trouble_that_nobody_foresaw_stops_no_other_job(
+    bucket: Bucket, group: Group, store: ObjectStore, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(node, BAD)
+
+    def breaks(*args: object) -> None:
+        raise OverflowError("beyond everything")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("webadmin.tsdb.services.isolate_sources.verify_block", breaks)
+        report = isolate_sources(lambda url: store)
+    assert list(report.unread.values()) == ["beyond everything"]
+    assert isolate_sources(lambda url: store).quarantined == {}  # it is left alone for a while
 
 
 def test_a_released_block_is_planned_with_the_others_again(
