@@ -104,6 +104,8 @@ class BucketTenant(models.Model):
     index_wanted = models.PositiveBigIntegerField(default=0)
     index_written = models.PositiveBigIntegerField(default=0)
     index_written_at_ms = models.BigIntegerField(null=True)
+    # Until when somebody has the turn to write the index.
+    index_writer_until_ms = models.BigIntegerField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["bucket", "name"], name="tsdb_tenant_unique")]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.db.models import F
 
 from engine.storage import ObjectInfo, ObjectStore, StorageError
+from engine.tsdb.buckets.bucket_index import decode_index
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
 from webadmin.tsdb.models import Block, Bucket, BucketTenant, OutboxStep
 from webadmin.tsdb.services import rounds
+from webadmin.tsdb.services import write_outbox as write_outbox_module
 from webadmin.tsdb.services.write_outbox import write_outbox
 from webadmin.tsdb.states import BlockState, StepKind
 
@@ -112,3 +115,59 @@ def test_two_that_write_the_same_outbox_do_no_harm(committed: BucketTenant, stor
     OutboxStep.objects.update(done_at_ms=None)
     write_outbox(committed, store)
     assert {info.key: store.get(info.key) for info in store.list("acme/") if info.key in before} == before
+
+
+def index_age_s(service: Service, store: ObjectStore) -> int:
+    """Return how old the bucket index says it is."""
+    return service.clock.now_ms // 1000 - decode_index(store.get("acme/bucket-index.json.gz")).updated_at_s
+
+
+def test_an_index_is_written_anew_before_its_readers_refuse_it(
+    service: Service, committed: BucketTenant, store: ObjectStore
+) -> None:
+    """Also of a paused bucket: its queriers read on."""
+    rounds.write_outboxes(lambda url: store)
+    Bucket.objects.update(is_paused=True)
+    service.clock.advance(14 * 60)
+    assert rounds.write_outboxes(lambda url: store).indexes == 0
+    service.clock.advance(60)
+    assert rounds.write_outboxes(lambda url: store).indexes == 1
+    assert index_age_s(service, store) == 0
+    assert rounds.write_outboxes(lambda url: store).indexes == 0
+
+
+def test_ageing_indexes_are_spread_over_rounds_the_oldest_first(
+    service: Service, bucket: Bucket, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, folder in enumerate(("acme/", "beta/", "gamma/")):
+        put_block(store, folder, block_id(number), 0, 2 * HOUR_MS)
+    rounds.scan_buckets(lambda url: store)
+    assert rounds.write_outboxes(lambda url: store).indexes == 3
+    monkeypatch.setattr("webadmin.tsdb.services.write_outbox.INDEXES_PER_ROUND", 2)
+    BucketTenant.objects.filter(name="gamma").update(index_written_at_ms=1)
+    service.clock.advance(15 * 60)
+    written = []
+    for _ in range(3):
+        written.append(rounds.write_outboxes(lambda url: store).indexes)
+        fresh = BucketTenant.objects.filter(index_written_at_ms=service.clock.now_ms)
+        assert fresh.filter(name="gamma").exists()
+    assert written == [2, 1, 0]
+
+
+def test_an_index_that_somebody_else_writes_is_left_to_them(
+    service: Service, committed: BucketTenant, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second would write what it read after the first had read: the first must not have the last word."""
+    real, others = write_outbox_module.update_index, []
+
+    def meanwhile(*args: object, **told: object) -> object:
+        others.append(write_outbox(committed, store).indexes)
+        return real(*args, **told)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(write_outbox_module, "update_index", meanwhile)
+    assert write_outbox(committed, store).indexes == 1
+    assert others == [0]
+    BucketTenant.objects.update(index_wanted=F("index_wanted") + 1, index_writer_until_ms=service.clock.now_ms + 1000)
+    assert write_outbox(committed, store).indexes == 0
+    service.clock.advance(2)  # whoever had the turn was killed
+    assert write_outbox(committed, store).indexes == 1

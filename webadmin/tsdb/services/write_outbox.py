@@ -1,7 +1,7 @@
 """Writes to buckets what commits have promised: meta.json of results, then marks on sources, then the bucket index.
 
 Each step is done in the order of its row, and a row is done when it was written: a step that broke off is done again,
-and twice is the same as once. Two workers at the same tenant write the same bytes.
+and twice is the same as once. Two workers at the same tenant write the same bytes, and take turns at its index.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db.models import F
+from django.db.models import F, Q, QuerySet
 
 from engine.errors import LithifyError
 from engine.protocol.tsdb_jobs import BlockFile
 from engine.storage import ObjectStore
 from engine.tsdb.buckets.index_update import update_index
-from engine.tsdb.buckets.layout import Layout
+from engine.tsdb.buckets.layout import LAYOUTS, Layout
 from engine.tsdb.buckets.marks import REASON_MANUAL, remove_mark, write_mark
 from engine.tsdb.buckets.model import Mark, MarkKind
 from engine.tsdb.buckets.publishing import mark_replaced, publish_meta
@@ -29,6 +29,12 @@ log = logging.getLogger(__name__)
 
 STEPS_MAX = 1000
 """Steps of one tenant in one go."""
+INDEX_AGE_MS = 15 * 60_000
+"""An index is written anew when it is so old, whatever changed: its readers refuse one of more than an hour."""
+INDEXES_PER_ROUND = 20
+"""Indexes that a round writes for their age alone, the oldest first, so that thousands of tenants are spread."""
+INDEX_TURN_MS = 10 * 60_000
+"""For so long a writer of an index is waited for that does not say that it is done."""
 
 
 @dataclass(slots=True)
@@ -41,12 +47,23 @@ class OutboxReport:
 
 
 def tenants_to_write() -> list[BucketTenant]:
-    """Return the tenants with something in the outbox, or an index that is behind."""
+    """Return the tenants with something in the outbox, or an index that is behind or ages; paused ones as well."""
     waiting = OutboxStep.objects.filter(done_at_ms=None).order_by().values("tenant_id").distinct()
     behind = BucketTenant.objects.filter(index_wanted__gt=F("index_written")) | BucketTenant.objects.filter(
         id__in=waiting
     )
-    return list(behind.select_related("bucket", "folder").defer("folder__looked", "slots").order_by("id"))
+    told = behind.select_related("bucket", "folder").defer("folder__looked", "slots").order_by("id")
+    aged = _aged().select_related("bucket", "folder").defer("folder__looked", "slots").order_by("index_written_at_ms")
+    found = {tenant.id: tenant for tenant in (*told, *aged[:INDEXES_PER_ROUND])}
+    return list(found.values())
+
+
+def _aged() -> QuerySet[BucketTenant]:
+    """Return the tenants whose index was written, and that long ago."""
+    layouts = [name for name, kind in LAYOUTS.items() if kind.has_index]
+    return BucketTenant.objects.filter(
+        bucket__layout__in=layouts, index_written_at_ms__lte=dialect.clock_ms() - INDEX_AGE_MS
+    )
 
 
 def write_outbox(tenant: BucketTenant, store: ObjectStore) -> OutboxReport:
@@ -114,17 +131,29 @@ _WRITERS: dict[str, Callable[[ObjectStore, Layout, BucketTenant, OutboxStep], No
 
 
 def _write_index(store: ObjectStore, layout: Layout, tenant: BucketTenant) -> int:
-    """Write the bucket index if something changed since it was written; return how many were written."""
-    wanted, written = BucketTenant.objects.filter(id=tenant.id).values_list("index_wanted", "index_written").get()
-    if wanted <= written:
+    """Write the bucket index if something changed since it was written, or if that is long ago; return how many were
+    written. While somebody else writes it nothing is: what was read first must not be written last."""
+    if not _is_index_due(tenant) or not _take_turn(tenant):
         return 0
-    now_ms = dialect.clock_ms()
     try:
+        wanted = BucketTenant.objects.filter(id=tenant.id).values_list("index_wanted", flat=True).get()
+        now_ms = dialect.clock_ms()
         update_index(store, layout, tenant.folder.name, now_s=now_ms / 1000)
+        BucketTenant.objects.filter(id=tenant.id).update(index_written=wanted, index_written_at_ms=now_ms)
     except LithifyError as error:
         log.warning("bucket_index_not_written tenant=%s reason=%s", tenant.name, error)
         return 0
-    BucketTenant.objects.filter(id=tenant.id, index_written__lt=wanted).update(
-        index_written=wanted, index_written_at_ms=now_ms
-    )
+    finally:
+        BucketTenant.objects.filter(id=tenant.id).update(index_writer_until_ms=None)
     return 1
+
+
+def _is_index_due(tenant: BucketTenant) -> bool:
+    is_behind = BucketTenant.objects.filter(id=tenant.id, index_wanted__gt=F("index_written")).exists()
+    return is_behind or _aged().filter(id=tenant.id).exists()
+
+
+def _take_turn(tenant: BucketTenant) -> bool:
+    now_ms = dialect.clock_ms()
+    free = Q(index_writer_until_ms=None) | Q(index_writer_until_ms__lt=now_ms)
+    return bool(BucketTenant.objects.filter(free, id=tenant.id).update(index_writer_until_ms=now_ms + INDEX_TURN_MS))
