@@ -21,9 +21,9 @@ def fill(store: ObjectStore, folder: str) -> None:
     put_block(store, folder, BLOCKS[2], 4 * HOUR_MS, 6 * HOUR_MS)
 
 
-def visit(store: ObjectStore, folder: str, at_s: int) -> None:
+def visit(store: ObjectStore, folder: str, at_s: int, ulid: str = BLOCKS[0]) -> None:
     mark = {"compactorID": "compactor-7", "visitTime": at_s, "version": 1}
-    store.put(f"{folder}{BLOCKS[0]}/visit-mark.json", json.dumps(mark).encode())
+    store.put(f"{folder}{ulid}/visit-mark.json", json.dumps(mark).encode())
 
 
 def test_a_fresh_foreign_mark_refuses_its_tenant_and_no_other(
@@ -38,6 +38,17 @@ def test_a_fresh_foreign_mark_refuses_its_tenant_and_no_other(
     assert "compactor-7" in acme.refusal
     assert acme.refused_until_ms == service.clock.now_ms // 1000 * 1000 + 600_000
     assert (beta.refusal, list(Job.objects.values_list("tenant", flat=True))) == ("", ["beta"])
+
+
+def test_a_mark_at_a_block_that_is_not_to_be_merged_now_refuses_its_tenant(
+    service: Service, bucket: Bucket, store: ObjectStore
+) -> None:
+    fill(store, "acme/")
+    visit(store, "acme/", service.clock.now_ms // 1000, BLOCKS[2])
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    assert "compactor-7" in BucketTenant.objects.get().refusal
+    assert not Job.objects.exists()
 
 
 def test_planning_goes_on_when_the_mark_has_expired(service: Service, bucket: Bucket, store: ObjectStore) -> None:

@@ -116,7 +116,8 @@ def _plan(tenant: BucketTenant, store: ObjectStore, now_ms: int) -> IntervalPlan
     planned = plan()
     if not planned.groups and not planned.duplicates:
         return planned
-    ulids = {block.ulid for group in planned.groups for block in group.blocks}
+    # Of all blocks: whoever merges one of them next to ours may be about to take ours as well.
+    ulids = {block.ulid for block in blocks}
     try:
         found = fresh_foreign_markers(store, layout_of(tenant.bucket), tenant.folder.name, ulids, now_s=now_ms / 1000)
     except StorageError as error:
