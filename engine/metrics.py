@@ -107,7 +107,14 @@ SERVICE_METRICS = (
         "lithify_tsdb_blocks",
         "gauge",
         ("bucket", "tenant", "state"),
-        "Prometheus blocks by state, and those kept out: no_compact, quarantined",
+        "Prometheus blocks by state, and those kept out: no_compact, quarantined; bad and partial (unfinished uploads) "
+        "could not be taken in",
+    ),
+    Metric(
+        "lithify_tsdb_index_written_timestamp_seconds",
+        "gauge",
+        _BUCKET_TENANT,
+        "when the bucket index of the tenant was last written, unix time",
     ),
     Metric(
         "lithify_tsdb_oldest_group_age_seconds", "gauge", _BUCKET_TENANT, "since when the oldest unfinished group waits"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Sum
 from django.http import HttpRequest
 from django.utils.safestring import SafeString, mark_safe
 from unfold.decorators import display
@@ -23,13 +23,15 @@ from webadmin.database import dialect
 from webadmin.tsdb.block_cells import TenantFilter, blocks_table
 from webadmin.tsdb.bucket_orders import ADOPT, CHANGE
 from webadmin.tsdb.calendar_picture import WIDTH, calendar_picture, legend
-from webadmin.tsdb.models import Block, Bucket, BucketTenant, Group, Part
+from webadmin.tsdb.models import Block, Bucket, BucketTenant, Folder, Group, Part
+from webadmin.tsdb.not_taken_in import not_taken_in
 from webadmin.tsdb.policies import read_ranges
 from webadmin.tsdb.progress import TenantProgress, tenant_progress
 from webadmin.tsdb.services.buckets import SETTINGS
 from webadmin.tsdb.states import GroupState
 
 SHOWN = 100
+NOTICES_MAX = 5
 GROUP_TONES = {GroupState.OPEN: "busy", GroupState.DONE: "good", GroupState.DISSOLVED: "warn"}
 
 
@@ -75,9 +77,15 @@ class BucketAdmin(OrderedAdmin):
     def notices(self, row: Bucket) -> Sequence[Notice]:
         if row.scan_error:
             return [Notice(tone="bad", text=f"The last scan broke off: {row.scan_error}")]
-        return [Notice(tone="warn", text="It is paused: nothing is scanned or planned.")] if row.is_paused else []
+        found = [Notice(tone="warn", text="It is paused: nothing is scanned or planned.")] if row.is_paused else []
+        troubled = Folder.objects.filter(bucket=row).exclude(trouble="").order_by("name")
+        return found + [
+            Notice(tone="bad", text=f"The last scan of {name or 'it'} broke off: {trouble}")
+            for name, trouble in troubled.values_list("name", "trouble")[:NOTICES_MAX]
+        ]
 
     def sections(self, row: Bucket) -> Sequence[Section]:
+        sums = Folder.objects.filter(bucket=row).order_by().aggregate(bad=Sum("bad"), partial=Sum("partial"))
         settings = [(name.replace("_", " ").capitalize(), str(getattr(row, name)) or show.NOTHING) for name in SETTINGS]
         return [
             Facts(
@@ -87,6 +95,8 @@ class BucketAdmin(OrderedAdmin):
                     ("Layout", row.get_layout_display()),
                     ("Last scan", self.scanned(row)),
                     ("Requests of it", show.count_text(row.scan_requests)),
+                    ("Bad blocks", show.count_text(sums["bad"] or 0)),
+                    ("Unfinished uploads", show.count_text(sums["partial"] or 0)),
                 ],
             ),
             _tenants_table(tenant_progress(row.id)[:SHOWN]),
@@ -186,6 +196,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
             ),
             *_calendar(row, slots),
             _slots_table(slots),
+            *_not_taken_in_table(row),
             Table(
                 title="Groups",
                 headers=("Group", "Interval", "Blocks", "Parts", "State", "Why"),
@@ -272,6 +283,21 @@ def _slots_table(slots: Sequence[SlotProgress]) -> Table:
         empty="None.",
         more=f"{len(open_slots) - SHOWN} more" if len(open_slots) > SHOWN else "",
     )
+
+
+def _not_taken_in_table(row: BucketTenant) -> list[Table]:
+    found = not_taken_in(row.folder_id)
+    return [
+        Table(
+            title="Blocks that could not be taken in",
+            headers=("Block", "State", "Why"),
+            rows=[
+                (show.code(each.ulid), show.badge(each.state, "bad" if each.state == "bad" else "warn"), each.why)
+                for each in found[:SHOWN]
+            ],
+            more=f"{len(found) - SHOWN} more" if len(found) > SHOWN else "",
+        )
+    ][: len(found)]
 
 
 def group_state(group: Group) -> SafeString:

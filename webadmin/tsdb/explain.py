@@ -8,6 +8,7 @@ from engine.planning.intervals.plan import plan_intervals
 from engine.scheduling.explain import Explanation
 from webadmin.database import dialect
 from webadmin.tsdb.models import Block, BlockQuarantine
+from webadmin.tsdb.not_taken_in import explain_not_taken_in
 from webadmin.tsdb.planning_view import read_blocks, read_taken
 from webadmin.tsdb.policies import policy_of
 from webadmin.tsdb.states import BlockState
@@ -24,13 +25,14 @@ _NEXT = {
 
 
 def explain_blocks(ulid: str) -> list[Explanation]:
-    """Explain every block of this id: it is unique in its bucket only."""
+    """Explain every block of this id, those as well that could not be taken in: it is unique in its bucket only."""
     found = (
         Block.objects.filter(ulid=ulid)
         .select_related("tenant__bucket", "tenant__folder", "group")
         .defer("tenant__folder__looked", "tenant__slots")
     )
-    return [explain_block(block) for block in found.defer("meta", "files").order_by("id")[:FOUND_MAX]]
+    told = [explain_block(block) for block in found.defer("meta", "files").order_by("id")[:FOUND_MAX]]
+    return told + explain_not_taken_in(ulid)
 
 
 def explain_block(block: Block) -> Explanation:

@@ -68,6 +68,9 @@ class Folder(models.Model):
     scanned_at_ms = models.BigIntegerField(null=True)
     # When all its objects were listed, not only the names of blocks and marks.
     listed_at_ms = models.BigIntegerField(null=True)
+    # How many blocks of it ``looked`` names that could not be taken in: bad ones, and unfinished uploads.
+    bad = models.PositiveIntegerField(default=0)
+    partial = models.PositiveIntegerField(default=0)
     # Why its scans break off, how many in a row, and until when it is left alone for that.
     trouble = models.CharField(max_length=REASON_MAX, blank=True)
     failures = models.PositiveIntegerField(default=0)

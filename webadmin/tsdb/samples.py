@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from django.db.models import Count, Min
+from django.db.models import Count, Min, Q
 
 from webadmin.database import dialect
-from webadmin.tsdb.models import Block, Bucket, Group, OutboxStep
+from webadmin.tsdb.models import Block, Bucket, BucketTenant, Folder, Group, OutboxStep
 from webadmin.tsdb.progress import TenantProgress, tenant_progress
 from webadmin.tsdb.states import BlockState, GroupState
 
@@ -51,7 +51,22 @@ def _blocks(tenants: Sequence[TenantProgress]) -> Iterator[tuple[str, list[Sampl
             for bucket, tenant, count in kept_out.values_list(*place).annotate(count=Count("id"))
             if (bucket, tenant) in shown
         ]
+    for bucket, folder, bad, partial in Folder.objects.filter(Q(bad__gt=0) | Q(partial__gt=0)).values_list(
+        "bucket__name", "name", "bad", "partial"
+    ):
+        tenant = folder.removesuffix("/")  # "" where one folder has the blocks of all
+        if not tenant or (bucket, tenant) in shown:
+            counts += [((bucket, tenant, "bad"), bad), ((bucket, tenant, "partial"), partial)]
     yield "lithify_tsdb_blocks", sorted(counts)
+    written = BucketTenant.objects.exclude(index_written_at_ms=None).order_by("bucket__name", "name")
+    yield (
+        "lithify_tsdb_index_written_timestamp_seconds",
+        [
+            ((bucket, tenant), at_ms / 1000)
+            for bucket, tenant, at_ms in written.values_list("bucket__name", "name", "index_written_at_ms")
+            if (bucket, tenant) in shown
+        ],
+    )
 
 
 def _buckets(now_ms: int) -> Iterator[tuple[str, list[Sample]]]:

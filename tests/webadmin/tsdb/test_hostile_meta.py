@@ -7,11 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from engine.storage import ObjectStore
+from tests.webadmin.admin.conftest import operator  # noqa: F401  (a fixture)
+from tests.webadmin.progress.test_metrics import scrape
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, block_id, put_block
 from webadmin.schedule.models import Job
+from webadmin.tsdb.explain import explain_blocks
 from webadmin.tsdb.models import Block, Bucket, BucketTenant, Folder
 from webadmin.tsdb.services import plan_tenants, rounds, scan_buckets
 
@@ -61,6 +65,37 @@ def test_a_block_beyond_all_reason_is_bad_and_nobody_else_notices(
     assert set(Block.objects.values_list("ulid", flat=True)) == set(SOUND)
     rounds.plan_due(lambda url: store)
     assert list(Job.objects.values_list("tenant", flat=True)) == ["zzz"]
+
+
+def test_a_block_that_could_not_be_taken_in_is_shown_with_the_reason(
+    bucket: Bucket,
+    store: ObjectStore,
+    operator: Client,  # noqa: F811
+) -> None:
+    bad, partial = HOSTILE
+    put_hostile(store, bad, BEYOND["level"])
+    put_block(store, "aaa/", partial, 0, 2 * HOUR_MS, has_meta=False)
+    rounds.scan_buckets(lambda url: store)
+    tenant = BucketTenant.objects.get()
+    page = operator.get(f"/admin/tsdb/buckettenant/{tenant.id}/change/").content.decode()
+    for ulid, why in ((bad, "compaction.level is beyond"), (partial, "its upload is not finished")):
+        assert ulid in page
+        assert why in page
+        [told] = explain_blocks(ulid)
+        assert why in told.why
+    page = operator.get(f"/admin/tsdb/bucket/{bucket.id}/change/").content.decode()
+    assert "Unfinished uploads" in page
+    found = scrape()
+    assert {state: found["lithify_tsdb_blocks", ("metrics", state, "aaa")] for state in ("bad", "partial")} == {
+        "bad": 1,
+        "partial": 1,
+    }
+    store.delete(f"aaa/{partial}/index")
+    store.delete(f"aaa/{partial}/chunks/000001")
+    put_hostile(store, bad, {})
+    rounds.scan_buckets(lambda url: store)
+    assert explain_blocks(partial) == []
+    assert [told.state for told in explain_blocks(bad)] != ["bad"]
 
 
 def broken_for(name: str, real: Callable[..., Any], which: Callable[[Any], str]) -> Callable[..., Any]:

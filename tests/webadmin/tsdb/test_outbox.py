@@ -9,6 +9,7 @@ from django.db.models import F
 
 from engine.storage import ObjectInfo, ObjectStore, StorageError
 from engine.tsdb.buckets.bucket_index import decode_index
+from tests.webadmin.progress.test_metrics import scrape
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
 from webadmin.tsdb.models import Block, Bucket, BucketTenant, OutboxStep
@@ -133,6 +134,7 @@ def test_an_index_is_written_anew_before_its_readers_refuse_it(
     service.clock.advance(60)
     assert rounds.write_outboxes(lambda url: store).indexes == 1
     assert index_age_s(service, store) == 0
+    assert scrape()["lithify_tsdb_index_written_timestamp_seconds", ("metrics", "acme")] == service.clock.now_ms / 1000
     assert rounds.write_outboxes(lambda url: store).indexes == 0
 
 

@@ -139,7 +139,9 @@ def take_scan(folder: Folder, scan: FolderScan) -> None:
         "ignored": scan.ignored,
     }
     with transaction.atomic():
-        Folder.objects.filter(id=folder.id).update(looked=looked, scanned_at_ms=now_ms)
+        Folder.objects.filter(id=folder.id).update(
+            looked=looked, scanned_at_ms=now_ms, bad=len(scan.bad), partial=len(scan.partial)
+        )
         BucketTenant.objects.filter(folder=folder).exclude(is_deleted=scan.is_tenant_deleted).update(
             is_deleted=scan.is_tenant_deleted, plan_at_ms=0
         )
