@@ -21,7 +21,7 @@ from webadmin.console.sections import Facts, Picture, Section, Table
 from webadmin.console.verdict import Notice
 from webadmin.database import dialect
 from webadmin.tsdb.block_cells import TenantFilter, blocks_table
-from webadmin.tsdb.bucket_orders import ADOPT, CHANGE
+from webadmin.tsdb.bucket_orders import ADOPT, CHANGE, WITHDRAW
 from webadmin.tsdb.calendar_picture import WIDTH, calendar_picture, legend
 from webadmin.tsdb.models import Block, Bucket, BucketTenant, Folder, Group, Part
 from webadmin.tsdb.not_taken_in import not_taken_in
@@ -306,7 +306,7 @@ def group_state(group: Group) -> SafeString:
 
 
 @admin.register(Group)
-class GroupAdmin(ReadOnlyAdmin):
+class GroupAdmin(OrderedAdmin):
     """Groups of blocks, the last first."""
 
     list_display = ("id_cell", "tenant_cell", "interval", "blocks", "partitions", "state_cell", "made")
@@ -314,6 +314,7 @@ class GroupAdmin(ReadOnlyAdmin):
     shortcuts = tuple((state.label.capitalize(), f"state={state.value}") for state in GroupState)
     about = "Blocks of one interval that are merged together. A group is done when all its parts are."
     empty_list = "No group was made yet."
+    orders = (WITHDRAW,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
         return Group.objects.select_related("tenant__bucket")

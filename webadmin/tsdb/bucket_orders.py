@@ -10,8 +10,16 @@ from webadmin.console.order_fields import choice_field, number_field, switch_fie
 from webadmin.console.orders import OperatorOrder, OrderForm
 from webadmin.schedule.services.operation import OperationOutcome, Order
 from webadmin.tsdb.models import LAYOUTS, NAME_MAX, URL_MAX, WINNERS, Bucket
-from webadmin.tsdb.services.buckets import SETTINGS, adopt_bucket, change_bucket, check_adoption
+from webadmin.tsdb.services.buckets import (
+    PARTIAL_AGE_SECONDS_MIN,
+    SETTINGS,
+    adopt_bucket,
+    change_bucket,
+    check_adoption,
+)
 from webadmin.tsdb.services.quarantine_sources import release_sources
+from webadmin.tsdb.services.withdraw_groups import withdraw_groups
+from webadmin.tsdb.states import GroupState
 
 DAY_S = 86_400
 
@@ -45,7 +53,11 @@ class ChangeForm(OrderForm):
         "Deletion delay", "Seconds between a deletion mark and the deletion.", low=0, high=365 * DAY_S, required=True
     )
     partial_age_seconds = number_field(
-        "Age of unfinished uploads", "Seconds after which they are deleted.", low=3600, high=365 * DAY_S, required=True
+        "Age of unfinished uploads",
+        "Seconds after which they are deleted.",
+        low=PARTIAL_AGE_SECONDS_MIN,
+        high=365 * DAY_S,
+        required=True,
     )
     replica_labels = text_field(
         "Replica labels", "Of Thanos blocks, with commas; empty: the usual ones. Fixed once blocks were found.", 500
@@ -96,6 +108,11 @@ def _release(rows: Sequence[Any], values: Mapping[str, Any], actor: str, is_dry_
     return release_sources([row.block.ulid for row in rows], order=order)
 
 
+def _withdraw(rows: Sequence[Any], values: Mapping[str, Any], actor: str, is_dry_run: bool) -> OperationOutcome:
+    order = Order(actor=actor, why=values["why"], is_dry_run=is_dry_run)
+    return withdraw_groups([row.id for row in rows], order=order)
+
+
 ADOPT = OperatorOrder(
     name="adopt-bucket",
     label="Adopt a bucket",
@@ -118,4 +135,11 @@ RELEASE = OperatorOrder(
     about="Lets blocks be planned again that could not be read, once they are repaired; takes their marks back.",
     give=_release,
     fits=lambda row: row.released_at_ms is None,
+)
+WITHDRAW = OperatorOrder(
+    name="withdraw-result",
+    label="Withdraw result",
+    about="For a result that the bucket refuses for good: its sources are live again and merged anew.",
+    give=_withdraw,
+    fits=lambda row: row.state == GroupState.DONE,
 )

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db.models import F
 
 from engine.storage import ObjectInfo, ObjectStore, StorageError
 from engine.tsdb.buckets.bucket_index import decode_index
 from tests.webadmin.progress.test_metrics import scrape
 from tests.webadmin.service import Service
+from tests.webadmin.tsdb.conftest import ORDER
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
-from webadmin.tsdb.models import Block, Bucket, BucketTenant, OutboxStep
+from webadmin.tsdb.models import Block, Bucket, BucketTenant, Group, OutboxStep
 from webadmin.tsdb.services import rounds
 from webadmin.tsdb.services import write_outbox as write_outbox_module
+from webadmin.tsdb.services.withdraw_groups import withdraw_groups
 from webadmin.tsdb.services.write_outbox import write_outbox
-from webadmin.tsdb.states import BlockState, StepKind
+from webadmin.tsdb.states import BlockState, GroupState, StepKind
 
 REPLICAS = [block_id(number) for number in range(3)]
 LATER = block_id(3)
@@ -173,3 +176,26 @@ def test_an_index_that_somebody_else_writes_is_left_to_them(
     assert write_outbox(committed, store).indexes == 0
     service.clock.advance(2)  # whoever had the turn was killed
     assert write_outbox(committed, store).indexes == 1
+
+
+def test_a_result_that_is_refused_for_good_is_withdrawn_and_merged_anew(
+    committed: BucketTenant, store: ObjectStore, node: FakeNode
+) -> None:
+    lost = Block.objects.get(made_by__isnull=False)
+    group = Group.objects.get()
+    early = withdraw_groups([group.id], order=ORDER)  # the bucket has refused nothing yet
+    assert (early.changed, early.left[0][0]) == ((), str(group))
+    store.delete(f"acme/{lost.ulid}/index")
+    assert write_outbox(committed, store).failed == 1
+    call_command("tsdb", "withdraw", str(group.id), "--why", "its files are gone")
+    group.refresh_from_db()
+    lost.refresh_from_db()
+    assert (group.state, lost.state) == (GroupState.DISSOLVED, BlockState.GONE)
+    assert "its files are gone" in group.ended_because
+    rounds.plan_due(lambda url: store)
+    assert node.work_off() == 1
+    assert rounds.write_outboxes(lambda url: store).failed == 0
+    check_all_data_is_visible(store)
+    assert len(visible(store, "acme/")) == 2
+    with pytest.raises(CommandError, match="has not refused"):
+        call_command("tsdb", "withdraw", str(group.id), "--why", "again")

@@ -23,6 +23,8 @@ SETTINGS = (
     *("deletion_delay_seconds", "partial_age_seconds", "replica_labels", "tenant_shard_size", "is_paused"),
 )
 """What an operator may change of a bucket; its place and layout stay what they were when it was adopted."""
+PARTIAL_AGE_SECONDS_MIN = 3600
+"""Younger uploads may still be going on."""
 
 
 class BucketRefused(LithifyError):
@@ -107,6 +109,8 @@ def _check(bucket: Bucket) -> None:
         layout_of(bucket)
     except PolicyRefused as error:
         raise BucketRefused(str(error)) from error
+    if bucket.partial_age_seconds < PARTIAL_AGE_SECONDS_MIN:
+        raise BucketRefused(f"unfinished uploads of less than {PARTIAL_AGE_SECONDS_MIN} seconds are not deleted")
 
 
 def _name_of(url: str) -> str:

@@ -23,6 +23,7 @@ from webadmin.tsdb.progress import TenantProgress, tenant_progress
 from webadmin.tsdb.services import rounds
 from webadmin.tsdb.services.buckets import adopt_bucket
 from webadmin.tsdb.services.isolate_sources import isolate_sources
+from webadmin.tsdb.services.withdraw_groups import withdraw_groups
 
 POLL_SECONDS = 1.0
 SCAN_SECONDS = 30.0
@@ -34,7 +35,7 @@ NUMBERS = (
 
 
 class Command(BaseCommand):
-    """Adopt, status, explain."""
+    """Adopt, status, explain, withdraw."""
 
     help = "Adopt buckets of Prometheus blocks, and say how far their compaction is."
 
@@ -55,11 +56,20 @@ class Command(BaseCommand):
         status.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of a table")
         explain = actions.add_parser("explain", help="where a block is, why, and what would change it")
         explain.add_argument("ulid")
+        withdraw = actions.add_parser("withdraw", help="give up a group's result that the bucket refuses for good")
+        withdraw.add_argument("group", type=int)
+        withdraw.add_argument("--why", required=True, help="kept in the log of commands")
+        withdraw.add_argument("--dry-run", action="store_true", help="only say what would be withdrawn")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do what is asked."""
         try:
-            {"adopt": self._adopt, "status": self._status, "explain": self._explain}[options["action"]](options)
+            {
+                "adopt": self._adopt,
+                "status": self._status,
+                "explain": self._explain,
+                "withdraw": self._withdraw,
+            }[options["action"]](options)
         except LithifyError as error:
             raise CommandError(str(error)) from error
 
@@ -133,6 +143,13 @@ class Command(BaseCommand):
             raise CommandError(f"no bucket has a block {options['ulid']!r}, as far as the last scan saw")
         for each in found:
             self.stdout.write(each.sentence)
+
+    def _withdraw(self, options: dict[str, Any]) -> None:
+        order = Order(actor=f"command:{getpass.getuser()}", why=options["why"], is_dry_run=options["dry_run"])
+        outcome = withdraw_groups([options["group"]], order=order)
+        for name, why in outcome.left:
+            raise CommandError(f"{name} is left as it is: {why}")
+        self.stdout.write(f"{'would withdraw' if order.is_dry_run else 'withdrew'} the result of {outcome.changed[0]}")
 
 
 def _round(store: ObjectStore, bucket: Bucket) -> None:
