@@ -58,6 +58,12 @@ def may_share_series(one: IntervalBlock, other: IntervalBlock) -> bool:
     return holds_part_of(one.partition, one.partitions, other.partition, other.partitions)
 
 
+def is_downsampled(group_key: str) -> bool:
+    """Say whether blocks of a key (``<resolution>@<hash of labels>``) hold aggregates of samples, not samples."""
+    resolution, at, _ = group_key.partition("@")
+    return bool(at) and resolution.isdecimal() and int(resolution) > 0
+
+
 class SlotState(StrEnum):
     """What there is to do in a slot. ``waiting``: something, but not yet; a slot without any block is ``empty``."""
 

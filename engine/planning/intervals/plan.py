@@ -21,6 +21,7 @@ from engine.planning.intervals.model import (
     Standing,
     TakenGroup,
     VisitMark,
+    is_downsampled,
 )
 from engine.planning.intervals.policy import IntervalPolicy
 from engine.planning.intervals.reference import plan_reference
@@ -78,17 +79,24 @@ def _sort_out(
     if len({block.ulid for block in blocks}) < len(blocks):
         raise SnapshotRefused("a block is in the snapshot twice: it would be a duplicate of itself")
     taken_ulids = frozenset(ulid for group in taken for ulid in group.ulids)
+    left_alone = {key for key in {block.group_key for block in blocks} if is_downsampled(key)}
     found = _Snapshot(
         by_key={group.group_key: [] for group in taken}, standings=dict.fromkeys(partial, _PARTIAL), duplicates=[]
     )
     if has_duplicates:
-        found.duplicates = find_duplicates([block for block in blocks if not block.is_deleted], keep=taken_ulids)
+        found.duplicates = find_duplicates(
+            [block for block in blocks if not block.is_deleted and block.group_key not in left_alone], keep=taken_ulids
+        )
     gone = {duplicate.block.ulid for duplicate in found.duplicates}
     by_key = found.by_key
     for block in blocks:
         if block.is_deleted or block.quarantined or block.no_compact:
             found.standings[block.ulid] = _set_aside(block)
-        elif block.ulid not in taken_ulids and block.ulid not in gone:
+        elif block.ulid in taken_ulids or block.ulid in gone:
+            continue
+        elif block.group_key in left_alone:
+            found.standings[block.ulid] = _DOWNSAMPLED
+        else:
             of_key = by_key.get(block.group_key)
             if of_key is None:
                 of_key = by_key[block.group_key] = []
@@ -203,6 +211,7 @@ def _reference_groups(
 
 
 _PARTIAL = Standing(state=BlockState.SET_ASIDE, cause=words.PARTIAL)
+_DOWNSAMPLED = Standing(state=BlockState.FINAL, cause=words.DOWNSAMPLED)
 _DELETED = Standing(state=BlockState.SET_ASIDE, cause=words.DELETED)
 
 

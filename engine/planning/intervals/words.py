@@ -31,6 +31,7 @@ ALONE = "alone"
 MISFIT = "misfit"
 NO_COMPACT = "no-compact"
 QUARANTINED = "quarantined"
+DOWNSAMPLED = "downsampled"
 DELETED = "deleted"
 PARTIAL = "partial"
 CONTAINED = "contained"
@@ -51,6 +52,7 @@ STANDING = {
     MISFIT: "it crosses a border of every interval it could lie in, or is longer than the largest",
     NO_COMPACT: "it is marked as not to be compacted: {detail}",
     QUARANTINED: "it is quarantined: {detail}",
+    DOWNSAMPLED: "downsampled: left alone, since its chunks are of another format",
     DELETED: "it is marked for deletion",
     PARTIAL: "it has no meta.json: an upload that runs, or one that broke off",
     CONTAINED: "all it holds is in {detail}; it is marked for deletion",

@@ -477,3 +477,16 @@ def test_while_groups_run_nothing_else_takes_what_they_have_and_all_of_it_ends(
     assert not running
     assert settled(live)
     assert said == 0
+
+
+@pytest.mark.parametrize("rules", ["default", "reference", "reference-local", "reference-partitions"])
+def test_downsampled_blocks_are_left_alone_beside_raw_ones_of_the_same_time(rules: str) -> None:
+    raw = [block(name, 0, 2, group_key="0@7") for name in ("a", "b")]
+    coarse = [block(name, 0, 2, group_key=key) for key in ("300000@7", "3600000@7") for name in (f"c{key}", f"d{key}")]
+    covered = block("e", 0, 2, group_key="300000@7", sources=(coarse[0].ulid,))
+    found = plan([*raw, *coarse, covered], policy=IntervalPolicy(rules=rules))
+    assert told(found) == ["0-2: a b"]
+    assert found.duplicates == ()
+    assert {found.explain(one.ulid) for one in [*coarse, covered]} == {
+        "final: downsampled: left alone, since its chunks are of another format"
+    }
