@@ -135,7 +135,7 @@ def _failed(request: Request) -> bool:
     return "ERR_ABORTED" not in (request.failure or "")  # what was under way when the next page was asked for
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize("scene", [fill_night])
 def test_every_page_is_whole_in_a_browser(
     browser: Browser, live_server: LiveServer, cookie: str, pages: list[str]
