@@ -14,11 +14,12 @@ from tests.webadmin.progress.test_metrics import scrape
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.conftest import ORDER
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
+from webadmin.access.models import AuditEntry
 from webadmin.tsdb.models import Block, Bucket, BucketTenant, Group, OutboxStep
 from webadmin.tsdb.services import rounds
 from webadmin.tsdb.services import write_outbox as write_outbox_module
 from webadmin.tsdb.services.withdraw_groups import withdraw_groups
-from webadmin.tsdb.services.write_outbox import write_outbox
+from webadmin.tsdb.services.write_outbox import tenants_to_write, write_outbox
 from webadmin.tsdb.states import BlockState, GroupState, StepKind
 
 REPLICAS = [block_id(number) for number in range(3)]
@@ -141,6 +142,34 @@ def test_an_index_is_written_anew_before_its_readers_refuse_it(
     assert rounds.write_outboxes(lambda url: store).indexes == 0
 
 
+def test_an_index_is_fresh_though_a_step_before_it_fails_for_good(
+    service: Service, committed: BucketTenant, store: ObjectStore
+) -> None:
+    store.delete(f"acme/{Block.objects.get(made_by__isnull=False).ulid}/index")
+    for _ in range(2):
+        report = rounds.write_outboxes(lambda url: store)
+        assert (report.failed, report.indexes, index_age_s(service, store)) == (1, 1, 0)
+        assert rounds.write_outboxes(lambda url: store).indexes == 0
+        service.clock.advance(15 * 60)
+
+
+def test_an_index_that_cannot_be_written_makes_room_for_others(
+    service: Service, committed: BucketTenant, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds.write_outboxes(lambda url: store)
+    service.clock.advance(15 * 60)
+
+    def refuse(key: str, data: bytes) -> ObjectInfo:
+        raise StorageError("put", key, "the bucket is read-only")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "put", refuse)
+        assert rounds.write_outboxes(lambda url: store).indexes == 0
+    assert tenants_to_write() == []
+    service.clock.advance(61)
+    assert rounds.write_outboxes(lambda url: store).indexes == 1
+
+
 def test_ageing_indexes_are_spread_over_rounds_the_oldest_first(
     service: Service, bucket: Bucket, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +221,7 @@ def test_a_result_that_is_refused_for_good_is_withdrawn_and_merged_anew(
     lost.refresh_from_db()
     assert (group.state, lost.state) == (GroupState.DISSOLVED, BlockState.GONE)
     assert "its files are gone" in group.ended_because
+    assert AuditEntry.objects.filter(action="withdraw_groups", target="1 groups").exists()
     rounds.plan_due(lambda url: store)
     assert node.work_off() == 1
     assert rounds.write_outboxes(lambda url: store).failed == 0

@@ -35,6 +35,8 @@ INDEXES_PER_ROUND = 20
 """Indexes that a round writes for their age alone, the oldest first, so that thousands of tenants are spread."""
 INDEX_TURN_MS = 10 * 60_000
 """For so long a writer of an index is waited for that does not say that it is done."""
+INDEX_AGAIN_MS = 60_000
+"""How soon an index is tried again that could not be written: others of its age come first."""
 
 
 @dataclass(slots=True)
@@ -61,13 +63,14 @@ def tenants_to_write() -> list[BucketTenant]:
 def _aged() -> QuerySet[BucketTenant]:
     """Return the tenants whose index was written, and that long ago."""
     layouts = [name for name, kind in LAYOUTS.items() if kind.has_index]
+    now_ms = dialect.clock_ms()
     return BucketTenant.objects.filter(
-        bucket__layout__in=layouts, index_written_at_ms__lte=dialect.clock_ms() - INDEX_AGE_MS
-    )
+        bucket__layout__in=layouts, index_written_at_ms__lte=now_ms - INDEX_AGE_MS
+    ).exclude(index_writer_until_ms__gt=now_ms)
 
 
 def write_outbox(tenant: BucketTenant, store: ObjectStore) -> OutboxReport:
-    """Do the open steps of one tenant in order, up to the first that fails, then bring its index up to date."""
+    """Do the open steps of one tenant in order, up to the first that fails; bring its index up to date all the same."""
     report = OutboxReport()
     layout = layout_of(tenant.bucket)
     steps = OutboxStep.objects.filter(tenant=tenant, done_at_ms=None).select_related("block").order_by("id")
@@ -80,7 +83,7 @@ def write_outbox(tenant: BucketTenant, store: ObjectStore) -> OutboxReport:
                 attempts=F("attempts") + 1, last_error=f"{type(error).__name__}: {error}"[:REASON_MAX]
             )
             log.warning("outbox_step_failed tenant=%s step=%s reason=%s", tenant.name, step.kind, error)
-            return report
+            break  # the index tells what is in the bucket, whatever is still to come there
         report.written += OutboxStep.objects.filter(id=step.id, done_at_ms=None).update(
             done_at_ms=dialect.clock_ms(), attempts=F("attempts") + 1
         )
@@ -135,6 +138,7 @@ def _write_index(store: ObjectStore, layout: Layout, tenant: BucketTenant) -> in
     written. While somebody else writes it nothing is: what was read first must not be written last."""
     if not _is_index_due(tenant) or not _take_turn(tenant):
         return 0
+    until_ms: int | None = None
     try:
         wanted = BucketTenant.objects.filter(id=tenant.id).values_list("index_wanted", flat=True).get()
         now_ms = dialect.clock_ms()
@@ -142,9 +146,10 @@ def _write_index(store: ObjectStore, layout: Layout, tenant: BucketTenant) -> in
         BucketTenant.objects.filter(id=tenant.id).update(index_written=wanted, index_written_at_ms=now_ms)
     except LithifyError as error:
         log.warning("bucket_index_not_written tenant=%s reason=%s", tenant.name, error)
+        until_ms = now_ms + INDEX_AGAIN_MS
         return 0
     finally:
-        BucketTenant.objects.filter(id=tenant.id).update(index_writer_until_ms=None)
+        BucketTenant.objects.filter(id=tenant.id).update(index_writer_until_ms=until_ms)
     return 1
 
 
