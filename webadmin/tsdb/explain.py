@@ -85,4 +85,6 @@ def _planned(subject: str, block: Block) -> Explanation:
         return Explanation(subject=subject, state=block.state, why=str(error), next="setting other ranges")
     plan = plan_intervals(tenant.name, read_blocks(tenant), policy, now_ms=dialect.clock_ms(), taken=read_taken(tenant))
     standing = plan.standings[block.ulid]
-    return Explanation(subject=subject, state=str(standing.state), why=standing.reason, next=_NEXT[standing.state])
+    return Explanation(
+        subject=subject, state=str(standing.state), why=plan.reason(block.ulid), next=_NEXT[standing.state]
+    )

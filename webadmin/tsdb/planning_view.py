@@ -12,7 +12,7 @@ from webadmin.tsdb.models import Block, BucketTenant, Folder, Group
 from webadmin.tsdb.states import PLANNABLE, BlockState, GroupState
 
 _COLUMNS = (
-    *("ulid", "min_time_ms", "max_time_ms", "level", "group_key", "series", "index_bytes", "size_bytes"),
+    *("ulid", "min_time_ms", "max_time_ms", "level", "group_key", "series", "samples", "index_bytes", "size_bytes"),
     *("uploaded_at_ms", "origins", "partition", "partitions", "produced_by", "time_range_ms", "no_compact"),
     *("quarantined", "is_failed", "tombstones", "hints"),
 )

@@ -37,6 +37,7 @@ class IntervalBlock:
     level: int = 1
     group_key: str = ""
     series: int = 0
+    samples: int = 0
     index_bytes: int | None = None
     size_bytes: int = 0
     uploaded_at_ms: int | None = None
@@ -254,6 +255,7 @@ class SlotProgress:
 class IntervalPlan:
     """What is to be done for one tenant, in this order, and where every block of the snapshot stands.
 
+    ``doubts`` says by id why a block stays that others descend from, though they cannot hold all of it.
     ``compactions`` is how many it takes until only time or new blocks give more to do (a group in one slot is one,
     whatever its parts; those that jobs have are among them), ``waiting`` how many of the blocks they take. ``refusal``
     says why nothing is planned at all, "" if it is not so. ``look_again_ms`` is the first moment at which time alone
@@ -264,6 +266,7 @@ class IntervalPlan:
     groups: tuple[IntervalGroup, ...] = ()
     duplicates: tuple[Duplicate, ...] = ()
     standings: Mapping[str, Standing] = field(default_factory=dict)
+    doubts: Mapping[str, str] = field(default_factory=dict)
     slots: tuple[SlotProgress, ...] = ()
     compactions: int = 0
     waiting: int = 0
@@ -273,4 +276,9 @@ class IntervalPlan:
     def explain(self, ulid: str) -> str:
         """Return where a block stands and why, in words; a block the snapshot did not have is not known."""
         standing = self.standings.get(ulid)
-        return f"{standing.state}: {standing.reason}" if standing else "unknown: it was not in the snapshot"
+        return f"{standing.state}: {self.reason(ulid)}" if standing else "unknown: it was not in the snapshot"
+
+    def reason(self, ulid: str) -> str:
+        """Return why a block of the snapshot stands where it does, and why it is kept if it looks like a duplicate."""
+        doubt = self.doubts.get(ulid)
+        return self.standings[ulid].reason + (f"; it is kept: {doubt}" if doubt else "")

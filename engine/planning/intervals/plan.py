@@ -10,7 +10,7 @@ from engine.planning.errors import SnapshotRefused
 from engine.planning.intervals import policy as rules
 from engine.planning.intervals import words
 from engine.planning.intervals.default import KeyPlan, uploaded_ms
-from engine.planning.intervals.duplicates import find_duplicates
+from engine.planning.intervals.duplicates import weigh_duplicates
 from engine.planning.intervals.model import (
     BlockState,
     Duplicate,
@@ -71,6 +71,7 @@ class _Snapshot:
     by_key: dict[str, list[IntervalBlock]]
     standings: dict[str, Standing]
     duplicates: list[Duplicate] = field(default_factory=list)
+    doubts: dict[str, str] = field(default_factory=dict)
 
 
 def _sort_out(
@@ -84,7 +85,7 @@ def _sort_out(
         by_key={group.group_key: [] for group in taken}, standings=dict.fromkeys(partial, _PARTIAL), duplicates=[]
     )
     if has_duplicates:
-        found.duplicates = find_duplicates(
+        found.duplicates, found.doubts = weigh_duplicates(
             [block for block in blocks if not block.is_deleted and block.group_key not in left_alone], keep=taken_ulids
         )
     gone = {duplicate.block.ulid for duplicate in found.duplicates}
@@ -121,6 +122,7 @@ def _joined(tenant: str, plans: Sequence[KeyPlan], snapshot: _Snapshot) -> Inter
         groups=tuple(groups),
         duplicates=tuple(snapshot.duplicates),
         standings=standings,
+        doubts=snapshot.doubts,
         slots=tuple(slots),
         compactions=sum([slot.compactions for slot in slots]),
         waiting=sum([slot.waiting for slot in slots]),
@@ -175,6 +177,7 @@ def _planned_as_reference(
         groups=tuple(groups),
         duplicates=tuple(snapshot.duplicates),
         standings=standings,
+        doubts=snapshot.doubts,
         compactions=len(groups),
         waiting=sum(len(group.blocks) for group in groups),
     )

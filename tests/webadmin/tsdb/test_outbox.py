@@ -229,3 +229,23 @@ def test_a_result_that_is_refused_for_good_is_withdrawn_and_merged_anew(
     assert len(visible(store, "acme/")) == 2
     with pytest.raises(CommandError, match="has not refused"):
         call_command("tsdb", "withdraw", str(group.id), "--why", "again")
+
+
+@pytest.mark.parametrize("is_covered", [True, False])
+def test_a_duplicate_is_marked_only_while_what_holds_its_data_is_visible(
+    service: Service, bucket: Bucket, store: ObjectStore, is_covered: bool
+) -> None:
+    held, whole = REPLICAS[0], LATER
+    put_block(store, "acme/", held, 0, 2 * HOUR_MS)
+    put_block(store, "acme/", whole, 0, 2 * HOUR_MS, level=2, sources=REPLICAS)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    block = Block.objects.get(ulid=held)
+    assert block.state == BlockState.SUPERSEDED
+    if not is_covered:
+        store.delete(f"acme/{whole}/meta.json")
+    tenant = BucketTenant.objects.select_related("bucket", "folder").get()
+    assert write_outbox(tenant, store).failed == 0
+    block.refresh_from_db()
+    assert block.state == (BlockState.MARKED if is_covered else BlockState.LIVE)
+    assert has(store, f"acme/{held}/deletion-mark.json") == is_covered

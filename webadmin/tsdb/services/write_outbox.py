@@ -7,6 +7,7 @@ and twice is the same as once. Two workers at the same tenant write the same byt
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,10 +17,10 @@ from engine.errors import LithifyError
 from engine.protocol.tsdb_jobs import BlockFile
 from engine.storage import ObjectStore
 from engine.tsdb.buckets.index_update import update_index
-from engine.tsdb.buckets.layout import LAYOUTS, Layout
+from engine.tsdb.buckets.layout import LAYOUTS, ULID, Layout
 from engine.tsdb.buckets.marks import REASON_MANUAL, remove_mark, write_mark
 from engine.tsdb.buckets.model import Mark, MarkKind
-from engine.tsdb.buckets.publishing import mark_replaced, publish_meta
+from engine.tsdb.buckets.publishing import IncompleteBlock, mark_replaced, publish_meta
 from webadmin.database import dialect
 from webadmin.tsdb.models import REASON_MAX, Block, BucketTenant, OutboxStep
 from webadmin.tsdb.policies import layout_of
@@ -37,6 +38,8 @@ INDEX_TURN_MS = 10 * 60_000
 """For so long a writer of an index is waited for that does not say that it is done."""
 INDEX_AGAIN_MS = 60_000
 """How soon an index is tried again that could not be written: others of its age come first."""
+_COVERING = re.compile(rf"\b{ULID.pattern}\b")
+"""The ids in what is said of a duplicate: the blocks that hold its data."""
 
 
 @dataclass(slots=True)
@@ -101,10 +104,20 @@ def _write_meta(store: ObjectStore, layout: Layout, tenant: BucketTenant, step: 
 
 def _mark_deletion(store: ObjectStore, layout: Layout, tenant: BucketTenant, step: OutboxStep) -> None:
     at_s = step.created_at_ms // 1000  # the same whoever writes it, and how often
-    results: list[str] = []
-    if step.block.group_id is not None:
+    is_duplicate = step.block.group_id is None
+    if is_duplicate:
+        results = _COVERING.findall(step.detail)
+    else:
         results = list(Block.objects.filter(part__group=step.block.group_id).values_list("ulid", flat=True))
-    mark_replaced(store, layout, tenant.folder.name, [step.block.ulid], results, at_s=at_s, details=step.detail)
+    try:
+        mark_replaced(store, layout, tenant.folder.name, [step.block.ulid], results, at_s=at_s, details=step.detail)
+    except IncompleteBlock:
+        if not is_duplicate:
+            raise
+        # What held its data is gone since it was planned: nobody else may have that now, so it is planned from again.
+        Block.objects.filter(id=step.block_id, state=BlockState.SUPERSEDED).update(state=BlockState.LIVE, reason="")
+        BucketTenant.objects.filter(id=tenant.id).update(plan_at_ms=0)
+        return
     Block.objects.filter(id=step.block_id, state=BlockState.SUPERSEDED).update(
         state=BlockState.MARKED, marked_at_ms=at_s * 1000
     )

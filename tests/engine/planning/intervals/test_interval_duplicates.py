@@ -59,6 +59,25 @@ def test_other_keys_unknown_sources_and_quarantined_blocks_say_nothing() -> None
     assert told([block("a", "a"), replace(block("m", "ab"), no_compact="manual")]) == {"a": "m"}
 
 
+def test_who_only_claims_to_descend_from_others_makes_nobody_delete_them() -> None:
+    kept = replace(block("a", "a"), series=5, samples=90, uploaded_at_ms=0)
+    big = replace(block("m", "ab"), series=5, samples=90)
+    assert told([kept, big]) == {"a": "m"}
+    for liar in (
+        replace(big, min_time_ms=1),
+        replace(big, max_time_ms=9),
+        replace(big, series=4),
+        replace(big, samples=89),
+    ):
+        assert told([kept, liar]) == {}
+        found = plan_intervals("A", [kept, liar], IntervalPolicy(ranges_ms=(10,)), now_ms=10**8)
+        assert "; it is kept: m descend from all that it descends from, but" in found.explain("a")
+        assert {each.ulid for each in found.groups[0].blocks} == {"a", "m"}
+    halves = [replace(block(f"h{n}", "ab", partition=n, partitions=2), series=3, samples=45) for n in range(2)]
+    assert told([*halves, kept]) == {"a": "h0 h1"}, "parts count together"
+    assert told([halves[0], replace(halves[1], samples=44), kept]) == {}
+
+
 def test_what_a_job_has_stays() -> None:
     blocks = [block("a", "a"), block("m", "ab")]
     assert find_duplicates(blocks, keep=frozenset("a")) == []
