@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.profiles.checksums import crc32c
-from engine.profiles.errors import BadObject, UnknownFormat
+from engine.profiles.errors import BadObject, LimitExceeded, UnknownFormat
 from engine.tsdb.file_cursor import FileCursor
 from engine.tsdb.varints import svarint, uvarint
 
@@ -18,6 +18,9 @@ MAGIC = 0x0130BA30
 VERSION = 1
 HEADER_BYTES = 5
 CRC_BYTES = 4
+FILE_BYTES_MAX = 64 << 20
+ENTRIES_MAX = 1 << 22
+"""More entries than that would take hundreds of megabytes in memory; blocks have a few for every request to delete."""
 
 Interval = tuple[int, int]
 """First and last deleted time, both inside."""
@@ -55,7 +58,9 @@ class Tombstones:
 
 
 def decode_tombstones(data: memoryview | bytes) -> Tombstones:
-    """Read a tombstones file."""
+    """Read a tombstones file; LimitExceeded for more bytes or entries than any block has."""
+    if len(data) > FILE_BYTES_MAX:
+        raise LimitExceeded(SECTION, -1, f"{len(data)} bytes, at most {FILE_BYTES_MAX} are read")
     cursor = FileCursor(memoryview(data), SECTION)
     if (magic := cursor.u32()) != MAGIC:
         raise UnknownFormat(SECTION, 0, f"magic number {magic:08x}, expected {MAGIC:08x}")
@@ -65,6 +70,8 @@ def decode_tombstones(data: memoryview | bytes) -> Tombstones:
     ids, starts, ends = array("Q"), array("q"), array("q")
     while entries.left:
         at = entries.position
+        if len(ids) >= ENTRIES_MAX:
+            raise LimitExceeded(SECTION, at, f"more than {ENTRIES_MAX} entries")
         series_id, start, end = entries.uvarint(), entries.svarint(), entries.svarint()
         if start > end:
             raise BadObject(SECTION, at, f"an interval from {start} to {end}")

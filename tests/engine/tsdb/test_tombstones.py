@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.profiles.errors import BadObject, ChecksumMismatch, Truncated, UnknownFormat
+from engine.profiles.errors import BadObject, ChecksumMismatch, LimitExceeded, Truncated, UnknownFormat
+from engine.tsdb import tombstones
 from engine.tsdb.block_reader import BlockReader
 from engine.tsdb.tombstones import decode_tombstones
 from tests.engine.profiles.damage import flips, truncations
@@ -55,6 +56,15 @@ def test_damage_is_refused() -> None:
             decode_tombstones(damaged)
     with pytest.raises(BadObject, match="from 30 to 20"):
         decode_tombstones(tombstones_bytes((7, 30, 20)))
+
+
+@pytest.mark.parametrize(("limit", "most"), [("ENTRIES_MAX", 1), ("FILE_BYTES_MAX", 12)])
+def test_more_than_any_block_has_is_refused(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
+    one, two = tombstones_bytes((7, 20, 30)), tombstones_bytes((7, 20, 30), (8, 20, 30))
+    monkeypatch.setattr(tombstones, limit, most)
+    assert len(decode_tombstones(one)) == 1
+    with pytest.raises(LimitExceeded, match=f"{most} "):
+        decode_tombstones(two)
 
 
 @pytest.mark.foreign_data
