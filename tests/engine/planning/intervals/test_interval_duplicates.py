@@ -78,6 +78,12 @@ def test_who_only_claims_to_descend_from_others_makes_nobody_delete_them() -> No
     assert told([halves[0], replace(halves[1], samples=44), kept]) == {}
 
 
+def test_who_merged_a_block_with_tombstones_may_have_less() -> None:
+    deleted = replace(block("a", "a"), series=5, samples=90, tombstones=3)
+    assert told([deleted, replace(block("m", "ab"), series=2, samples=40)]) == {"a": "m"}
+    assert told([replace(deleted, tombstones=0), replace(block("m", "ab"), series=2, samples=40)]) == {}
+
+
 def test_what_a_job_has_stays() -> None:
     blocks = [block("a", "a"), block("m", "ab")]
     assert find_duplicates(blocks, keep=frozenset("a")) == []
