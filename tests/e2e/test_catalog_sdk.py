@@ -29,7 +29,7 @@ from lakefs.exceptions import (
 
 from tests.e2e.catalog_service import CatalogService
 from tests.e2e.write_path import manage
-from tests.processes import ROOT, Processes
+from tests.processes import ROOT, Processes, wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("catalog_sdk")]
 
@@ -357,7 +357,10 @@ def test_what_is_not_served_says_so(client: lakefs.Client, repository: lakefs.Re
 
 
 def test_an_upload_that_breaks_off_leaves_nothing(service: CatalogService, main: lakefs.Branch) -> None:
-    before = sum(1 for path in (service.home / "objects").rglob("*") if path.is_file())
+    def count_files() -> int:
+        return sum(1 for path in (service.home / "objects").rglob("*") if path.is_file())
+
+    before = count_files()
     connection = http.client.HTTPConnection(urlsplit(service.address).netloc, timeout=10)
     headers = main._client.sdk_client._api.configuration.auth_settings()["basic_auth"]
     connection.putrequest("POST", f"/lakefs/api/v1/repositories/{main.repo_id}/branches/main/objects?path=half")
@@ -368,7 +371,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(service: CatalogService, main:
     assert not main.object("half").exists()
     with pytest.raises(ServerException):
         main.object("half").stat()
-    assert sum(1 for path in (service.home / "objects").rglob("*") if path.is_file()) == before
+    wait_until(lambda: count_files() == before, "the server notices, and takes away what it had")
 
 
 PAGE = (ROOT / "docs/how-to/use-the-catalog-with-the-sdk.md").read_text()

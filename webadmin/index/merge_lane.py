@@ -47,6 +47,7 @@ class ProfilesLane(Lane):
     """Jobs own blocks of the index; completing them replaces these in one go."""
 
     name = KIND
+    swaps_unasked = True
 
     def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:
         by_id = {job.id: job for job in jobs}

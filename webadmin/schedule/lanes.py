@@ -67,6 +67,9 @@ class Lane(ABC):
     name: ClassVar[str]
     plans_ahead: ClassVar[bool] = False
     """Whether its jobs are made before a worker asks, so that many of them wait."""
+    swaps_unasked: ClassVar[bool] = False
+    """Whether ``swap`` needs no answer to what it has sent: then it is sent along with the end of the jobs, and must
+    not ask how many rows a statement changed."""
 
     @abstractmethod
     def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:

@@ -207,6 +207,23 @@ def test_an_index_that_somebody_else_writes_is_left_to_them(
     assert write_outbox(committed, store).indexes == 1
 
 
+def test_who_was_slower_than_its_turn_has_the_index_written_again(
+    service: Service, committed: BucketTenant, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, others = write_outbox_module.update_index, []
+
+    def slow(*args: object, **told: object) -> object:
+        if not others:
+            others.append(0)
+            service.clock.advance(31)
+            others[0] = write_outbox(committed, store).indexes
+        return real(*args, **told)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(write_outbox_module, "update_index", slow)
+    assert (write_outbox(committed, store).indexes, others) == (1, [1])
+    assert [write_outbox(committed, store).indexes for _ in range(2)] == [1, 0]
+
+
 def test_a_result_that_is_refused_for_good_is_withdrawn_and_merged_anew(
     committed: BucketTenant, store: ObjectStore, node: FakeNode
 ) -> None:

@@ -56,6 +56,8 @@ class Call:
 
     def find_repository(self) -> None:
         """Find the repository of the address, before anything else is looked at: another tenant's is not there."""
+        if any("\0" in name for name in self.names.values()):
+            raise RequestRefused("a name in the address has a NUL")
         self.repository = find_repository(self.key.tenant, self.names["repository"])
 
     @cached_property
@@ -72,6 +74,8 @@ class Call:
         except ValueError as error:
             raise RequestRefused(f"the query is not UTF-8, or has more than {QUERY_FIELDS_MAX} fields") from error
         for name, value in pairs:
+            if "\0" in value:  # no text of PostgreSQL has one
+                raise RequestRefused(f"{name} has a NUL")
             found.setdefault(name, []).append(value)
         return found
 

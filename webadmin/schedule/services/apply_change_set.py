@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -234,9 +235,10 @@ class _Application:
             eligible_at_ms=self.time.now_ms + self.context.limits.cleanup_delay_seconds * 1000,
             queue_changes=self.queue_changes,
         )
-        with together():
+        names = tuple(dict.fromkeys(job.lane for job in jobs))
+        with together() if all(lane_of(lane).swaps_unasked for lane in names) else nullcontext():
             check = self._ask_change(jobs, ("result",), results, to=done)
-            for lane in dict.fromkeys(job.lane for job in jobs):
+            for lane in names:
                 swaps = [self.context.swaps[job.name] for job in jobs if job.lane == lane]
                 lane_of(lane).swap(swaps, self.context.prepared.get(lane), moment)
             self._asked_queues = ask_queues({*self.queue_changes.blocks, *self.context.ready.noticed})

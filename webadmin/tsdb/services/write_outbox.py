@@ -34,8 +34,8 @@ INDEX_AGE_MS = 15 * 60_000
 """An index is written anew when it is so old, whatever changed: its readers refuse one of more than an hour."""
 INDEXES_PER_ROUND = 20
 """Indexes that a round writes for their age alone, the oldest first, so that thousands of tenants are spread."""
-INDEX_TURN_MS = 10 * 60_000
-"""For so long a writer of an index is waited for that does not say that it is done."""
+INDEX_TURN_MS = 30_000
+"""For so long a writer of an index is waited for that does not say that it is done: it may have been killed."""
 INDEX_AGAIN_MS = 60_000
 """How soon an index is tried again that could not be written: others of its age come first."""
 _COVERING = re.compile(rf"\b{ULID.pattern}\b")
@@ -149,20 +149,22 @@ _WRITERS: dict[str, Callable[[ObjectStore, Layout, BucketTenant, OutboxStep], No
 def _write_index(store: ObjectStore, layout: Layout, tenant: BucketTenant) -> int:
     """Write the bucket index if something changed since it was written, or if that is long ago; return how many were
     written. While somebody else writes it nothing is: what was read first must not be written last."""
-    if not _is_index_due(tenant) or not _take_turn(tenant):
+    turn_ms = _take_turn(tenant) if _is_index_due(tenant) else None
+    if turn_ms is None:
         return 0
-    until_ms: int | None = None
+    row = BucketTenant.objects.filter(id=tenant.id)
+    ours = row.filter(index_writer_until_ms=turn_ms)
+    wanted = row.values_list("index_wanted", flat=True).get()
+    now_ms = dialect.clock_ms()
     try:
-        wanted = BucketTenant.objects.filter(id=tenant.id).values_list("index_wanted", flat=True).get()
-        now_ms = dialect.clock_ms()
         update_index(store, layout, tenant.folder.name, now_s=now_ms / 1000)
-        BucketTenant.objects.filter(id=tenant.id).update(index_written=wanted, index_written_at_ms=now_ms)
     except LithifyError as error:
         log.warning("bucket_index_not_written tenant=%s reason=%s", tenant.name, error)
-        until_ms = now_ms + INDEX_AGAIN_MS
+        ours.update(index_writer_until_ms=now_ms + INDEX_AGAIN_MS)
         return 0
-    finally:
-        BucketTenant.objects.filter(id=tenant.id).update(index_writer_until_ms=until_ms)
+    if not ours.update(index_written=wanted, index_written_at_ms=now_ms, index_writer_until_ms=None):
+        # Somebody else had the turn before this was done: nobody knows whose index is the last.
+        row.update(index_wanted=F("index_wanted") + 1)
     return 1
 
 
@@ -171,7 +173,9 @@ def _is_index_due(tenant: BucketTenant) -> bool:
     return is_behind or _aged().filter(id=tenant.id).exists()
 
 
-def _take_turn(tenant: BucketTenant) -> bool:
+def _take_turn(tenant: BucketTenant) -> int | None:
+    """Return until when the index is ours to write, None if somebody else is writing it."""
     now_ms = dialect.clock_ms()
     free = Q(index_writer_until_ms=None) | Q(index_writer_until_ms__lt=now_ms)
-    return bool(BucketTenant.objects.filter(free, id=tenant.id).update(index_writer_until_ms=now_ms + INDEX_TURN_MS))
+    until_ms = now_ms + INDEX_TURN_MS
+    return until_ms if BucketTenant.objects.filter(free, id=tenant.id).update(index_writer_until_ms=until_ms) else None
