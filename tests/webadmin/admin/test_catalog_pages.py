@@ -38,7 +38,8 @@ def test_lists_and_pages_say_what_makes_a_branch_slow(operator: Client) -> None:
     assert "Now a compaction of the branch is waiting or running" in told
     assert "Tombstones: 1500 of 500; Rows in sealed tokens: 61725 of 50000; Sealed tokens: 5 of 4" in told
     assert re.search(
-        r"lake acme 3 8 most on ingest 1 500 1 in an hour 8.6 MiB written, 1 lost a race 1 file looked for (2 h|1 h 59 min) ago",
+        r"lake acme 3 8 most on ingest 1 500 1 in an hour 8.6 MiB written, 1 lost a race 1 file "
+        r"looked for (2 h|1 h 59 min) ago",
         page(operator, "repository_changelist"),
     )
     whole = page(operator, "repository_change", repository.pk)
