@@ -109,7 +109,7 @@ class _Batch:
 
     def _look(self) -> None:
         """Pass on what tasks of this machine say."""
-        for job, files in self.files.items():
+        for job, files in self.files.copy().items():  # other threads begin and end jobs meanwhile
             told = [progress.done for file in files if (progress := file.read()) is not None]
             if told:
                 self._tell(job, min(sum(told), job.size))
