@@ -41,6 +41,7 @@ SERVICE_METRICS = (
         "lithify_tenant_backlog_blocks", "gauge", ("tenant", "level"), "the backlog of the 200 largest; '' segments"
     ),
     Metric("lithify_jobs", "gauge", ("level", "state"), "jobs that are not done: waiting, blocked, leased, parked"),
+    Metric("lithify_jobs_failing", "gauge", ("level",), "jobs of the schedule that have failed before"),
     Metric("lithify_jobs_expired", "gauge", (), "leased jobs whose lease is over"),
     Metric("lithify_jobs_limit", "gauge", (), "queue_max: live jobs at most; 0 without limit"),
     Metric("lithify_jobs_live", "gauge", (), "jobs that count against the limit"),
@@ -54,6 +55,13 @@ SERVICE_METRICS = (
     Metric("lithify_blocks_merged_total", "counter", _PLACE, "sources of completed jobs"),
     Metric("lithify_blocks_dropped_total", "counter", _PLACE, "blocks dropped unmerged, by retention or on request"),
     Metric("lithify_bytes_merged_total", "counter", _PLACE, "their bytes"),
+    Metric(
+        "lithify_compaction_wait_seconds_total",
+        "counter",
+        _PLACE,
+        "time from a job's first source to its completion, added up: by completed jobs, the time to compaction",
+    ),
+    Metric("lithify_blocks_repeated_total", "counter", ("kind",), "blocks registered again: same, differing"),
     Metric("lithify_blocks_refused_total", "counter", ("code",), "registrations refused, by reason"),
     Metric(
         "lithify_pushed_profiles_total", "counter", ("tenant", "outcome"), "pushed profiles: accepted, or why refused"
@@ -71,8 +79,16 @@ SERVICE_METRICS = (
     Metric("lithify_quarantined_blocks", "gauge", ("cause",), "blocks in quarantine: damaged, missing"),
     Metric("lithify_tombstones", "gauge", ("state",), "replaced objects not deleted yet: waiting, due"),
     Metric("lithify_tombstone_oldest_due_seconds", "gauge", (), "since when the oldest due object could be deleted"),
+    Metric("lithify_objects_deleted_total", "counter", ("outcome",), "tries to delete objects: deleted, failed"),
+    Metric("lithify_delete_requests", "gauge", ("state",), "delete requests not done yet: in_time, late"),
     Metric("lithify_dead_letters", "gauge", (), "dead letters that wait for recovery"),
     Metric("lithify_dead_letter_oldest_seconds", "gauge", (), "age of the oldest of them"),
+    Metric(
+        "lithify_dead_letter_attempts_total",
+        "counter",
+        ("status",),
+        "tries to recover dead letters: recovered, empty, kept, stray",
+    ),
     Metric(
         "lithify_swept_total",
         "counter",

@@ -32,7 +32,10 @@ REWRITE_TASK = "control.rewrite_masked"
 SCAN_BUCKETS_TASK = "control.scan_buckets"
 SENSE_BRANCHES_TASK = "control.sense_branches"
 SETTLE_TABLES_TASK = "control.settle_table_failures"
+SWEEP_ORPHANS_TASK = "control.sweep_orphans"
+SETTLE_QUEUES_TASK = "control.settle_queues"
 SWEEP_TASK = "control.sweep_leftovers"
+TRIM_TASK = "control.trim_history"
 VERIFY_SOURCES_TASK = "control.verify_sources"
 WRITE_OUTBOXES_TASK = "control.write_outboxes"
 LOOP_SECONDS_MAX = 5
@@ -60,6 +63,9 @@ PERIODIC_JOBS = (
     PeriodicJob(name="Apply retention", task=RETENTION_TASK, every_seconds=15 * 60),
     PeriodicJob(name="Rewrite deleted data", task=REWRITE_TASK, every_seconds=60),
     PeriodicJob(name="Sweep leftovers", task=SWEEP_TASK, every_seconds=10 * 60),
+    PeriodicJob(name="Sweep orphans", task=SWEEP_ORPHANS_TASK, every_seconds=24 * 3600),
+    PeriodicJob(name="Trim history", task=TRIM_TASK, every_seconds=3600),
+    PeriodicJob(name="Settle queues", task=SETTLE_QUEUES_TASK, every_seconds=15),
     PeriodicJob(name="Isolate bad blocks", task=ISOLATE_TASK, every_seconds=30),
     PeriodicJob(name="Recover dead letters", task=RECOVER_LETTERS_TASK, every_seconds=15),
     PeriodicJob(name="Build placement rules", task=PLACEMENT_TASK, every_seconds=15),

@@ -100,5 +100,5 @@ START_MS = 1_790_000_000_000
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """Replace the database's clock by one that stands still until it is told otherwise."""
     manual = ManualClock(START_MS)
-    monkeypatch.setattr(dialect, "ask_clock", lambda: manual)
+    monkeypatch.setattr(dialect, "clock_column", lambda: str(manual()))
     return manual

@@ -1,4 +1,5 @@
-"""Which test holds which of the sheet's 28 invariants over the real tables, on whichever database the suite runs.
+"""Which test holds which of the sheet's 28 invariants over the real tables, on whichever database the suite runs;
+and which holds the 18 of the timeline sheet, for the planner as well as over the tables.
 
 Beside them the simulation checks all that a virtual world can (``engine/simulation/invariants.py``).
 """
@@ -31,17 +32,17 @@ HELD_BY = {
     ),
     7: (MACHINE, TWO + "test_s32_one_free_job_goes_to_exactly_one_of_two_pollers"),
     8: (POLL + "test_a_renewal_never_shortens_a_lease",),
-    9: (PREPARE + "test_i9_nothing_smaller_of_the_same_tenant_is_left_behind", TWINS),
+    9: (PREPARE + "test_inv9_nothing_smaller_of_the_same_tenant_is_left_behind", TWINS),
     10: (MACHINE,),
     11: (REGISTER + "test_inv_11_requeueing_never_overfills_the_queue",),
     12: (
-        PREPARE + "test_i12_a_schedule_full_of_faulty_jobs_goes_on",
+        PREPARE + "test_inv12_a_schedule_full_of_faulty_jobs_goes_on",
         POLL + "test_parked_jobs_do_not_block_the_queue",
     ),
     13: (REGISTER + "test_inv_13_every_parked_job_is_in_the_register_and_can_be_requeued",),
     14: (MACHINE,),
     15: (
-        PREPARE + "test_i15_what_is_old_enough_is_planned_when_there_is_capacity",
+        PREPARE + "test_inv15_what_is_old_enough_is_planned_when_there_is_capacity",
         POLL + "test_a_lone_old_segment_is_merged_without_another_arrival",
     ),
     16: ("tests/webadmin/schedule/test_replay_orders.py::test_inv_16_every_order_replays_to_the_state_of_the_tables",),
@@ -50,7 +51,7 @@ HELD_BY = {
     19: (MACHINE, LETTING_GO),
     20: ("tests/webadmin/index/test_delete_objects.py::test_objects_go_after_the_delay_and_not_before", LETTING_GO),
     21: (LETTING_GO,),
-    22: (PREPARE + "test_i22_the_order_of_rows_decides_nothing", TWINS),
+    22: (PREPARE + "test_inv22_the_order_of_rows_decides_nothing", TWINS),
     23: (
         "tests/webadmin/schedule/test_schedule_rows.py::test_s23_after_a_restart_what_was_stored_is_assignable",
         TWINS,
@@ -66,9 +67,42 @@ HELD_BY = {
     28: (MACHINE, POLL + "test_a_clock_that_jumps_ahead_ends_no_lease_at_once"),
 }
 
+TIMELINE = "tests/engine/planning/timeline/"
+PROPERTIES = TIMELINE + "test_properties.py::"
+ADMISSION = TIMELINE + "test_admission.py::"
+CONTROLLER = TIMELINE + "test_timeline_machine.py::TestController"
+TABLES = "tests/webadmin/timeline/"
+TASKS = PROPERTIES + "test_inv3_to_inv7_tasks_hold_what_they_should"
+REST = PROPERTIES + "test_inv8_and_inv9_the_second_plan_is_empty_and_a_crash_loses_nothing"
+PRIORITIES = PROPERTIES + "test_inv10_and_inv11_priorities_are_exact_and_grow_with_what_is_gained"
+LIMITS = ADMISSION + "test_inv12_and_inv13_limits_hold_and_the_best_of_what_does_not_start_wait"
+PUT_OFF = TABLES + "test_controllers.py::test_what_does_not_fit_the_queue_is_put_off_and_never_looked_at_again_for_it"
+MONTHS = TABLES + "test_lane.py::test_months_of_small_files_come_to_rest_with_every_row"
+TIMELINE_HELD_BY = {
+    1: (PROPERTIES + "test_inv1_neither_order_nor_form_of_the_input_matters",),
+    2: (PROPERTIES + "test_inv2_every_chunk_is_what_counting_hours_says",),
+    3: (TASKS, CONTROLLER),
+    4: (TASKS,),
+    5: (TASKS,),
+    6: (TASKS,),
+    7: (TASKS, CONTROLLER),
+    8: (REST, CONTROLLER, "tests/engine/tables/test_second_plan.py::test_the_second_plan_of_merged_files_is_empty"),
+    9: (REST, CONTROLLER, TABLES + "test_controllers.py::test_after_a_restart_only_the_rest_is_done"),
+    10: (TASKS, PRIORITIES, PROPERTIES + "test_priorities_of_a_plan_are_the_exact_ones"),
+    11: (PRIORITIES,),
+    12: (LIMITS, CONTROLLER, TABLES + "test_lane.py::test_x17_admission_and_reservation"),
+    13: (LIMITS, ADMISSION + "test_inv13_the_best_wait_in_whichever_order_they_came", CONTROLLER),
+    14: (CONTROLLER, PUT_OFF),
+    15: (CONTROLLER, MONTHS),
+    16: (CONTROLLER, TABLES + "test_lane.py::test_late_data_stays_beside_what_was_merged_meanwhile"),
+    17: (CONTROLLER, TABLES + "test_lane.py::test_inv17_who_lost_the_lease_changes_nothing"),
+    18: (CONTROLLER, TABLES + "test_lane.py::test_inv18_every_chunk_with_data_has_a_state_and_a_reason"),
+}
+
 
 def test_every_invariant_is_held_over_the_tables_by_a_test_that_exists() -> None:
     assert set(HELD_BY) == set(range(1, 29))
-    for test in {test for tests in HELD_BY.values() for test in tests}:
+    assert set(TIMELINE_HELD_BY) == set(range(1, 19))
+    for test in {test for held in (HELD_BY, TIMELINE_HELD_BY) for tests in held.values() for test in tests}:
         path, name = test.split("::")
-        assert re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE), test
+        assert re.search(rf"^(def {name}\(|{name} = )", (ROOT / path).read_text(), re.MULTILINE), test

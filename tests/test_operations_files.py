@@ -23,6 +23,27 @@ SHOWN = {metric.name for metric in METRICS} | {
     f"{metric.name}_{part}" for metric in METRICS if metric.kind == "histogram" for part in ("bucket", "sum", "count")
 }
 
+_SCHEDULER = "compaction_scheduler_queue_"
+SECTION_13 = (
+    *(
+        f"{_SCHEDULER}{what}"
+        for what in (
+            "jobs",
+            *(f"{happened}_jobs_total" for happened in ("added", "completed", "assigned", "reassigned", "evicted")),
+        )
+    ),
+    *(f"compaction_block_queue_{what}" for what in ("blocks", "batches", "push_rejected_total", "delete_missed_total")),
+    *(f"compaction_global_queue_{what}_current" for what in ("blocks", "queues", "batches")),
+    "index_tombstones",
+    "index_cache_requests_total",
+    "dlq_recovery_attempts_total",
+    "raft, FSM and KV timings",
+    "(worker) jobs in progress, completed, duration",
+    "(worker) time to compaction",
+    "(worker) blocks deleted",
+)
+"""The metrics of the system that inspired the compaction service, as section 13 of its sheet lists them."""
+
 
 def used(expression: str) -> set[str]:
     return set(re.findall(r"lithify_\w+", expression))
@@ -90,3 +111,13 @@ def test_panels_do_not_overlap_and_every_level_has_its_curve() -> None:
 def test_promtool_takes_the_rules() -> None:
     checked = subprocess.run(["promtool", "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_every_metric_of_the_sheet_has_its_place_on_the_page() -> None:
+    """Section 13 of the sheet of the compaction service; the metrics that stand for each are shown by some process."""
+    page = (DOCS / "reference/metrics.md").read_text()
+    rows = dict(re.findall(r"^\| ((?:compaction_|index_|dlq_|raft|\(worker\))[^|]*) \| (.*) \|$", page, re.M))
+    assert set(rows) == set(SECTION_13)
+    for theirs, ours in rows.items():
+        assert used(ours) <= SHOWN, theirs
+        assert used(ours) or ours.startswith("none: "), theirs

@@ -11,6 +11,7 @@ ALLOWED_HOSTS         comma separated host names (default: this machine only)
 HTTPS                 1 when the site is served over TLS only: secure cookies, redirect, HSTS (default 0)
 CSRF_TRUSTED_ORIGINS  comma separated origins, behind a proxy that changes the host
 LOG_LEVEL             of the console log (default INFO)
+HISTORY_DAYS          days for which the log and attempts of ended jobs are kept (default 90; 0: for ever)
 STALLED_AFTER_SECONDS after which work that is due and not done makes /progressz unhealthy (default 900)
 METRICS_TOKEN         bearer token that /metrics asks for (default: none, it is open)
 WRITER_FLUSH_SECONDS  a segment writer flushes so long after the first profile (default 0.5)
@@ -126,6 +127,7 @@ STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns of a missing folder
 # While nothing is collected WhiteNoise serves straight from the packages: one command starts the site.
 WHITENOISE_USE_FINDERS = True
 
+HISTORY_DAYS = int(os.environ.get("HISTORY_DAYS") or 90)
 STALLED_AFTER_SECONDS = int(os.environ.get("STALLED_AFTER_SECONDS") or 900)
 METRICS_TOKEN = os.environ.get("METRICS_TOKEN", "")
 WRITER_FLUSH_SECONDS = float(os.environ.get("WRITER_FLUSH_SECONDS") or 0.5)

@@ -41,7 +41,8 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """What a queued block's queue holds, by its policy (None: its level has none). Times are command time."""
+    """What a queued block's queue holds, by its policy (None: its level has none). Times are command time. ``capped``
+    says which cap keeps its jobs from running, "" if none does."""
 
     name: str
     now_ms: int
@@ -52,11 +53,13 @@ class QueueFacts:
     paused: Sequence[str] = ()
     is_schedule_full: bool = False
     polling_workers: int = 0
+    capped: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
     """What is known of a job. ``last_error`` is that of its last attempt that ended badly; times are command time.
+    ``capped`` says which cap is reached, ``pinned`` who alone may take it and does not poll, "" if nothing of that is.
     ``shard_count`` is how many shards its sources are from; a rewrite leaves deleted data out of one block."""
 
     name: str
@@ -76,6 +79,8 @@ class JobFacts:
     result_ids: Sequence[str] = ()
     paused: Sequence[str] = ()
     polling_workers: int = 0
+    capped: str = ""
+    pinned: str = ""
 
 
 def explain_queued(subject: str, queue: QueueFacts) -> Explanation:
@@ -98,7 +103,15 @@ def explain_queued(subject: str, queue: QueueFacts) -> Explanation:
         return _queued(subject, f"{why}, but the schedule is full", "a finished or parked job makes room")
     if not queue.polling_workers:
         return _queued(subject, f"{why}, but no worker polls", "starting a node lets it be planned")
+    if queue.capped:
+        return _queued(subject, f"{why}, but {queue.capped}", "the end of one of its jobs, or a higher cap, makes room")
     return _queued(subject, why, "the next poll with free capacity takes it, in its turn")
+
+
+def explain_outdated(subject: str, queue: QueueFacts) -> Explanation:
+    """Explain a queued block that is older than its tenant keeps data."""
+    why = f"it waits in {queue.name}, is older than its tenants keep data, and so is not merged any more"
+    return _queued(subject, why, "the next run of retention drops it, a longer rule or a hold keeps it")
 
 
 def explain_owned(subject: str, job: JobFacts) -> Explanation:
@@ -175,6 +188,14 @@ def _explain_state(job: JobFacts) -> Explanation:
             return Explanation(
                 subject=subject, state="waiting", why=f"{_paused(job.paused)}{failed}", next="resuming that assigns it"
             )
+        if job.pinned:
+            why = f"it may only go to {job.pinned}{failed}"
+            return Explanation(
+                subject=subject, state="waiting", why=why, next="that, or unpinning it, gets it assigned"
+            )
+        if job.polling_workers and job.capped:
+            then = "the end of one of its jobs, or a higher cap, makes room"
+            return Explanation(subject=subject, state="waiting", why=f"{job.capped}{failed}", next=then)
         then = "the next poll with free capacity takes it, in its turn" if job.polling_workers else "starting a node"
         why = "no worker holds it" if job.polling_workers else "no worker polls"
         then = then if job.polling_workers else f"{then} gets it assigned"

@@ -4,7 +4,8 @@
    of an error is taken once, for the planned job), else into halves. Every part is smaller than its job, so that one
    bad block among n is alone after at most ``1 + log2(n)`` splits.
 2. A block is quarantined only if it has failed alone on ``ALONE_RUNS`` attempts with the same error under one build,
-   and that build has merged another block of its kind (lane and level) meanwhile: the control.
+   and that build has merged another block of its kind (lane and level) meanwhile: the control. A lone block whose runs
+   do not agree, because nodes were moved to another build between them for example, runs once more.
 3. A block is quarantined as missing only if an error said so and the store, asked again, has no such object.
 4. When more than a fifth of a build's recent jobs fail with one error class, the build is broken, not the blocks:
    nothing is split or quarantined because of it.
@@ -17,6 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 ALONE_RUNS = 2
+LONE_RUNS_MAX = 6
+"""After so many runs that do not agree a lone block waits for somebody: builds may alternate, and errors vary."""
 PART_FAILURES_MAX = 1
 """The failure limit of parts: one more failure takes a job out, so each part has the runs that a lone block needs."""
 OBJECT_NOT_FOUND = "ObjectNotFound"
@@ -76,13 +79,20 @@ class QuarantineBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class TryAgain:
+    """Let the lone block run once more: its failures so far are of different builds, or different errors."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Leave the job parked."""
 
     why: str
 
 
-Verdict = Split | SetMissingAside | QuarantineBlock | Wait
+Verdict = Split | SetMissingAside | QuarantineBlock | TryAgain | Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +175,10 @@ def _parts(suspect: Suspect, last: FailedRun) -> tuple[tuple[int, ...], ...]:
     return (everything[:middle], everything[middle:])
 
 
-def _judge_alone(suspect: Suspect, last: FailedRun) -> QuarantineBlock | Wait:
+def _judge_alone(suspect: Suspect, last: FailedRun) -> QuarantineBlock | TryAgain | Wait:
     same = [run for run in suspect.runs if (run.error_class, run.build) == (last.error_class, last.build)]
+    if len(same) < ALONE_RUNS <= len(suspect.runs) < LONE_RUNS_MAX:
+        return TryAgain(f"its {len(suspect.runs)} runs alone failed differently, or on different builds")
     if len(same) < ALONE_RUNS:
         return Wait(f"its block failed alone {len(same)} times with {last.error_class}: requeue it for another attempt")
     if last.build not in suspect.control_builds:

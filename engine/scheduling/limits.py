@@ -118,6 +118,10 @@ class EffectiveLimits:
     """The values in force at one moment."""
 
     values: Mapping[tuple[LimitName, Scope], int] = field(default_factory=dict)
+    _names: frozenset[LimitName] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_names", frozenset(name for name, _ in self.values))
 
     @classmethod
     def of(cls, changes: Iterable[SetLimit], *, now_ms: int) -> EffectiveLimits:
@@ -138,6 +142,8 @@ class EffectiveLimits:
         job: str | None = None,
     ) -> int:
         """Return the value for a job, tenant or lane; ``default`` is that of everything, if nothing was set."""
+        if name not in self._names:  # most are set for nobody
+            return default
         narrowest_first = (
             Scope(kind, value)
             for kind, value in (

@@ -15,6 +15,13 @@ FAILURE_DELAY_MS = 60_000
 """How much later a job counts as ready for each failure: what fails again and again lets others pass."""
 FAILURE_DELAY_MAX_MS = 600_000
 """No job waits longer than this for those that failed less."""
+URGENCY_DELAY_MAX_MS = 600_000
+"""No job waits longer than this for more urgent ones, where a lane says how urgent its jobs are."""
+
+
+def urgent_priority_ms(*, ready_at_ms: int, priority: int, unit: int) -> int:
+    """Return the moment by which a job of a priority up to ``unit`` stands in line; the size makes no difference."""
+    return ready_at_ms + URGENCY_DELAY_MAX_MS * (unit - priority) // unit
 
 
 def job_priority_ms(*, ready_at_ms: int, size_bytes: int, failures: int = 0) -> int:

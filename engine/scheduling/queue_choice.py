@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from engine.quick_values import quickly_built
+from engine.quick_values import maker, quickly_built
 from engine.scheduling.fairness import Candidate, FairShare, LaneView, TenantView
 from engine.scheduling.priority import job_priority_ms
+
+candidate = maker(Candidate)
 
 
 @quickly_built
@@ -36,19 +38,18 @@ def choose_queues(
     job_max: int,
 ) -> dict[int, int]:
     """Return how many jobs to plan from each queue, by id; at most ``job_max`` in all."""
-    candidates = [candidate for queue in queues for candidate in _candidates(queue, now_ms, job_max)]
-    share = FairShare(lanes, tenants, candidates)
+    share = FairShare(lanes, tenants, [one for queue in queues for one in _candidates(queue, now_ms, job_max)])
     chosen: dict[int, int] = {}
-    for candidate in islice(share, max(0, job_max)):
-        chosen[candidate.work] = chosen.get(candidate.work, 0) + 1
-        share.charge(candidate)
+    for taken in islice(share, max(0, job_max)):
+        chosen[taken.work] = chosen.get(taken.work, 0) + 1
+        share.charge(taken)
     return chosen
 
 
 def _candidates(queue: QueueSums, now_ms: int, job_max: int) -> Iterator[Candidate[int]]:
     later_ms = job_priority_ms(ready_at_ms=now_ms, size_bytes=queue.job_bytes)
     for position in range(min(queue.job_count, job_max)):
-        yield Candidate(
+        yield candidate(
             lane=queue.lane,
             tenant=queue.tenant,
             priority_ms=max(queue.priority_ms, later_ms) if position else queue.priority_ms,

@@ -40,7 +40,7 @@ transaction, and two connections: ``tests/webadmin/schedule/test_two_connections
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.planning.consolidation import is_consolidating
 from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState
@@ -72,13 +72,7 @@ def demand(number: int, holds: object, message: str) -> None:
 
 
 def check_step(audit: Audit, step: Step) -> None:
-    """Check everything the step could have broken, then write the step down.
-
-    Most steps are polls that only refresh leases, so what cannot have changed is not looked at.
-    """
-    if _only_renews(step) and _renewals_hold(audit, step):
-        audit.steps += 1
-        return
+    """Check everything the step could have broken, then write the step down."""
     if step.blocks or step.order is not None:
         if not _blocks_hold(audit, step):
             for invariant in OF_BLOCKS:
@@ -105,23 +99,17 @@ def check_step(audit: Audit, step: Step) -> None:
     audit.note(step)
 
 
-def _only_renews(step: Step) -> bool:
-    poll = step.poll
-    return poll is not None and poll.applied is None and not step.blocks and step.order is None
-
-
-def _renewals_hold(audit: Audit, step: Step) -> bool:
-    """Check at once all that a poll can break which only extends leases, and write it down: most polls are such.
+def renewals_hold(audit: Audit, poll: PollFact, touched: Sequence[MemoryJob]) -> bool:
+    """Check at once all that a poll can break which only extends leases and touches nothing but these jobs, and write
+    it down: most steps are such.
 
     False leaves everything to the invariants one by one, which name the one that is broken.
     """
-    poll = step.poll
-    assert poll is not None
     if poll.version_before != poll.version_prepared or poll.change_set.changes_plan():
         return False
     worker, order = poll.order.worker, poll.order
     jobs, tokens = audit.jobs, {told.update.job: told.token for told in order.told}
-    if len(tokens) != len(order.told) or len(step.jobs) > len(poll.renewed):
+    if len(tokens) != len(order.told) or len(touched) > len(poll.renewed):
         return False
     for renewal in poll.renewed:
         view = renewal.job
@@ -130,7 +118,7 @@ def _renewals_hold(audit: Audit, step: Step) -> bool:
             return False
         if audit.token_owner.get(shadow.token) != worker:
             return False
-    for job in step.jobs:
+    for job in touched:
         shadow = jobs.get(job.id)
         if shadow is None or job.state is not shadow.state or job.state is not LEASED:
             return False
@@ -139,6 +127,7 @@ def _renewals_hold(audit: Audit, step: Step) -> bool:
         if job.lease_expires_ms < shadow.lease_expires_ms:
             return False
         shadow.lease_expires_ms = job.lease_expires_ms
+    audit.steps += 1
     return True
 
 

@@ -16,7 +16,7 @@ from engine.planning.retention import RetentionPolicy, RetentionSlice
 from engine.protocol.profile_jobs import DeleteMask
 from engine.simulation.audit import AddFact, Audit, OrderFact, Step
 from engine.simulation.command_clock import CommandClock
-from engine.simulation.invariants import check_step, invariant_20_deletion_delay
+from engine.simulation.invariants import check_step, invariant_20_deletion_delay, renewals_hold
 from engine.simulation.memory_schedule import AddOutcome, MemorySchedule
 from engine.simulation.memory_service import MemoryService, PollFact
 from engine.simulation.removal_invariants import rows_of_others
@@ -150,6 +150,8 @@ class World:
         jobs = schedule.touched_jobs
         if len(jobs) > 1:
             jobs = list(dict.fromkeys(jobs))
-        check_step(self.audit, Step(schedule.touched_blocks, jobs, fact))
-        schedule.touched_blocks.clear()
+        blocks = schedule.touched_blocks
+        if fact.applied is not None or blocks or not renewals_hold(self.audit, fact, jobs):
+            check_step(self.audit, Step(blocks, jobs, fact))
+            blocks.clear()
         schedule.touched_jobs.clear()

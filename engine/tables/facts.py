@@ -10,7 +10,7 @@ from engine.profiles.errors import BadObject, UnknownFormat
 from engine.storage import ObjectStore
 from engine.tables.footers import SECTION, Footer, open_parquet, read_footer
 from engine.tables.store_file import open_object
-from engine.tables.times import NoTimeType, milliseconds, to_milliseconds
+from engine.tables.times import NoTimeType, time_bounds, to_milliseconds
 
 BATCH_ROWS = 64 << 10
 
@@ -117,9 +117,8 @@ def _read_times(store: ObjectStore, footer: Footer, column: str, unit: str) -> _
             array = batch.column(0)
             rows += len(array)
             times.nulls += array.null_count
-            values = milliseconds(array.drop_null(), unit)
-            if len(values):
-                times.include(int(values.min()), int(values.max()))
+            if bounds := time_bounds(array, unit):
+                times.include(*bounds)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise BadObject(f"column {column}", -1, f"it cannot be read: {error}", footer.path) from error
     if rows != footer.rows:

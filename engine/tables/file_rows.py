@@ -15,7 +15,7 @@ from engine.tables.array_parts import is_text_or_bytes
 from engine.tables.footers import Footer, RowGroup, open_parquet
 from engine.tables.schemas import cast_batch
 from engine.tables.store_file import open_object
-from engine.tables.times import milliseconds
+from engine.tables.times import milliseconds, time_bounds
 
 ROWS_MAX = 1 << 20
 ROWS_MIN = 1 << 10
@@ -27,12 +27,16 @@ NESTED_BYTES_MAX = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Only the rows of one interval are wanted (unix milliseconds, the end exclusive)."""
+    """Only the rows of one interval are wanted (unix milliseconds, the end exclusive).
+
+    ``has_all``: the file says that all of its rows with a time lie in it, and it is damage if one does not.
+    """
 
     column: str
     unit: str
     start_ms: int
     end_ms: int
+    has_all: bool = False
 
 
 def rows_per_piece(footer: Footer, piece_bytes: int) -> int:
@@ -63,7 +67,7 @@ def read_rows(
             found += batch.num_rows
             table = _instants(pa.Table.from_batches([batch]), footer)
             if cut is not None:
-                table = _cut(table, cut, footer.path)
+                table = _checked(table, cut, footer.path) if cut.has_all else _cut(table, cut, footer.path)
             yield table if schema is None else cast_batch(table, schema, footer.path)
         if found != group.rows:
             raise BadObject(f"row group {number}", footer.start, f"it has {found} of {group.rows} rows", footer.path)
@@ -131,6 +135,14 @@ def _instants(table: pa.Table, footer: Footer) -> pa.Table:
         if pa.types.is_timestamp(field.type) and field.type != told.type:
             column = pa.chunked_array([chunk.view(told.type) for chunk in table.column(place).chunks], told.type)
             table = table.set_column(place, told, column)
+    return table
+
+
+def _checked(table: pa.Table, cut: Cut, path: str) -> pa.Table:
+    bounds = time_bounds(table.column(cut.column), cut.unit)
+    if bounds is not None and not cut.start_ms <= bounds[0] <= bounds[1] < cut.end_ms:
+        reason = f"it has times from {bounds[0]} to {bounds[1]} ms, and its statistics say that all lie in one chunk"
+        raise BadObject(f"column {cut.column}", -1, f"{reason}, [{cut.start_ms}, {cut.end_ms})", path)
     return table
 
 

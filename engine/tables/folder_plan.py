@@ -76,9 +76,8 @@ class FolderPlan:
     ) -> Iterator[pa.Table]:
         """Yield the rows of one file that belong to the chunk, in pieces; ``read`` counts them."""
         spec, plain = self.spec, self.roll_up is None
-        cut = None
-        if not self.files[number].whole:
-            cut = Cut(spec.time_column, spec.time_unit, self.chunk.start_ms, self.chunk.end_ms)
+        start_ms, end_ms = self.chunk.start_ms, self.chunk.end_ms
+        cut = Cut(spec.time_column, spec.time_unit, start_ms, end_ms, has_all=self.files[number].whole)
         pieces = read_rows(
             store,
             footer,

@@ -7,6 +7,7 @@ one that counts and its checksum, and is replaced as a whole: a reader has the t
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -26,6 +27,7 @@ SEQUENCE_DIGITS = 12
 SEQUENCE_MAX = 10**SEQUENCE_DIGITS - 1
 FILES_MAX = 10_000_000
 NAME_MAX = 4096
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 READ_ATTEMPTS = 5
 """How often a reader begins again because the manifest it was told of is gone: a newer one has come meanwhile."""
 
@@ -47,6 +49,9 @@ class ManifestFile:
     version: str
 
 
+_FILE_FIELDS = tuple(ManifestFile.__dataclass_fields__)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """The table after its ``sequence``-th change; ``columns`` are names and types (as Arrow writes them), in order."""
@@ -66,21 +71,49 @@ class Pointer:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedManifest:
+    """The bytes of a manifest and what is in it: all that there is of a million files at a time."""
+
+    sequence: int
+    data: bytes
+    file_count: int
+    byte_count: int
+    row_count: int
+
+
 def manifest_key(sequence: int) -> str:
     """Return where a manifest lies below the table's URL."""
     return f"{MANIFESTS}{sequence:0{SEQUENCE_DIGITS}}.json"
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
-    """Return the bytes of a manifest: the same table gives the same bytes."""
+def encode_manifest(head: Manifest, files: Iterable[ManifestFile]) -> EncodedManifest:
+    """Return the bytes of a manifest of ``files`` instead of ``head``'s own, taken one after the other.
+
+    The same table gives the same bytes.
+    """
     told = {
         "format": FORMAT,
-        "sequence": manifest.sequence,
-        "time_column": manifest.time_column,
-        "columns": [{"name": name, "type": kind} for name, kind in manifest.columns],
-        "files": [asdict(file) for file in manifest.files],
+        "sequence": head.sequence,
+        "time_column": head.time_column,
+        "columns": [{"name": name, "type": kind} for name, kind in head.columns],
+        "files": [],
     }
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    buffer = io.BytesIO()
+    buffer.write(_JSON.encode(told).removesuffix("]}").encode())
+    file_count = byte_count = row_count = 0
+    for file in files:
+        text = _JSON.encode({name: getattr(file, name) for name in _FILE_FIELDS})
+        buffer.write((f",{text}" if file_count else text).encode())
+        file_count, byte_count, row_count = file_count + 1, byte_count + file.size, row_count + file.rows
+    buffer.write(b"]}")
+    return EncodedManifest(
+        sequence=head.sequence,
+        data=buffer.getvalue(),
+        file_count=file_count,
+        byte_count=byte_count,
+        row_count=row_count,
+    )
 
 
 def decode_manifest(data: bytes, key: str = "") -> Manifest:
@@ -155,7 +188,7 @@ def _read(store: ObjectStore) -> Manifest | None:
     return manifest
 
 
-def write_manifest(store: ObjectStore, manifest: Manifest) -> Pointer:
+def write_manifest(store: ObjectStore, manifest: EncodedManifest) -> Pointer:
     """Write a manifest and then the pointer to it; return the pointer that counts afterwards.
 
     Harmless to repeat, and a pointer never goes back: one to a later manifest stays. Only one process at a time may
@@ -163,13 +196,12 @@ def write_manifest(store: ObjectStore, manifest: Manifest) -> Pointer:
     """
     if not 0 <= manifest.sequence <= SEQUENCE_MAX:
         raise ValueError(f"{manifest.sequence} is no sequence of a manifest")
-    data = encode_manifest(manifest)
     key = manifest_key(manifest.sequence)
-    pointer = Pointer(sequence=manifest.sequence, manifest=key, sha256=hashlib.sha256(data).hexdigest())
+    pointer = Pointer(sequence=manifest.sequence, manifest=key, sha256=hashlib.sha256(manifest.data).hexdigest())
     there = read_pointer(store)
     if there is not None and (there.sequence > pointer.sequence or there == pointer):
         return there
-    store.put(key, data)
+    store.put(key, manifest.data)
     store.put(POINTER, encode_pointer(pointer))
     return pointer
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import google_crc32c
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.profiles.errors import MergeCancelled
@@ -24,7 +23,7 @@ from engine.storage import ObjectStore
 from engine.tables.array_parts import one_array
 from engine.tables.conservation import Tally
 from engine.tables.errors import NotConserved
-from engine.tables.times import milliseconds
+from engine.tables.times import time_bounds
 
 METADATA_KEY = b"lithify"
 ROW_GROUP_BYTES = 64 << 20
@@ -158,11 +157,8 @@ class OutputFiles:
         self._row_bytes = (file.sink.tell() - before) / rows
         file.rows += rows
         file.groups += 1
-        times = one_array(table.column(self.rules.time_column)).drop_null()
-        if len(times):
-            bounds = pc.min_max(times)
-            ends = pa.array([bounds["min"], bounds["max"]], times.type)
-            low, high = milliseconds(ends, self.rules.time_unit).tolist()
+        if bounds := time_bounds(table.column(self.rules.time_column), self.rules.time_unit):
+            low, high = bounds
             file.low = low if file.low is None else min(file.low, low)
             file.high = high if file.high is None else max(file.high, high)
 

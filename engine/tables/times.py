@@ -58,6 +58,15 @@ def stored_numbers(array: pa.Array) -> Int64s:
     return numbers
 
 
+def time_bounds(column: pa.Array | pa.ChunkedArray, unit: str) -> tuple[int, int] | None:
+    """Return the least and greatest time of a column in unix milliseconds, rounded down; None if it has no value."""
+    found = pc.min_max(column)
+    if not found["min"].is_valid:
+        return None
+    low, high = milliseconds(pa.array([found["min"], found["max"]], column.type), unit).tolist()
+    return low, high
+
+
 def milliseconds(array: pa.Array, unit: str) -> Int64s:
     """Return a time column as unix milliseconds, rounded down, 0 for nulls; far times stay at the edge of 64 bits."""
     multiply, divide = scale_of(array.type, unit)

@@ -45,10 +45,10 @@ cdef int _put_text(Buffer* table, const Symbols* symbols, uint64_t number) excep
 
 cdef int _put_lists(Buffer* out, Buffer* table, size_t position, const uint64_t* pairs, const uint32_t* counts,
                     const int64_t* places, size_t pieces, const uint8_t* ids, size_t ids_size,
-                    const Symbols* symbols, size_t* lists) except -1 nogil:
+                    const Symbols* symbols, size_t most_bytes, size_t* lists, size_t* done) except -1 nogil:
     cdef size_t piece = 0, start, first
     cdef uint64_t size
-    while piece < pieces:
+    while piece < pieces and (lists[0] == 0 or table.size < most_bytes):
         put_zeros(out, (ALIGNMENT - (position + out.size) % ALIGNMENT) % ALIGNMENT)
         put_u8(table, ENTRY_KEYS)
         if _put_text(table, symbols, pairs[piece] >> 32) or _put_text(table, symbols, pairs[piece] & 0xFFFFFFFFu):
@@ -68,12 +68,14 @@ cdef int _put_lists(Buffer* out, Buffer* table, size_t position, const uint64_t*
         store_u32_be(out.data + start + 4, <uint32_t>(size // 4 - 1))
         put_u32_be(out, crc32c_of(out.data + start + 4, size))
         lists[0] += 1
+        done[0] = piece
     return DONE
 
 
 def format_lists(size_t position, const uint64_t[::1] pairs, const uint32_t[::1] counts, const int64_t[::1] places,
-                 bytes ids, symbols):
-    """Return lists with their padding, to be written at ``position`` of the index, their table, and how many they are.
+                 bytes ids, symbols, size_t most_bytes):
+    """Return lists with their padding, to be written at ``position`` of the index, their table, how many they are, and
+    of how many pieces: it ends with the list whose entry brings the table to ``most_bytes``.
 
     Ids come in pieces: ``counts`` of them, four bytes each, at ``places`` in ``ids``. Pieces whose pairs (name in the
     upper, value in the lower half) are equal follow one another and make one list.
@@ -83,14 +85,14 @@ def format_lists(size_t position, const uint64_t[::1] pairs, const uint32_t[::1]
     cdef Symbols known
     cdef Buffer out = Buffer(NULL, 0, 0)
     cdef Buffer table = Buffer(NULL, 0, 0)
-    cdef size_t lists = 0, pieces = pairs.shape[0]
+    cdef size_t lists = 0, done = 0, pieces = pairs.shape[0]
     cdef const uint8_t* first = <const uint8_t*><const char*>ids
     cdef size_t ids_size = len(ids)
     cdef int fault
     if counts.shape[0] != pairs.shape[0] or places.shape[0] != pairs.shape[0]:
         raise ValueError("the arrays of pieces are not equally long")
     if not pieces:
-        return b"", b"", 0
+        return b"", b"", 0, 0
     data, known.start, known.end, positions = symbols.parts()
     known.data = &data[0] if data.shape[0] else NULL
     known.positions = &positions[0] if positions.shape[0] else NULL
@@ -98,12 +100,12 @@ def format_lists(size_t position, const uint64_t[::1] pairs, const uint32_t[::1]
     try:
         with nogil:
             fault = _put_lists(&out, &table, position, &pairs[0], &counts[0], &places[0], pieces, first, ids_size,
-                               &known, &lists)
+                               &known, most_bytes, &lists, &done)
         if fault == NO_SYMBOL:
             raise BadReference(SECTION, known.start, "a list of a symbol that does not exist")
         if fault == NO_PIECE:
             raise ValueError("a piece of a list is not among the ids")
-        return (<const char*>out.data)[:out.size], (<const char*>table.data)[:table.size], lists
+        return (<const char*>out.data)[:out.size], (<const char*>table.data)[:table.size], lists, done
     finally:
         buffer_free(&out)
         buffer_free(&table)

@@ -20,23 +20,29 @@ def format_lists(
     places: npt.NDArray[np.int64],
     ids: bytes,
     symbols: SymbolTable,
-) -> tuple[bytes, bytes, int]:
-    """Return lists with their padding, to be written at ``position`` of the index, their table, and how many they are.
+    most_bytes: int,
+) -> tuple[bytes, bytes, int, int]:
+    """Return lists with their padding, to be written at ``position`` of the index, their table, how many they are, and
+    of how many pieces: it ends with the list whose entry brings the table to ``most_bytes``.
 
     Ids come in pieces: ``counts`` of them, four bytes each, at ``places`` in ``ids``. Pieces whose pairs (name in the
     upper, value in the lower half) are equal follow one another and make one list.
     """
-    out, table, lists = bytearray(), bytearray(), 0
+    out, table, lists, done = bytearray(), bytearray(), 0, 0
     pieces = zip(pairs.tolist(), counts.tolist(), places.tolist(), strict=True)
     for pair, members in groupby(pieces, key=lambda piece: piece[0]):
-        body = b"".join(_piece(ids, place, count) for _, count, place in members)
+        if lists and len(table) >= most_bytes:
+            break
+        parts = [_piece(ids, place, count) for _, count, place in members]
+        done += len(parts)
+        body = b"".join(parts)
         body = (len(body) // 4).to_bytes(4, "big") + body
         out += bytes(-(position + len(out)) % LIST_ALIGNMENT)
         texts = b"".join(uvarint(len(text)) + text for text in (symbols[pair >> 32], symbols[pair & 0xFFFFFFFF]))
         table += bytes([POSTINGS_ENTRY_KEYS]) + texts + uvarint(position + len(out))
         out += len(body).to_bytes(4, "big") + body + crc32c(body).to_bytes(CRC_BYTES, "big")
         lists += 1
-    return bytes(out), bytes(table), lists
+    return bytes(out), bytes(table), lists, done
 
 
 def _piece(ids: bytes, place: int, count: int) -> bytes:

@@ -7,8 +7,7 @@ import numpy.typing as npt
 import xxhash
 
 from engine.profiles.errors import LimitExceeded
-from engine.tsdb.index_layout import SECTION
-from engine.tsdb.index_reader import LABEL_BYTES_MAX
+from engine.tsdb.index_layout import LABEL_BYTES_MAX, SECTION
 from engine.tsdb.series_batch import SeriesBatch
 from engine.tsdb.symbol_table import SymbolTable
 

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memmove
 
 from engine.profiles._byte_buffers cimport (
     Buffer, Cursor, buffer_free, buffer_reserve, be32, cursor_over, left, put_bytes, put_u32_be, put_u64,
@@ -18,7 +18,7 @@ from engine.tsdb._xor cimport (
 import numpy as np
 
 from engine.profiles.errors import (
-    BadObject, BadReference, ChecksumMismatch, LimitExceeded, Truncated, UnknownFormat,
+    BadObject, BadReference, ChecksumMismatch, LimitExceeded, MergeRefused, Truncated, UnknownFormat,
 )
 from engine.tsdb.chunk_files import chunk_place, file_name
 from engine.tsdb.errors import Inconsistent, OutOfOrder
@@ -41,7 +41,9 @@ cdef enum:
     MERGED = 0
     FAULTY = 1
     RARE = 2
+    REFUSED = 8  # for the blocks together, none is to blame
 
+    CHUNK_BYTES = 64  # what is held of a chunk beside its record
     SERIES_MOST = 4096
     CHUNK_BYTES_MAX = 64 << 20
     HEADER_BYTES = 8
@@ -248,6 +250,8 @@ cdef class SeriesMerge:
     cdef bint _is_waiting  # for the chunks of a series that is rare
     cdef size_t _samples_per_chunk
     cdef uint64_t _file_bytes
+    cdef uint64_t _record_bytes_max  # of the chunks of a series
+    cdef size_t _window_samples  # of overlapping chunks, decoded together
     cdef uint64_t _file_count
     cdef uint64_t _position
     cdef uint32_t* _heap
@@ -275,7 +279,7 @@ cdef class SeriesMerge:
     cdef Buffer _file_starts
     cdef size_t _series
 
-    def __cinit__(self, sources, rules):
+    def __cinit__(self, sources, rules, budget):
         cdef size_t number, place
         cdef const uint8_t[::1] data
         self._source_count = len(sources)
@@ -286,6 +290,8 @@ cdef class SeriesMerge:
         self._is_ours = rules.winner is Winner.OURS
         self._samples_per_chunk = rules.samples_per_chunk
         self._file_bytes = rules.chunk_file_bytes
+        self._record_bytes_max = budget.record_bytes
+        self._window_samples = budget.window_samples
         self._sources = <Source*>_zeroed(self._source_count, sizeof(Source))
         self._heap = <uint32_t*>_zeroed(self._source_count, sizeof(uint32_t))
         self._taken = <uint32_t*>_zeroed(self._source_count, sizeof(uint32_t))
@@ -557,6 +563,7 @@ cdef class SeriesMerge:
 
     cdef int _read_pieces(self) except -1 nogil:
         cdef size_t taken, place, series, first, count, start
+        cdef uint64_t held = 0, own
         cdef uint32_t number
         cdef Source* source
         cdef Piece* piece
@@ -572,6 +579,7 @@ cdef class SeriesMerge:
             buffer_reserve(&self._pieces, count * sizeof(Piece))
             self._pieces.size += count * sizeof(Piece)
             self._piece_starts[taken + 1] = start + count
+            own = 0
             for place in range(count):
                 piece = <Piece*>self._pieces.data + start + place
                 piece.source = number
@@ -582,16 +590,26 @@ cdef class SeriesMerge:
                     return FAULTY
                 self._counts.samples_read += piece.samples
                 self._counts.bytes_read += piece.record_bytes
+                own += CHUNK_BYTES + piece.record_bytes
+                if own > self._record_bytes_max:
+                    return _fail(&self._fault, LIMIT, number, piece.ref, 0,
+                                 b"the chunks of a series take more than a merge holds of one")
             self._counts.series_read += 1
             self._counts.chunks_read += count
+            held += own
+            if held > self._record_bytes_max:
+                return _fail(&self._fault, REFUSED, number, source.chunk_refs[first], 0,
+                             b"the chunks of a series in all blocks take more than the budget allows")
         return MERGED
 
     cdef int _merge_group(self) except -1 nogil:
-        """Turn the chunks of a group that overlap into new ones; a single one stays as it is."""
+        """Turn the chunks of a group that overlap into new ones; a single one stays as it is.
+
+        They come by their first times. However long the chain is, what is decoded of it lies in a window of some chunks:
+        no later one says more of the times before its own first.
+        """
         cdef const Piece** group = <const Piece**>self._group.data
-        cdef size_t count = self._group.size // sizeof(void*), place, taken
-        cdef bint is_first = True
-        cdef Samples swapped
+        cdef size_t count = self._group.size // sizeof(void*), place, first = 0, samples
         cdef OutChunk out
         cdef int status
         if count == 0:
@@ -606,11 +624,33 @@ cdef class SeriesMerge:
             if group[place].sealed[0] != ENCODING_XOR:
                 return RARE
         self._samples.count = 0
+        while first < count:
+            samples = group[first].samples
+            place = first + 1
+            while place < count and samples + group[place].samples <= self._window_samples:
+                samples += group[place].samples
+                place += 1
+            status = self._merge_window(group + first, place - first)
+            if status != MERGED:
+                return status
+            self._cut(self._samples.count if place == count else self._whole_runs_before(group[place].min_time))
+            if self._encoded.size > self._record_bytes_max:
+                return _fail(&self._fault, REFUSED, group[first].source, group[first].ref, 0,
+                             b"samples that overlap here take more than the budget of the merge allows")
+            first = place
+        return MERGED
+
+    cdef int _merge_window(self, const Piece** pieces, size_t count) except -1 nogil:
+        """Merge the samples of some chunks into those that are left of the ones before."""
+        cdef size_t place, taken
+        cdef bint is_first = self._samples.count == 0
+        cdef Samples swapped
+        cdef int status
         for taken in range(self._taken_count):
             self._other.count = 0
             for place in range(count):
-                if group[place].source == self._taken[taken]:
-                    status = _decode(group[place], &self._samples if is_first else &self._other, &self._fault)
+                if pieces[place].source == self._taken[taken]:
+                    status = _decode(pieces[place], &self._samples if is_first else &self._other, &self._fault)
                     if status != MERGED:
                         return status
             if is_first:
@@ -622,15 +662,25 @@ cdef class SeriesMerge:
                 swapped = self._samples
                 self._samples = self._merged
                 self._merged = swapped
-        self._cut()
         return MERGED
 
-    cdef int _cut(self) except -1 nogil:
-        """Encode the merged samples in runs."""
+    cdef size_t _whole_runs_before(self, int64_t time) noexcept nogil:
+        """Return how many samples the whole runs before a time have."""
+        cdef size_t low = 0, high = self._samples.count, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self._samples.times[middle] < time:
+                low = middle + 1
+            else:
+                high = middle
+        return low - low % self._samples_per_chunk
+
+    cdef int _cut(self, size_t most) except -1 nogil:
+        """Encode the first of the merged samples, so many of them, in runs, and keep the others."""
         cdef size_t first = 0, count
         cdef OutChunk out
-        while first < self._samples.count:
-            count = min(self._samples.count - first, self._samples_per_chunk)
+        while first < most:
+            count = min(most - first, self._samples_per_chunk)
             buffer_reserve(&self._encoded, 1 + count * SAMPLE_BYTES_MAX + CHUNK_BYTES_EXTRA)
             out.sealed, out.offset, out.samples = NULL, self._encoded.size, <uint32_t>count
             self._encoded.data[out.offset] = ENCODING_XOR
@@ -640,6 +690,9 @@ cdef class SeriesMerge:
             self._encoded.size += out.size
             put_bytes(&self._out, &out, sizeof(OutChunk))
             first += count
+        self._samples.count -= first
+        memmove(self._samples.times, self._samples.times + first, 8 * self._samples.count)
+        memmove(self._samples.values, self._samples.values + first, 8 * self._samples.count)
         return 0
 
     cdef int _write_series(self) except -1 nogil:
@@ -708,6 +761,8 @@ cdef class SeriesMerge:
         number, offset = chunk_place(self._fault.ref)
         reason = self._fault.reason.decode()
         name = self._names[self._fault.source]
+        if self._fault.kind == REFUSED:
+            raise MergeRefused(f"{name}: {file_name(number)} at offset {offset}: {reason}")
         raise ERRORS[self._fault.kind](file_name(number), offset + self._fault.offset, reason, name)
 
 

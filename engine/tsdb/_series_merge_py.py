@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.profiles.checksums import crc32c
-from engine.profiles.errors import BadObject, BadReference, LimitExceeded, Truncated, UnknownFormat
+from engine.profiles.errors import BadObject, BadReference, LimitExceeded, MergeRefused, Truncated, UnknownFormat
 from engine.tsdb.chunk_files import CHUNK_BYTES_MAX, HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
 from engine.tsdb.file_cursor import FileCursor
 from engine.tsdb.merge_heap import MergeHeap
@@ -14,6 +14,7 @@ from engine.tsdb.merge_turns import OVERLAY_FILE, MergedSeries, Turn
 from engine.tsdb.model import ENCODING_XOR, ENCODINGS, FLOAT_ENCODINGS, Chunk, ChunkMeta
 from engine.tsdb.overlaps import PlacedChunk, merge_chunks
 from engine.tsdb.series_batch import SeriesBatch, series_batch
+from engine.tsdb.series_budget import CHUNK_BYTES, SeriesBudget, refuse_record
 from engine.tsdb.varints import uvarint
 
 LENGTH_BYTES_MAX = 5
@@ -55,10 +56,13 @@ class SeriesMerge:
     ``sources`` are the blocks' names and the bytes of their chunk files, in the order of the merge.
     """
 
-    def __init__(self, sources: Sequence[tuple[str, Sequence[memoryview]]], rules: MergeRules) -> None:
+    def __init__(
+        self, sources: Sequence[tuple[str, Sequence[memoryview]]], rules: MergeRules, budget: SeriesBudget
+    ) -> None:
         self.counts = MergeCounts()
         self._sources = [_Source(*source) for source in sources]
         self._rules = rules
+        self._budget = budget
         self._heap: MergeHeap[_Source] = MergeHeap(lambda one, other: one.labels < other.labels)
         self._taken = list(self._sources)
         self._plain: list[list[PlacedChunk]] | None = None
@@ -84,11 +88,11 @@ class SeriesMerge:
                     return Turn.NEEDS, number
             if not self._take_next():
                 return Turn.DONE, -1
-            chunks = [self._chunks_of(source) for source in self._taken]
+            chunks = self._chunks()
             if any(each.stored.chunk.encoding != ENCODING_XOR for column in chunks for each in column):
                 self._plain = chunks
                 return Turn.PLAIN, -1
-            self.put(merge_chunks(chunks, self._rules))
+            self.put(merge_chunks(chunks, self._rules, self._budget))
 
     def plain(self) -> list[list[PlacedChunk]]:
         """Return the chunks, by source, of the series that the caller is to merge, and to ``put``."""
@@ -139,21 +143,39 @@ class SeriesMerge:
             self._taken.append(self._heap.pop())
         return bool(self._taken)
 
-    def _chunks_of(self, source: _Source) -> list[PlacedChunk]:
+    def _chunks(self) -> list[list[PlacedChunk]]:
+        """Return the chunks of the current series by source; LimitExceeded, MergeRefused if they are too much."""
+        columns, held = [], 0
+        for source in self._taken:
+            column, own = self._chunks_of(source)
+            columns.append(column)
+            held += own
+            if held > self._budget.record_bytes:
+                raise MergeRefused(
+                    f"{source.name}: the chunks of a series in all blocks take more than the budget allows"
+                )
+        return columns
+
+    def _chunks_of(self, source: _Source) -> tuple[list[PlacedChunk], int]:
+        """Return the chunks of a source, and what is held of them."""
+        held = 0
         number = self._sources.index(source)
         chunks = []
         for meta in source.metas():
             try:
-                chunk = self._read(source, meta.ref)
+                chunk, size = self._read(source, meta.ref)
+                held += CHUNK_BYTES + size
+                refuse_record(held, meta.ref, self._budget)
             except BadObject as error:
                 raise error.in_object(source.name) from error
             chunks.append(PlacedChunk(StoredChunk(*meta[:2], chunk), source.name, meta.ref, number))
             self.counts.samples_read += chunk.sample_count
         self.counts.series_read += 1
         self.counts.chunks_read += len(chunks)
-        return chunks
+        return chunks, held
 
-    def _read(self, source: _Source, ref: int) -> Chunk:
+    def _read(self, source: _Source, ref: int) -> tuple[Chunk, int]:
+        """Return a chunk and how long its record is."""
         number, offset = chunk_place(ref)
         name = file_name(number)
         if number == OVERLAY_FILE:
@@ -176,8 +198,9 @@ class SeriesMerge:
             raise UnknownFormat(name, start, "an unknown encoding of a chunk")
         if size < 2 or not (chunk := Chunk(encoding, bytes(record.take(size)))).sample_count:
             raise BadObject(name, start, "a chunk without samples")
-        self.counts.bytes_read += cursor.position - offset  # with the checksum
-        return chunk
+        record_bytes = cursor.position - offset  # with the checksum
+        self.counts.bytes_read += record_bytes
+        return chunk, record_bytes
 
     def _file_starts_in(self, sizes: Sequence[int]) -> list[bool]:
         """Say before which chunks of a series a new file begins; a chunk counts with the longest length field."""

@@ -12,7 +12,7 @@ from types import TracebackType
 from engine.tsdb.block_reader import INDEX, META, TOMBSTONES
 from engine.tsdb.chunk_writer import FILE_BYTES, ChunkWriter
 from engine.tsdb.index_reader import Numbers
-from engine.tsdb.index_writer import IndexWriter
+from engine.tsdb.index_writer import BODY_BYTES_MAX, IndexWriter
 from engine.tsdb.merge_turns import MergedSeries
 from engine.tsdb.meta import BlockMeta, encode_meta
 from engine.tsdb.model import Chunk
@@ -38,10 +38,11 @@ class BlockWriter:
         *,
         chunk_file_bytes: int = FILE_BYTES,
         label_indices: bool = True,
+        table_bytes_max: int = BODY_BYTES_MAX,
         is_lasting: bool = True,
     ) -> None:
         """Begin a block with these symbols, which ascend. ``is_lasting`` False is for a folder of passing use: nothing
-        waits for the disk."""
+        waits for the disk. ``label_indices`` and ``table_bytes_max`` are those of ``IndexWriter``."""
         self._target = parent / ulid
         self._ulid = ulid
         self.folder = parent / f"{ulid}{UNFINISHED}"
@@ -50,7 +51,13 @@ class BlockWriter:
         self._is_lasting, self._is_finished = is_lasting, False
         try:
             self._chunks = ChunkWriter(self.folder, chunk_file_bytes, is_lasting=is_lasting)
-            self._index = IndexWriter(self.folder / INDEX, symbols, label_indices=label_indices, is_lasting=is_lasting)
+            self._index = IndexWriter(
+                self.folder / INDEX,
+                symbols,
+                label_indices=label_indices,
+                table_bytes_max=table_bytes_max,
+                is_lasting=is_lasting,
+            )
         except BaseException:
             shutil.rmtree(self.folder)
             raise

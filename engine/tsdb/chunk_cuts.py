@@ -6,9 +6,9 @@ between two samples that stood one behind the other in a source is kept; of othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 
 import numpy as np
 
@@ -75,17 +75,16 @@ class PlacedHistogram:
 MergedSample = FloatSample | PlacedHistogram
 
 
-def cut(samples: Sequence[MergedSample], most: int) -> list[StoredChunk]:
-    """Return chunks of up to ``most`` samples."""
-    chunks = []
+def cut(samples: Iterable[MergedSample], most: int) -> Iterator[StoredChunk]:
+    """Yield chunks of up to ``most`` samples."""
     for kind, run in groupby(samples, type):
         if kind is FloatSample:
-            floats = [sample for sample in run if isinstance(sample, FloatSample)]
-            chunks += [_float_chunk(floats[first : first + most]) for first in range(0, len(floats), most)]
+            floats = (sample for sample in run if isinstance(sample, FloatSample))
+            while part := list(islice(floats, most)):
+                yield _float_chunk(part)
         else:
-            histograms = [sample for sample in run if isinstance(sample, PlacedHistogram)]
-            chunks += [_histogram_chunk(*part) for part in _parts(histograms, most)]
-    return chunks
+            histograms = (sample for sample in run if isinstance(sample, PlacedHistogram))
+            yield from (_histogram_chunk(*part) for part in _parts(histograms, most))
 
 
 def _float_chunk(samples: Sequence[FloatSample]) -> StoredChunk:
@@ -101,7 +100,7 @@ def _histogram_chunk(step: CounterReset, samples: Sequence[PlacedHistogram]) -> 
     return StoredChunk(first.time_ms, samples[-1].time_ms, Chunk(encoding, data))
 
 
-def _parts(samples: Sequence[PlacedHistogram], most: int) -> Iterator[tuple[CounterReset, list[PlacedHistogram]]]:
+def _parts(samples: Iterable[PlacedHistogram], most: int) -> Iterator[tuple[CounterReset, list[PlacedHistogram]]]:
     """Yield the samples of each chunk with what is known of the step to it."""
     part: list[PlacedHistogram] = []
     reset = CounterReset.UNKNOWN

@@ -13,6 +13,7 @@ FOLDER = "chunks"
 MAGIC = 0x85BD40DD
 VERSION = 1
 HEADER_BYTES = 8
+CRC_BYTES = 4
 FILES_MAX = 1 << 20
 CHUNK_BYTES_MAX = 64 << 20
 """The longest float chunk (65,535 samples) has less than 2 MiB; this leaves room for histograms."""
@@ -46,6 +47,15 @@ def read_chunk(data: memoryview, number: int, offset: int) -> Chunk:
     if (encoding := record.u8()) not in ENCODINGS:
         raise UnknownFormat(name, at, f"encoding {encoding} of a chunk")
     return Chunk(encoding, bytes(record.take(record.left)))
+
+
+def record_bytes(data: memoryview, number: int, offset: int) -> int:
+    """Return how long the record at a place of file ``number`` says it is, with length and checksum."""
+    if not HEADER_BYTES <= offset < len(data):
+        raise BadReference(file_name(number), offset, f"no record can be there: the file has {len(data)} bytes")
+    cursor = FileCursor(data, file_name(number), offset)
+    size = cursor.uvarint()
+    return cursor.position - offset + 1 + size + CRC_BYTES
 
 
 class ChunkFiles:

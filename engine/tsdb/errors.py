@@ -21,6 +21,12 @@ class Inconsistent(BadObject):
     code = "inconsistent_block"
 
 
+class OnlyCopied(BadObject):
+    """A chunk of an encoding that is carried as it is overlaps another one, or samples are deleted from it."""
+
+    code = "only_copied"
+
+
 def relocated(error: BadObject, section: str, offset: int) -> BadObject:
     """Return an error found in part of a file, named by that file; ``offset`` is where the part starts in it."""
     return type(error)(section, offset + max(error.offset, 0), error.reason, error.object_name)

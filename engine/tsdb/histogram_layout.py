@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from engine.profiles.errors import UnknownFormat
+from engine.profiles.errors import LimitExceeded, UnknownFormat
 from engine.tsdb.bit_stream import SECTION, BitReader, BitWriter
 from engine.tsdb.histogram_model import CUSTOM_BUCKETS_SCHEMA, HistogramLayout, Span
 
@@ -13,6 +13,11 @@ THRESHOLD_EXPONENT_BIAS = 244
 BOUND_UNIT = 1000
 BOUND_CODE_MAX = 33_554_431
 """Bounds up to 33,554.43 in thousandths have a short form."""
+ENTRIES_MAX = 1 << 16
+"""Spans of a side, and custom bounds: a schema's finest buckets over a range that anybody measures are fewer."""
+SPAN_BITS_MIN = 2
+BOUND_BITS_MIN = 5
+"""What the shortest of them takes: the zero and the width of each number."""
 
 
 def float_bits(value: float) -> int:
@@ -27,7 +32,10 @@ def float_of(bits: int) -> float:
 
 
 def decode_layout(reader: BitReader) -> HistogramLayout:
-    """Read a layout; the sizes in it are promises that nothing has been reserved for."""
+    """Read a layout; the buckets in it are promises that nothing has been reserved for.
+
+    LimitExceeded for more spans or bounds than the bytes can hold, or than any histogram has.
+    """
     threshold = _threshold(reader)
     schema = reader.vint()
     positive, negative = _spans(reader), _spans(reader)
@@ -45,17 +53,24 @@ def _threshold(reader: BitReader) -> int:
 
 
 def _spans(reader: BitReader) -> tuple[Span, ...]:
-    # Every span takes at least two bits, so that a count which lies runs into the end.
     spans = []
-    for _ in range(reader.vuint()):
+    for _ in range(_count(reader, SPAN_BITS_MIN, "spans")):
         length = reader.vuint()
         spans.append(Span(reader.vint(), length))
     return tuple(spans)
 
 
+def _count(reader: BitReader, bits_each: int, what: str) -> int:
+    """Return how many of something follow; refused before any of them is read if it cannot be."""
+    at, count = reader.position >> 3, reader.vuint()
+    if count > ENTRIES_MAX or count * bits_each > reader.left:
+        raise LimitExceeded(SECTION, at, f"{count} {what}, at most {ENTRIES_MAX} in the {reader.left} bits left")
+    return count
+
+
 def _bounds(reader: BitReader) -> tuple[int, ...]:
     bounds = []
-    for _ in range(reader.vuint()):
+    for _ in range(_count(reader, BOUND_BITS_MIN, "custom bounds")):
         at = reader.position >> 3
         code = reader.vuint()
         if code > BOUND_CODE_MAX:

@@ -25,6 +25,8 @@ COUNT_BYTES = 2
 HEADER_BYTES = 3
 LEAST_BITS_PER_SAMPLE = 4
 """Time, count, zero count and sum, a bit each."""
+VALUES_MAX = 1 << 21
+"""Buckets of all samples of a chunk: bits in the file, and some tens of bytes each when they are decoded."""
 
 
 def decode_histograms(encoding: int, data: bytes) -> HistogramChunk:
@@ -40,6 +42,9 @@ def decode_histograms(encoding: int, data: bytes) -> HistogramChunk:
     if data[COUNT_BYTES] & 0x3F:
         raise UnknownFormat(SECTION, COUNT_BYTES, f"unknown flags {data[COUNT_BYTES]:02x}")
     layout = decode_layout(reader)
+    if count * (layout.positive_buckets + layout.negative_buckets) > VALUES_MAX:
+        buckets = layout.positive_buckets + layout.negative_buckets
+        raise LimitExceeded(SECTION, HEADER_BYTES, f"{count} histograms of {buckets} buckets, at most {VALUES_MAX}")
     read = _integer_samples if encoding == ENCODING_HISTOGRAM else _float_samples
     samples = tuple(read(reader, count, layout))
     reader.expect_padding()

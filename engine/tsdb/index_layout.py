@@ -21,6 +21,8 @@ SERIES_BYTES_MAX = 16 << 20
 """A series with two million chunks has fewer; more than a hundred years of samples."""
 BATCH_BYTES_MAX = 4 << 20
 """Series are read some hundred at a time, fewer where they are long: a batch ends with the series that passes this."""
+LABEL_BYTES_MAX = 16 << 20
+"""One series' label names and values together: a small entry may name a huge symbol many times."""
 INDEX_BYTES_MAX = 16 << 32
 """Series ids are 32 bits that count steps of 16."""
 

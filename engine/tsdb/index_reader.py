@@ -19,6 +19,7 @@ from engine.tsdb.file_cursor import FileCursor
 from engine.tsdb.index_layout import (
     CONTENTS_BYTES,
     CRC_BYTES,
+    LABEL_BYTES_MAX,
     LABEL_ENTRY_KEYS,
     LIST_ALIGNMENT,
     POSTINGS_ENTRY_KEYS,
@@ -33,8 +34,6 @@ from engine.tsdb.series_entries import decode_series
 from engine.tsdb.symbol_table import SymbolTable
 
 BATCH_SERIES = 512
-LABEL_BYTES_MAX = 16 << 20
-"""One series' label names and values together: a small entry may name a huge symbol many times."""
 
 ALL_POSTINGS = (b"", b"")
 
@@ -75,6 +74,11 @@ class IndexReader:
         """Return how many bytes the index has."""
         return len(self._data)
 
+    @property
+    def table_bytes(self) -> int:
+        """Return how long the table of postings lists is, as far as the table of contents tells."""
+        return len(self._data) - CONTENTS_BYTES - CRC_BYTES - self.contents.postings_offset_table
+
     def series(self) -> Iterator[Series]:
         """Yield every series in label order."""
         for batch in self.batches():
@@ -89,6 +93,7 @@ class IndexReader:
             batch = decode_series(self._data, position, end, len(self.symbols), self._first_name, after, most)
             after = batch.label_refs_of(len(batch.ids) - 1)
             position = batch.next_position
+            self._check_label_bytes(batch)
             self._file.forget_before(position)
             yield batch
 
@@ -99,19 +104,13 @@ class IndexReader:
             raise BadReference(SECTION, position, f"series {series_id} is not in the series section")
         end = self.contents.label_indices
         batch = decode_series(self._data, position, end, len(self.symbols), self._first_name, None, 1)
+        self._check_label_bytes(batch)
         return self._series_of(batch, 0)
 
     def labels(self, refs: tuple[int, ...]) -> Labels:
         """Return the names and values of symbol numbers that alternate so."""
-        names, values, size = [], [], 0
-        for name, value in zip(refs[::2], refs[1::2], strict=True):
-            names.append(self.symbols[name])
-            values.append(self.symbols[value])
-            size += len(names[-1]) + len(values[-1])
-            if size > LABEL_BYTES_MAX:
-                reason = f"the labels of a series are longer than {LABEL_BYTES_MAX} bytes"
-                raise LimitExceeded(SECTION, self.contents.series, reason)
-        return tuple(zip(names, values, strict=True))
+        texts = [self.symbols[ref] for ref in refs]
+        return tuple(zip(texts[::2], texts[1::2], strict=True))
 
     def postings_entries(self) -> Iterator[tuple[bytes, bytes, int]]:
         """Yield name, value and offset of every list of postings, ascending; the first is that of all series."""
@@ -144,6 +143,18 @@ class IndexReader:
                 raise OutOfOrder(SECTION, at, "the label offset table does not ascend")
             previous = name
             yield LabelIndex(name, offset, self._label_index(offset))
+
+    def _check_label_bytes(self, batch: SeriesBatch) -> None:
+        """Refuse a series whose labels are longer than any that is read, before anybody puts them together."""
+        counts = 2 * np.diff(batch.label_starts)
+        if not len(counts) or int(counts.max()) * self.symbols.longest_bytes <= LABEL_BYTES_MAX:
+            return
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.symbols.sizes(batch.label_refs))])
+        sizes = sums[2 * batch.label_starts[1:]] - sums[2 * batch.label_starts[:-1]]
+        if np.any(too_long := sizes > LABEL_BYTES_MAX):
+            place = int(np.argmax(too_long))
+            reason = f"the labels of a series are {sizes[place]} bytes long, at most {LABEL_BYTES_MAX} are read"
+            raise LimitExceeded(SECTION, SERIES_ALIGNMENT * int(batch.ids[place]), reason)
 
     def _series_of(self, batch: SeriesBatch, position: int) -> Series:
         first, last = int(batch.chunk_starts[position]), int(batch.chunk_starts[position + 1])

@@ -42,6 +42,8 @@ from engine.tsdb.varints import uvarint
 
 IDS_AT_ONCE = 1 << 18
 """Ids of the lists that are made together; a list with more is written in parts."""
+TABLE_BYTES_AT_ONCE = 1 << 20
+"""Of the table of lists so much is held, and one entry: a few labels may name a huge symbol many times."""
 BODY_BYTES_MAX = (1 << 32) - 1
 COPY_BYTES = 1 << 20
 
@@ -56,11 +58,16 @@ class IndexWriter:
         *,
         label_indices: bool = True,
         labels_held: int = LABELS_HELD_MAX,
+        table_bytes_max: int = BODY_BYTES_MAX,
         is_lasting: bool = True,
     ) -> None:
-        """Write the symbols, which ascend. ``label_indices`` False leaves out what older programs write unread."""
+        """Write the symbols, which ascend. ``label_indices`` False leaves out what older programs write unread.
+
+        ``table_bytes_max`` is how long the table of postings lists may become, which names each label once.
+        """
         self.series_count = 0
         self._has_label_indices = label_indices
+        self._table_bytes_max = min(table_bytes_max, BODY_BYTES_MAX)
         self._after: tuple[int, ...] | None = None
         self._last_ref = -1
         self._file = SealedFile(path, is_lasting=is_lasting)
@@ -96,19 +103,23 @@ class IndexWriter:
         return ids
 
     def finish(self, pause: Callable[[], None] = lambda: None) -> TableOfContents:
-        """Write what follows from the series and close the file; ``pause`` is called again and again."""
+        """Write what follows from the series and close the file; ``pause`` is called again and again.
+
+        LimitExceeded if the table of postings lists becomes too long, or anything else that the format bounds.
+        """
         self._pause = pause
         label_indices_at = self._file.position
-        with tempfile.TemporaryFile(dir=self._file.path.parent) as postings_table:
+        folder = self._file.path.parent
+        with tempfile.TemporaryFile(dir=folder) as label_table, tempfile.TemporaryFile(dir=folder) as postings_table:
             self._file.flush()
             symbols = SymbolTable(MappedFile(self._file.path).data, self._symbols_at, self._series_at)
-            label_table = self._write_label_indices(symbols) if self._has_label_indices else None
+            names = self._write_label_indices(symbols, label_table) if self._has_label_indices else 0
             postings_at = self._file.position
             self._write_all_postings(postings_table)
             lists = 1 + self._write_postings(symbols, postings_table)
             label_table_at = self._file.position
-            if label_table is not None:
-                self._write_sized(label_table)
+            if self._has_label_indices:
+                self._copy_table(names, label_table)
             postings_table_at = self._file.position
             self._copy_table(lists, postings_table)
         self._spill.close()
@@ -154,9 +165,9 @@ class IndexWriter:
             before = symbol
             yield uvarint(len(symbol)) + symbol, 1
 
-    def _write_label_indices(self, symbols: SymbolTable) -> bytes:
-        """Write the values of each name and return their table."""
-        entries: list[bytes] = []
+    def _write_label_indices(self, symbols: SymbolTable, table: IO[bytes]) -> int:
+        """Write the values of each name, their entries to ``table``; return how many."""
+        names_written = 0
         open_name, values = -1, list[Numbers]()
         for pieces in self._spill.pieces():
             self._pause()
@@ -165,22 +176,21 @@ class IndexWriter:
             starts = np.flatnonzero(np.diff(names, prepend=-1)).tolist()
             for first, last in pairwise([*starts, len(names)]):
                 if int(names[first]) != open_name:
-                    entries += self._write_label_index(symbols, open_name, values)
+                    names_written += self._write_label_index(symbols, open_name, values, table)
                     open_name, values = int(names[first]), []
                 values.append(distinct[first:last].astype(np.uint32))
-        entries += self._write_label_index(symbols, open_name, values)
-        return len(entries).to_bytes(4, "big") + b"".join(entries)
+        return names_written + self._write_label_index(symbols, open_name, values, table)
 
-    def _write_label_index(self, symbols: SymbolTable, name: int, values: list[Numbers]) -> list[bytes]:
-        """Write the values of a name and return the entry of the table; nothing if there are none."""
+    def _write_label_index(self, symbols: SymbolTable, name: int, values: list[Numbers], table: IO[bytes]) -> int:
+        """Write the values of a name, its entry to ``table``; return how many names that were, none or one."""
         if not values:
-            return []
+            return 0
         self._file.pad(LIST_ALIGNMENT)
-        entry = bytes([LABEL_ENTRY_KEYS]) + _text(symbols[name]) + uvarint(self._file.position)
+        table.write(bytes([LABEL_ENTRY_KEYS]) + _text(symbols[name]) + uvarint(self._file.position))
         numbers = np.concatenate(values)
         head = (1).to_bytes(4, "big") + len(numbers).to_bytes(4, "big")
         self._write_sized(head + numbers.astype(">u4").tobytes())
-        return [entry]
+        return 1
 
     def _write_all_postings(self, table: IO[bytes]) -> None:
         self._file.pad(LIST_ALIGNMENT)
@@ -212,17 +222,38 @@ class IndexWriter:
                     self._file.pad(LIST_ALIGNMENT)
                     pair = int(part.pairs[0])
                     table.write(self._table_entry(symbols[pair >> 32], symbols[pair & 0xFFFFFFFF]))
+                    self._check_table(table)
                     self._write_streamed(total, self._ids_of(part))
                     lists += 1
                     continue
-                ids, places = self._gathered(part)
-                written, entries, count = format_lists(
-                    self._file.position, part.pairs, part.counts, places, ids, symbols
-                )
-                self._write_within_limit(written)
-                table.write(entries)
-                lists += count
+                for written, entries, count in self._formatted(part, symbols):
+                    self._write_within_limit(written)
+                    table.write(entries)
+                    self._check_table(table)
+                    lists += count
         return lists
+
+    def _formatted(self, part: Pieces, symbols: SymbolTable) -> Iterator[tuple[bytes, bytes, int]]:
+        """Yield lists, their entries and how many they are, some at a time."""
+        ids, places = self._gathered(part)
+        first = 0
+        while first < len(places):
+            written, entries, count, done = format_lists(
+                self._file.position,
+                part.pairs[first:],
+                part.counts[first:],
+                places[first:],
+                ids,
+                symbols,
+                TABLE_BYTES_AT_ONCE,
+            )
+            yield written, entries, count
+            first += done
+
+    def _check_table(self, table: IO[bytes]) -> None:
+        if (size := table.tell()) > self._table_bytes_max:
+            reason = f"a table of postings lists of {size} bytes, at most {self._table_bytes_max} are expected"
+            raise LimitExceeded(SECTION, self._file.position, reason)
 
     def _ids_of(self, part: Pieces) -> Iterator[bytes]:
         for count, place in zip(part.counts.tolist(), part.places.tolist(), strict=True):
@@ -247,7 +278,7 @@ class IndexWriter:
     def _copy_table(self, entries: int, table: IO[bytes]) -> None:
         size = 4 + table.tell()
         if size > BODY_BYTES_MAX:
-            raise LimitExceeded(SECTION, self._file.position, f"a postings offset table of {size} bytes")
+            raise LimitExceeded(SECTION, self._file.position, f"a table of lists of {size} bytes")
         head = entries.to_bytes(4, "big")
         self._file.write(size.to_bytes(4, "big") + head)
         checksum = crc32c(head)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.profiles.errors import MergeCancelled, MergeRefused
+from engine.profiles.errors import LimitExceeded, MergeCancelled, MergeRefused
 from engine.tsdb.block_writer import BlockWriter
 from engine.tsdb.chunk_files import OFFSET_BITS
 from engine.tsdb.merge_model import MergeOutcome, MergeRules, Partition, Winner
@@ -20,12 +20,16 @@ from engine.tsdb.merged_meta import merged_meta
 from engine.tsdb.meta import BlockStats
 from engine.tsdb.overlaps import merge_chunks
 from engine.tsdb.series_batch import SeriesBatch
+from engine.tsdb.series_budget import series_budget
 from engine.tsdb.series_merge import SeriesMerge
-from engine.tsdb.symbol_union import BYTES_PER_SYMBOL, SymbolUnion
+from engine.tsdb.symbol_union import BYTES_PER_SYMBOL, SymbolUnion, symbol_bytes_max
+from engine.tsdb.verification import verify_block
 
 __all__ = ["MergeOutcome", "MergeRules", "Partition", "Winner", "merge_blocks"]
 
 WRITE_BYTES = 1 << 20
+TABLE_TIMES = 3
+"""An entry of the table of postings lists takes a few bytes more where its list lies further back: never so many."""
 FORGET_BYTES_MIN, FORGET_BYTES_MAX = 256 << 10, 1 << 20
 """What is mapped of each file of a source while it is read from front to back."""
 WHOLE = Partition()
@@ -68,10 +72,12 @@ def merge_blocks(
     names = [source.name for source in sources]
     if len(set(names)) != len(names):
         raise MergeRefused(f"a block is given twice: {', '.join(names)}")
+    for source in sources:
+        source.refuse_many_symbols(budget_bytes)
     symbol_bytes = BYTES_PER_SYMBOL * sum(len(source.block.index.symbols) for source in sources)
-    if symbol_bytes > budget_bytes // 2:
+    if symbol_bytes > symbol_bytes_max(budget_bytes):
         raise MergeRefused(f"the numbers of the symbols take {symbol_bytes} bytes of a budget of {budget_bytes}")
-    return _Merge(sources, rules, partition, is_cancelled, tell, is_lasting).run(parent, ulid)
+    return _Merge(sources, rules, partition, budget_bytes, is_cancelled, tell, is_lasting).run(parent, ulid)
 
 
 class _Merge:
@@ -80,6 +86,7 @@ class _Merge:
         sources: Sequence[MergeSource],
         rules: MergeRules,
         partition: Partition,
+        budget_bytes: int,
         is_cancelled: Callable[[], bool],
         tell: Callable[[int, int], None],
         is_lasting: bool,
@@ -87,15 +94,28 @@ class _Merge:
         self._sources = sources
         self._rules = rules
         self._partition = partition
+        self._budget_bytes = budget_bytes
+        self._budget = series_budget(budget_bytes)
         self._is_cancelled = is_cancelled
         self._tell = tell
         self._is_lasting = is_lasting
         self._done = [0] * len(sources)
         self._whole = sum(source.series_bytes for source in sources)
         files = [(source.name, source.block.chunks.contents) for source in sources]
-        self._series = SeriesMerge(files, rules)
+        self._series = SeriesMerge(files, rules, self._budget)
 
     def run(self, parent: Path, ulid: str) -> MergeOutcome:
+        try:
+            return self._run(parent, ulid)
+        except LimitExceeded as error:
+            if error.object_name:
+                raise
+            # The result is larger than honest sources can make it: which of them lies, a closer look finds.
+            for source in self._sources:
+                verify_block(source.block.folder, budget_bytes=self._budget_bytes)
+            raise MergeRefused(f"what these blocks make together is beyond a limit: {error}") from error
+
+    def _run(self, parent: Path, ulid: str) -> MergeOutcome:
         union = self._symbols()
         rules, counts = self._rules, self._series.counts
         with BlockWriter(
@@ -104,6 +124,7 @@ class _Merge:
             union,
             chunk_file_bytes=rules.chunk_file_bytes,
             label_indices=rules.label_indices,
+            table_bytes_max=TABLE_TIMES * sum(source.block.index.table_bytes for source in self._sources),
             is_lasting=self._is_lasting,
         ) as writer:
             self._write_series(writer, union)
@@ -142,7 +163,7 @@ class _Merge:
             if turn is Turn.NEEDS:
                 self._load(number, next(batches[number], None))
             elif turn is Turn.PLAIN:
-                series.put(merge_chunks(series.plain(), self._rules))
+                series.put(merge_chunks(series.plain(), self._rules, self._budget))
             else:
                 writer.add_merged(series.take(), series.counts.samples_written - written)
                 written = series.counts.samples_written

@@ -135,7 +135,7 @@ class _Merge:
         found = (outcome.counts.series_read, outcome.counts.samples_read)
         if told != found:
             for folder in folders:
-                verify_block(folder)
+                verify_block(folder, budget_bytes=self.spec.task_memory_bytes)
             raise Inconsistent(META, -1, f"series and samples read: {found}, the sources have {told}")
 
     def _check_result(self, outcome: MergeOutcome, sources: Sequence[BlockMeta], parent: Path) -> None:
@@ -192,7 +192,7 @@ def _checked_source(spec: TsdbMergeSpec, source: TsdbSource) -> BlockMeta:
         meta = decode_meta(source.meta)
         if meta.ulid != source.id:
             raise Inconsistent(META, -1, f"the ULID {meta.ulid} is not the block's name")
-        _check_names({file.name for file in source.files})
+        check_names({file.name for file in source.files})
     except BadObject as error:
         raise error.in_object(f"{spec.folder}{source.id}") from error
     if meta.min_time_ms < spec.range_start_ms or meta.max_time_ms > spec.range_end_ms:
@@ -203,8 +203,8 @@ def _checked_source(spec: TsdbMergeSpec, source: TsdbSource) -> BlockMeta:
     return meta
 
 
-def _check_names(names: set[str]) -> None:
-    """Refuse a block without index, or with a gap in its chunk files."""
+def check_names(names: set[str]) -> None:
+    """Raise Truncated for a block whose files, as its bucket lists them, are without index or a chunk file between."""
     chunk_files = sum(name.startswith(f"{FOLDER}/") for name in names)
     for name in (INDEX, *(file_name(number) for number in range(chunk_files))):
         if name not in names:

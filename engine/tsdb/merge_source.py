@@ -10,17 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.profiles.checksums import crc32c
-from engine.profiles.errors import BadObject, MergeRefused
+from engine.profiles.errors import BadObject
 from engine.tsdb.block_reader import META, BlockReader
 from engine.tsdb.chunk_files import HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
-from engine.tsdb.errors import Inconsistent, OutOfOrder
+from engine.tsdb.errors import Inconsistent, OnlyCopied, OutOfOrder
 from engine.tsdb.histograms import encode_histograms
 from engine.tsdb.index_reader import BATCH_SERIES
 from engine.tsdb.merge_model import Partition
 from engine.tsdb.merge_turns import OVERLAY_FILE
 from engine.tsdb.model import ENCODING_XOR, HISTOGRAM_ENCODINGS, Chunk, ChunkMeta
-from engine.tsdb.partitions import series_in_partition
+from engine.tsdb.partitions import claimed_partition, refuse_strangers, series_in_partition
 from engine.tsdb.series_batch import SeriesBatch, chosen_series, series_batch
+from engine.tsdb.symbol_union import refuse_many_symbols
 from engine.tsdb.tombstones import Interval
 from engine.tsdb.varints import uvarint
 from engine.tsdb.xor import encode_xor
@@ -44,6 +45,10 @@ class MergeSource:
         self._batch_series = max(1, min(BATCH_SERIES, BATCH_CHUNKS * stats.num_series // max(stats.num_chunks, 1)))
         if self.meta.ulid != self.name:
             raise Inconsistent(META, -1, f"the ULID {self.meta.ulid} is not the folder's name", self.name)
+        try:
+            self._claimed = claimed_partition(self.meta)
+        except BadObject as error:
+            raise error.in_object(self.name) from error
         self._deleted = np.fromiter(self.block.tombstones.series_ids(), np.uint64)
 
     @property
@@ -55,6 +60,13 @@ class MergeSource:
     def position_of(self, batch: SeriesBatch) -> int:
         """Return how much of the series section lies before the end of a batch."""
         return batch.next_position - self.block.index.contents.series
+
+    def refuse_many_symbols(self, budget_bytes: int) -> None:
+        """Raise LimitExceeded if this block's symbols alone are too many for the budget of the merge."""
+        try:
+            refuse_many_symbols(self.block.index.symbols, budget_bytes)
+        except BadObject as error:
+            raise error.in_object(self.name) from error
 
     def used_symbols(self) -> Used:
         """Say of each symbol whether a series of the partition has it."""
@@ -78,12 +90,23 @@ class MergeSource:
             yield batch._replace(label_refs=translation[batch.label_refs]), overlay
 
     def _batches(self) -> Iterator[SeriesBatch]:
+        """Yield the series of the partition. Inconsistent, at the end, if the block counts more or fewer in all."""
+        series = chunks = 0
         try:
             for batch in self.block.index.batches(self._batch_series):
+                series += len(batch.ids)
+                chunks += len(batch.chunk_refs)
                 if self._partition.is_whole:
                     yield batch
                 else:
-                    yield chosen_series(batch, series_in_partition(batch, self.block.index.symbols, self._partition))
+                    partitions = (self._partition, self._claimed)
+                    chosen, belongs = series_in_partition(batch, self.block.index.symbols, *partitions)
+                    refuse_strangers(batch, belongs, self._claimed)
+                    yield chosen_series(batch, chosen)
+            stats = self.meta.stats
+            if (told := (stats.num_series, stats.num_chunks)) != (series, chunks):
+                reason = f"{told} series and chunks in the statistics, {(series, chunks)} in the block"
+                raise Inconsistent(META, -1, reason)
         except BadObject as error:
             raise error.in_object(self.name) from error
 
@@ -152,8 +175,8 @@ class MergeSource:
             return Chunk(chunk.encoding, encode_xor(times, bits)), int(times[0]), int(times[-1])
         if chunk.encoding not in HISTOGRAM_ENCODINGS:
             number, offset = chunk_place(meta.ref)
-            place = f"{self.name}: {file_name(number)} at offset {offset}"
-            raise MergeRefused(f"{place}: samples are deleted from a chunk of encoding {chunk.encoding}")
+            reason = f"samples are deleted from a chunk of encoding {chunk.encoding}, which is only ever copied"
+            raise OnlyCopied(file_name(number), offset, reason, self.name)
         found = self.block.histograms(meta, chunk)
         samples = tuple(
             sample for sample in found.samples if not any(start <= sample.time_ms <= end for start, end in intervals)

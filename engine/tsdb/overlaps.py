@@ -12,13 +12,18 @@ from itertools import pairwise
 from engine.profiles.errors import BadObject, MergeRefused
 from engine.tsdb.chunk_cuts import FloatSample, MergedSample, PlacedHistogram, cut
 from engine.tsdb.chunk_files import chunk_place, file_name
-from engine.tsdb.errors import Inconsistent, OutOfOrder, relocated
+from engine.tsdb.errors import Inconsistent, OnlyCopied, OutOfOrder, relocated
 from engine.tsdb.histogram_model import CounterReset
 from engine.tsdb.histograms import decode_histograms
 from engine.tsdb.merge_heap import MergeHeap
 from engine.tsdb.merge_model import MergeRules, StoredChunk, Winner
 from engine.tsdb.model import ENCODING_XOR, HISTOGRAM_ENCODINGS
+from engine.tsdb.series_budget import SeriesBudget
 from engine.tsdb.xor import decode_xor
+
+SAMPLE_VALUES = 8
+"""What a sample takes beside its buckets, in numbers."""
+TOO_MUCH = "samples that overlap here take more than the budget of the merge allows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +41,21 @@ class PlacedChunk:
         return self.stored == other.stored
 
 
-def merge_chunks(sources: Sequence[Sequence[PlacedChunk]], rules: MergeRules) -> list[StoredChunk]:
+def merge_chunks(
+    sources: Sequence[Sequence[PlacedChunk]], rules: MergeRules, budget: SeriesBudget
+) -> list[StoredChunk]:
     """Return the chunks of a series out of those of each source, which ascend.
 
-    A BadObject if a chunk that must be decoded is not what it promises, MergeRefused if it cannot be decoded.
+    However many chunks overlap one another in a chain, those that hold samples of one time are decoded together.
+    A BadObject if a chunk that must be decoded is not what it promises, MergeRefused if it cannot be decoded or the
+    budget is too small for it.
     """
     heap: MergeHeap[_Chunks] = MergeHeap(lambda one, other: one.times < other.times)
     for chunks in sources:
         if chunks:
             heap.push(_Chunks(chunks))
     merged = []
+    encoded = 0
     while heap:
         current = last = _taken(heap)
         end = current.stored.max_time_ms
@@ -59,8 +69,13 @@ def merge_chunks(sources: Sequence[Sequence[PlacedChunk]], rules: MergeRules) ->
         if not overlapping:
             merged.append(current.stored)
             continue
-        first, *rest = cut(_merged_samples([*overlapping, current], rules.winner), rules.samples_per_chunk)
-        merged.append(first)
+        rest = []
+        for made in cut(_merged_samples([*overlapping, current], rules.winner, budget), rules.samples_per_chunk):
+            encoded += 1 + len(made.chunk.data)
+            if encoded > budget.record_bytes:
+                raise MergeRefused(f"{_place(current)}: {TOO_MUCH}")
+            rest.append(made)
+        merged.append(rest.pop(0))
         if rest:
             # They overlap nothing; where they stand in the heap decides who wins in a later group.
             heap.push(_Chunks([PlacedChunk(chunk) for chunk in rest]))
@@ -95,73 +110,119 @@ def _taken(heap: MergeHeap[_Chunks]) -> PlacedChunk:
     return chunk
 
 
-def _merged_samples(chunks: Sequence[PlacedChunk], winner: Winner) -> list[MergedSample]:
+def _merged_samples(chunks: Sequence[PlacedChunk], winner: Winner, budget: SeriesBudget) -> Iterator[MergedSample]:
     positions: dict[int, int] = {}
-    decoded = []
+    columns: dict[int, _Samples] = {}
     for chunk in sorted(chunks, key=lambda each: each.stored.min_time_ms):
-        samples = _decoded(chunk, positions.get(chunk.source, 0))
-        positions[chunk.source] = positions.get(chunk.source, 0) + len(samples)
-        decoded.append((chunk, samples))
+        columns[id(chunk)] = _Samples(chunk, positions.get(chunk.source, 0))
+        positions[chunk.source] = positions.get(chunk.source, 0) + chunk.stored.chunk.sample_count
     if winner is Winner.OURS:
-        return _greatest([samples for _, samples in decoded])
-    by_chunk = {id(chunk): samples for chunk, samples in decoded}
-    return list(_prometheus_order([by_chunk[id(chunk)] for chunk in chunks]))
+        return _greatest(list(columns.values()), budget)
+    return _prometheus_order([columns[id(chunk)] for chunk in chunks], budget)
 
 
-def _greatest(columns: Sequence[Sequence[MergedSample]]) -> list[MergedSample]:
-    """Return the greatest sample of each time."""
+def _greatest(columns: Sequence[_Samples], budget: SeriesBudget) -> Iterator[MergedSample]:
+    """Yield the greatest sample of each time; the columns come by their first times."""
     found: dict[int, MergedSample] = {}
     for samples in columns:
-        for sample in samples:
+        # Nothing that begins now, or later, can say more of the times before.
+        for time in sorted(time for time in found if time < samples.time):
+            yield found.pop(time)
+        for sample in samples.open():
             other = found.get(sample.time_ms)
             if other is None or sample.rank > other.rank:
                 found[sample.time_ms] = sample
             elif sample.rank == other.rank and isinstance(other, PlacedHistogram):
                 assert isinstance(sample, PlacedHistogram)
                 found[sample.time_ms] = replace(other, places=other.places | sample.places)
-    return [found[time] for time in sorted(found)]
+        samples.close()
+        _refuse_many(sum(map(_values, found.values())), samples.chunk, budget)
+    yield from (found[time] for time in sorted(found))
 
 
 class _Samples:
-    """The samples of a chunk, walked; ``time`` is that of the current one."""
+    """The samples of a chunk, walked; ``time`` is that of the current one. They are decoded when it is opened."""
 
-    def __init__(self, samples: Sequence[MergedSample]) -> None:
-        self._left = iter(samples)
-        self.sample: MergedSample | None = None
+    def __init__(self, chunk: PlacedChunk, first_place: int) -> None:
+        self.chunk = chunk
+        self._first_place = first_place
+        self._samples: Sequence[MergedSample] | None = None
+        self._position = 0
 
     @property
     def time(self) -> int:
-        assert self.sample is not None
-        return self.sample.time_ms
+        return self.chunk.stored.min_time_ms if self._samples is None else self.sample.time_ms
+
+    @property
+    def sample(self) -> MergedSample:
+        return self.open()[self._position]
+
+    @property
+    def values(self) -> int:
+        return sum(map(_values, self.open()))
+
+    @property
+    def is_open(self) -> bool:
+        return self._samples is not None
+
+    def open(self) -> Sequence[MergedSample]:
+        if self._samples is None:
+            self._samples = _decoded(self.chunk, self._first_place)
+        return self._samples
+
+    def close(self) -> None:
+        """Let go of the samples, which nobody asks for any more."""
+        self._samples = None
 
     def next(self) -> bool:
-        self.sample = next(self._left, None)
-        return self.sample is not None
+        self._position += 1
+        return self._position < len(self.open())
 
 
-def _prometheus_order(columns: Sequence[Sequence[MergedSample]]) -> Iterator[MergedSample]:
+def _prometheus_order(columns: Sequence[_Samples], budget: SeriesBudget) -> Iterator[MergedSample]:
     """Yield one sample of each time: that of the active chunk, which is left only for one that has an earlier time."""
-    active, *others = (_Samples(samples) for samples in columns)
+    active, *others = columns
     heap: MergeHeap[_Samples] = MergeHeap(lambda one, other: one.time < other.time)
     for samples in others:
-        if samples.next():
-            heap.push(samples)
+        heap.push(samples)
+    held = active.values
     last: int | None = None
+    is_begun = False
     while True:
-        if active.next():
+        if not is_begun or active.next():
+            is_begun = True
             if active.time == last:
                 continue
             if heap and active.time >= heap.top.time:
                 heap.push(active)
                 active = heap.pop()
         elif heap:
+            held -= active.values
+            active.close()
             active = heap.pop()
         else:
             return
+        if not active.is_open:
+            held += active.values
+            _refuse_many(held, active.chunk, budget)
         if active.time != last:
             last = active.time
-            assert active.sample is not None
             yield active.sample
+
+
+def _values(sample: MergedSample) -> int:
+    """Return how many numbers a sample holds, or takes the place of."""
+    return SAMPLE_VALUES + (len(sample.sample.buckets) if isinstance(sample, PlacedHistogram) else 0)
+
+
+def _refuse_many(values: int, chunk: PlacedChunk, budget: SeriesBudget) -> None:
+    if values > budget.values:
+        raise MergeRefused(f"{_place(chunk)}: {TOO_MUCH}")
+
+
+def _place(chunk: PlacedChunk) -> str:
+    number, offset = chunk_place(chunk.ref)
+    return f"{chunk.block}: {file_name(number)} at offset {offset}"
 
 
 def _decoded(chunk: PlacedChunk, first_place: int) -> list[MergedSample]:
@@ -187,9 +248,7 @@ def _samples_of(chunk: PlacedChunk, first_place: int) -> list[MergedSample]:
         times, bits = decode_xor(data)
         return [FloatSample(*each) for each in zip(times.tolist(), bits.tolist(), strict=True)]
     if encoding not in HISTOGRAM_ENCODINGS:
-        number, offset = chunk_place(chunk.ref)
-        place = f"{chunk.block}: {file_name(number)} at offset {offset}"
-        raise MergeRefused(f"{place}: a chunk of encoding {encoding} overlaps another one, and is only ever copied")
+        raise OnlyCopied("", 0, f"a chunk of encoding {encoding} overlaps another one, and is only ever copied")
     found = decode_histograms(encoding, data)
     is_gauge = found.counter_reset is CounterReset.GAUGE
     inside = CounterReset.GAUGE if is_gauge else CounterReset.NO_RESET

@@ -5,13 +5,36 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from engine.tsdb.buckets.sections import origin
+from engine.tsdb.errors import Inconsistent
+from engine.tsdb.index_layout import SECTION, SERIES_ALIGNMENT
 from engine.tsdb.merge_model import Partition
+from engine.tsdb.meta import BlockMeta
 from engine.tsdb.series_batch import SeriesBatch
 from engine.tsdb.series_hashes import hash_series
 from engine.tsdb.symbol_table import SymbolTable
 
+Chosen = npt.NDArray[np.bool_]
 
-def series_in_partition(batch: SeriesBatch, symbols: SymbolTable, partition: Partition) -> npt.NDArray[np.bool_]:
-    """Say of each series of a batch whether it belongs to a partition."""
-    left = hash_series(batch, symbols) % np.uint64(partition.count)
-    return np.asarray(left == np.uint64(partition.index), np.bool_)
+
+def series_in_partition(batch: SeriesBatch, symbols: SymbolTable, *partitions: Partition) -> list[Chosen]:
+    """Say of each series of a batch whether it belongs to a partition, for each of these."""
+    hashes = hash_series(batch, symbols)
+    return [hashes % np.uint64(each.count) == np.uint64(each.index) for each in partitions]
+
+
+def claimed_partition(meta: BlockMeta) -> Partition:
+    """Return which series a block says it has; BadObject if that cannot be."""
+    place = origin(meta).place
+    return Partition(place.partition, place.partitions) if place else Partition()
+
+
+def refuse_strangers(batch: SeriesBatch, belongs: Chosen, claimed: Partition) -> None:
+    """Raise Inconsistent for a series that does not belong to what its block says it is a part of.
+
+    Whoever merges another part would not look for it there, and it would be lost.
+    """
+    if not np.all(belongs):
+        at = SERIES_ALIGNMENT * int(batch.ids[int(np.argmin(belongs))])
+        reason = f"a series does not belong to part {claimed.index} of {claimed.count}, which the block says it is"
+        raise Inconsistent(SECTION, at, reason)

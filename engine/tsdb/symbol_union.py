@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from engine.profiles.errors import LimitExceeded
+from engine.tsdb.index_layout import HEADER_BYTES, SECTION
 from engine.tsdb.symbol_merge import merge_symbols
 from engine.tsdb.symbol_table import SymbolTable
 
@@ -15,6 +17,18 @@ BYTES_PER_SYMBOL = 9
 BLOCK_BYTES = 256 << 10
 
 Used = npt.NDArray[np.bool_]
+
+
+def refuse_many_symbols(table: SymbolTable, budget_bytes: int) -> None:
+    """Raise LimitExceeded if the numbers of one block's symbols leave no room in the budget of a merge."""
+    if (size := BYTES_PER_SYMBOL * len(table)) > symbol_bytes_max(budget_bytes):
+        reason = f"the numbers of {len(table)} symbols take {size} bytes of a budget of {budget_bytes}"
+        raise LimitExceeded(SECTION, HEADER_BYTES, reason)
+
+
+def symbol_bytes_max(budget_bytes: int) -> int:
+    """Return what of the budget of a merge the numbers of all symbols may take."""
+    return budget_bytes // 2
 
 
 class SymbolUnion:

@@ -19,12 +19,23 @@ import numpy.typing as npt
 from engine.profiles.errors import BadObject, BadReference
 from engine.tsdb.block_reader import META, TOMBSTONES, BlockReader
 from engine.tsdb.chunk_files import chunk_place, file_name
-from engine.tsdb.errors import Inconsistent, OutOfOrder
+from engine.tsdb.errors import Inconsistent, OnlyCopied, OutOfOrder
 from engine.tsdb.index_layout import SECTION
 from engine.tsdb.index_reader import ALL_POSTINGS, Numbers, PostingsList
-from engine.tsdb.model import ENCODING_XOR, FLOAT_ENCODINGS, HISTOGRAM_ENCODINGS, UINT64_MASK, ChunkMeta
+from engine.tsdb.model import (
+    COUNT_BYTES,
+    DECODED_ENCODINGS,
+    ENCODING_XOR,
+    FLOAT_ENCODINGS,
+    HISTOGRAM_ENCODINGS,
+    UINT64_MASK,
+    ChunkMeta,
+)
+from engine.tsdb.partitions import claimed_partition, refuse_strangers, series_in_partition
 from engine.tsdb.series_batch import SeriesBatch
+from engine.tsdb.series_budget import BUDGET_BYTES, SeriesBudget, refuse_long_series, series_budget
 from engine.tsdb.sound_chunks import sound_float_chunks
+from engine.tsdb.symbol_union import refuse_many_symbols
 
 Words = npt.NDArray[np.uint64]
 
@@ -42,18 +53,26 @@ class BlockCounts:
     tombstones: int = 0
 
 
-def verify_block(folder: Path) -> BlockCounts:
-    """Return the counts of a block; a BadObject that names file and offset if anything in it is wrong."""
+def verify_block(folder: Path, *, budget_bytes: int = BUDGET_BYTES, is_merged_by_time: bool = False) -> BlockCounts:
+    """Return the counts of a block; a BadObject that names file and offset if anything in it is wrong.
+
+    Wrong is also what a merge of ``budget_bytes`` refuses of a single block; with ``is_merged_by_time`` also chunks of
+    encodings that are only ever copied, whose samples cannot be merged with those of other blocks.
+    """
     block = BlockReader(folder)
     try:
-        return _Verification(block).run()
+        refuse_many_symbols(block.index.symbols, budget_bytes)
+        return _Verification(block, series_budget(budget_bytes), is_merged_by_time).run()
     except BadObject as error:
         raise error.in_object(block.name) from error
 
 
 class _Verification:
-    def __init__(self, block: BlockReader) -> None:
+    def __init__(self, block: BlockReader, budget: SeriesBudget, is_merged_by_time: bool) -> None:
         self._block = block
+        self._budget = budget
+        self._is_merged_by_time = is_merged_by_time
+        self._deleted = np.fromiter(block.tombstones.series_ids(), np.uint64)
         self._counts = BlockCounts(tombstones=len(block.tombstones))
         self._labels = _MixedSum()
         self._last_ref = -1
@@ -61,7 +80,11 @@ class _Verification:
     def run(self) -> BlockCounts:
         if self._block.meta.ulid != self._block.name:
             raise Inconsistent(META, -1, f"the ULID {self._block.meta.ulid} is not the folder's name")
+        claimed = claimed_partition(self._block.meta)
         for batch in self._block.index.batches():
+            if not claimed.is_whole:
+                [belongs] = series_in_partition(batch, self._block.index.symbols, claimed)
+                refuse_strangers(batch, belongs, claimed)
             self._count_labels(batch)
             self._check_chunks(batch)
         self._check_postings()
@@ -81,6 +104,8 @@ class _Verification:
         count = len(batch.chunk_refs)
         misplaced = self._first_misplaced(batch)
         files = self._block.chunks.contents
+        if misplaced == count:
+            refuse_long_series(batch, files, self._budget)
         position = 0
         while position < count:
             end, samples = sound_float_chunks(files, batch, position)
@@ -91,7 +116,10 @@ class _Verification:
                 self._last_ref = int(batch.chunk_refs[position - 1])
             if position < count:
                 columns = (batch.min_times, batch.max_times, batch.chunk_refs)
-                self._check_chunk(ChunkMeta(*(int(column[position]) for column in columns)))
+                meta = ChunkMeta(*(int(column[position]) for column in columns))
+                if self._check_chunk(meta) not in DECODED_ENCODINGS:
+                    series = int(np.searchsorted(batch.chunk_starts, position, "right")) - 1
+                    self._check_only_copied(meta, int(batch.ids[series]))
             position += 1
         if count:
             self._block.chunks.forget_before(self._last_ref)
@@ -105,7 +133,19 @@ class _Verification:
             return 0
         return int(np.argmax(is_misplaced)) if np.any(is_misplaced) else len(refs)
 
-    def _check_chunk(self, meta: ChunkMeta) -> None:
+    def _check_only_copied(self, meta: ChunkMeta, series_id: int) -> None:
+        """Refuse a chunk of samples that nobody here can decode where a merge would have to."""
+        number, offset = chunk_place(meta.ref)
+        if self._is_merged_by_time:
+            raise OnlyCopied(file_name(number), offset, "samples that are only ever copied, beside other blocks' ones")
+        if not np.any(self._deleted == series_id):
+            return
+        for start, end in self._block.tombstones.intervals(series_id):
+            if start <= meta.max_time_ms and meta.min_time_ms <= end:
+                raise OnlyCopied(file_name(number), offset, "samples are deleted from a chunk that is only ever copied")
+
+    def _check_chunk(self, meta: ChunkMeta) -> int:
+        """Check a chunk by itself and return its encoding."""
         number, offset = chunk_place(meta.ref)
         inside = self._block.meta
         if meta.min_time_ms < inside.min_time_ms or meta.max_time_ms >= inside.max_time_ms:
@@ -118,6 +158,8 @@ class _Verification:
             raise OutOfOrder(file_name(number), offset, "a chunk does not lie behind the one before it")
         self._last_ref = meta.ref
         chunk = self._block.chunk(meta)
+        if len(chunk.data) < COUNT_BYTES or not chunk.sample_count:
+            raise BadObject(file_name(number), offset, "a chunk without samples")
         self._counts.samples += chunk.sample_count
         if chunk.encoding in FLOAT_ENCODINGS:
             self._counts.float_samples += chunk.sample_count
@@ -129,12 +171,13 @@ class _Verification:
             samples = self._block.histograms(meta, chunk).samples
             times = np.array([sample.time_ms for sample in samples], np.int64)
         else:
-            return  # carried, never decoded
+            return chunk.encoding  # carried, never decoded
         if np.any(times[1:] <= times[:-1]):
             raise OutOfOrder(file_name(number), offset, "the samples of a chunk do not ascend in time")
         if (int(times[0]), int(times[-1])) != meta[:2]:
             reason = f"samples from {times[0]} to {times[-1]}, the index says {meta.min_time_ms} to {meta.max_time_ms}"
             raise Inconsistent(file_name(number), offset, reason)
+        return chunk.encoding
 
     def _check_postings(self) -> None:
         index = self._block.index

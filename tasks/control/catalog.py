@@ -13,12 +13,15 @@ log = structlog.get_logger(__name__)
 
 @app.task(name=SENSE_BRANCHES_TASK)
 def sense_branches() -> None:
-    """Weigh the branches on which something was counted, and compact those that are worth it."""
+    """Weigh the branches on which something was counted, compact those that are worth it, and sweep behind them."""
     from webadmin.catalog.services.sense_branches import sense_branches as sense
+    from webadmin.catalog.services.sweep_rows import sweep_retired_rows
 
     report = sense()
     if report.begun or report.failed or report.lost or report.evicted or report.abandoned:
         log.info("branches_sensed", **asdict(report))
+    if swept := sweep_retired_rows():
+        log.info("retired_rows_swept", rows=swept)
 
 
 @app.task(name=COLLECT_CATALOGS_TASK)

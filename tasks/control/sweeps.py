@@ -7,7 +7,7 @@ from dataclasses import asdict
 import structlog
 from django.conf import settings
 
-from tasks.beat import SWEEP_TASK, app
+from tasks.beat import SETTLE_QUEUES_TASK, SWEEP_ORPHANS_TASK, SWEEP_TASK, TRIM_TASK, app
 from tasks.control.object_store import object_store
 
 log = structlog.get_logger(__name__)
@@ -21,3 +21,37 @@ def sweep_leftovers() -> None:
     report = asdict(sweep(store=object_store(settings.OBJECT_STORE_URL)))
     if any(report.values()):
         log.info("leftovers_swept", **report)
+
+
+@app.task(name=SWEEP_ORPHANS_TASK)
+def sweep_orphans() -> None:
+    """Delete objects that were written and never committed, once they are a day old. Lists the whole bucket."""
+    from webadmin.index.errors import SweepRefused
+    from webadmin.index.services.compare_bucket import sweep_orphans as sweep
+
+    store = object_store(settings.OBJECT_STORE_URL)
+    try:
+        # Nobody looks at it before: where little is known, the index may have been lost.
+        outcome = sweep(store=store, actor="control:orphans", surely_fine=0)
+    except SweepRefused as error:
+        log.warning("orphans_not_swept", reason=str(error))
+        return
+    log.info("orphans_swept", swept=len(outcome.swept), kept=len(outcome.kept))
+
+
+@app.task(name=TRIM_TASK)
+def trim_history() -> None:
+    """Let go of entries of the log and of attempts that are older than history is kept."""
+    from webadmin.schedule.services.trim_history import trim_history as trim
+
+    report = asdict(trim(keep_days=settings.HISTORY_DAYS))
+    if any(report.values()):
+        log.info("history_trimmed", **report)
+
+
+@app.task(name=SETTLE_QUEUES_TASK)
+def settle_queues() -> None:
+    """Look again at queues whose policy was changed while polls were under way."""
+    from webadmin.schedule.services.change_level_policy import settle_after_changes
+
+    settle_after_changes()

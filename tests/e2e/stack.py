@@ -27,7 +27,7 @@ from tests.processes import ROOT, Process, Processes, wait_until
 
 NODE_READY_SECONDS = 180.0
 """A busy machine needs a minute for the JVM and the first Python workers."""
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 180.0
 LIVE = "('queued', 'owned', 'parked', 'final')"
 
 

@@ -25,6 +25,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with Processes() as processes:
         stack = Stack(tmp_path_factory.mktemp("stack"), processes)
         stack.set_policy(blocks_max=4, age_seconds=1, lease_seconds=LEASE_SECONDS)
+        stack.manage("retention", "--keep-days", "0", "--why", "these segments are old")
         yield stack
         stack.close()
 

@@ -66,7 +66,7 @@ from webadmin.access.services import issue_worker_credential
 from webadmin.schedule.models import LevelPolicy, Limits
 call_command("migrate", verbosity=0)
 often = (beat.DELETE_OBJECTS_TASK, beat.RECOVER_LETTERS_TASK, beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK,
-         beat.WRITE_OUTBOXES_TASK)
+         beat.WRITE_OUTBOXES_TASK, beat.SENSE_BRANCHES_TASK)
 for job in beat.PERIODIC_JOBS:
     seconds = 1 if job.task in often else 5
     interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period=IntervalSchedule.SECONDS)

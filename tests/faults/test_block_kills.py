@@ -51,9 +51,11 @@ def adopted(stack: FaultStack, layout: str) -> Iterator[ObjectStore]:
     """Let the stack compact a bucket, named after its layout; it is seen past the proxy, and paused in the end."""
     urls = (stack.around.store_url, stack.around.proxied_store_url)
     direct, proxied = (url.replace("/?", f"/{layout}?") for url in urls)
+    replicas = ("--replica-labels", "replica") if layout == "thanos" else ()
     stack.python(
         "manage.py",
         *("tsdb", "adopt", proxied, "--layout", layout, "--name", layout, "--consistency-delay-seconds", "0"),
+        *replicas,
     )
     store = open_store(direct)
     yield store

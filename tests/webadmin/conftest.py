@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from django.conf import settings
 
 from tests.database import clock  # noqa: F401  (a fixture)
 from tests.webadmin.service import Service
+
+# Every test's client builds the middleware anew: it would read through all static files each time.
+settings.WHITENOISE_AUTOREFRESH = True
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
 from webadmin.console import formatting as show
+from webadmin.console.audited import AuditedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Json, Section
 from webadmin.index import block_page
@@ -32,7 +33,7 @@ admin.site.unregister(Group)
 
 
 @admin.register(User)
-class OperatorAdmin(UserAdmin, ModelAdmin):
+class OperatorAdmin(AuditedAdmin, UserAdmin, ModelAdmin):
     """Operators: those who may sign in here."""
 
     form = UserChangeForm
@@ -41,7 +42,7 @@ class OperatorAdmin(UserAdmin, ModelAdmin):
 
 
 @admin.register(Group)
-class OperatorGroupAdmin(GroupAdmin, ModelAdmin):
+class OperatorGroupAdmin(AuditedAdmin, GroupAdmin, ModelAdmin):
     """Groups of operators with the same rights."""
 
 

@@ -20,6 +20,7 @@ from webadmin.catalog.models import Branch, Repository
 from webadmin.catalog.repository_sections import (
     age_text,
     branch_sections,
+    cause_text,
     collection_words,
     done_words,
     last_compactions,
@@ -243,4 +244,4 @@ class CompactionAdmin(ReadOnlyAdmin):
 
     @display(description="Why")
     def cause_cell(self, row: Compaction) -> SafeString | str:
-        return show.note("ordered" if row.is_ordered else "sensor", row.cause)
+        return show.note("ordered" if row.is_ordered else "sensor", cause_text(row))

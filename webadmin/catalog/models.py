@@ -205,7 +205,8 @@ class Tag(models.Model):
 class Build(models.Model):
     """A build under way: since when it may have put files that nothing names yet; gone when it ends.
 
-    ``basis`` is what it rests on. One whose ``heartbeat_ms`` is old has died.
+    ``basis`` is what it rests on. One whose ``heartbeat_ms`` is old has died with its process; one of a compaction is
+    open for as long as that is.
     """
 
     repository_id = models.BigIntegerField()

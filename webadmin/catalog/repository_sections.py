@@ -13,7 +13,7 @@ from webadmin.catalog.compaction_policies import NUMBERS, WORDS, policy_of
 from webadmin.catalog.compaction_sections import TONES, took_text
 from webadmin.catalog.explain import weigh
 from webadmin.catalog.lane_models import Collection, Compaction
-from webadmin.catalog.models import Branch, Repository
+from webadmin.catalog.models import Branch, Repository, StagedEntry
 from webadmin.catalog.standing import RepositoryStanding, standings
 from webadmin.catalog.states import CompactionState
 from webadmin.console import formatting as show
@@ -23,6 +23,7 @@ from webadmin.console.verdict import Notice
 from webadmin.database.dialect import clock_ms
 
 SHOWN = 50
+STAGED_COUNTED = 10_000
 HISTORY_SHOWN = 20
 POLICY_ACTION = "catalog_change_compaction"
 _WORDS_OF = {"sealed_age_s": "sealed_age_seconds"}
@@ -88,7 +89,10 @@ def repository_sections(row: Repository) -> list[Section]:
                 ("Compactions under way", show.count_text(now.running)),
                 ("Compactions", done_words(now)),
                 ("Condemned files", show.count_text(now.orphans)),
-                ("Retired tokens", f"{show.count_text(now.retired_tokens)}, whose rows go after their grace"),
+                (
+                    "Retired tokens",
+                    show.note(show.count_text(now.retired_tokens), "rows go within a minute, tokens after their grace"),
+                ),
                 ("Place", show.code(row.storage_namespace)),
                 ("Writes", "read-only" if row.is_read_only else "allowed"),
             ],
@@ -110,6 +114,7 @@ def branch_sections(row: Branch) -> list[Section]:
             title="What it costs to read",
             rows=[
                 ("Layers", layers_text(one)),
+                ("Staged now", staged_text(row)),
                 ("Sealed tokens", show.count_text(load.sealed_tokens)),
                 ("Rows in them", show.count_text(load.sealed_rows)),
                 ("Oldest of them", age_text(one)),
@@ -135,8 +140,21 @@ def branch_sections(row: Branch) -> list[Section]:
 
 def signals_text(signals: Sequence[tuple[str, float, float]]) -> str:
     """Return what has reached its threshold."""
-    told = (f"{WORDS[_WORDS_OF.get(name, name)].label}: {value:g} of {limit:g}" for name, value, limit in signals)
+    told = (
+        f"{WORDS[_WORDS_OF.get(name, name)].label}: {show.count_text(round(value))} of {show.count_text(round(limit))}"
+        for name, value, limit in signals
+    )
     return "; ".join(told) or show.NOTHING
+
+
+def staged_text(row: Branch) -> str:
+    """Return what the staging token holds; many rows are not counted to their end."""
+    identities = StagedEntry.objects.filter(token_id=row.staging).values_list("identity", flat=True)
+    found = [len(each) for each in identities[: STAGED_COUNTED + 1]]
+    if len(found) > STAGED_COUNTED:
+        return f"more than {show.counted(STAGED_COUNTED, 'row')} in the staging token"
+    tombstones = show.counted(found.count(0), "tombstone")
+    return f"{show.counted(len(found), 'row')} in the staging token, {tombstones} among them"
 
 
 def layers_text(one: WatchedBranch) -> str:
@@ -167,7 +185,7 @@ def last_words(row: Compaction | None) -> SafeString | str:
     if row is None:
         return show.NOTHING
     state = show.badge(row.get_state_display(), TONES[CompactionState(row.state)], row.ended_because)
-    return show.note(state, f"{row.cause}, {ago_text(row.begun_ms)}")
+    return show.note(state, f"{cause_text(row)}, {ago_text(row.begun_ms)}")
 
 
 def last_compactions(branch_ids: Iterable[int]) -> dict[int, Compaction]:
@@ -214,11 +232,16 @@ def compactions_table(rows: Any, *, has_branch: bool = False) -> Table:
     )
 
 
+def cause_text(each: Compaction) -> str:
+    """Return why a compaction was: the sensor names its signals as the settings are named in code."""
+    return each.cause if each.is_ordered else each.cause.replace("_", " ")
+
+
 def _compaction_row(each: Compaction, *, has_branch: bool) -> Sequence[object]:
     cells = (
         show.moment_text(each.begun_ms),
         show.badge(each.get_state_display(), TONES[CompactionState(each.state)]),
-        each.cause,
+        cause_text(each),
         took_text(each),
         show.count_text(each.row_count),
         show.size_text(each.bytes_written),

@@ -17,6 +17,8 @@ from django_celery_beat.models import (
 from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
+from webadmin.console.audited import AuditedAdmin
+
 admin.site.index_template = "console/front_page.html"
 
 for model in (PeriodicTask, IntervalSchedule, CrontabSchedule, SolarSchedule, ClockedSchedule):
@@ -39,27 +41,28 @@ class TaskForm(PeriodicTaskForm):
 
 
 @admin.register(PeriodicTask)
-class PeriodicTaskAdmin(PlainPeriodicTaskAdmin, ModelAdmin):
+class PeriodicTaskAdmin(AuditedAdmin, PlainPeriodicTaskAdmin, ModelAdmin):
     """What the beat starts, and when."""
 
     form = TaskForm
+    audited_actions = ("enable_tasks", "disable_tasks", "toggle_tasks", "run_tasks")
 
 
 @admin.register(IntervalSchedule)
-class IntervalScheduleAdmin(ModelAdmin):
+class IntervalScheduleAdmin(AuditedAdmin, ModelAdmin):
     """Every so often."""
 
 
 @admin.register(CrontabSchedule)
-class CrontabScheduleAdmin(PlainCrontabScheduleAdmin, ModelAdmin):
+class CrontabScheduleAdmin(AuditedAdmin, PlainCrontabScheduleAdmin, ModelAdmin):
     """By the calendar."""
 
 
 @admin.register(SolarSchedule)
-class SolarScheduleAdmin(ModelAdmin):
+class SolarScheduleAdmin(AuditedAdmin, ModelAdmin):
     """By the sun."""
 
 
 @admin.register(ClockedSchedule)
-class ClockedScheduleAdmin(PlainClockedScheduleAdmin, ModelAdmin):
+class ClockedScheduleAdmin(AuditedAdmin, PlainClockedScheduleAdmin, ModelAdmin):
     """Once."""

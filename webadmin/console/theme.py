@@ -88,6 +88,7 @@ NAVIGATION = [
             _list("Repositories", "library_books", "catalog", "repository"),
             _list("Branches", "fork_right", "catalog", "branch"),
             _list("Compactions", "compress", "catalog", "compaction"),
+            _list("Imports", "input", "catalog_api", "importrun"),
         ],
     },
     {

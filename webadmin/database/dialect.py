@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, OperationalError, connection, connections, models, transaction
 from django.db.backends.utils import CursorWrapper
+from django.db.models.base import ModelState
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -34,8 +35,8 @@ Answer = Callable[[], list[tuple[Any, ...]]]
 _LOST_RACES = {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock not available
 _CLOCK_MS = {
     # clock_timestamp() moves inside a transaction; now() would be the time before the head was waited for.
-    "postgresql": "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint",
-    "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)",
+    "postgresql": "(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)",
 }
 
 
@@ -69,15 +70,14 @@ def ask(statement: str, values: Sequence[Any] = ()) -> Answer:
     return lambda: rows
 
 
-def ask_clock() -> Callable[[], int]:
-    """Ask for the database's own clock, unix milliseconds."""
-    asked = ask(_CLOCK_MS[connection.vendor])
-    return lambda: int(asked()[0][0])
+def clock_column() -> str:
+    """Return the database's own clock, unix milliseconds, as a column of a statement that reads."""
+    return _CLOCK_MS[connection.vendor]
 
 
 def clock_ms() -> int:
     """Return the database's own clock, unix milliseconds."""
-    return ask_clock()()
+    return int(ask(f"SELECT {clock_column()}")()[0][0])
 
 
 @contextmanager
@@ -108,20 +108,26 @@ def locked(rows: models.QuerySet[Row]) -> models.QuerySet[Row]:
     return rows.select_for_update(no_key=True) if is_postgresql() else rows
 
 
-def lock_row(model: type[models.Model]) -> None:
-    """Lock the one row of this table until the end of the transaction."""
+def lock_row(model: type[models.Model], *, commits_early: bool = False) -> None:
+    """Lock the one row of this table until the end of the transaction.
+
+    One that ``commits_early`` lets go of its locks before its commit is on disk: whoever commits later is on disk no
+    earlier, but nobody may be told of it before ``wait_for_disk``.
+    """
     if is_postgresql():
+        what = "set_config('synchronous_commit', 'off', true)" if commits_early else "1"
         with quick_cursor() as cursor:
-            cursor.execute(f"SELECT 1 FROM {quoted([model._meta.db_table])[0]} FOR NO KEY UPDATE")  # noqa: S608
+            cursor.execute(f"SELECT {what} FROM {quoted([model._meta.db_table])[0]} FOR NO KEY UPDATE")  # noqa: S608
 
 
-def limit_waits(wait_ms: int) -> None:
-    """Let no further statement of this transaction wait longer for a lock: it fails as a lost race. 0 changes nothing.
+def wait_for_disk() -> None:
+    """Wait until all that was committed before, by whomever, is as durable as the server's settings make a commit.
 
-    SQLite's one writer waits for nobody."""
-    if wait_ms and is_postgresql():
-        with quick_cursor() as cursor:
-            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(wait_ms)])
+    SQLite's commits are.
+    """
+    if is_postgresql():
+        with quick_cursor() as cursor:  # a commit of its own, of nothing but a mark in the server's log
+            cursor.execute("SELECT pg_logical_emit_message(true, 'lithify', '')")
 
 
 @contextmanager
@@ -154,13 +160,19 @@ def is_contention(error: DatabaseError) -> bool:
     return isinstance(error, OperationalError) and "locked" in str(error)
 
 
-def ask_ids(model: type[models.Model], count: int) -> Callable[[], list[int]]:
-    """Ask for row ids that nobody else will get. Call it in the transaction that inserts the rows."""
+def ask_ids(model: type[models.Model], count: int, *, wait_ms: int = 0) -> Callable[[], list[int]]:
+    """Ask for row ids that nobody else will get. Call it in the transaction that inserts the rows.
+
+    With ``wait_ms`` no further statement of the transaction waits longer for a lock: it fails as a lost race. SQLite's
+    one writer waits for nobody.
+    """
     table = model._meta.db_table
     if is_postgresql():
-        sequence = "SELECT nextval(pg_get_serial_sequence(%s, %s)) FROM generate_series(1, %s)"
-        asked = ask(sequence, [table, model._meta.pk.column, count])
-        return lambda: [int(id) for (id,) in asked()]
+        ids, values = "nextval(pg_get_serial_sequence(%s, %s))", [table, model._meta.pk.column]
+        if wait_ms:
+            ids, values = f"{ids}, set_config('lock_timeout', %s, true)", [*values, str(wait_ms)]
+        asked = ask(f"SELECT {ids} FROM generate_series(1, %s)", [*values, count])  # noqa: S608
+        return lambda: [int(row[0]) for row in asked()]
     assert connection.in_atomic_block, "the one writer of SQLite is who has begun"
     rows = ask("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])()
     last = int(rows[0][0]) if rows else 0
@@ -202,6 +214,16 @@ def ask_rows(
     """
     ending = " FOR NO KEY UPDATE" if lock and is_postgresql() else ""
     return ask(f"{_select(model, (*columns,))} {rest}{ending}", values)
+
+
+def as_instance(model: type[Row], columns: Sequence[str], row: Sequence[Any]) -> Row:
+    """Return what was read as an instance of its model, as ``from_db`` does, without what that does for subclasses,
+    defaults and signals: of the dozens of rows of a poll, most are looked at once."""
+    made = model.__new__(model)
+    made.__dict__.update(zip(columns, row, strict=True))
+    made._state = ModelState()
+    made._state.adding, made._state.db = False, DEFAULT_DB_ALIAS
+    return made
 
 
 @functools.cache

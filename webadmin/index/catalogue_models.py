@@ -65,7 +65,7 @@ class LineageObject(models.Model):
 
 
 class SweptTotal(models.Model):
-    """How much a sweep has taken away since the beginning, and when it last ran."""
+    """How much a sweep has taken away, or how often something happened, since the beginning, and when last."""
 
     what = ByteOrderedField(max_length=20)
     count = models.BigIntegerField(default=0)

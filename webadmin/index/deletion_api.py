@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from engine.protocol.fields import COUNT_MAX
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.index.deletion_models import KEEP_DAYS_MAX, SELECTOR_MAX, SERVICE_MAX
+from webadmin.index.deletion_queries import request_progress
 from webadmin.index.models import DeleteRequest
 from webadmin.index.services.delete_requests import DEADLINE_HOURS, DEADLINE_HOURS_MAX, DeleteOrder, request_deletion
 from webadmin.index.services.retain import apply_retention
@@ -152,6 +153,7 @@ def request_to_json(row: DeleteRequest) -> dict[str, Any]:
         "deadline_at_ms": row.deadline_at_ms,
         "hidden_blocks": row.hidden_blocks,
         "hidden_datasets": row.hidden_datasets,
+        "waits_for": list(request_progress(row).waits_for()),
         "actor": row.actor,
         "why": row.why,
         "certificates": [

@@ -91,6 +91,7 @@ def progress_facts(request: DeleteRequest, progress: RequestProgress, now_ms: in
             ("Still in live blocks", _blocks(progress.in_blocks)),
             ("Still in segments", show.note(_blocks(progress.in_segments), "rewritten by their first merge")),
             ("In replaced objects", show.note(_blocks(progress.removed), "go when their deletion delay is over")),
+            ("Waits for", "; ".join(progress.waits_for()) or show.NOTHING),
         ],
     )
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from django.db.models import Prefetch, QuerySet
 
 from engine.protocol.profile_jobs import KIND
+from engine.scheduling.model import JobState, ParkedKind
+from engine.scheduling.progress import count_words
 from webadmin.index.deletion_models import DeleteRequest, DeletionCertificate
 from webadmin.index.masks import concerned, mask_of
 from webadmin.index.models import Block, DeleteState, Tombstone
@@ -22,6 +24,7 @@ JOBS_SHOWN_MAX = 50
 class RequestProgress:
     """How far a request is, in blocks: what is still to be rewritten by where it stands, and objects that wait to go.
 
+    ``parked`` and ``quarantined`` say how many of those to be rewritten are in jobs that nobody will run by himself.
     No number goes beyond COUNTED_MAX.
     """
 
@@ -29,19 +32,34 @@ class RequestProgress:
     in_blocks: int
     removed: int
     jobs: tuple[Job, ...]
+    parked: int = 0
+    quarantined: int = 0
 
     @property
     def left(self) -> int:
         """Objects that still hold data of the request."""
         return self.in_segments + self.in_blocks + self.removed
 
+    def waits_for(self) -> tuple[str, ...]:
+        """Return what the request waits for, in words, what needs somebody first."""
+        moving = self.in_segments + self.in_blocks - self.parked - self.quarantined
+        waits = (
+            (self.quarantined, "in quarantine also hold other data: release or repair them, or delete that data too"),
+            (self.parked, "in parked jobs: they are tried once more at half the time; requeue them, or find the cause"),
+            (moving, "to be merged or rewritten: it takes workers that poll, and nothing paused"),
+            (self.removed, "left the index, and their objects go when the deletion delay is over"),
+        )
+        return tuple(f"{count_words(count, 'block')} {what}" for count, what in waits if count > 0)
+
 
 def request_progress(request: DeleteRequest) -> RequestProgress:
-    """Read it: four bounded queries, none for a request that is done."""
+    """Read it: six bounded queries, none for a request that is done."""
     if request.state == DeleteState.DONE:
         return RequestProgress(in_segments=0, in_blocks=0, removed=0, jobs=())
     held = concerned(mask_of(request)).order_by().values("block_id").distinct()
     live = held.filter(block__state__in=LIVE_STATES)
+    stuck = live.filter(block__owner_job__state=JobState.PARKED)
+    quarantined = stuck.filter(block__owner_job__parked_kind=ParkedKind.QUARANTINED.value)
     owned = Block.objects.filter(id__in=live, owner_job__isnull=False).values("owner_job")
     jobs = Job.objects.filter(id__in=owned, lane=KIND).select_related("worker").defer("spec", "result")
     return RequestProgress(
@@ -49,6 +67,8 @@ def request_progress(request: DeleteRequest) -> RequestProgress:
         in_blocks=live.filter(block__level__gt=0)[:COUNTED_MAX].count(),
         removed=held.exclude(block__state__in=LIVE_STATES)[:COUNTED_MAX].count(),
         jobs=tuple(jobs.order_by("id")[:JOBS_SHOWN_MAX]),
+        parked=stuck.exclude(block__owner_job__parked_kind=ParkedKind.QUARANTINED.value)[:COUNTED_MAX].count(),
+        quarantined=quarantined[:COUNTED_MAX].count(),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,28 +19,32 @@ from webadmin.console.sections import Section
 from webadmin.database.dialect import among, ask, ask_rows, together
 from webadmin.index import block_page
 from webadmin.index.errors import BlockRefused
-from webadmin.index.masks import JobMasks, ask_job_masks
+from webadmin.index.masks import HIDING, JobMasks, job_masks
 from webadmin.index.models import AcceptedId, Block
 from webadmin.index.registration import BlockRegistration, check_registration
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames, intern_names
 from webadmin.index.services.replace_blocks import Replacement, replace_blocks
+from webadmin.index.services.retain import past_retention
 from webadmin.index.states import BlockState
 from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.give_blocks_back import return_blocks
 from webadmin.schedule.services.operation import Operation
 
-SOURCE_COLUMNS = ("state", "owner_job_id", "id", "shard", "ulid", "object_key", "size_bytes", "metadata")
 # All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
-_SOURCES = """
-SELECT b.state, b.id, b.owner_job_id, b.ulid, b.min_time_ms, b.max_time_ms,
+_OBJECTS = f"""
+SELECT {HIDING}, state, owner_job_id, id, shard, ulid, object_key, size_bytes, metadata
+FROM index_block WHERE {{owned}}
+"""  # noqa: S608
+_SOURCES = f"""
+SELECT {HIDING}, b.state, b.id, b.owner_job_id, b.ulid, b.min_time_ms, b.max_time_ms,
        t.name, n.name, d.min_time_ms, d.max_time_ms
 FROM index_block b
 LEFT JOIN index_dataset d ON d.block_id = b.id AND d.format = %s
 LEFT JOIN access_tenant t ON t.id = d.tenant_id
 LEFT JOIN index_datasetname n ON n.id = d.name_id
-WHERE {owned}
-"""
+WHERE {{owned}}
+"""  # noqa: S608
 
 
 class ProfilesLane(Lane):
@@ -48,16 +52,15 @@ class ProfilesLane(Lane):
 
     name = KIND
     swaps_unasked = True
+    ends_early = True
 
     def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:
         by_id = {job.id: job for job in jobs}
         sources: dict[int, dict[str, SourceObject]] = {job_id: {} for job_id in by_id}
         owned, values = among(Block, "owner_job_id", by_id)
-        with together():
-            asked_masks = ask_job_masks(dict.fromkeys(by_id, fence))
-            held = ask_rows(Block, SOURCE_COLUMNS, f"WHERE {owned}", values)
-        masks = asked_masks()
-        for state, job_id, block_id, shard, ulid, key, size, metadata in held():
+        held = ask(_OBJECTS.format(owned=owned), [fence, *values])()
+        masks = job_masks(dict.fromkeys(by_id, fence), is_hiding=any(row[0] for row in held))
+        for _, state, job_id, block_id, shard, ulid, key, size, metadata in held:
             if state != BlockState.OWNED:
                 continue
             sources[job_id][ulid] = SourceObject(
@@ -86,11 +89,14 @@ class ProfilesLane(Lane):
 
     def check(self, finished: Sequence[Finished]) -> list[Accepted | FailureReason]:
         results = [_parsed(one) for one in finished]
+        fences = {one.job.id: one.job.token for one in finished}
+        owned, values = among(Block, "owner_job_id", fences)
         with together():
-            asked_sources = _ask_sources([one.job.id for one in finished])
-            asked_masks = ask_job_masks({one.job.id: one.job.token for one in finished})
+            asked_sources = ask(_SOURCES.format(owned=owned), [max(fences.values()), DATASET_PROFILES, *values])
             asked_ids = _ask_taken_ids(results)
-        sources, masks, taken = asked_sources(), asked_masks(), asked_ids()
+        rows, taken = asked_sources(), asked_ids()
+        sources = _sources_of(fences, rows)
+        masks = job_masks(fences, is_hiding=any(row[0] for row in rows))
         checked = [
             result
             if isinstance(result, FailureReason)
@@ -107,6 +113,9 @@ class ProfilesLane(Lane):
 
     def prepare(self, swaps: Sequence[Replacement]) -> InternedNames:
         return intern_names([result for swap in swaps for result in swap.results], numbers_blocks=True)
+
+    def outdated(self, block_ids: Collection[int], wall_ms: int) -> set[int]:
+        return past_retention(block_ids, now_ms=wall_ms)
 
     def swap(self, swaps: Sequence[Replacement], prepared: InternedNames, moment: SwapMoment) -> None:
         replace_blocks(
@@ -155,18 +164,10 @@ def _parsed(one: Finished) -> ProfileMergeResult | FailureReason:
         return _refusal(error)
 
 
-def _ask_sources(jobs: Sequence[int]) -> Callable[[], dict[int, _Sources]]:
-    """Ask for the blocks that are live and owned by these jobs (row ids): by job."""
-    if not jobs:
-        return dict
-    owned, values = among(Block, "owner_job_id", jobs)
-    rows = ask(_SOURCES.format(owned=owned), [DATASET_PROFILES, *values])
-    return lambda: _by_job(jobs, rows())
-
-
-def _by_job(jobs: Iterable[int], rows: Iterable[tuple[Any, ...]]) -> dict[int, _Sources]:
+def _sources_of(jobs: Iterable[int], rows: Iterable[tuple[Any, ...]]) -> dict[int, _Sources]:
+    """Return, by job, the blocks that are live and owned by it."""
     sources = {job_id: _Sources() for job_id in jobs}
-    for state, block_id, job_id, ulid, block_from, block_until, tenant, name, data_from, data_until in rows:
+    for _, state, block_id, job_id, ulid, block_from, block_until, tenant, name, data_from, data_until in rows:
         if state != BlockState.OWNED:
             continue
         own = sources[job_id]

@@ -13,6 +13,7 @@ from webadmin.database import dialect
 from webadmin.progress.due_work import due_jobs, due_queues
 from webadmin.progress.models import CountingMark
 from webadmin.schedule.command_log import read_time
+from webadmin.schedule.hindrances import caps_reached, pinned_to_nobody
 from webadmin.schedule.models import Job, LevelQueue, LogHead, Worker
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.queries import limits_now
@@ -20,11 +21,14 @@ from webadmin.schedule.suspects import merging_is_broken
 
 SILENT_AFTER_SECONDS = 60
 """A node polls every second; one that was quiet for so long takes no work, whatever the lease is."""
+CAPPED_MAX = 50
+"""Tenants with due work whose caps are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
-    """All that decides whether the schedule moves and, if not, why. Times are milliseconds that have passed."""
+    """All that decides whether the schedule moves and, if not, why. Times are milliseconds that have passed.
+    ``pinned_jobs`` wait for who does not poll, ``capped`` are the caps that hold due work, in words."""
 
     due_queues: int
     due_jobs: int
@@ -44,6 +48,8 @@ class Standstill:
     stalled_ms: int | None
     completed_ms_ago: int | None
     next_ready_in_ms: int | None
+    pinned_jobs: int = 0
+    capped: Sequence[str] = ()
 
     @property
     def is_merging_broken(self) -> bool:
@@ -90,6 +96,8 @@ def read_standstill() -> Standstill:
         if mark is None or mark.last_completed_ms is None
         else max(0, clock_ms - mark.last_completed_ms),
         next_ready_in_ms=_next_ready_in_ms(now_ms),
+        pinned_jobs=pinned_to_nobody(wall_ms=clock_ms).count(),
+        capped=caps_reached(now_ms, due.order_by().values_list("lane", "tenant").distinct()[:CAPPED_MAX]),
     )
 
 

@@ -88,6 +88,19 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="leases_over", text=f"{leases} over", remedy="the next poll takes over; if that repeats, nodes die"
         )
+    if facts.pinned_jobs:
+        jobs = count_words(facts.pinned_jobs, "job")
+        yield Blocker(
+            code="pinned",
+            text=f"{jobs} may only go to a worker or build that does not poll",
+            remedy="start that node, or unpin them",
+        )
+    if facts.capped:
+        yield Blocker(
+            code="capped",
+            text="; ".join(facts.capped),
+            remedy="wait for the end of its jobs, or raise the cap",
+        )
     if facts.paused and facts.paused_blocks:
         due = count_words(facts.paused_blocks, "block")
         yield Blocker(

@@ -112,11 +112,11 @@ def _count_plan(
     for entry in _entries(command, "completed", ("job", "token")):
         job = jobs.get((entry["job"], entry["token"]))
         if job is not None and job.finished_command_index == command.index:
-            _count_completion(job, counts, minute_ms)
+            _count_completion(job, counts, minute_ms, wall_ms)
             counts.last_completed_ms = max(counts.last_completed_ms or 0, wall_ms)
 
 
-def _count_completion(job: Job, counts: LogCounts, minute_ms: int) -> None:
+def _count_completion(job: Job, counts: LogCounts, minute_ms: int, wall_ms: int) -> None:
     run_ms = max(0, (job.finished_at_ms or 0) - (job.assigned_at_ms or 0))
     backlog = _drained(job) if job.level < COMPACTION_LEVEL_MAX else {}  # final blocks wait for nothing
     for shard, (block_count, byte_count) in backlog.items():
@@ -128,6 +128,7 @@ def _count_completion(job: Job, counts: LogCounts, minute_ms: int) -> None:
     counts.happened(place, "blocks_merged", job.source_count)
     counts.happened(place, "bytes_merged", job.source_bytes)
     level = job.level if job.rewrites else job.level + 1
+    counts.happened(place, "compaction_wait_seconds", _waited_seconds(job, wall_ms))
     for block in (job.result or {}).get("blocks", []):
         if "key" not in block:  # of another lane, which knows its blocks by itself
             counts.totals[job.lane, level, "blocks_added"] += 1
@@ -137,6 +138,16 @@ def _count_completion(job: Job, counts: LogCounts, minute_ms: int) -> None:
         except BadBlockName:
             continue
         counts.arrive(minute_ms, {"tenant": key.tenant, "shard": key.shard, "level": level}, int(block["size"]))
+
+
+def _waited_seconds(job: Job, wall_ms: int) -> int:
+    """Return how long ago a job's first source was created: its results have that time in their ids. 0 if unknown."""
+    for block in (job.result or {}).get("blocks", []):
+        try:
+            return max(0, wall_ms - ulids.time_ms(parse_block_key(block["key"]).id)) // 1000
+        except (BadBlockName, KeyError):
+            continue
+    return 0
 
 
 def _dropped_by(command: Command) -> Iterable[Block]:

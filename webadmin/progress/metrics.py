@@ -14,11 +14,21 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from engine.metrics import SERVICE_METRICS
-from engine.scheduling.model import HOLDING_STATES
+from engine.scheduling.model import HOLDING_STATES, LIVE_STATES
 from engine.version import VERSION
 from webadmin.catalog.samples import catalog_samples
 from webadmin.database import dialect
-from webadmin.index.models import DeadLetter, LetterState, RefusalCount, SweptTotal, Tombstone
+from webadmin.index.deletion_queries import late_requests
+from webadmin.index.models import (
+    DeadLetter,
+    DeleteRequest,
+    DeleteState,
+    LetterState,
+    RefusalCount,
+    SweptTotal,
+    Tombstone,
+)
+from webadmin.index.services.count_happenings import GROUPS, LETTERS, OBJECTS, REPEATED, totals
 from webadmin.index.services.count_refusals import REQUEST_PREFIX
 from webadmin.profiles.push_counts import push_samples
 from webadmin.progress.facts import read_standstill
@@ -110,6 +120,8 @@ def _jobs() -> Iterator[tuple[str, list[Sample]]]:
     held = Job.objects.filter(state__in=HOLDING_STATES).order_by()
     counts = held.values("level", "state").annotate(count=Count("id")).order_by("level", "state")
     yield "lithify_jobs", [((str(row["level"]), row["state"]), row["count"]) for row in counts]
+    failing = held.filter(state__in=LIVE_STATES, failures__gt=0).values("level").annotate(count=Count("id"))
+    yield "lithify_jobs_failing", [((str(row["level"]),), row["count"]) for row in failing.order_by("level")]
 
 
 def _totals() -> Iterator[tuple[str, list[Sample]]]:
@@ -161,12 +173,21 @@ def _index() -> Iterator[tuple[str, list[Sample]]]:
     sums = pending.order_by().aggregate(all=Count("id"), due=Count("id", filter=is_due), oldest=Min("eligible_at_ms"))
     yield "lithify_tombstones", [(("waiting",), sums["all"] - sums["due"]), (("due",), sums["due"])]
     yield "lithify_tombstone_oldest_due_seconds", [((), _age(sums["oldest"], now_ms))]
+    asked = DeleteRequest.objects.filter(state=DeleteState.HIDDEN)
+    late = late_requests(asked, now_ms).count()
+    yield "lithify_delete_requests", [(("in_time",), asked.count() - late), (("late",), late)]
     letters = DeadLetter.objects.filter(state=LetterState.WAITING).order_by()
     waiting = letters.aggregate(count=Count("id"), oldest=Min("written_at_ms"))
     yield "lithify_dead_letters", [((), waiting["count"])]
     yield "lithify_dead_letter_oldest_seconds", [((), _age(waiting["oldest"], clock_ms))]
     swept = SweptTotal.objects.order_by("what").values_list("what", "count")
-    yield "lithify_swept_total", [((what,), count) for what, count in swept]
+    yield "lithify_swept_total", [((what,), count) for what, count in swept if not what.startswith(GROUPS)]
+    for name, group in (
+        ("lithify_dead_letter_attempts_total", LETTERS),
+        ("lithify_objects_deleted_total", OBJECTS),
+        ("lithify_blocks_repeated_total", REPEATED),
+    ):
+        yield name, [((what,), count) for what, count in totals(group).items()]
     codes = RefusalCount.objects.order_by().values("code").annotate(sum=Sum("count")).order_by("code")
     refused = [(row["code"], int(row["sum"])) for row in codes]
     blocks = [((code,), count) for code, count in refused if not code.startswith(REQUEST_PREFIX)]

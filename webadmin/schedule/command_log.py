@@ -19,7 +19,7 @@ from engine.scheduling.model import FORMAT_VERSION, JobState
 from webadmin.database import dialect
 from webadmin.schedule.models import Command, Job, LogHead
 
-HEAD_COLUMNS = """
+_HEAD_COLUMNS = """
        h.last_index, h.command_time_ms, h.clock_ms, h.live_job_count,
        COALESCE((SELECT c.value FROM schedule_limitchange c
                  WHERE NOT c.is_superseded AND c.name = 'lease_seconds' AND c.scope_kind = 'global'
@@ -28,10 +28,9 @@ HEAD_COLUMNS = """
 """
 """The head with the lease that was in force at its command time: by hand, for every poll begins with it."""
 _MOVE_HEAD = "UPDATE schedule_loghead SET last_index = %s, command_time_ms = %s, clock_ms = %s, live_job_count = %s"
-HEAD_COLUMN_COUNT = 5
+HEAD_COLUMN_COUNT = 6
+"""And the database's clock, which ``head_columns`` adds."""
 HEAD_TABLES = "schedule_loghead h CROSS JOIN schedule_limits l"
-_HEAD = f"SELECT {HEAD_COLUMNS} FROM {HEAD_TABLES}"  # noqa: S608
-
 _ENTRY = ("kind", "actor", "command_time_ms", "wall_time", "format_version", "change_set")
 
 Asking = Callable[[], None] | None
@@ -55,6 +54,11 @@ class CommandTime(NamedTuple):
     was_away: bool = False
 
 
+def head_columns() -> str:
+    """Return what is asked for to know the head and the time."""
+    return f"{_HEAD_COLUMNS}, {dialect.clock_column()}"
+
+
 def read_time() -> CommandTime:
     """Return the command time now, as a command at this moment would have it."""
     return read_head()[1]
@@ -65,10 +69,13 @@ def read_head() -> tuple[LogHead, CommandTime]:
     return head_of(_head())
 
 
-def take_head(*, before: Asking = None, also: Sequence[Asking] = ()) -> tuple[LogHead, CommandTime]:
+def take_head(
+    *, before: Asking = None, also: Sequence[Asking] = (), commits_early: bool = False
+) -> tuple[LogHead, CommandTime]:
     """Wait for the head of the log and hold it until the transaction ends; the clock is read after that.
 
     ``before`` and ``also`` send what belongs right before and behind the lock: it is answered with the head.
+    ``commits_early`` is as for ``lock_row``.
 
     Who finds that the service was away gives every running job a whole lease from now on: their workers could not renew
     them, and get the time to do so before anybody takes their jobs over.
@@ -78,15 +85,15 @@ def take_head(*, before: Asking = None, also: Sequence[Asking] = ()) -> tuple[Lo
     with dialect.together():
         if before is not None:
             before()
-        dialect.lock_row(LogHead)
-        asked, clock = dialect.ask(_HEAD), dialect.ask_clock()
+        dialect.lock_row(LogHead, commits_early=commits_early)
+        asked = dialect.ask(_head_statement())
         for asking in also:
             if asking is not None:
                 asking()
     [row] = asked()
-    head, time = head_of(row, clock())
+    head, time = head_of(row)
     if time.was_away:
-        expires_ms = time.now_ms + row[-1] * 1000
+        expires_ms = time.now_ms + row[-2] * 1000
         Job.objects.filter(state=JobState.LEASED).update(
             lease_expires_ms=Greatest("lease_expires_ms", Value(expires_ms))
         )
@@ -126,14 +133,13 @@ def advance_clock(*, actor: str) -> int | None:
     return index
 
 
-def head_of(row: Sequence[int], wall_ms: int | None = None) -> tuple[LogHead, CommandTime]:
-    """Return the head whose ``HEAD_COLUMNS`` were just read, and the command time now, or when it was ``wall_ms``."""
-    wall_ms = dialect.clock_ms() if wall_ms is None else wall_ms
+def head_of(row: Sequence[int]) -> tuple[LogHead, CommandTime]:
+    """Return the head whose ``head_columns`` were read, and the command time at that moment."""
     if row[2] == 0:
         # Nobody has asked for the time yet: it starts as wall time, once, so that it cannot go back from now on.
-        LogHead.objects.filter(clock_ms=0).update(clock_ms=wall_ms, command_time_ms=wall_ms)
+        LogHead.objects.filter(clock_ms=0).update(clock_ms=row[-1], command_time_ms=row[-1])
         row = _head()
-    last_index, command_time_ms, clock_ms, live_job_count, lease_seconds = row
+    last_index, command_time_ms, clock_ms, live_job_count, lease_seconds, wall_ms = row
     head = LogHead(
         last_index=last_index, command_time_ms=command_time_ms, clock_ms=clock_ms, live_job_count=live_job_count
     )
@@ -147,6 +153,9 @@ def head_of(row: Sequence[int], wall_ms: int | None = None) -> tuple[LogHead, Co
 
 
 def _head() -> tuple[int, ...]:
-    with dialect.quick_cursor() as cursor:
-        cursor.execute(_HEAD)
-        return tuple(cursor.fetchone())
+    [row] = dialect.ask(_head_statement())()
+    return row
+
+
+def _head_statement() -> str:
+    return f"SELECT {head_columns()} FROM {HEAD_TABLES}"  # noqa: S608

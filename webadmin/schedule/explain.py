@@ -13,6 +13,7 @@ from engine.scheduling.explain import (
     QueueFacts,
     explain_final,
     explain_job,
+    explain_outdated,
     explain_owned,
     explain_parked_block,
     explain_quarantined,
@@ -29,7 +30,8 @@ from webadmin.progress.facts import polling_worker_count
 from webadmin.schedule import queries
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import NotFound, PolicyMissing
-from webadmin.schedule.lanes import lanes
+from webadmin.schedule.hindrances import cap_words, pin_words
+from webadmin.schedule.lanes import lane_of, lanes
 from webadmin.schedule.models import Job, LevelQueue, LogHead
 from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.pauses import paused_scopes
@@ -64,7 +66,9 @@ def explain_block_row(block: Block) -> Explanation:
     """Explain one block."""
     subject = f"{'Block' if block.level else 'Segment'} {block.ulid}"
     if block.state == BlockState.QUEUED and block.queue is not None:
-        return explain_queued(subject, _queue_facts(block.queue))
+        facts = _queue_facts(block.queue)
+        is_outdated = bool(lane_of(block.queue.lane).outdated([block.id], read_time().wall_ms))
+        return explain_outdated(subject, facts) if is_outdated else explain_queued(subject, facts)
     if block.state == BlockState.OWNED and block.owner_job is not None:
         held = Quarantine.objects.filter(block=block, released_at_ms=None).first()
         return _quarantined(subject, held) if held else explain_owned(subject, _job_facts(block.owner_job))
@@ -114,6 +118,7 @@ def _queue_facts(queue: LevelQueue) -> QueueFacts:
         paused=_covering(now_ms, queue.lane, queue.tenant, queue.level, planning=True),
         is_schedule_full=0 < limits.queue_max <= live_jobs,
         polling_workers=polling_worker_count(),
+        capped=cap_words(now_ms, lane=queue.lane, tenant=queue.tenant),
     )
 
 
@@ -148,6 +153,8 @@ def _job_facts(job: Job) -> JobFacts:
         result_ids=[str(block["id"]) for block in results if isinstance(block, dict) and "id" in block],
         paused=_covering(now_ms, job.lane, job.tenant, job.level, planning=False),
         polling_workers=polling_worker_count(),
+        capped=cap_words(now_ms, lane=job.lane, tenant=job.tenant),
+        pinned=pin_words(job, wall_ms=read_time().wall_ms),
     )
 
 

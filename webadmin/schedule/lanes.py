@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -70,6 +70,9 @@ class Lane(ABC):
     swaps_unasked: ClassVar[bool] = False
     """Whether ``swap`` needs no answer to what it has sent: then it is sent along with the end of the jobs, and must
     not ask how many rows a statement changed."""
+    ends_early: ClassVar[bool] = False
+    """Whether others may see the end of its jobs a moment before that is on disk: who acts on one outside of the
+    database commits something of its own or waits for the disk first."""
 
     @abstractmethod
     def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:
@@ -100,6 +103,10 @@ class Lane(ABC):
     def offered(self, jobs: Sequence[Job], offer: Offer) -> list[Job]:
         """Return those of the waiting jobs that the worker may take now; only of lanes that plan ahead."""
         return list(jobs)
+
+    def outdated(self, block_ids: Collection[int], wall_ms: int) -> set[int]:
+        """Return those of these queued blocks, by row id, that are dropped soon because of their age."""
+        return set()
 
     def explain(self, name: str) -> list[Explanation]:
         """Explain the lane's own blocks of this id, if it has any beside those of the index."""

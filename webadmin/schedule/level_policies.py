@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from engine.planning.model import LevelPolicy
-from webadmin.database.dialect import among, ask_rows
+from webadmin.database.dialect import among, as_instance, ask_rows
 from webadmin.schedule import models
 from webadmin.schedule.errors import PolicyMissing
 
@@ -52,7 +52,7 @@ class LevelPolicies:
 
     def _keep(self, rows: Iterable[tuple[Any, ...]]) -> None:
         for row in rows:
-            policy = models.LevelPolicy.from_db(None, COLUMNS, row)
+            policy = as_instance(models.LevelPolicy, COLUMNS, row)
             self._rows[policy.lane, policy.tenant, policy.level] = _policy(policy)
 
 

@@ -15,7 +15,7 @@ from django.db import models
 from engine.planning.levels import exceeds_a_job, ready_at_ms
 from engine.planning.model import LevelPolicy, QueueKey
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import among, ask_first_rows, ask_rows, first_rows, locked, update_rows
+from webadmin.database.dialect import among, as_instance, ask_first_rows, ask_rows, first_rows, locked, update_rows
 from webadmin.index.models import Block
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import LevelQueue
@@ -157,7 +157,7 @@ def ask_queues(ids: Collection[int]) -> Callable[[], list[LevelQueue]]:
         return list
     wanted, values = among(LevelQueue, "id", sorted(ids))
     rows = ask_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE {wanted} ORDER BY id", values, lock=True)
-    return lambda: [LevelQueue.from_db(None, QUEUE_COLUMNS, row) for row in rows()]
+    return lambda: [as_instance(LevelQueue, QUEUE_COLUMNS, row) for row in rows()]
 
 
 def resettle_queues(rows: models.QuerySet[LevelQueue], policies: LevelPolicies) -> int:

@@ -87,11 +87,12 @@ class Pause(models.Model):
 
 
 class JobPin(models.Model):
-    """A rule about who may get a job: only this worker, or no worker of this build."""
+    """A rule about who may get a job: only this worker, only builds newer than this one, or (once) not this build."""
 
     class Kind(models.TextChoices):
         WORKER = "worker", "only this worker"
-        NOT_BUILD = "not_build", "not this build"
+        NEWER_THAN = "newer_than", "only newer builds than this"
+        NOT_BUILD = "not_build", "not this build"  # of orders given to former releases
 
     job = models.ForeignKey("schedule.Job", on_delete=models.CASCADE, related_name="pins", db_index=False)
     kind = models.CharField(max_length=10, choices=Kind)

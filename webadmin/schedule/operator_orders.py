@@ -37,7 +37,7 @@ def _named(jobs: Sequence[Job]) -> JobFilter:
 class RequeueForm(OrderForm):
     """How parked jobs go back."""
 
-    newer_build_only = switch_field("On another build only", "Keep them from every build on which they have failed.")
+    newer_build_only = switch_field("On a newer build only", "Newer than every build on which they have failed.")
     keep_failures = switch_field(
         "Keep the failures", "Otherwise they are forgotten, and the job has all its runs again."
     )
@@ -57,7 +57,7 @@ class RequeueManyForm(RequeueForm):
 class ReleaseForm(OrderForm):
     """How blocks leave quarantine."""
 
-    newer_build_only = switch_field("On another build only", "Keep them from every build that failed on them.")
+    newer_build_only = switch_field("On a newer build only", "Newer than every build that failed on them.")
     field_order = ("newer_build_only", "why")
 
 

@@ -8,8 +8,9 @@ of awake tenants, neediest first, however many tenants and blocks there are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from django.db.models import Count, Q, QuerySet, Sum
 
@@ -19,9 +20,10 @@ from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKin
 from engine.scheduling.model import LIVE_STATES, JobState
 from engine.scheduling.pauses import PausedScope, PauseMode
 from engine.scheduling.queue_choice import QueueSums, choose_queues
-from webadmin.database.dialect import ask_rows, first_rows, together
+from webadmin.database.dialect import as_instance, ask_first_rows, ask_rows, first_rows, together
 from webadmin.index.models import Block
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
+from webadmin.schedule.lanes import lanes as all_lanes
 from webadmin.schedule.level_policies import EVERYBODY, LevelPolicies, ask_policies
 from webadmin.schedule.level_queues import QUEUE_COLUMNS, QUEUED_IN, Front
 from webadmin.schedule.models import Job, LevelQueue
@@ -45,16 +47,22 @@ TenantKey = tuple[str, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFront:
     """A queue whose turn it is, as it was read, with its oldest blocks in order: ``planned_max`` of them are for jobs
-    of this poll, the others say what the queue's sums are without those."""
+    of this poll, the others say what the queue's sums are without those. ``kept_out`` are those that are dropped soon,
+    by row id; if these are all, ``behind`` are blocks that come later."""
 
     queue: LevelQueue
     policy: LevelPolicy
     blocks: tuple[QueuedBlock, ...]
     planned_max: int
+    kept_out: frozenset[int] = frozenset()
+    behind: tuple[QueuedBlock, ...] = ()
 
     def to_plan(self) -> BlockQueue:
         """Return what jobs are planned from."""
         queue = self.queue
+        blocks = self.blocks
+        if self.kept_out:
+            blocks = self.behind or tuple(block for block in blocks if block.id not in self.kept_out)
         return BlockQueue(
             id=queue.id,
             lane=queue.lane,
@@ -62,8 +70,8 @@ class QueueFront:
             shard=queue.shard,
             level=queue.level,
             policy=self.policy,
-            blocks=self.blocks[: self.planned_max],
-            is_whole=len(self.blocks) <= self.planned_max,
+            blocks=blocks[: self.planned_max],
+            is_whole=len(blocks) <= self.planned_max,
             served_at_ms=queue.served_at_ms,
         )
 
@@ -96,23 +104,33 @@ class ReadyQueues:
         return {_key(queue) for queue in self.queues}
 
 
-def read_rules(opening: PollOpening, *, plans: bool) -> tuple[LevelPolicies, dict[str, LaneShare]]:
-    """Return when the levels' blocks make a job and, if this poll ``plans``, what the lanes have had so far."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningRules:
+    """When the levels' blocks make a job; and for who plans what the lanes have had so far, and the awake tenants that
+    have had least while nothing is paused or capped."""
+
+    policies: LevelPolicies
+    lanes: dict[str, LaneShare] = field(default_factory=dict)
+    neediest: Sequence[TenantShare] = ()
+
+
+def ask_rules(job_max: int) -> Callable[[PollOpening], PlanningRules]:
+    """Ask for what planning up to ``job_max`` jobs goes by; for 0 only for what completing jobs needs."""
     with together():
         policies = ask_policies([EVERYBODY])
-        lanes = ask_rows(LaneShare, LANE_COLUMNS, "") if plans else list
-    return (
-        LevelPolicies(policies(), has_others=opening.has_own_policies),
-        {row[1]: LaneShare.from_db(None, LANE_COLUMNS, row) for row in lanes()},
+        lanes = ask_rows(LaneShare, LANE_COLUMNS, "") if job_max else list
+        neediest = _ask_neediest([lane.name for lane in all_lanes()], min(job_max, TENANTS_MAX)) if job_max else list
+    return lambda opening: PlanningRules(
+        policies=LevelPolicies(policies(), has_others=opening.has_own_policies),
+        lanes={row[1]: as_instance(LaneShare, LANE_COLUMNS, row) for row in lanes()},
+        neediest=neediest(),
     )
 
 
-def read_ready(
-    opening: PollOpening, lanes: dict[str, LaneShare], *, job_max: int, ending: Sequence[Job] = ()
-) -> ReadyQueues:
+def read_ready(opening: PollOpening, rules: PlanningRules, *, job_max: int, ending: Sequence[Job] = ()) -> ReadyQueues:
     """Return the queues that up to ``job_max`` jobs may come from. ``ending`` are the jobs whose end this poll reports:
     they no longer count against caps."""
-    paused, now_ms = opening.paused, opening.time.now_ms
+    paused, now_ms, lanes = opening.paused, opening.time.now_ms, rules.lanes
     if job_max <= 0:
         return ReadyQueues()
     if any(scope.kind is ScopeKind.GLOBAL for scope in paused):
@@ -126,7 +144,10 @@ def read_ready(
         unnoticed = _without(without_paused(unnoticed, paused, planning=True), capped.full)
         fresh += unnoticed.order_by("ready_at_ms", "id")[:place_max]
     tenant_max = min(place_max, TENANTS_MAX)
-    awake = _neediest(paused, capped.full, lanes, tenant_max=tenant_max) if opening.has_awake else []
+    awake: Sequence[TenantShare] = ()
+    if opening.has_awake:
+        is_free = not (paused or capped.full or capped.tight)
+        awake = rules.neediest if is_free else _neediest(paused, capped.full, lanes, tenant_max=tenant_max)
     queues, asleep = _queues_of(awake, {_key(queue) for queue in fresh}, paused, now_ms=now_ms, job_max=job_max)
     return ReadyQueues(
         queues=(*queues, *fresh),
@@ -189,13 +210,18 @@ def read_blocks(
         QueueFront(
             queue=queue,
             policy=policies.of(queue.lane, queue.tenant, queue.level),
-            blocks=tuple(
-                QueuedBlock(id=id, ulid=ulid, arrived_at_ms=arrived, created_at_ms=created, size_bytes=size)
-                for id, ulid, arrived, created, size in sorted(rows, key=lambda row: (row[2], row[1]))
-            ),
+            blocks=tuple(queued_block(row) for row in sorted(rows, key=lambda row: (row[2], row[1]))),
             planned_max=chosen[queue.id] * blocks_max[queue.id],
         )
         for queue, rows in zip(turns, found, strict=True)
+    )
+
+
+def queued_block(row: Sequence[Any]) -> QueuedBlock:
+    """Return the block of a row of ``BLOCK_COLUMNS``."""
+    id, ulid, arrived_at_ms, created_at_ms, size_bytes = row
+    return QueuedBlock(
+        id=id, ulid=ulid, arrived_at_ms=arrived_at_ms, created_at_ms=created_at_ms, size_bytes=size_bytes
     )
 
 
@@ -265,9 +291,7 @@ def _ended(jobs: Sequence[Job]) -> tuple[Counter[TenantKey], Counter[TenantKey]]
 def _neediest(
     paused: Iterable[PausedScope], full: Collection[TenantKey], lanes: Iterable[str], *, tenant_max: int
 ) -> list[TenantShare]:
-    """Return the awake tenants of each lane that have had least."""
-    if not (paused or full):
-        return _neediest_of_all(lanes, tenant_max=tenant_max)
+    """Return the awake tenants of each lane that have had least, but those that stand still."""
     places = [scope for scope in paused if scope.kind is not ScopeKind.LEVEL]
     awake = _without(without_paused(TenantShare.objects.filter(is_awake=True), places, planning=True), full)
     found: list[TenantShare] = []
@@ -276,11 +300,16 @@ def _neediest(
     return found
 
 
-def _neediest_of_all(lanes: Iterable[str], *, tenant_max: int) -> list[TenantShare]:
+def _ask_neediest(lanes: Iterable[str], tenant_max: int) -> Callable[[], list[TenantShare]]:
+    """Ask for the awake tenants of each lane that have had least."""
     keys = [((lane,), tenant_max) for lane in sorted(lanes)]
-    found = first_rows(TenantShare, SHARE_COLUMNS, "lane = %s AND is_awake", "virtual_time, tenant", keys)
-    shares = [[TenantShare.from_db(None, SHARE_COLUMNS, row) for row in rows] for rows in found]
-    return [share for own in shares for share in sorted(own, key=lambda share: (share.virtual_time, share.tenant))]
+    asked = ask_first_rows(TenantShare, SHARE_COLUMNS, "lane = %s AND is_awake", "virtual_time, tenant", keys)
+
+    def answer() -> list[TenantShare]:
+        shares = [[as_instance(TenantShare, SHARE_COLUMNS, row) for row in rows] for rows in asked()]
+        return [share for own in shares for share in sorted(own, key=lambda share: (share.virtual_time, share.tenant))]
+
+    return answer
 
 
 def _queues_of(
@@ -300,7 +329,7 @@ def _queues_of(
     queues: list[LevelQueue] = []
     asleep: list[TenantKey] = []
     for share, rows in zip(awake, found, strict=True):
-        own = [LevelQueue.from_db(None, QUEUE_COLUMNS, row) for row in rows]
+        own = [as_instance(LevelQueue, QUEUE_COLUMNS, row) for row in rows]
         queues += sorted(own, key=lambda queue: (queue.priority_ms or 0, queue.id))
         if not own and (share.lane, share.tenant) not in fresh:
             asleep.append((share.lane, share.tenant))

@@ -6,15 +6,14 @@ Most polls find no pause, no limit of a tenant's own, no job that waits: they ne
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.scheduling.pauses import PausedScope
-from webadmin.database import dialect
 from webadmin.database.dialect import ask, ask_rows, together
-from webadmin.schedule.command_log import HEAD_COLUMN_COUNT, HEAD_COLUMNS, HEAD_TABLES, CommandTime, head_of
+from webadmin.schedule.command_log import HEAD_COLUMN_COUNT, HEAD_TABLES, CommandTime, head_columns, head_of
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Limits
 from webadmin.schedule.operation_models import LimitChange
@@ -87,16 +86,25 @@ class PollOpening:
 
 def open_poll() -> PollOpening:
     """Read what every poll begins with."""
+    return ask_opening()()
+
+
+def ask_opening() -> Callable[[], PollOpening]:
+    """Ask for what every poll begins with."""
     with together():
-        opening, clock = ask(_opening()), dialect.ask_clock()
+        opening = ask(_opening(head_columns()))
         set_everywhere = ask_rows(LimitChange, _LIMIT_COLUMNS, _EVERYWHERE)
-    [row] = opening()
-    head, time = head_of(row[:HEAD_COLUMN_COUNT], clock())
+    return lambda: _answered(opening(), set_everywhere())
+
+
+def _answered(rows: Sequence[tuple[Any, ...]], set_everywhere: Sequence[tuple[Any, ...]]) -> PollOpening:
+    [row] = rows
+    head, time = head_of(row[:HEAD_COLUMN_COUNT])
     row = row[HEAD_COLUMN_COUNT:]
     columns, flags = row[: len(_LIMITS)], row[len(_LIMITS) :]
     is_paused, has_own_limits, has_own_policies, has_waiting, has_waiting_ahead, *flags = flags
     first_expiry_ms, has_pins, has_awake, first_ready_ms = flags
-    everywhere = _everywhere(set_everywhere(), time.now_ms)
+    everywhere = _everywhere(set_everywhere, time.now_ms)
     return PollOpening(
         time=time,
         last_index=head.last_index,
@@ -115,12 +123,13 @@ def open_poll() -> PollOpening:
     )
 
 
-@functools.cache
-def _opening() -> str:
-    """Return the statement that reads most of it. Names of lanes stand in it: a kept plan knows no values."""
+@functools.lru_cache(maxsize=1)
+def _opening(head: str) -> str:
+    """Return the statement that reads most of it, with these columns of the head. Names of lanes stand in it: a kept
+    plan knows no values."""
     names = {ahead: [repr(lane.name) for lane in lanes() if lane.plans_ahead is ahead] for ahead in (False, True)}
     return _OPENING.format(
-        head=HEAD_COLUMNS,
+        head=head,
         limits=", ".join(f"l.{name}" for name in _LIMITS),
         tables=HEAD_TABLES,
         asked=", ".join(names[False]) or "NULL",

@@ -18,21 +18,24 @@ from engine.protocol.messages import FailureReason, JobUpdate, PollRequest, Upda
 from engine.protocol.tokens import TokenCodec
 from engine.scheduling.limits import EffectiveLimits, LimitName
 from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
-from webadmin.database.dialect import among, read_rows
+from webadmin.database.dialect import among, as_instance, read_rows
 from webadmin.schedule.command_log import CommandTime
 from webadmin.schedule.fairness_models import TenantShare
+from webadmin.schedule.hindrances import nobodys_jobs
+from webadmin.schedule.kept_out import without_outdated
 from webadmin.schedule.lanes import Accepted, Finished, by_lane, check_results, lanes
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import Job, LevelQueue, Limits, Worker
 from webadmin.schedule.pins import open_to
 from webadmin.schedule.planning_view import (
+    PlanningRules,
     QueueFront,
     ReadyQueues,
     TenantKey,
+    ask_rules,
     capped_tenants,
     read_blocks,
     read_ready,
-    read_rules,
     read_shares,
     without_ending,
     without_paused,
@@ -57,7 +60,8 @@ EXHAUSTED_MAX = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollView:
-    """A poll's snapshot, and what applying its decisions needs besides."""
+    """A poll's snapshot, and what applying its decisions needs besides. ``resting`` are queues, by row id, that hold
+    nothing but what is dropped soon; ``nobodys_count`` jobs hold no place, because nobody may take them."""
 
     snapshot: ScheduleSnapshot
     time: CommandTime
@@ -66,6 +70,8 @@ class PollView:
     swaps: dict[str, Any]
     ready: ReadyQueues
     fronts: tuple[QueueFront, ...]
+    resting: tuple[int, ...]
+    nobodys_count: int
     waits_for_time: bool
     last_index: int
 
@@ -105,25 +111,28 @@ def read_poll(
     credential: str,
     opening: PollOpening | None = None,
     reported: Reported | None = None,
+    rules: PlanningRules | None = None,
 ) -> PollView:
     """Read everything that ``prepare`` may look at for this request, but what was read before."""
     opening = opening or open_poll()
     reported = reported or read_reported(request.updates, worker, credential)
     time, jobs = opening.time, reported.jobs
     job_max = request.capacity if opening.has_work else 0
-    policies, lane_shares = LevelPolicies(has_others=opening.has_own_policies), {}
-    if job_max or reported.swaps:
-        policies, lane_shares = read_rules(opening, plans=job_max > 0)
+    if rules is None and (job_max or reported.swaps):
+        rules = ask_rules(job_max)(opening)
+    rules = rules or PlanningRules(policies=LevelPolicies(has_others=opening.has_own_policies))
     assignable = _assignable(request, opening) if job_max else []
     held = _held_jobs(worker, request.heard)
     ending = [*reported.ending(), *(job for job in held if job.name not in jobs)]
-    ready = read_ready(opening, lane_shares, job_max=job_max, ending=ending)
+    ready = read_ready(opening, rules, job_max=job_max, ending=ending)
     tenants = ready.tenants() | {(job.lane, job.tenant) for job in assignable}
     own = _own_limits(opening, tenants, [*jobs.values(), *assignable])
     lanes, shares = read_shares(tenants, ready, own)
     fronts = read_blocks(
-        ready.queues, policies, (lanes, without_ending(shares, ending)), now_ms=time.now_ms, job_max=job_max
+        ready.queues, rules.policies, (lanes, without_ending(shares, ending)), now_ms=time.now_ms, job_max=job_max
     )
+    fronts, resting = without_outdated(fronts, wall_ms=time.wall_ms)
+    nobodys = _nobodys_count(opening) if job_max else 0
     snapshot = ScheduleSnapshot(
         now_ms=time.now_ms,
         worker=worker.name,
@@ -135,7 +144,7 @@ def read_poll(
         held=tuple(_job_view(job, own) for job in held),
         assignable=tuple(_job_view(job, own) for job in assignable),
         queues=with_remnants([front.to_plan() for front in fronts], now_ms=time.now_ms),
-        live_job_count=opening.live_job_count,
+        live_job_count=opening.live_job_count - nobodys,
         lanes=lanes,
         tenants=shares,
         paused=opening.paused,
@@ -144,10 +153,12 @@ def read_poll(
         snapshot=snapshot,
         time=time,
         limits=opening.limits,
-        policies=policies,
+        policies=rules.policies,
         swaps=reported.swaps,
         ready=ready,
         fronts=fronts,
+        resting=resting,
+        nobodys_count=nobodys,
         waits_for_time=time.is_held_back and (opening.live_job_count > 0 or _any_block_waits()),
         last_index=opening.last_index,
     )
@@ -170,6 +181,14 @@ def _own_limits(opening: PollOpening, tenants: Collection[TenantKey], jobs: Sequ
     return effective_limits(opening.time.now_ms, tenants=names, jobs={job.name for job in jobs})
 
 
+def _nobodys_count(opening: PollOpening) -> int:
+    """Return how many jobs fill the schedule that nobody may take now; asked only where it is full."""
+    is_full = 0 < opening.limits.queue_max <= opening.live_job_count
+    if not (is_full and (opening.paused or opening.has_pins)):
+        return 0
+    return nobodys_jobs(opening.paused, wall_ms=opening.time.wall_ms).count()
+
+
 def _any_block_waits() -> bool:
     return LevelQueue.objects.filter(block_count__gt=0).exists()
 
@@ -177,7 +196,7 @@ def _any_block_waits() -> bool:
 def _reported_jobs(updates: Sequence[JobUpdate], worker: Worker) -> list[Job]:
     named, values = among(Job, "name", {update.job for update in updates})
     rows = read_rows(Job, JOB_COLUMNS, f"WHERE {named} AND {HELD}", values)
-    jobs = [Job.from_db(None, JOB_COLUMNS, (*row[:-1], json.loads(row[-1]))) for row in rows]
+    jobs = [as_instance(Job, JOB_COLUMNS, (*row[:-1], json.loads(row[-1]))) for row in rows]
     workers = {None: None, worker.id: worker}
     if others := {job.worker_id for job in jobs} - workers.keys():
         workers |= Worker.objects.in_bulk(others)

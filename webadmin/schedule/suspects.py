@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from django.db.models import F, Max, Q
+from django.db.models import F, Max, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from engine.protocol.profile_jobs import KIND as PROFILES
@@ -20,6 +20,7 @@ RECENT_RUNS_MAX = 500
 RECENT_MS = 3_600_000
 """How many attempts, and how far back, are looked at to call a build broken."""
 
+ROUND_MS = 30_000
 LARGE_JOBS_MAX = 100
 LONE_BLOCKS_MAX = 200
 """How many jobs one round of isolation looks at: the next one, seconds later, looks at others."""
@@ -43,13 +44,21 @@ def merging_is_broken(now_ms: int | None = None) -> tuple[Breakage, ...]:
 
 
 def evicted_jobs() -> list[Job]:
-    """Return jobs parked for their failures with what they were split from: first those that can be split, the oldest
-    first, then those of one block, the one that failed last first: it is the likeliest to have a control by now."""
+    """Return jobs parked for their failures with what they were split from: first those that can be split, then those
+    of one block, the one that failed last first: it is the likeliest to have a control by now. Of more than one round
+    can look at, each round takes others, so that some that have to wait hide nobody."""
     evicted = Job.objects.filter(is_kind(ParkedKind.EVICTED), lane=PROFILES, state=JobState.PARKED)
     evicted = evicted.select_related("split_from")  # a group of another lane is never split
-    large = evicted.filter(source_count__gt=1).order_by("added_at_ms", "id")[:LARGE_JOBS_MAX]
-    alone = evicted.filter(source_count__lte=1).order_by("-assigned_at_ms", "-id")[:LONE_BLOCKS_MAX]
-    return [*large, *alone]
+    large = evicted.filter(source_count__gt=1).order_by("added_at_ms", "id")
+    alone = evicted.filter(source_count__lte=1).order_by("-assigned_at_ms", "-id")
+    return [*_turn_of(large, LARGE_JOBS_MAX), *_turn_of(alone, LONE_BLOCKS_MAX)]
+
+
+def _turn_of(jobs: QuerySet[Job], count_max: int) -> QuerySet[Job]:
+    """Return those whose turn it is: all of them, or the next so many every ``ROUND_MS``."""
+    pages = -(-jobs.count() // count_max)
+    first = (read_time().wall_ms // ROUND_MS % pages) * count_max if pages else 0
+    return jobs[first : first + count_max]
 
 
 def sources_of(job: Job) -> list[Block]:

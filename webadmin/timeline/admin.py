@@ -254,7 +254,7 @@ class TaskAdmin(ReadOnlyAdmin):
         needs, holds = told.filter(holds_up__task=row)[:SHOWN], told.filter(needs__needs=row)[:SHOWN]
         return [
             self._facts(row),
-            _tasks_table("After", needs, "Nothing: it shares no file with another."),
+            _tasks_table("After", needs, "Nothing: it shares no segment with another."),
             _tasks_table("Wait for it", holds, "None."),
             _chunks_table(row),
         ]

@@ -45,7 +45,7 @@ OUTCOME_TONES = {
 TERMS = (
     ("fragmentation", "weight_fragmentation", "how many segments disappear, and how cheaply"),
     ("oversize", "weight_oversize", "how much larger than wanted the largest segment is"),
-    ("alignment", "weight_alignment", "the share of bytes in files that reach into other chunks"),
+    ("alignment", "weight_alignment", "the share of bytes in segments that reach into other chunks"),
     ("recency", "weight_recency", "how new it is: half after each half-life"),
 )
 """The terms of a priority: name in what was looked at, weight in the policy, meaning."""

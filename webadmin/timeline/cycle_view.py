@@ -106,7 +106,7 @@ def _rows(
     waiting_max: int,
 ) -> dict[int, Chunk]:
     """Return the rows of these stretches, of the tasks that touch them, and of the best of what was put off; and with
-    each those that it shares a file with."""
+    each those that it shares a segment with."""
     rows = _within(source, extents)
     touching = [task for task in tasks if any(task.start_ms < high and low < task.end_ms for low, high in extents)]
     stretches = [(task.start_ms, task.end_ms) for task in touching]

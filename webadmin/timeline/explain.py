@@ -109,7 +109,7 @@ def _next_of_task(task: Task) -> str:
     if task.job.state == JobState.BLOCKED:
         needed = task.needs.filter(needs__state=TaskState.OPEN).select_related("needs").first()
         if needed is not None:
-            return f"{task} starts when {needed.needs} is over, which shares a file with it"
+            return f"{task} starts when {needed.needs} is over, which shares a segment with it"
         policy = Policy.objects.get(source=task.source_id)
         left = budget_left(policy)
         if left is not None and left <= 0:

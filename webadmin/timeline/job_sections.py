@@ -35,7 +35,7 @@ def job_sections(job: Job) -> list[Section]:
         ),
         Table(
             title="Chunks",
-            headers=("From", "Files", "Bytes", "Outcome", "Why"),
+            headers=("From", "Segments", "Bytes", "Outcome", "Why"),
             rows=[
                 (
                     show.moment_text(row.start_ms),

@@ -64,6 +64,7 @@ class DataSource(models.Model):
     looked_at_ms = models.BigIntegerField(null=True)
 
     class Meta:
+        verbose_name = "table"
         constraints = [
             models.UniqueConstraint(fields=["tenant", "name"], name="timeline_source_name_unique"),
             models.UniqueConstraint(fields=["url"], name="timeline_source_url_unique"),
@@ -181,6 +182,7 @@ class Segment(models.Model):
     created_at_ms = models.BigIntegerField()
 
     class Meta:
+        verbose_name = "file"
         constraints = [
             models.UniqueConstraint(
                 fields=["source", "path"],
@@ -293,6 +295,8 @@ class ChunkOrder(models.Model):
     ended_because = models.CharField(max_length=REASON_MAX, blank=True)
 
     class Meta:
+        verbose_name = "order about chunks"
+        verbose_name_plural = "orders about chunks"
         constraints = [
             models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="timeline_order_takes_time"),
         ]
@@ -327,6 +331,8 @@ class BadFile(models.Model):
     release_why = models.CharField(max_length=REASON_MAX, blank=True)
 
     class Meta:
+        verbose_name = "file kept out"
+        verbose_name_plural = "files kept out"
         constraints = [
             models.UniqueConstraint(
                 fields=["source", "path"], condition=Q(released_at_ms=None), name="timeline_bad_file_held_once"

@@ -6,6 +6,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from engine.storage import kept_store
 from webadmin.timeline import order_messages as messages
 from webadmin.timeline import serializers as shapes
 from webadmin.timeline.api import ERRORS, STRETCH, TableView
@@ -99,5 +100,5 @@ class ReleaseFilesView(TableView):
     def post(self, request: Request, tenant: str, name: str) -> Response:
         """Let files be seen again that were kept out; one that never was in the table is to be registered anew."""
         fields, order = self.read()
-        released = release_files(self.table, messages.paths_of(fields), order=order)
+        released = release_files(self.table, kept_store(self.table.url), messages.paths_of(fields), order=order)
         return Response({"dry_run": order.is_dry_run, "released": released})

@@ -17,7 +17,7 @@ from webadmin.timeline.segment_view import closure, latest_end, whole_timeline
 from webadmin.timeline.states import SegmentState
 
 SEGMENTS_MAX = 50_000
-"""So many of the newest segments are planned, with those that they are tied to by files; older ones are left out."""
+"""So many of the newest segments are planned, with those that they are tied to by segments; older ones are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Preview:
 
     @property
     def put_off(self) -> int:
-        """How many chunks are worth compacting and in no task: they share files with chunks that are left alone."""
+        """How many chunks are worth compacting and in no task: they share segments with chunks that are left alone."""
         worth = sum(chunk.action is Action.COMPACT for chunk in self.told.plan.chunks)
         return worth - sum(chunk.action is Action.COMPACT for task in self.told.plan.tasks for chunk in task.chunks)
 

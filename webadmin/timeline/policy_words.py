@@ -27,7 +27,7 @@ NUMBER_WORDS = {
     "gain_half": SettingWords(label="Half of the gain", about="So many segments saved are half of what can be gained."),
     "weight_fragmentation": SettingWords(label="Weight of fragmentation", about="The four make 100.", unit="%"),
     "weight_oversize": SettingWords(label="Weight of oversize", about="Of segments larger than wanted.", unit="%"),
-    "weight_alignment": SettingWords(label="Weight of alignment", about="Of files across chunks.", unit="%"),
+    "weight_alignment": SettingWords(label="Weight of alignment", about="Of segments across chunks.", unit="%"),
     "weight_recency": SettingWords(label="Weight of recency", about="Of new chunks before old ones.", unit="%"),
     "half_life_seconds": SettingWords(
         label="Half-life of recency", about="After so long age counts half; 0: 30 chunks.", unit="s"
@@ -45,7 +45,7 @@ NUMBER_WORDS = {
     "ageing_seconds": SettingWords(
         label="Ageing", about="After waiting so long half of what a priority lacks is made up for; 0: never.", unit="s"
     ),
-    "align": SettingWords(label="Align", about="Whether files across chunks are rewritten for that alone."),
+    "align": SettingWords(label="Align", about="Whether segments across chunks are rewritten for that alone."),
     "sort_columns": SettingWords(label="Sort columns", about="Names with commas; rows of a file are in this order."),
     "roll_up": SettingWords(label="Roll-up", about="Dimensions, metrics and granularity, as JSON; empty: none."),
     "bytes_per_day": SettingWords(label="Bytes a day", about="Most that is rewritten in a day; 0: any.", unit="bytes"),

@@ -35,7 +35,7 @@ def touching(source: DataSource, intervals: Iterable[Interval]) -> list[PlannedS
 def closure(
     source: DataSource, granularity: Granularity, intervals: Iterable[Interval]
 ) -> tuple[list[PlannedSegment], list[Interval]]:
-    """Return the segments of these intervals and of all that they are tied to by files, and the intervals, widened to
+    """Return the segments of these intervals and of all that they tie them to, and the intervals, widened to
     whole chunks until no segment crosses a border; apart from each other and in order."""
     wanted = merged(intervals)
     while True:

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.planning.errors import SnapshotRefused
 from engine.planning.intervals.words import moment
+from engine.storage import kept_store
 from webadmin.console import formatting as show
 from webadmin.console.orders import OperatorOrder, Outcome
 from webadmin.schedule.services.operation import Order
@@ -128,7 +129,7 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
     if after.roll_up is not None:
         notes.append("Rows are rolled up: fewer bytes are written than were read.")
     if then.told.segments_out > then.told.segments_in:
-        notes.append("There would be more files than now: files across chunks are cut.")
+        notes.append("There would be more segments than now: segments across chunks are cut.")
     if then.told.again:
         notes.append(f"This does not come to rest: {again_words(then)}")
     if after.bytes_per_day and then.told.bytes_in:
@@ -203,7 +204,8 @@ def _release(rows: Sequence[BadFile], values: Values, actor: str, is_dry_run: bo
     paths: defaultdict[DataSource, list[str]] = defaultdict(list)
     for row in rows:
         paths[row.source].append(row.path)
-    return Done(changed=[path for source, own in paths.items() for path in release_files(source, own, order=order)])
+    released = [release_files(source, kept_store(source.url), own, order=order) for source, own in paths.items()]
+    return Done(changed=[path for own in released for path in own])
 
 
 CHANGE_POLICY = OperatorOrder(
@@ -239,7 +241,7 @@ COMPACT_NOW = OperatorOrder(
 COMPACT_NEVER = OperatorOrder(
     name="compact-never",
     label="Never compact",
-    about="These chunks are left alone until the order is taken back. Chunks that share files with them are, too.",
+    about="These chunks are left alone until the order is taken back. Chunks that share segments with them are, too.",
     give=_wanted(ChunkOrderKind.NEVER),
 )
 TAKE_BACK = OperatorOrder(
@@ -266,8 +268,8 @@ END_ORDER = OperatorOrder(
 RELEASE_FILES = OperatorOrder(
     name="release-files",
     label="Release",
-    about="Lets files be seen that could not be read, once they are repaired. One that was never in the timeline is "
-    "forgotten: register it anew.",
+    about="Lets files be seen that could not be read, once they are repaired: they are read anew, and stay out if they "
+    "still cannot be read. One that was never in the timeline is forgotten: register it anew.",
     give=_release,
     fits=lambda row: row.released_at_ms is None,
 )

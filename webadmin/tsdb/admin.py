@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet, Sum
@@ -243,10 +243,19 @@ class BucketTenantAdmin(ReadOnlyAdmin):
 
 
 def slots_of(row: BucketTenant) -> list[SlotProgress]:
-    """Return the intervals of a tenant as its last plan saw them."""
+    """Return the intervals of a tenant as its last plan saw them; those whose group has a parked job say so."""
     names = ("group_key", "range_ms", "start_ms", "state", "blocks", "waiting", "compactions")
     told = [dict(zip(names, slot, strict=True)) for slot in row.slots]
-    return [SlotProgress(**{**slot, "state": SlotState(slot["state"])}) for slot in told]
+    groups = Group.objects.filter(tenant=row, state=GroupState.OPEN, parts__job__state=JobState.PARKED)
+    parked = set(groups.values_list("group_key", "range_ms", "start_ms"))
+    return [
+        SlotProgress(**{**slot, "state": SlotState.PARKED if _place(slot) in parked else SlotState(slot["state"])})
+        for slot in told
+    ]
+
+
+def _place(slot: Mapping[str, Any]) -> tuple[str, int, int]:
+    return slot["group_key"], slot["range_ms"], slot["start_ms"]
 
 
 def _calendar(row: BucketTenant, slots: Sequence[SlotProgress]) -> list[Picture]:

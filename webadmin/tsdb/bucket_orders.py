@@ -60,7 +60,9 @@ class ChangeForm(OrderForm):
         required=True,
     )
     replica_labels = text_field(
-        "Replica labels", "Of Thanos blocks, with commas; empty: the usual ones. Fixed once blocks were found.", 500
+        "Replica labels",
+        "By which replicas of a stream differ (Thanos), with commas; results lose them. Fixed once blocks were found.",
+        500,
     )
     tenant_shard_size = number_field(
         "Workers per tenant", "That are offered its jobs first; 0: all.", low=0, high=10_000, required=True

@@ -10,6 +10,7 @@ from engine.planning.intervals.calendar import calendar
 from engine.planning.intervals.model import SlotProgress, SlotState
 
 COLOURS = {
+    SlotState.PARKED: "#a3214f",
     SlotState.DONE: "#2f8f5b",
     SlotState.RUNNING: "#2f6fc4",
     SlotState.READY: "#c4541b",
@@ -17,10 +18,11 @@ COLOURS = {
     SlotState.EMPTY: "transparent",
 }
 MEANINGS = {
+    SlotState.PARKED: "a job of it failed too often and waits for a person",
     SlotState.DONE: "nothing left to do",
     SlotState.RUNNING: "being merged",
     SlotState.READY: "to be merged",
-    SlotState.WAITING: "waits for time, for blocks, or for a person",
+    SlotState.WAITING: "waits for time or for blocks",
     SlotState.EMPTY: "no block",
 }
 WIDTH, ROW, GAP, LABEL = 960, 26, 8, 52

@@ -290,6 +290,8 @@ class OutboxStep(models.Model):
     block = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="steps")
     kind = models.CharField(max_length=20, choices=StepKind)
     detail = models.CharField(max_length=REASON_MAX, blank=True)
+    # Of a duplicate: the blocks that hold its data, and must be whole before it is marked.
+    covered_by = models.JSONField(default=list)
     created_at_ms = models.BigIntegerField()
     done_at_ms = models.BigIntegerField(null=True)
     attempts = models.PositiveIntegerField(default=0)

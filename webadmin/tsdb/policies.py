@@ -39,4 +39,4 @@ def policy_of(bucket: Bucket) -> IntervalPolicy:
 def layout_of(bucket: Bucket) -> Layout:
     """Return where things lie in a bucket."""
     labels = tuple(label.strip() for label in bucket.replica_labels.split(",") if label.strip())
-    return layout(bucket.layout, labels or None)
+    return layout(bucket.layout, labels)

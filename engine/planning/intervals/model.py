@@ -66,13 +66,17 @@ def is_downsampled(group_key: str) -> bool:
 
 
 class SlotState(StrEnum):
-    """What there is to do in a slot. ``waiting``: something, but not yet; a slot without any block is ``empty``."""
+    """What there is to do in a slot. ``waiting``: something, but not yet; a slot without any block is ``empty``.
+
+    A plan knows no ``parked`` ones: whoever shows a slot says so of one whose group has a job that failed too often.
+    """
 
     EMPTY = "empty"
     WAITING = "waiting"
     READY = "ready"
     RUNNING = "running"
     DONE = "done"
+    PARKED = "parked"
 
 
 class BlockState(StrEnum):

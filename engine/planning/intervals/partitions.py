@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # blocks know of parts too
 
 PARTITIONS_MAX = 1 << 12
 """Above that, parts would cost more than they spread."""
+SERIES_ENTRY_BYTES = 16
+"""What a series takes of an index at least: its place in it is counted in steps of so many."""
 
 
 def partition_count(blocks: Sequence[IntervalBlock], policy: IntervalPolicy, range_ms: int) -> int:
@@ -34,8 +36,13 @@ def partition_count(blocks: Sequence[IntervalBlock], policy: IntervalPolicy, ran
             total += block.index_bytes
         count = doublings(total, policy.partition_index_bytes * times)
     if policy.partition_series:
-        count = max(count, doublings(sum([block.series for block in blocks]), policy.partition_series * times))
+        count = max(count, doublings(sum([_series(block) for block in blocks]), policy.partition_series * times))
     return count
+
+
+def _series(block: IntervalBlock) -> int:
+    """Return how many series a block says it has, at most as many as its index has room for."""
+    return block.series if block.index_bytes is None else min(block.series, block.index_bytes // SERIES_ENTRY_BYTES)
 
 
 def doublings(total: int, limit: int) -> int:

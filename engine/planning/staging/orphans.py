@@ -4,7 +4,9 @@ A file is named by its bytes, so a build may need, and put again, one that lies 
 at once: a file that no root reaches is *condemned* (a row), and deleted when it has been so for a grace time and is
 still not reached; its row is marked first, and stays until no build is open that began before the deletion was over.
 A build that is published takes its files off the list in the same transaction, and is refused if one of them was marked
-and not deleted before it began: then it is done again, and puts the file anew.
+and not deleted before it began: then it is done again, and puts the file anew. A build that was taken for dead is
+refused, too: nothing was kept in mind for it. What was put since the oldest open build began is not condemned at all,
+so that a long one comes to its end.
 """
 
 from __future__ import annotations
@@ -62,15 +64,19 @@ def plan_sweep(
     *,
     written_before: float,
     condemned_before: float,
+    clocks_apart: float = 0.0,
 ) -> FileSweep:
     """Plan a sweep. Roots (retained commits, snapshots of all branches, pinned readers) are read after ``stored``.
 
     Files written after ``written_before`` are left alone; those condemned after ``condemned_before`` wait. A marked
     file is deleted again, whatever reaches it: its deletion may have been cut short, and nothing was published with it.
-    ``builds_begun_at`` are the beginnings of open builds, by the database's clock.
+    ``builds_begun_at`` are the beginnings of open builds, by the database's clock, from which that of the store may be
+    ``clocks_apart`` seconds apart.
     """
     known = {each.id: each for each in listed}
-    old = (file.id for file in stored if file.written_at < written_before)
+    oldest = min(builds_begun_at, default=math.inf)
+    youngest = min(written_before, oldest - clocks_apart)
+    old = (file.id for file in stored if file.written_at < youngest)
     condemned = sorted(id_ for id_ in old if id_ not in reachable and id_ not in known)
     spared = sorted(id_ for id_, each in known.items() if id_ in reachable and not each.is_marked)
     deleted = sorted(
@@ -78,7 +84,6 @@ def plan_sweep(
         for id_, each in known.items()
         if each.deleted_at is None and (each.is_marked or (each.since < condemned_before and id_ not in reachable))
     )
-    oldest = min(builds_begun_at, default=math.inf)
     forgotten = sorted(id_ for id_, each in known.items() if each.deleted_at is not None and each.deleted_at < oldest)
     return FileSweep(tuple(condemned), tuple(spared), tuple(deleted), tuple(forgotten))
 

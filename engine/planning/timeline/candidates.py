@@ -75,7 +75,7 @@ def _candidates(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
 def _without_tied(
     candidates: list[list[Chunk]], chunks: Iterable[Chunk]
 ) -> tuple[list[list[Chunk]], dict[int, tuple[Chunk, str]]]:
-    """Leave out runs that share a file with a chunk outside: files are rewritten whole or not at all."""
+    """Leave out runs that share a segment with a chunk outside: files are rewritten whole or not at all."""
     run_of = {chunk.start_ms: number for number, run in enumerate(candidates) for chunk in run}
     seen_in: dict[int, dict[int, Chunk]] = {}
     for chunk in chunks:

@@ -132,7 +132,7 @@ def _all_or_none(planned: Sequence[PlannedChunk], found: Sequence[ChunkCommit]) 
         if commit.verdict is Verdict.ABORT:
             causes.setdefault(group, commit)
     return [
-        _abort(chunk, f"it shares a file with a chunk that cannot be published: {causes[group].reason}")
+        _abort(chunk, f"it shares a segment with a chunk that cannot be published: {causes[group].reason}")
         if group in causes and commit.verdict is not Verdict.ABORT
         else commit
         for chunk, group, commit in zip(planned, group_of, found, strict=True)

@@ -29,13 +29,13 @@ ALIGNED = "aligned"
 
 GRANULARITY_CHANGED = "the granularity is another now"
 POLICY_CHANGED = "the policy is another now"
-HIDDEN_IN_PART = "newer data hides a part of a file that it shares"
+HIDDEN_IN_PART = "newer data hides a part of a segment that it shares"
 
 CHUNK = {
     HOT: "it is among the newest, which the hot window leaves alone",
     EXCLUDED: "it is excluded: {detail}",
     UNBOUNDED: "it is unbounded: {detail} touches too many chunks to be cut by them",
-    TIED: "it shares a file with a chunk that is left alone, and files are rewritten whole: {detail}",
+    TIED: "it shares a segment with a chunk that is left alone, and files are rewritten whole: {detail}",
     SET_ASIDE: "it waits: {detail}",
     BUSY: "task {detail} has it",
     NOTHING: "nothing is visible in it",

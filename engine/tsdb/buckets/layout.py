@@ -21,13 +21,14 @@ from engine.tsdb.meta import BlockMeta
 
 META = "meta.json"
 INGESTER_LABEL = "__ingester_id__"
-THANOS_REPLICA_LABELS = ("prometheus_replica", "receive_replica", "replica", "rule_replica")
-"""What Thanos' own set-ups call the label that tells replicas apart."""
 TENANT_WORDS_MAX = 120
 ULID = re.compile(rf"[0-7][{ulids.ALPHABET}]{{{ulids.LENGTH - 1}}}")
 NOT_IN_TENANT = re.compile(r"[^A-Za-z0-9_-]")
-NOT_TENANTS = frozenset({"__markers__", "scratch"})
+GLOBAL_MARKERS = "__markers__"
+NOT_TENANTS = frozenset({GLOBAL_MARKERS, "scratch"})
 """Folders at the top of a Cortex bucket that are no tenant's: marks of deleted tenants, and what our probes write."""
+TENANT_DELETION = "tenant-deletion-mark.json"
+"""Lies in the marks of a tenant's folder, or of newer builds in ``__markers__/<tenant>/``."""
 
 
 class UnknownLayout(LithifyError):
@@ -38,10 +39,14 @@ class UnknownLayout(LithifyError):
 
 @dataclass(frozen=True, slots=True)
 class BucketFolders:
-    """The folders in which blocks of a bucket lie, ascending, and how many names at its top cannot be one."""
+    """The folders in which blocks of a bucket lie, ascending, and how many names at its top cannot be one.
+
+    ``deleted`` are folders whose tenant is marked for deletion at the top of the bucket, whether they are there or not.
+    """
 
     folders: tuple[str, ...]
     ignored: int = 0
+    deleted: frozenset[str] = frozenset()
 
 
 class Layout(ABC):
@@ -116,7 +121,8 @@ class CortexLayout(Layout):
     def folders(self, store: ObjectStore) -> BucketFolders:
         names = list(store.list_folders())
         good = tuple(name for name in names if _is_tenant(name[:-1]))
-        return BucketFolders(good, len(names) - len(good))
+        deleted = _marked_tenants(store) if f"{GLOBAL_MARKERS}/" in names else frozenset()
+        return BucketFolders(good, len(names) - len(good), deleted)
 
     def folder(self, tenant: str) -> str:
         if not _is_tenant(tenant):
@@ -133,16 +139,16 @@ class CortexLayout(Layout):
 class ThanosLayout(Layout):
     """``<ulid>/…`` at the top; whose a block is, its external labels say.
 
-    A tenant is a stream: the labels without those of replicas, as ``<name>_<value>`` joined by dots, followed by the
-    hash of the exact labels (16 hex digits). What a tenant's name cannot hold becomes ``_``; the words may be cut, the
-    hash never is, so that equal labels and only they have one name, whoever computes it and when.
+    A tenant is a stream: the labels, without those that are named as replicas' ones, as ``<name>_<value>`` joined by
+    dots, followed by the hash of the exact labels (16 hex digits). What a tenant's name cannot hold becomes ``_``; the
+    words may be cut, the hash never is, so that equal labels and only they have one name, whoever computes it and when.
     """
 
     name = "thanos"
     has_index = False
     has_visits = False
 
-    def __init__(self, replica_labels: Sequence[str] = THANOS_REPLICA_LABELS) -> None:
+    def __init__(self, replica_labels: Sequence[str] = ()) -> None:
         super().__init__(replica_labels)
 
     def folders(self, store: ObjectStore) -> BucketFolders:
@@ -164,9 +170,9 @@ class ThanosLayout(Layout):
 LAYOUTS: dict[str, type[CortexLayout] | type[ThanosLayout]] = {each.name: each for each in (CortexLayout, ThanosLayout)}
 
 
-def layout(name: str, replica_labels: Sequence[str] | None = None) -> Layout:
-    """Return the layout of this name; ``replica_labels`` replace the usual ones of a Thanos bucket."""
-    if name == ThanosLayout.name and replica_labels is not None:
+def layout(name: str, replica_labels: Sequence[str] = ()) -> Layout:
+    """Return the layout of this name; ``replica_labels`` are those of a Thanos bucket: none unless they are named."""
+    if name == ThanosLayout.name:
         return ThanosLayout(replica_labels)
     if name not in LAYOUTS:
         raise UnknownLayout(f"{name!r} is no layout: use {' or '.join(LAYOUTS)}")
@@ -187,6 +193,13 @@ def mark_name(kind: MarkKind) -> str:
 def is_ulid(name: str) -> bool:
     """Tell whether a folder's name is a block's id. Listings ask it of every object, so nothing is taken apart here."""
     return ULID.fullmatch(name) is not None
+
+
+def _marked_tenants(store: ObjectStore) -> frozenset[str]:
+    """Return the folders of the tenants that are marked for deletion at the top of the bucket."""
+    prefix, suffix = f"{GLOBAL_MARKERS}/", f"/{TENANT_DELETION}"
+    keys = (info.key.removeprefix(prefix) for info in store.list(prefix))
+    return frozenset(f"{key.removesuffix(suffix)}/" for key in keys if key.endswith(suffix))
 
 
 def _is_tenant(name: str) -> bool:

@@ -18,7 +18,7 @@ from engine.profiles.errors import BadObject
 from engine.storage import ObjectInfo, ObjectNotFound, ObjectStore, StorageError
 from engine.tsdb.buckets.block_objects import Objects, list_all_blocks, list_block, partial_upload, read_block
 from engine.tsdb.buckets.bucket_index import BucketIndex, read_index
-from engine.tsdb.buckets.layout import META, Layout, is_ulid, mark_name
+from engine.tsdb.buckets.layout import META, TENANT_DELETION, Layout, is_ulid, mark_name
 from engine.tsdb.buckets.marks import decode_mark
 from engine.tsdb.buckets.model import (
     BadBlock,
@@ -38,7 +38,6 @@ OBJECTS_PER_BLOCK = 20
 """A guess, to weigh one listing of everything against one per unknown block."""
 CLOCKS_APART_S = 600.0
 """How far the store's clock and that of the index' writer may differ before the index is believed about a mark."""
-TENANT_DELETION = "tenant-deletion-mark.json"
 ALL_KINDS = tuple(MarkKind)
 
 _Item = TypeVar("_Item")

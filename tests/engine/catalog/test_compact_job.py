@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 from engine.catalog import compact_job
 from engine.catalog.compact_job import CompactJob
+from engine.catalog.files import CatalogFiles
 from engine.catalog.layout import SplitRules
 from engine.catalog.model import Interval
 from engine.profiles.errors import ChecksumMismatch, MergeCancelled
@@ -23,6 +24,11 @@ from tests.engine.catalog.strategies import LAYERS, STATES
 
 VALUES = {b"%03d" % number: "x" for number in range(200)}
 ID = "0123456789abcdef" * 4
+
+
+def states_in(files: CatalogFiles) -> list[str]:
+    """The names of all metaranges in the store."""
+    return [info.key for info in files.store.list(f"{files.prefix}metaranges/")]
 
 
 @given(STATES, LAYERS)
@@ -63,15 +69,33 @@ def test_what_was_written_is_told() -> None:
     assert set(result.written) == ids - {info.id for info in base.ranges} != set()
 
 
-def test_a_job_nobody_wants_ends_between_two_units() -> None:
+def test_b45_a_job_nobody_wants_ends_between_two_units_without_a_state() -> None:
     files = new_files()
     spec = compact_spec(files, state(files, VALUES), [(dict.fromkeys(VALUES, "y"), ())], SMALL, unit_bytes=50)
     seen: list[tuple[int, int]] = []
+    before = states_in(files)
     with pytest.raises(MergeCancelled):
         compact_job.run(spec, files.store, cancelled=lambda: len(seen) == 2, progress=lambda *done: seen.append(done))
     assert len(seen) == 2
+    assert states_in(files) == before
     compact_job.run(spec, files.store, progress=lambda *done: seen.append(done))
     assert seen[-1][0] == seen[-1][1]
+
+
+def test_b45_a_job_that_nobody_wants_from_the_start_leaves_no_state() -> None:
+    """Whether the base, the changes or both were still to be read."""
+    files = new_files()
+    bases: list[tuple[dict[bytes, str], Changes]] = [
+        (VALUES, {b"zz": "y"}),
+        ({}, {b"a": "y"}),
+        (VALUES, {b"100": None}),
+    ]
+    for base, changes in bases:
+        spec = compact_spec(files, state(files, base), [(changes, ())], SMALL)
+        before = states_in(files)
+        with pytest.raises(MergeCancelled):
+            compact_job.run(spec, files.store, cancelled=lambda: True)
+        assert states_in(files) == before
 
 
 def test_a_damaged_run_fails_its_job_and_names_itself() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from engine.scheduling.isolation import (
     ALONE_RUNS,
+    LONE_RUNS_MAX,
     OBJECT_NOT_FOUND,
     Breakage,
     FailedRun,
@@ -20,6 +21,7 @@ from engine.scheduling.isolation import (
     SetMissingAside,
     Split,
     Suspect,
+    TryAgain,
     Wait,
     find_breakages,
     judge,
@@ -130,7 +132,14 @@ def test_a_block_that_fails_alone_needs_a_control_of_the_same_build() -> None:
     ],
 )
 def test_two_runs_count_only_with_one_build_and_one_error(runs: tuple[FailedRun, ...]) -> None:
-    assert isinstance(judge(Suspect(keys=("a",), runs=runs, control_builds=frozenset({"b0", "b1"}))), Wait)
+    verdict = judge(Suspect(keys=("a",), runs=runs, control_builds=frozenset({"b0", "b1"})))
+    assert isinstance(verdict, Wait if len(runs) == 1 else TryAgain)
+
+
+def test_runs_that_never_agree_end_with_somebody_who_looks() -> None:
+    runs = tuple(FailedRun(error_class="Truncated", build=f"b{n}") for n in range(LONE_RUNS_MAX))
+    assert isinstance(judge(Suspect(keys=("a",), runs=runs[:-1])), TryAgain)
+    assert isinstance(judge(Suspect(keys=("a",), runs=runs)), Wait)
 
 
 def test_a_job_without_blocks_or_failures_is_left_alone() -> None:

@@ -123,7 +123,7 @@ def _report(job: JobView, status: UpdateStatus, is_good: bool) -> Report:
 
 @settings(max_examples=60)
 @given(snapshots())
-def test_i17_i22_preparing_changes_nothing_and_gives_the_same_again(snapshot: ScheduleSnapshot) -> None:
+def test_inv17_inv22_preparing_changes_nothing_and_gives_the_same_again(snapshot: ScheduleSnapshot) -> None:
     before = copy.deepcopy(snapshot)
     first = prepare(snapshot)
     assert snapshot == before
@@ -132,7 +132,7 @@ def test_i17_i22_preparing_changes_nothing_and_gives_the_same_again(snapshot: Sc
 
 @settings(max_examples=60)
 @given(snapshots(), st.randoms())
-def test_i22_the_order_of_rows_decides_nothing(snapshot: ScheduleSnapshot, random) -> None:
+def test_inv22_the_order_of_rows_decides_nothing(snapshot: ScheduleSnapshot, random) -> None:
     shuffled = replace(
         snapshot,
         assignable=tuple(random.sample(snapshot.assignable, len(snapshot.assignable))),
@@ -143,7 +143,7 @@ def test_i22_the_order_of_rows_decides_nothing(snapshot: ScheduleSnapshot, rando
 
 @settings(max_examples=60)
 @given(snapshots())
-def test_i24_i10_i14_capacity_failures_and_batches_are_bounded(snapshot: ScheduleSnapshot) -> None:
+def test_inv24_inv10_inv14_capacity_failures_and_batches_are_bounded(snapshot: ScheduleSnapshot) -> None:
     changes = prepare(snapshot)
     created_now = [created for created in changes.created if created.is_assigned]
     assert len(changes.assigned) + len(created_now) <= snapshot.capacity
@@ -187,7 +187,7 @@ def _after(snapshot: ScheduleSnapshot, changes: ChangeSet) -> int:
 
 @settings(max_examples=60)
 @given(snapshots(policy=PolicyName.DEFAULT))
-def test_i11_the_queue_never_grows_above_its_limit(snapshot: ScheduleSnapshot) -> None:
+def test_inv11_the_queue_never_grows_above_its_limit(snapshot: ScheduleSnapshot) -> None:
     changes = prepare(snapshot)
     if changes.created and snapshot.limits.queue_max:
         assert _after(snapshot, changes) <= snapshot.limits.queue_max
@@ -195,7 +195,7 @@ def test_i11_the_queue_never_grows_above_its_limit(snapshot: ScheduleSnapshot) -
 
 @settings(max_examples=60)
 @given(snapshots(policy=PolicyName.DEFAULT))
-def test_i9_nothing_smaller_of_the_same_tenant_is_left_behind(snapshot: ScheduleSnapshot) -> None:
+def test_inv9_nothing_smaller_of_the_same_tenant_is_left_behind(snapshot: ScheduleSnapshot) -> None:
     """The fair variant: among one tenant's jobs, whoever was assigned came before whoever was not."""
     changes = prepare(snapshot)
     assigned = {a.job.name for a in changes.assigned}
@@ -211,7 +211,7 @@ def test_i9_nothing_smaller_of_the_same_tenant_is_left_behind(snapshot: Schedule
 
 
 @given(st.integers(1, 5), queues_strategy.filter(bool))
-def test_i12_a_schedule_full_of_faulty_jobs_goes_on(limit: int, queues: tuple[BlockQueue, ...]) -> None:
+def test_inv12_a_schedule_full_of_faulty_jobs_goes_on(limit: int, queues: tuple[BlockQueue, ...]) -> None:
     faulty = tuple(
         JobView(id=n, name=f"{n}", lane="profiles", level=0, state=JobState.LEASED, token=1, worker="gone", failures=3)
         for n in range(limit)
@@ -232,7 +232,7 @@ def test_i12_a_schedule_full_of_faulty_jobs_goes_on(limit: int, queues: tuple[Bl
 
 
 @given(queues_strategy)
-def test_i15_what_is_old_enough_is_planned_when_there_is_capacity(queues: tuple[BlockQueue, ...]) -> None:
+def test_inv15_what_is_old_enough_is_planned_when_there_is_capacity(queues: tuple[BlockQueue, ...]) -> None:
     snapshot = ScheduleSnapshot(now_ms=131, worker="me", capacity=100, limits=ScheduleLimits(), queues=queues)
     planned = {block.id for created in prepare(snapshot).created for block in created.plan.blocks}
     assert planned == {block.id for queue in queues for block in queue.blocks}

@@ -14,6 +14,7 @@ from engine.tables.manifest import (
     POINTER,
     Manifest,
     ManifestFile,
+    Pointer,
     decode_manifest,
     encode_manifest,
     manifest_key,
@@ -40,6 +41,14 @@ MANIFEST = Manifest(
 )
 
 
+def bytes_of(manifest: Manifest) -> bytes:
+    return encode_manifest(manifest, manifest.files).data
+
+
+def write(store: ObjectStore, manifest: Manifest) -> Pointer:
+    return write_manifest(store, encode_manifest(manifest, manifest.files))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
     return open_store(tmp_path.as_uri())
@@ -50,34 +59,40 @@ def test_a_table_without_a_pointer_has_no_manifest(store: ObjectStore) -> None:
 
 
 def test_what_is_written_counts(store: ObjectStore) -> None:
-    pointer = write_manifest(store, MANIFEST)
+    pointer = write(store, MANIFEST)
     assert read_manifest(store) == MANIFEST
     assert pointer == read_pointer(store)
     assert pointer.manifest == "_lithify/manifests/000000000003.json"
 
 
+def test_a_manifest_says_how_many_files_bytes_and_rows_are_in_it() -> None:
+    encoded = encode_manifest(replace(MANIFEST, files=()), iter(MANIFEST.files))
+    assert decode_manifest(encoded.data) == MANIFEST
+    assert (encoded.file_count, encoded.byte_count, encoded.row_count) == (2, 14, 4)
+
+
 def test_a_pointer_goes_forward_only_and_the_same_again_changes_nothing(store: ObjectStore) -> None:
-    write_manifest(store, MANIFEST)
+    write(store, MANIFEST)
     before = {info.key: info.modified_at for info in store.list()}
-    assert write_manifest(store, MANIFEST).sequence == 3
-    assert write_manifest(store, replace(MANIFEST, sequence=2)).sequence == 3
+    assert write(store, MANIFEST).sequence == 3
+    assert write(store, replace(MANIFEST, sequence=2)).sequence == 3
     assert {info.key: info.modified_at for info in store.list()} == before
-    write_manifest(store, replace(MANIFEST, sequence=4, files=()))
+    write(store, replace(MANIFEST, sequence=4, files=()))
     assert read_manifest(store) == replace(MANIFEST, sequence=4, files=())
 
 
 def test_a_manifest_without_its_pointer_does_not_count_yet(store: ObjectStore) -> None:
-    write_manifest(store, MANIFEST)
-    store.put(manifest_key(4), encode_manifest(replace(MANIFEST, sequence=4)))
+    write(store, MANIFEST)
+    store.put(manifest_key(4), bytes_of(replace(MANIFEST, sequence=4)))
     assert read_manifest(store) == MANIFEST
 
 
 def test_a_reader_that_meets_a_manifest_just_deleted_reads_the_next(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_manifest(store, MANIFEST)
+    write(store, MANIFEST)
     stale = store.get(POINTER)
-    write_manifest(store, replace(MANIFEST, sequence=4))
+    write(store, replace(MANIFEST, sequence=4))
     store.delete(manifest_key(3))
     real, told = store.get, [stale]
     monkeypatch.setattr(store, "get", lambda key: told.pop() if key == POINTER and told else real(key))
@@ -95,11 +110,11 @@ def test_a_reader_that_meets_a_manifest_just_deleted_reads_the_next(
         (POINTER, b'{"format":1,"sequence":3}', "pointer"),
         (POINTER, b'{"format":1,"sequence":3,"manifest":"../x","sha256":""}', "pointer"),
         (POINTER, b'{"format":1,"sequence":3,"manifest":"other.json","sha256":""}', "pointer"),
-        (manifest_key(3), encode_manifest(MANIFEST)[:-1], "manifest"),
+        (manifest_key(3), bytes_of(MANIFEST)[:-1], "manifest"),
     ],
 )
 def test_damage_is_named(store: ObjectStore, key: str, data: bytes, section: str) -> None:
-    write_manifest(store, MANIFEST)
+    write(store, MANIFEST)
     store.put(key, data)
     with pytest.raises(BadObject) as caught:
         read_manifest(store)
@@ -118,7 +133,7 @@ def test_damage_is_named(store: ObjectStore, key: str, data: bytes, section: str
     ],
 )
 def test_a_manifest_of_anything_else_is_refused_by_field(change: dict[str, object], field: str) -> None:
-    told = json.loads(encode_manifest(MANIFEST)) | change
+    told = json.loads(bytes_of(MANIFEST)) | change
     with pytest.raises(BadObject) as caught:
         decode_manifest(json.dumps(told).encode(), "there.json")
     assert field in str(caught.value)

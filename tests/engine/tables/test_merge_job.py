@@ -347,6 +347,14 @@ def test_no_damage_passes_for_rows_that_were_never_there(tmp_path: Path, data: s
         assert result.chunks[0].rows_written == 200
 
 
+@pytest.mark.parametrize("time", [-1, DAY_MS * 1000])
+def test_rows_outside_of_the_chunk_that_a_file_says_it_lies_in_are_damage(folder: TableFolder, time: int) -> None:
+    files = [folder.put("good.parquet", events([0])), folder.put("lies.parquet", events([0, time]))]
+    with pytest.raises(BadObject, match="its statistics say") as caught:
+        folder.merge(folder.spec(files))
+    assert (caught.value.object_name, caught.value.section) == ("lies.parquet", "column at")
+
+
 def test_a_file_that_was_registered_otherwise_or_is_gone_is_refused(folder: TableFolder) -> None:
     file = folder.put("a.parquet", events([1, 2]))
     with pytest.raises(BadObject, match="3 were registered"):
@@ -401,7 +409,7 @@ def test_what_a_merge_loses_it_does_not_report(folder: TableFolder, monkeypatch:
 
 
 def test_progress_counts_the_bytes_of_sources(folder: TableFolder) -> None:
-    files = [folder.put(f"{n}.parquet", events([n])) for n in range(3)]
+    files = [folder.put(f"{n}.parquet", events([n // 2 * DAY_MS * 1000])) for n in range(3)]
     told: list[tuple[int, int]] = []
     merge_job.run(
         folder.spec(files[:2], files[2:]),

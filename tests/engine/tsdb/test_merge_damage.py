@@ -13,11 +13,10 @@ from engine.profiles.errors import (
     BadReference,
     ChecksumMismatch,
     LimitExceeded,
-    MergeRefused,
     Truncated,
     UnknownFormat,
 )
-from engine.tsdb.errors import Inconsistent, OutOfOrder
+from engine.tsdb.errors import Inconsistent, OnlyCopied, OutOfOrder
 from engine.tsdb.merge import MergeRules, merge_blocks
 from tests.engine.profiles.damage import flips, truncations
 from tests.engine.tsdb import factories
@@ -189,9 +188,9 @@ def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
 
 def test_what_is_only_ever_copied_must_not_overlap(tmp_path: Path) -> None:
     opaque = {"chunks/000001": chunks_with(record(4, xor_chunk(1000, 4)))}
-    with pytest.raises(MergeRefused, match=f"{factories.ULID}: chunks/000001 at offset 8: .* encoding 4"):
+    with pytest.raises(OnlyCopied, match=f"{factories.ULID}: chunks/000001 at offset 8: .* encoding 4"):
         merge(tmp_path, opaque)
-    with pytest.raises(MergeRefused, match=f"{factories.ULID}: chunks/000001 at offset 8: .* deleted"):
+    with pytest.raises(OnlyCopied, match=f"{factories.ULID}: chunks/000001 at offset 8: .* deleted"):
         merge(tmp_path, opaque | {"tombstones": block_files()["tombstones"]})
 
 

@@ -21,10 +21,23 @@ from engine.protocol.tsdb_results import read_tsdb_result
 from engine.scratch_folders import ScratchFull
 from engine.storage import ObjectStore, open_store
 from engine.tsdb import merge_job
+from engine.tsdb.errors import Inconsistent
 from engine.tsdb.merge_job import run, source_bytes, withdraw
 from engine.tsdb.meta import decode_meta
 from engine.tsdb.verification import verify_block
-from tests.tsdb_blocks import FOLDER, START_MS, THANOS, download, replica, replicas_job, samples
+from tests.tsdb_blocks import (
+    FOLDER,
+    START_MS,
+    THANOS,
+    block_id,
+    download,
+    merge_spec,
+    put_block,
+    replica,
+    replicas_job,
+    samples,
+    write_block,
+)
 
 UPLOADED_AT = 1_700_007_300.0
 
@@ -124,6 +137,24 @@ def test_the_partitions_of_a_group_hold_each_series_once(
     assert whole is not None
     union = {series: values for part in found for series, values in part.items()}
     assert union == samples(download(store, whole.id, whole.meta, tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_source_that_is_not_the_part_it_says_is_refused_in_every_part(
+    store: ObjectStore, scratch: Path, tmp_path: Path, partition: int
+) -> None:
+    blocks = [write_block(tmp_path, block_id(number), replica(number)) for number in range(2)]
+    document = json.loads((blocks[0] / "meta.json").read_text())
+    place = {"partitioned_group_id": 1, "partition_count": 2, "partition_id": 0}
+    document["thanos"] = THANOS | {"extensions": {"partition_info": place}}
+    (blocks[0] / "meta.json").write_text(json.dumps(document))
+    sources = [put_block(store, block) for block in blocks]
+    spec = merge_spec("job", store, sources, partition=partition, partitions=2)
+    for refuse in (lambda: merged(spec, store, scratch), lambda: verify_block(blocks[0])):
+        with pytest.raises(Inconsistent, match="part 0 of 2") as refused:
+            refuse()
+        assert refused.value.object_name.endswith(block_id(0))
+        assert (refused.value.section, refused.value.offset > 0) == ("index", True)
 
 
 def test_a_partition_without_a_series_has_no_block(store: ObjectStore, scratch: Path, tmp_path: Path) -> None:
@@ -272,6 +303,7 @@ from pathlib import Path
 from engine.protocol.tsdb_jobs import TsdbMergeSpec
 from engine.storage import open_store
 from engine.storage.local import LocalStore, LocalWriter
+from engine.tsdb.errors import Inconsistent
 from engine.tsdb.merge_job import run
 
 spec = TsdbMergeSpec.from_json(json.loads(Path(sys.argv[1]).read_text()))

@@ -78,7 +78,8 @@ def test_an_index_is_the_same_whether_its_lists_are_made_together_or_in_parts(
 ) -> None:
     root = tmp_path_factory.mktemp("index")
     for name, labels_held, ids_at_once in (("whole", 1 << 20, 1 << 20), ("parts", held, at_once)):
-        with mock.patch.object(index_writer, "IDS_AT_ONCE", ids_at_once):
+        limits = {"IDS_AT_ONCE": ids_at_once, "TABLE_BYTES_AT_ONCE": ids_at_once}
+        with mock.patch.multiple(index_writer, **limits):
             writer = IndexWriter(root / name, SYMBOLS, labels_held=labels_held)
             writer.add(series_batch([(row, []) for row in rows]))
             writer.finish()
@@ -92,8 +93,9 @@ def test_lists_have_their_place_padding_and_entry(lists: ModuleType, tmp_path: P
     symbols = IndexReader(tmp_path / "index").symbols
     pairs = np.array([6, 6, 2 << 32 | 7], np.uint64)
     ids = bytes(range(16))
-    out, table, count = lists.format_lists(5, pairs, np.array([1, 2, 1], np.uint32), np.array([12, 0, 8]), ids, symbols)
-    assert count == 2
+    pieces = (np.array([1, 2, 1], np.uint32), np.array([12, 0, 8]), ids, symbols)
+    out, table, count, done = lists.format_lists(5, pairs, *pieces, 100)
+    assert (count, done) == (2, 3)
     assert out[:3] == bytes(3)
     assert out[3:11] == (16).to_bytes(4, "big") + (3).to_bytes(4, "big")
     assert out[11:23] == ids[12:] + ids[:8]
@@ -101,7 +103,19 @@ def test_lists_have_their_place_padding_and_entry(lists: ModuleType, tmp_path: P
     assert out[35:39] == ids[8:12]
     assert table == b"\x02\x01a\x01g\x08" + b"\x02\x01c\x01h\x20"
     nothing = (pairs[:0], np.empty(0, np.uint32), np.empty(0, np.int64), b"", symbols)
-    assert lists.format_lists(5, *nothing) == (b"", b"", 0)
+    assert lists.format_lists(5, *nothing, 100) == (b"", b"", 0, 0)
+    # One list is always made; the next only while the table is short.
+    assert (
+        lists.format_lists(5, pairs, *pieces, 0)
+        == lists.format_lists(5, pairs, *pieces, 6)
+        == (
+            out[:27],
+            b"\x02\x01a\x01g\x08",
+            1,
+            2,
+        )
+    )
+    assert lists.format_lists(5, pairs, *pieces, 7) == (out, table, 2, 3)
 
 
 def test_a_piece_or_symbol_that_does_not_exist_is_refused(lists: ModuleType, tmp_path: Path) -> None:
@@ -110,6 +124,6 @@ def test_a_piece_or_symbol_that_does_not_exist_is_refused(lists: ModuleType, tmp
     one, pair = np.ones(1, np.uint32), np.array([6], np.uint64)
     for place in (-4, 1, 100):
         with pytest.raises(ValueError, match="piece"):
-            lists.format_lists(0, pair, one, np.array([place]), bytes(4), symbols)
+            lists.format_lists(0, pair, one, np.array([place]), bytes(4), symbols, 9)
     with pytest.raises(BadReference):
-        lists.format_lists(0, np.array([99], np.uint64), one, np.zeros(1, np.int64), bytes(4), symbols)
+        lists.format_lists(0, np.array([99], np.uint64), one, np.zeros(1, np.int64), bytes(4), symbols, 9)

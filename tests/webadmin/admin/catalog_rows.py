@@ -6,13 +6,21 @@ from typing import Any
 
 from tests.webadmin.admin.rows import HOUR_MS, make_job, make_tenant
 from webadmin.access.models import AuditEntry
+from webadmin.catalog.api.models import ImportRun, ImportState
 from webadmin.catalog.lane_models import BranchWatch, Collection, Compaction, CompactionPolicy
-from webadmin.catalog.models import Branch, BranchLoad, BranchToken, Commit, CondemnedFile, Repository
+from webadmin.catalog.models import Branch, BranchLoad, BranchToken, Commit, CondemnedFile, Repository, StagedEntry
 from webadmin.catalog.states import CompactionState, TokenState
 from webadmin.database import dialect
 
 MB = 1_000_000
 HEAD = "8f6e2b7a" * 8
+IMPORTS = (
+    (ImportState.RUNNING, ""),
+    (ImportState.RUNNING, ""),
+    (ImportState.COMPLETED, ""),
+    (ImportState.FAILED, "ingest has uncommitted changes: commit or reset them first"),
+)
+"""The second is silent."""
 
 
 def make_repository(name: str = "lake", tenant: str = "acme", **columns: Any) -> Repository:
@@ -27,8 +35,8 @@ def make_repository(name: str = "lake", tenant: str = "acme", **columns: Any) ->
     return repository
 
 
-def make_branch(repository: Repository, name: str, *, sealed: int = 0, tombstones: int = 0) -> Branch:
-    """A branch with so many sealed tokens, a minute apart."""
+def make_branch(repository: Repository, name: str, *, sealed: int = 0, tombstones: int = 0, staged: int = 0) -> Branch:
+    """A branch with so many sealed tokens, a minute apart, and so many rows staged over them."""
     now_ms = dialect.clock_ms()
     branch = Branch.objects.create(repository=repository, name=name, head=HEAD, staging=0, created_ms=now_ms)
     own = {"repository_id": repository.pk, "branch_id": branch.pk, "created_ms": now_ms}
@@ -43,6 +51,17 @@ def make_branch(repository: Repository, name: str, *, sealed: int = 0, tombstone
         )
     token = BranchToken.objects.create(position=sealed, **own)
     Branch.objects.filter(pk=branch.pk).update(staging=token.pk)
+    StagedEntry.objects.bulk_create(
+        StagedEntry(
+            branch_id=branch.pk,
+            key=b"key-%d" % number,
+            token_id=token.pk,
+            identity=b"" if number < tombstones else b"i",
+            payload=b"",
+            written_ms=now_ms,
+        )
+        for number in range(staged)
+    )
     if tombstones:
         BranchLoad.objects.create(branch_id=branch.pk, rows=5000, tombstones=tombstones, wasteful_lists=2)
     return branch
@@ -71,7 +90,7 @@ def make_compaction(branch: Branch, state: str = "published", **columns: Any) ->
 def fill_catalog() -> Repository:
     """A repository with a quick branch, one that is being compacted and one whose compactions fail."""
     repository = make_repository()
-    busy = make_branch(repository, "ingest", sealed=5, tombstones=1500)
+    busy = make_branch(repository, "ingest", sealed=5, tombstones=1500, staged=3)
     slow = make_branch(repository, "experiments/very-long-name-of-a-branch", sealed=3)
     job = make_job("compact-1-R1", "leased", lane="catalog", tenant="acme")
     make_compaction(busy, "open", job=job)
@@ -97,6 +116,17 @@ def fill_catalog() -> Repository:
     )
     CondemnedFile.objects.create(repository_id=repository.pk, file_id="12" * 32, since_ms=0)
     now_ms = dialect.clock_ms()
+    for number, (state, error) in enumerate(IMPORTS):
+        ImportRun.objects.create(
+            repository=repository,
+            branch="ingest",
+            name=f"{number:032x}",
+            state=state,
+            error=error,
+            objects_taken=1_000_000 // (1 + number),
+            begun_ms=now_ms - HOUR_MS,
+            heartbeat_ms=now_ms - (5 * 60_000 if number == 1 else 0),
+        )
     for number, error in enumerate(("", "get 'ranges/aa/aa01': no such object")):
         Collection.objects.create(
             repository=repository,

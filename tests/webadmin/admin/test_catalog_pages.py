@@ -16,6 +16,7 @@ from tests.webadmin.admin.catalog_rows import fill_catalog, make_repository
 from tests.webadmin.admin.test_admin_orders import give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.catalog.short import new_catalog
+from webadmin.catalog.api.models import ImportRun
 from webadmin.catalog.compaction_orders import form_values
 from webadmin.catalog.lane_models import BranchWatch, Collection, CompactionPolicy
 from webadmin.catalog.models import Branch, Repository
@@ -35,8 +36,9 @@ def test_lists_and_pages_say_what_makes_a_branch_slow(operator: Client) -> None:
     assert "the last one was a short while ago ended" in branches
     told = page(operator, "branch_change", Branch.objects.get(name="ingest").pk)
     assert "Layers 6 over its base" in told
+    assert "Staged now 3 rows in the staging token, 3 tombstones among them" in told
     assert "Now a compaction of the branch is waiting or running" in told
-    assert "Tombstones: 1500 of 500; Rows in sealed tokens: 61725 of 50000; Sealed tokens: 5 of 4" in told
+    assert "Tombstones: 1 500 of 500; Rows in sealed tokens: 61 725 of 50 000; Sealed tokens: 5 of 4" in told
     assert re.search(
         r"lake acme 3 8 most on ingest 1 500 1 in an hour 8.6 MiB written, 1 lost a race 1 file "
         r"looked for (2 h|1 h 59 min) ago",
@@ -49,6 +51,17 @@ def test_lists_and_pages_say_what_makes_a_branch_slow(operator: Client) -> None:
     assert re.search("1 min 24 690 . lost head: the head moved", whole)
     assert "Bytes an hour 64 GB" in whole
     assert "lost a race" in page(operator, "compaction_changelist")
+
+
+def test_imports_are_listed_with_what_became_of_them(operator: Client) -> None:
+    fill_catalog()
+    told = words(operator.get(reverse("admin:catalog_api_importrun_changelist")).content.decode())
+    assert re.search(r"failed 250 000 1 h ingest has uncommitted changes", told), told[-900:]
+    assert re.search(r"ingest acme/lake [^a-z]* died 500 000 55 min", told), told[-900:]
+    one = ImportRun.objects.get(state="failed")
+    whole = words(operator.get(reverse("admin:catalog_api_importrun_change", args=[one.pk])).content.decode())
+    assert "Import into ingest of acme/lake" in whole
+    assert "Objects 250 000" in whole
 
 
 def test_the_front_page_lists_catalogs(operator: Client) -> None:

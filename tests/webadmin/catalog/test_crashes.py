@@ -19,10 +19,12 @@ from tests.webadmin.catalog.short import ORDER, Catalog
 from webadmin.access.models import AuditEntry
 from webadmin.catalog import places
 from webadmin.catalog.errors import BranchBusy, DirtyBranch, NothingToCommit, PreconditionFailed, TooManyKeys
-from webadmin.catalog.models import BranchToken, CondemnedFile, StagedEntry
+from webadmin.catalog.models import BranchToken, Commit, CondemnedFile, StagedEntry
 from webadmin.catalog.services import commit_branch as committing
 from webadmin.catalog.services import staged_rows
+from webadmin.catalog.services.diffs import diff_branch
 from webadmin.catalog.services.records import change_record, seal_branch
+from webadmin.catalog.services.sweep_rows import sweep_retired_rows
 from webadmin.catalog.services.write_objects import delete_entries, delete_prefix
 from webadmin.catalog.states import TokenState, Why
 
@@ -65,7 +67,7 @@ def test_b44_an_empty_commit_is_made_although_others_emptied_the_tokens(
 ) -> None:
     catalog.put("k", "x")
     real = committing.build_state
-    other: list[object] = []
+    other: list[Commit | None] = []
 
     def build(*args: Any) -> Any:
         made = real(*args)
@@ -76,8 +78,9 @@ def test_b44_an_empty_commit_is_made_although_others_emptied_the_tokens(
 
     monkeypatch.setattr(committing, "build_state", build)
     commit = catalog.commit(allow_empty=True, message="mine")
-    assert commit.parents == [other[1].commit_id]  # type: ignore[attr-defined]
-    assert commit.metarange == other[1].metarange  # type: ignore[attr-defined]
+    assert other[1]
+    assert commit.parents == [other[1].commit_id]
+    assert commit.metarange == other[1].metarange
 
 
 def test_b14_and_b83_a_reading_that_fails_is_an_error_not_an_end(
@@ -186,6 +189,34 @@ def test_b19_and_b20_and_b68_conditions(catalog: Catalog) -> None:
         assert catalog.get(key) == "z"
 
 
+def test_b11_and_b12_and_b13_what_is_staged_of_a_key_is_what_differs_from_the_commit(catalog: Catalog) -> None:
+    """Our read of staged values only is the difference of one key: of rows and snapshot together."""
+
+    def staged(key: str) -> list[tuple[str, str]]:
+        return [(each.kind, key) for each in diff_branch(catalog.repository, "main", prefix=key.encode()).items]
+
+    catalog.puts(same="x", other="x", folded="x", back="x")
+    catalog.commit()
+    catalog.put("same", "x")
+    assert staged("same") == []
+    catalog.puts(folded="y", back="y")
+    catalog.compact()
+    catalog.put("back", "x")
+    catalog.compact()
+    assert catalog.record().sealed == ()
+    assert (staged("folded"), staged("back"), staged("other")) == ([("changed", "folded")], [], [])
+
+
+def test_b25_of_a_key_that_was_staged_only_nothing_is_left_when_it_was_folded(catalog: Catalog) -> None:
+    """Every deletion writes a tombstone (decision 0043), which goes with the fold."""
+    catalog.put("k", "x")
+    catalog.delete("k")
+    catalog.compact()
+    sweep_retired_rows()
+    assert not StagedEntry.objects.filter(key=b"k").exists()
+    assert (catalog.record().snapshot, catalog.visible(), catalog.diff()) == (None, {}, [])
+
+
 def test_b22_and_b23_and_b24_and_b28_deletions(catalog: Catalog) -> None:
     catalog.puts(k="x", m="x")
     catalog.commit()
@@ -216,9 +247,10 @@ def test_b66_and_b73_what_raises_in_a_change_of_the_record_changes_nothing(catal
     def raises(*records: object) -> None:
         raise Died
 
-    for then in (raises, lambda before, after: setattr(before, "head", "")):
+    thens: list[Callable[..., None]] = [raises, lambda before, after: setattr(before, "head", "")]
+    for then in thens:
         with pytest.raises((Died, FrozenInstanceError)), transaction.atomic():
-            change_record(int(before.uid), lambda record, token: seal(record, token), why=Why.COMMIT, then=then)  # type: ignore[arg-type]
+            change_record(int(before.uid), lambda record, token: seal(record, token), why=Why.COMMIT, then=then)
     assert catalog.record() == before
     assert BranchToken.objects.filter(branch_id=int(before.uid)).count() == 1
 

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from engine.catalog.object_entry import ObjectEntry
+from engine.planning.staging.branch import Moved, basis_of
 from engine.profiles.errors import BadObject
 from engine.storage import ObjectNotFound
+from tests.processes import wait_until
 from tests.webadmin.catalog.compactor import Compactor
 from tests.webadmin.catalog.short import ORDER, Catalog
+from webadmin.catalog.api.errors import RequestRefused
+from webadmin.catalog.api.issued_names import check_issued, new_name
+from webadmin.catalog.compaction_policies import NUMBERS
+from webadmin.catalog.errors import FilesCondemned
 from webadmin.catalog.lane_models import Collection
-from webadmin.catalog.models import BranchToken, Build, CondemnedFile, Repository, StagedEntry
+from webadmin.catalog.models import BranchToken, Build, CondemnedFile, Repository, StagedEntry, StagedInterval
 from webadmin.catalog.places import catalog_store, data_prefix_of, files_of, folder_of
+from webadmin.catalog.services import builds, sweep_rows
+from webadmin.catalog.services import commit_branch as committing
+from webadmin.catalog.services import reset_branch as reset_services
 from webadmin.catalog.services.branches import delete_branch, find_branch
 from webadmin.catalog.services.builds import open_build
 from webadmin.catalog.services.collect_garbage import Collected, collect_all, collect_garbage
+from webadmin.catalog.services.commit_branch import build_state
 from webadmin.catalog.services.compact_branch import begin_compaction
+from webadmin.catalog.services.publish import publish_compaction
 from webadmin.catalog.services.records import seal_branch
 from webadmin.catalog.services.repositories import delete_repository
 from webadmin.catalog.services.reset_branch import reset_branch
-from webadmin.catalog.services.write_objects import put_entry
+from webadmin.catalog.services.sweep_rows import sweep_builds, sweep_retired_rows
+from webadmin.catalog.services.write_objects import delete_prefix, put_entry
 from webadmin.catalog.states import Why
 from webadmin.schedule.services.operation import Order
 
@@ -129,6 +143,85 @@ def test_an_open_build_keeps_what_was_deleted_in_mind(compactor: Compactor) -> N
     assert not CondemnedFile.objects.exists()
 
 
+def test_a_long_build_is_heard_of_and_keeps_what_it_puts(
+    real_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "BEAT_SECONDS", 0.001)
+    with open_build(real_catalog.repository, Why.COMMIT) as build:
+        rows = Build.objects.filter(pk=build.pk)
+        rows.update(heartbeat_ms=0)
+        wait_until(lambda: rows.get().heartbeat_ms > 0, "the build is renewed", 60)
+        assert sweep_builds() == 0
+    assert not rows.exists()
+
+
+def test_what_an_open_build_has_put_is_not_condemned(compactor: Compactor) -> None:
+    """Row 32: also where it takes longer than the grace."""
+    catalog, clock = compactor.catalog, compactor.service.clock
+    catalog.puts(a="1")
+    record = seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
+    assert record
+    with open_build(catalog.repository, Why.COMMIT, basis=basis_of(record)) as build:
+        made = build_state(catalog.repository, basis_of(record))
+        clock.advance(10 * GRACE)
+        age(catalog, clock.now_ms, 9 * GRACE)
+        for _ in range(2):
+            collect_garbage(catalog.repository)
+            clock.advance(GRACE + 1)
+        assert isinstance(publish_compaction(basis_of(record), build, made, equals_head=False), Moved)
+    assert catalog.visible() == {"a": "1"}
+
+
+def test_a_build_that_was_taken_for_dead_is_not_published(compactor: Compactor) -> None:
+    """What was deleted since it began is not kept in mind for it: it is built again."""
+    catalog = compactor.catalog
+    catalog.puts(a="1")
+    record = seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
+    assert record
+    with open_build(catalog.repository, Why.COMMIT, basis=basis_of(record)) as build:
+        made = build_state(catalog.repository, basis_of(record))
+        compactor.service.clock.advance(sweep_rows.BUILD_SILENT_MS / 1000 + 1)
+        assert sweep_builds() == 1
+        with pytest.raises(FilesCondemned):
+            publish_compaction(basis_of(record), build, made, equals_head=False)
+    assert catalog.visible() == {"a": "1"}
+    assert catalog.commit().metarange == made.id
+
+
+def test_a_commit_that_misses_what_is_being_deleted_is_made_again(compactor: Compactor) -> None:
+    """It had put the file before, and needs it again."""
+    catalog = compactor.catalog
+    catalog.puts(a="1")
+    missed = ObjectNotFound("get", "ranges/x", "no object has this key")
+    with patch.object(committing, "are_equal", side_effect=missed), pytest.raises(ObjectNotFound):
+        catalog.commit()
+    CondemnedFile.objects.create(repository_id=catalog.repository.pk, file_id="x", since_ms=0, is_marked=True)
+    with patch.object(committing, "are_equal", side_effect=[missed, False]):
+        catalog.commit()
+    assert catalog.committed() == {"a": "1"}
+
+
+def test_no_object_goes_while_its_link_may_still_come(compactor: Compactor) -> None:
+    """With the least grace that can be set: the last link comes a day after the address was given out."""
+    catalog, clock = compactor.catalog, compactor.service.clock
+    least, _ = NUMBERS["object_grace_seconds"]
+    compactor.set(object_grace_seconds=least)
+    begun_ms = clock.now_ms
+    name = new_name(begun_ms)
+    upload(catalog, name)
+    age(catalog, begun_ms, 0)
+    for _ in range(24):
+        assert check_issued(f"data/{name}", clock.now_ms)
+        assert collect_garbage(catalog.repository).objects_deleted == 0
+        clock.advance(3600)
+    clock.advance(1)
+    with pytest.raises(RequestRefused):
+        check_issued(f"data/{name}", clock.now_ms)
+    assert collect_garbage(catalog.repository).objects_deleted == 0, "whoever was let through writes its row now"
+    clock.advance(3600)
+    assert collect_garbage(catalog.repository).objects_deleted == 1
+
+
 def test_objects_go_when_no_commit_no_snapshot_and_no_staged_row_names_them(compactor: Compactor) -> None:
     catalog = compactor.catalog
     stage(catalog, "a", "committed")
@@ -170,6 +263,44 @@ def test_rows_of_retired_tokens_go_after_their_grace(compactor: Compactor) -> No
     delete_branch(catalog.repository, "other", order=ORDER)
     compactor.service.clock.advance(GRACE + 1)
     assert collect(compactor).rows_deleted == 1
+
+
+def test_what_was_folded_is_swept_at_once_and_what_comes_late_after_its_grace(compactor: Compactor) -> None:
+    """Listings walk over the rows of all tokens, retired or not."""
+    catalog = compactor.catalog
+    catalog.puts(a="1", b="1")
+    delete_prefix(catalog.repository, "main", b"b", order=ORDER)
+    record = seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
+    assert record
+    with open_build(catalog.repository, Why.COMMIT, basis=basis_of(record)):
+        catalog.compact()
+        assert sweep_retired_rows() == 0, "somebody reads them"
+    late = StagedEntry.objects.first()
+    assert (sweep_retired_rows(), StagedInterval.objects.count(), catalog.visible()) == (2, 0, {"a": "1"})
+    assert late
+    late.save(force_insert=True)
+    assert (sweep_retired_rows(), StagedEntry.objects.count()) == (1, 0)
+    compactor.service.clock.advance(GRACE + 1)
+    late.save(force_insert=True)
+    assert collect(compactor).rows_deleted == 1
+    assert BranchToken.objects.count() == 1
+
+
+def test_rows_that_are_to_be_laid_over_others_are_not_swept(compactor: Compactor) -> None:
+    """They belong to no record yet, and are written for as long as it takes."""
+    catalog = compactor.catalog
+    catalog.puts(a="1", b="1")
+
+    def swept(*told: Any) -> bool:
+        compactor.service.clock.advance(GRACE + 1)
+        assert collect(compactor).rows_deleted == sweep_retired_rows() == 0
+        return lay_over(*told)
+
+    lay_over = reset_services._lay_over
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reset_services, "_lay_over", swept)
+        reset_services.reset_prefix(catalog.repository, "main", b"a", order=ORDER)
+    assert catalog.visible() == {"b": "1"}
 
 
 def test_runs_go_when_their_compaction_is_over(compactor: Compactor) -> None:

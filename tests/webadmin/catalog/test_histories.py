@@ -1,7 +1,8 @@
 """Random histories of several branches beside a dictionary for each, through the services and the database.
 
 A compaction and a commit go step by step, so that everything else comes between; both may die. After each step what is
-visible, committed and uncommitted is what the dictionaries say. ``LITHIFY_HISTORIES=20000`` plays as many.
+visible, committed and uncommitted is what the dictionaries say. ``LITHIFY_HISTORIES=20000`` plays as many, in portions
+that ``-n`` shares out.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from webadmin.catalog.services.write_objects import delete_prefix
 from webadmin.catalog.states import TokenState, Why
 
 HISTORIES = int(os.environ.get("LITHIFY_HISTORIES") or 4)
+PORTION = 500
 STEPS = 25
 KEYS = ("a", "a/1", "a/2", "b", "b/1", "c")
 PREFIXES = ("", "a", "a/", "b", "z")
@@ -256,11 +258,12 @@ ACTIONS: list[tuple[Action, int]] = [
 ]
 
 
-@pytest.mark.timeout(0 if HISTORIES > 1000 else 120)
-def test_histories_are_what_dictionaries_say(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.timeout(0 if HISTORIES > PORTION else 120)
+@pytest.mark.parametrize("first", range(0, HISTORIES, PORTION))
+def test_histories_are_what_dictionaries_say(first: int, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     monkeypatch.setattr(places, "catalog_store", lambda: store)
-    for seed in range(HISTORIES):
+    for seed in range(first, min(first + PORTION, HISTORIES)):
         catalog = new_catalog(name=f"history-{seed}")
         catalog.branch("work")
         history = History(catalog, random.Random(seed))

@@ -7,94 +7,39 @@ the statement that is named. Each order is an entry of ``ORDERS`` and has a repo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
-from engine.catalog.metarange import Metarange
-from engine.planning.staging.branch import BranchRecord, Moved, Refusal, basis_of, write_holds
+from engine.planning.staging.branch import Moved, Refusal, write_holds
+from tests.webadmin.catalog.order_steps import (
+    BEGIN_BUILD,
+    INSERT,
+    LOOK_AGAIN,
+    PUBLISH,
+    ROWS,
+    Compactor,
+    every_order,
+    sweep,
+    with_committed,
+)
 from tests.webadmin.catalog.short import ORDER, SAID, Catalog, new_catalog
 from tests.webadmin.catalog.stepping import Stepped
-from webadmin.catalog.errors import BranchBusy, BranchMissing, DirtyBranch, NothingToCommit, PreconditionFailed
-from webadmin.catalog.models import BranchToken, Build, StagedEntry, StagedInterval
-from webadmin.catalog.places import reader_of, reader_over
+from webadmin.catalog.errors import (
+    BranchBusy,
+    BranchMissing,
+    DirtyBranch,
+    NothingToCommit,
+    PreconditionFailed,
+)
+from webadmin.catalog.models import (
+    StagedEntry,
+)
 from webadmin.catalog.services import write_objects
-from webadmin.catalog.services.branches import create_branch, delete_branch, find_branch
-from webadmin.catalog.services.builds import begin_build, end_build
-from webadmin.catalog.services.commit_branch import build_state
-from webadmin.catalog.services.diffs import are_equal
+from webadmin.catalog.services.branches import create_branch, delete_branch
 from webadmin.catalog.services.move_heads import hard_reset, revert_commit
-from webadmin.catalog.services.publish import publish_compaction
 from webadmin.catalog.services.records import seal_branch
 from webadmin.catalog.services.reset_branch import reset_branch, reset_key, reset_prefix
-from webadmin.catalog.services.staged_rows import metarange_of_commit
 from webadmin.catalog.services.write_objects import delete_prefix
-from webadmin.catalog.states import TokenState, Why
-
-INSERT = 'INSERT INTO "catalog_stagedentry"'
-PUT = "INSERT INTO catalog_stagedentry"
-LOOK_AGAIN = "WHERE b.id = %s"
-"""How a writer looks at the record again."""
-ROWS = 'FROM "catalog_stagedentry"'
-PUBLISH = "catalog_condemnedfile"
-"""What a build that is about to be published looks at first, in its transaction's last part ..."""
-BEGIN_BUILD = 'INSERT INTO "catalog_build"'
-
-
-def sweep() -> None:
-    """Delete the rows of all tokens that no record names."""
-    retired = list(BranchToken.objects.filter(state=TokenState.RETIRED).values_list("pk", flat=True))
-    StagedEntry.objects.filter(token_id__in=retired).delete()
-    StagedInterval.objects.filter(token_id__in=retired).delete()
-
-
-@dataclass
-class Compactor:
-    """A compaction of ``main``, step by step."""
-
-    catalog: Catalog
-    record: BranchRecord | None = None
-    build_row: Build | None = None
-    made: Metarange | None = None
-
-    def seal(self) -> Compactor:
-        branch = find_branch(self.catalog.repository, "main")
-        self.record = seal_branch(branch.pk, why=Why.COMPACTION)
-        assert self.record
-        self.build_row = begin_build(self.catalog.repository, Why.COMPACTION, basis=basis_of(self.record))
-        return self
-
-    def build(self) -> Compactor:
-        assert self.record
-        self.made = build_state(self.catalog.repository, basis_of(self.record))
-        return self
-
-    def publish(self) -> Moved | Refusal:
-        assert self.record
-        assert self.build_row
-        assert self.made
-        repository = self.catalog.repository
-        head = reader_of(repository, metarange_of_commit(repository, self.record.head))
-        equals = are_equal(head, reader_over(repository, self.made))
-        moved = publish_compaction(basis_of(self.record), self.build_row, self.made, equals_head=equals)
-        end_build(self.build_row)
-        sweep()
-        return moved
-
-    def run(self) -> None:
-        """All that is left to do."""
-        if not self.record:
-            self.seal()
-        if not self.made:
-            self.build()
-        assert isinstance(self.publish(), Moved)
-
-
-def with_committed(catalog: Catalog, **values: str) -> Compactor:
-    """A branch with a commit of these values."""
-    catalog.puts(**values)
-    catalog.commit()
-    return Compactor(catalog)
+from webadmin.catalog.states import Why
 
 
 def order_1_a_set_whose_token_is_sealed_before_it_looks_again(catalog: Catalog) -> None:
@@ -244,6 +189,16 @@ def order_12_and_14_the_compactor_is_quicker_than_a_commit(catalog: Catalog) -> 
     assert (catalog.record().snapshot, catalog.record().sealed, catalog.diff()) == (None, (), [])
 
 
+def order_15_a_commit_whose_tokens_were_all_folded_commits_the_snapshot(catalog: Catalog) -> None:
+    catalog.puts(k="x")
+    compactor = Compactor(catalog).seal().build()
+    committing = Stepped(catalog.commit, BEGIN_BUILD)
+    compactor.run()
+    snapshot = catalog.record().snapshot
+    assert committing.end().metarange == snapshot
+    assert (catalog.committed(), catalog.record().snapshot) == ({"k": "x"}, None)
+
+
 def order_16_rows_undo_the_snapshot(catalog: Catalog) -> None:
     catalog.puts(k="x")
     Compactor(catalog).run()
@@ -362,6 +317,18 @@ def order_26_a_hard_reset_over_a_snapshot(catalog: Catalog) -> None:
     assert (catalog.visible(), catalog.record().snapshot) == ({}, None)
 
 
+def order_27_a_merge_from_a_branch_that_is_compacted_meanwhile(catalog: Catalog) -> None:
+    compactor = with_committed(catalog, a="x")
+    create_branch(catalog.repository, "work", "main~1", order=ORDER)
+    catalog.put("k", "x")
+    compactor.seal().build()
+    merging = Stepped(lambda: catalog.merge("main", "work"), BEGIN_BUILD)
+    compactor.run()
+    merging.end()
+    assert catalog.committed("work") == {"a": "x"}
+    assert catalog.visible() == {"a": "x", "k": "x"}
+
+
 def order_28_and_29_the_branch_is_deleted_and_made_again(catalog: Catalog) -> None:
     create_branch(catalog.repository, "other", "main", order=ORDER)
     catalog.repository.default_branch = "other"
@@ -415,11 +382,7 @@ LOST_DELETES = [
 
 
 def test_b17_and_b18_and_b46_and_b70_and_every_order_of_the_table_ends_as_it_must(real_catalog: Catalog) -> None:
-    for number, order in enumerate(ORDERS):
-        try:
-            order(new_catalog(name=f"order-{number}"))
-        except Exception as error:
-            raise AssertionError(order.__name__) from error
+    every_order(ORDERS)
 
 
 def test_without_the_epoch_deletes_are_lost(real_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from engine.catalog.diff import Change
 from engine.catalog.errors import InvalidEntryKey
+from engine.catalog.three_way import Compared
+from engine.catalog.view import CommonPrefix
 from tests.webadmin.catalog.short import ORDER, Catalog, keys_of, new_catalog
 from webadmin.access.models import AuditEntry
 from webadmin.catalog.errors import (
@@ -28,7 +33,7 @@ from webadmin.catalog.errors import (
 from webadmin.catalog.models import BranchToken, Repository
 from webadmin.catalog.services.branches import create_branch, delete_branch, list_branches
 from webadmin.catalog.services.commits import merge_base
-from webadmin.catalog.services.diffs import compare_refs, diff_branch, diff_refs
+from webadmin.catalog.services.diffs import Difference, compare_refs, diff_branch, diff_refs
 from webadmin.catalog.services.log import LogQuery, log_of
 from webadmin.catalog.services.protection import Blocked, is_blocked, read_protection, write_protection
 from webadmin.catalog.services.read_objects import get_entry, list_entries
@@ -165,8 +170,8 @@ def test_the_log_is_what_led_here(catalog: Catalog) -> None:
     catalog.commit("work", message="w")
     catalog.merge("work", message="merge")
 
-    def log(**told: object) -> list[str]:
-        return [commit.message for commit in log_of(catalog.repository, "main", LogQuery(**told))[0]]  # type: ignore[arg-type]
+    def log(**told: Any) -> list[str]:
+        return [commit.message for commit in log_of(catalog.repository, "main", LogQuery(**told))[0]]
 
     assert set(log()) == {"merge", "3", "2", "w", "1", "0", "Repository created"}
     assert log(is_first_parent=True) == ["merge", "3", "2", "1", "0", "Repository created"]
@@ -192,11 +197,11 @@ def test_diffs_between_references(catalog: Catalog) -> None:
     catalog.puts(a="m", e="m")
     catalog.commit()
 
-    def keys(items: tuple[object, ...]) -> list[str]:
-        return [item.change.key.decode() if hasattr(item, "change") else item.key.decode() for item in items]  # type: ignore[attr-defined]
+    def keys(items: tuple[Difference | CommonPrefix, ...]) -> list[str]:
+        return [(item.change if isinstance(item, Compared) else item).key.decode() for item in items]
 
     asked = (catalog.repository, "main", "work")
-    assert [(each.kind, each.key) for each in diff_refs(*asked).items] == [  # type: ignore[union-attr]
+    assert [(each.kind, each.key) for each in diff_refs(*asked).items if isinstance(each, Change)] == [
         ("changed", b"a"),
         ("added", b"c"),
         ("added", b"d/1"),
@@ -206,7 +211,8 @@ def test_diffs_between_references(catalog: Catalog) -> None:
     assert keys(diff_refs(*asked, delimiter=b"/").items) == ["a", "c", "d/", "e"]
     compared = compare_refs(*asked)
     assert keys(compared.items) == ["a", "c", "d/1", "d/2"]
-    assert [each.is_conflict for each in compared.items] == [True, False, False, False]  # type: ignore[union-attr]
+    conflicts = [each.is_conflict for each in compared.items if isinstance(each, Compared)]
+    assert conflicts == [True, False, False, False]
     page = compare_refs(*asked, amount=2)
     assert page.after is not None
     assert keys(compare_refs(*asked, after=page.after, prefix=b"d").items) == ["d/1", "d/2"]

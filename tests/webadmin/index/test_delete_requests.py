@@ -9,11 +9,13 @@ from io import StringIO
 
 import pytest
 from django.core.management import call_command
+from django.db.models import F
 
 from engine.protocol.profile_jobs import DeleteMask, ProfileMergeSpec
 from tests.block_factory import block_meta, merged, ulid
-from tests.webadmin.service import Service, check_invariants
+from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.access.models import AuditEntry
+from webadmin.index.deletion_queries import request_progress
 from webadmin.index.errors import InvalidRule, TenantBusy
 from webadmin.index.masks import mask_of, read_masks, reading_masks
 from webadmin.index.models import Block, Dataset, DeleteRequest, DeletionCertificate, Tombstone
@@ -23,6 +25,7 @@ from webadmin.index.services.delete_requests import DeleteOrder, request_deletio
 from webadmin.index.services.retention_rules import place_hold
 from webadmin.index.services.rewrite_masked import rewrite_masked
 from webadmin.index.states import LIVE_STATES
+from webadmin.progress.metrics import metrics_text
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.models import Attempt, Command, Job, LogHead
 from webadmin.schedule.register import JobFilter
@@ -188,7 +191,13 @@ def test_a_request_is_done_when_the_objects_are_gone_too(service: Service) -> No
     assert (certificate.request, certificate.detail["hidden_datasets"]) == (request, 1)
     assert certificate.detail["is_late"] is False
     before = service.dump()
-    assert rewrite_masked(order=ORDER).to_json() == {"dropped": [], "jobs": [], "done": [], "late": []}
+    assert rewrite_masked(order=ORDER).to_json() == {
+        "dropped": [],
+        "jobs": [],
+        "tried_again": [],
+        "done": [],
+        "late": [],
+    }
     assert service.dump() == before
     assert read_masks() == ()
 
@@ -237,7 +246,7 @@ def test_inv25_a_final_block_that_a_rewrite_gives_back_is_not_queued(service: Se
 
 
 def test_a_request_past_its_deadline_is_reported(service: Service) -> None:
-    service.add_segments(1)
+    service.add_segments(1, datasets=BOTH)
     request = delete()
     DeleteRequest.objects.update(deadline_at_ms=service.clock.now_ms - 1)
     assert rewrite_masked(order=ORDER).late == [request.command_index]
@@ -368,3 +377,61 @@ def test_the_command_previews_and_asks(service: Service) -> None:
     call_command("delete_data", "acme", "--from", "2020-01-01", "--until", "2090-01-01T00:00:00Z", stdout=out)
     assert "2 datasets in 2 blocks" in out.getvalue()
     assert hidden() == {("acme", "web"): 2}
+
+
+def parked_job(service: Service, datasets: Sequence[tuple[str, str]]) -> Job:
+    """Return a job over fresh segments that has failed until it was parked."""
+    service.add_segments(20, datasets=datasets)
+    worker = service.worker()
+    for _ in range(4):
+        [spec] = worker.take()
+        worker.poll(worker.released(spec.job, REASON), capacity=0)
+    job = Job.objects.get(name=spec.job)
+    assert job.state == "parked"
+    return job
+
+
+def test_parked_segments_are_hidden_at_once_and_dropped_when_they_hold_nothing_else(service: Service) -> None:
+    job = parked_job(service, [("acme", "web")])
+    delete()
+    assert hidden() == {("acme", "web"): 20}
+    assert len(rewrite_masked(order=ORDER).dropped) == 20
+    job.refresh_from_db()
+    assert job.state == "dissolved", "it ended with its last source"
+    everything_removed_is_deleted()
+    assert len(rewrite_masked(order=ORDER).done) == 1
+    check_invariants()
+
+
+def test_parked_jobs_over_deleted_data_run_once_more_at_half_the_time(service: Service) -> None:
+    job = parked_job(service, BOTH)
+    request = delete(deadline_hours=2)
+    assert rewrite_masked(order=ORDER).tried_again == []
+    assert "parked" in request_progress(request).waits_for()[0]
+    service.clock.advance(10)
+    advance_clock(actor="test")
+    later_ms = 60 * 60_000 - 5000  # so that half the time was over five seconds after the last attempt
+    DeleteRequest.objects.update(
+        requested_at_ms=F("requested_at_ms") - later_ms, deadline_at_ms=F("deadline_at_ms") - later_ms
+    )
+    assert rewrite_masked(order=ORDER).tried_again == [job.name]
+    worker = service.worker()
+    for _ in range(4):
+        [spec] = worker.take()
+        worker.poll(worker.released(spec.job, REASON), capacity=0)
+    assert rewrite_masked(order=ORDER).tried_again == [], "it failed again: somebody has to look"
+    check_invariants()
+
+
+def test_a_request_says_that_it_waits_for_a_quarantine_and_when_it_is_late(service: Service) -> None:
+    job = parked_job(service, BOTH)
+    Job.objects.filter(id=job.id).update(parked_kind="quarantined")
+    request = delete()
+    assert hidden()["acme", "web"] == 20, "nobody sees it meanwhile"
+    [waits] = request_progress(request).waits_for()
+    assert waits.startswith("20 blocks in quarantine")
+    assert b'lithify_delete_requests{state="late"} 0.0' in metrics_text()
+    DeleteRequest.objects.update(deadline_at_ms=service.clock.now_ms - 1)
+    report = rewrite_masked(order=ORDER)
+    assert (report.late, report.tried_again, report.dropped) == ([request.command_index], [], [])
+    assert b'lithify_delete_requests{state="late"} 1.0' in metrics_text()

@@ -13,15 +13,17 @@ from django.utils import timezone
 
 from engine.profiles import ulids
 from engine.profiles.metadata import decode_metadata
+from engine.protocol.profile_jobs import ProfileMergeSpec
 from engine.storage import open_store
 from tests.block_factory import block_meta, ulid
-from tests.webadmin.service import Service, check_invariants
+from tests.webadmin.service import FakeWorker, Service, check_invariants
 from webadmin.access.models import AuditEntry
 from webadmin.index.errors import InvalidRule
 from webadmin.index.models import Block, Dataset, LegalHold, RetentionRule, Tombstone
 from webadmin.index.services import delete_tombstoned_objects
 from webadmin.index.services.retain import apply_retention
 from webadmin.index.services.retention_rules import lift_hold, place_hold, set_retention
+from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Command, Job, Limits
 from webadmin.schedule.services.operation import Order
 
@@ -46,8 +48,10 @@ def old_block(
     return block_id
 
 
-def old_segment(service: Service, hours: float, number: int = 0, *, datasets: Iterable[tuple[str, str]]) -> str:
-    return old_block(service, hours, number, tenant="", level=0, datasets=list(datasets))
+def old_segment(
+    service: Service, hours: float, number: int = 0, *, datasets: Iterable[tuple[str, str]], **fields
+) -> str:
+    return old_block(service, hours, number, tenant="", level=0, datasets=list(datasets), **fields)
 
 
 def live() -> set[str]:
@@ -127,11 +131,11 @@ def test_expired_blocks_leave_their_queue_and_are_not_merged(service: Service) -
 
 
 def test_a_waiting_job_loses_sources_and_ends_with_its_last(service: Service) -> None:
-    keep(1)
     for number in range(20):
         old_segment(service, 48, number, datasets=[("acme", "web")])
     worker = service.worker()
     [spec] = worker.take()
+    keep(1)
     apply_retention(order=ORDER)
     assert service.states() == {"owned": 20}, "nothing is taken from under a worker"
     worker.poll(worker.released(spec.job), capacity=0)
@@ -142,11 +146,11 @@ def test_a_waiting_job_loses_sources_and_ends_with_its_last(service: Service) ->
 
 
 def test_what_a_worker_was_merging_goes_when_its_result_has_come(service: Service) -> None:
-    keep(1)
     for number in range(20):
         old_segment(service, 48, number, datasets=[("acme", "web")])
     worker = service.worker()
     [spec] = worker.take()
+    keep(1)
     apply_retention(order=ORDER)
     worker.poll(worker.success(spec.job), capacity=0)
     assert service.states() == {"replaced": 20, "queued": 1}
@@ -265,3 +269,43 @@ def test_the_command_previews_and_applies(service: Service) -> None:
     call_command("retention", stdout=out)
     assert "acme" in out.getvalue()
     assert service.states() == {"dropped": 1}
+
+
+def test_what_is_past_retention_is_not_merged_first_and_holds_up_nobody(service: Service) -> None:
+    keep(1)
+    old = [old_segment(service, 48 + n / 3600, n, datasets=[("acme", "web")]) for n in range(60)]
+    worker = service.worker()
+    assert worker.take() == [], "a full queue of blocks that go is no work"
+    assert "older than its tenants keep data" in explain_name(old[0])[0].sentence
+    service.add_segments(20, shard=2)
+    assert [spec.shard for spec in worker.take()] == [2]
+    service.add_segments(20)
+    [spec] = _after_rest(service, worker)
+    assert (spec.shard, len(spec.sources)) == (1, 20)
+    assert not {source.id for source in spec.sources} & set(old), "younger blocks behind them do not wait"
+    apply_retention(order=ORDER)
+    assert service.states() == {"dropped": 60, "owned": 40}
+    check_invariants()
+
+
+def test_a_segment_that_others_still_need_is_merged_and_a_longer_rule_lets_all_be_merged(service: Service) -> None:
+    keep(1, "short")
+    for n in range(20):
+        old_segment(service, 48, n, datasets=[("short", "web"), ("acme", "web")])
+    worker = service.worker()
+    assert len(worker.take()) == 1
+    keep(1)
+    for n in range(20, 40):
+        old_segment(service, 48, n, shard=2, datasets=[("acme", "web")])
+    assert worker.take(8) == []
+    keep(3)
+    assert [spec.shard for spec in _after_rest(service, worker)] == [2]
+    check_invariants()
+
+
+def _after_rest(service: Service, worker: FakeWorker) -> list[ProfileMergeSpec]:
+    """Let command time pass until queues that were let be are looked at again."""
+    for _ in range(12):
+        service.clock.advance(14)
+        worker.poll(*map(worker.running, worker.held), capacity=0)
+    return worker.take()

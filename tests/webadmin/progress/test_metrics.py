@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from django.db import connection
 from django.test import Client
@@ -9,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.metrics import SERVICE_METRICS
+from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import REASON, Service
 from webadmin.progress.services import count_log
 
@@ -34,6 +37,23 @@ def test_what_is_shown_is_what_is_listed(service: Service) -> None:
         for sample in family.samples:
             assert sorted(sample.labels) == sorted(metric.labels)
     assert not shown
+
+
+def test_repeated_blocks_and_the_time_to_compaction_are_counted(service: Service) -> None:
+    [meta] = [block_meta(segment_ids(service.clock.now_ms, 1, first=900)[0])]
+    service.add(meta)
+    service.add(meta)
+    service.add(replace(meta, size=meta.size + 1))
+    service.add_segments(19)
+    worker = service.worker()
+    [spec] = worker.take()
+    service.clock.advance(7)
+    worker.poll(worker.success(spec.job), capacity=0)
+    count_log()
+    found = scrape()
+    assert found["lithify_blocks_repeated_total", ("same",)] == 1
+    assert found["lithify_blocks_repeated_total", ("differing",)] == 1
+    assert found["lithify_compaction_wait_seconds_total", ("profiles", "0")] in (6, 7)
 
 
 def test_the_numbers_are_those_of_the_schedule(service: Service) -> None:

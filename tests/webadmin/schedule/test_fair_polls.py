@@ -169,6 +169,33 @@ def test_s34_segments_without_end_do_not_starve_the_levels_above(service: Servic
     assert served(worker, 2)["acme"] == 1
 
 
+@pytest.mark.parametrize("backlog", [8, 60])
+def test_a_small_tenant_and_a_higher_level_wait_a_number_of_polls_that_the_backlog_does_not_change(
+    service: Service, backlog: int
+) -> None:
+    """A lane of segments that never runs dry, one tenant with much, one with a single block, a block of level 2."""
+    LevelPolicy.objects.update(blocks_max=1)
+    service.add_segments(backlog)
+    add_level_one(service, "large", backlog)
+    worker = service.worker()
+    served(worker, 2)
+    add_level_one(service, "small", 1)
+    high = block_meta(ulid(service.clock.now_ms, 7), tenant="large", level=2, datasets=[("large", "web")])
+    assert len(service.add(high).accepted) == 1
+    found: dict[str, int] = {}
+    for number in range(1, 13):
+        service.add_segments(3)
+        add_level_one(service, "large", 2, tag=number)
+        service.clock.advance(14)
+        for spec in worker.take():
+            found.setdefault("small" if spec.tenant == "small" else f"level {spec.level}", number)
+        done = [worker.success(job) for job in worker.held]
+        worker.held.clear()
+        worker.poll(*done, capacity=0)
+    assert found["small"] <= 3
+    assert found["level 2"] <= 12
+
+
 @pytest.mark.parametrize("away_seconds", [31, 3600, 86_400])
 def test_an_outage_of_the_service_is_not_charged_to_jobs(service: Service, away_seconds: int) -> None:
     """17.9: leases renewed before the outage at different times all get a whole lease to come back."""

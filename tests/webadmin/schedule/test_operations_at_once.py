@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -123,11 +123,11 @@ def test_a_poll_that_has_taken_blocks_gives_way_to_whoever_removes_them(
     worker = real_service.worker()
     has_head, has_blocks = threading.Event(), threading.Event()
 
-    def take_head_with_blocks(*, before: Callable[[], None] | None, also: Sequence[Callable[[], None] | None]):
+    def take_head_with_blocks(*, before: Callable[[], None] | None, **others):
         if before is not None:
             before()
             has_blocks.set()
-        return take_head(also=also)
+        return take_head(**others)
 
     monkeypatch.setattr(sys.modules["webadmin.schedule.services.apply_change_set"], "take_head", take_head_with_blocks)
 

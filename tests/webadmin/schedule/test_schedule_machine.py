@@ -142,7 +142,11 @@ class ScheduleMachine(RuleBasedStateMachine):
             before = self.service.dump()
             answer = self.workers[number].poll(update, capacity=0)
             assert answer.leases == ()
-            assert self._without_clock(self.service.dump()) == self._without_clock(before)
+            after = self.service.dump()
+            if len(after["Command"]) > len(before["Command"]):  # who finds that the service was away extends all leases
+                for row in (*after["Job"], *before["Job"]):
+                    del row["lease_expires_ms"]
+            assert self._without_clock(after) == self._without_clock(before)
 
     # What time does
 

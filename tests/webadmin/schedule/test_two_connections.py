@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import DataError, connection, transaction
 
 from engine.protocol.messages import PollRequest
 from engine.protocol.profile_jobs import KIND
@@ -20,14 +20,17 @@ from engine.scheduling.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import FakeWorker, Service, check_invariants
 from webadmin.database import turns
+from webadmin.database.dialect import ask, wait_for_disk
 from webadmin.database.turns import turn
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import intern_names
 from webadmin.schedule import poll_view
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.errors import StaleSnapshot
-from webadmin.schedule.models import Command, Job, Limits, LogHead, Worker
+from webadmin.schedule.models import Command, Job, LevelQueue, Limits, LogHead, Worker
 from webadmin.schedule.services.apply_change_set import ApplyContext, apply_change_set
+from webadmin.schedule.services.change_level_policy import change_level_policy, settle_after_changes
+from webadmin.schedule.services.operation import Order
 
 DEADLINE_SECONDS = 60
 
@@ -244,19 +247,19 @@ def test_who_waits_for_its_turn_completes_its_jobs_meanwhile(service: Service, m
         service.add_segments(20, shard=shard)
     worker = service.worker()
     done, running, returned = worker.take(3)
-    meanwhile: list[set[str]] = []
+    ended: list[set[str]] = []
 
     @contextmanager
-    def waited_for(number: int, action: Callable[[], None]) -> Iterator[bool]:
-        action()
-        meanwhile.append(set(Job.objects.filter(state=JobState.DONE).values_list("name", flat=True)))
-        yield True
+    def waited_for(number: int, *, meanwhile: Callable[[], None], asking: Callable[[], Any]) -> Iterator[Any]:
+        meanwhile()
+        ended.append(set(Job.objects.filter(state=JobState.DONE).values_list("name", flat=True)))
+        yield asking()
 
     monkeypatch.setattr(sys.modules["webadmin.schedule.services.poll"], "turn", waited_for)
     answer = worker.poll(
         worker.success(done.job), worker.running(running.job), worker.released(returned.job), capacity=4
     )
-    assert meanwhile == [{done.job}]
+    assert ended == [{done.job}]
     assert [lease.job for lease in answer.leases] == [running.job]
     assert {given.job for given in answer.assignments}.isdisjoint({done.job, running.job, returned.job})
     assert len(answer.assignments) == 1
@@ -271,18 +274,42 @@ def test_a_turn_is_waited_for_and_the_time_is_used(real_service: Service) -> Non
         pytest.skip("the one writer of SQLite takes no turns")
     is_mine, is_used = threading.Event(), threading.Event()
 
-    def first() -> bool:
-        with turn(1, lambda: None) as has_waited:
+    def first() -> Any:
+        with turn(1, meanwhile=is_used.set, asking=lambda: ask("SELECT 1")) as answer:
             is_mine.set()
             assert is_used.wait(DEADLINE_SECONDS), "nobody used the time"
-            return has_waited
+            return answer
+
+    def second() -> Any:
+        assert is_mine.wait(DEADLINE_SECONDS)
+        with turn(1, meanwhile=is_used.set, asking=lambda: ask("SELECT 1")) as answer:
+            assert answer is not None
+            return answer()
+
+    assert at_once(first, second) == [None, [(1,)]]
+
+
+def test_a_turn_that_came_to_somebody_who_failed_is_free(real_service: Service) -> None:
+    """What is asked along with waiting may fail when the turn has come already."""
+    if connection.vendor != "postgresql":
+        pytest.skip("the one writer of SQLite takes no turns")
+    is_mine, is_used = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with turn(3, meanwhile=is_used.set, asking=lambda: ask("SELECT 1")):
+            is_mine.set()
+            assert is_used.wait(DEADLINE_SECONDS)
 
     def second() -> bool:
         assert is_mine.wait(DEADLINE_SECONDS)
-        with turn(1, is_used.set) as has_waited:
-            return has_waited
+        with (
+            pytest.raises(DataError, match="division"),
+            turn(3, meanwhile=is_used.set, asking=lambda: ask("SELECT 1 / 0")),
+        ):
+            pass
+        return at_once(lambda: _is_free(3)) == [True]
 
-    assert at_once(first, second) == [False, True]
+    assert at_once(first, second) == [None, True]
 
 
 def test_a_turn_that_nobody_gives_up_is_not_waited_for_without_end(
@@ -295,18 +322,99 @@ def test_a_turn_that_nobody_gives_up_is_not_waited_for_without_end(
     is_frozen, goes_on = threading.Event(), threading.Event()
 
     def frozen() -> bool:
-        with turn(2, lambda: None) as has_waited:
+        with turn(2, meanwhile=lambda: None, asking=lambda: ask("SELECT 1")) as answer:
             is_frozen.set()
             assert goes_on.wait(DEADLINE_SECONDS), "the other one never came in"
-            return has_waited
+            return answer is not None
 
     def other() -> bool:
         assert is_frozen.wait(DEADLINE_SECONDS)
-        with turn(2, lambda: None) as has_waited:
-            pass
+        with turn(2, meanwhile=lambda: None, asking=lambda: ask("SELECT 1")) as answer:
+            assert answer is not None
+            assert answer() == [(1,)]
         goes_on.set()
-        return has_waited
+        return True
 
     assert at_once(frozen, other) == [False, True]
-    with turn(2, lambda: None) as has_waited:
-        assert not has_waited
+    assert _is_free(2)
+
+
+def test_a_policy_changed_while_a_poll_is_prepared_holds_for_what_it_leaves_behind(real_service: Service) -> None:
+    """The poll still makes the job it has planned, and writes its queue by the numbers that it has read."""
+    real_service.add_segments(25)
+    worker = real_service.worker()
+    change_set, context = _prepared(real_service, worker)
+    wanted = {"blocks_max": 10, "age_seconds": 3600}
+    at_once(lambda: change_level_policy(lane="profiles", level=0, values=wanted, order=Order(actor="ann")))
+    apply_change_set(change_set, context)
+    assert Job.objects.get().source_count == 20, "as if the poll had come first"
+    left = LevelQueue.objects.get(level=0, block_count=5)
+    assert left.ready_at_ms == left.oldest_arrival_ms + 36_000 + 1
+    assert settle_after_changes() == 1
+    left.refresh_from_db()
+    assert left.ready_at_ms == left.oldest_arrival_ms + 3_600_000 + 1
+    check_invariants()
+
+
+def test_policies_change_while_others_poll_and_write(real_service: Service) -> None:
+    workers = [real_service.worker() for _ in range(2)]
+    batches = [segment_ids(real_service.clock.now_ms, 20, first=1000 * n) for n in range(4)]
+
+    def change() -> None:
+        for count in (5, 10, 20, 10):
+            values = {"blocks_max": count, "age_seconds": 60 * count}
+            change_level_policy(lane="profiles", level=0, values=values, order=Order(actor="ann"))
+
+    def write() -> None:
+        for ids in batches:
+            real_service.add(*(block_meta(block_id) for block_id in ids))
+
+    at_once(change, write, *(lambda w=worker: [w.take(2) for _ in range(4)] for worker in workers))
+    settle_after_changes()
+    check_invariants()
+    for queue in LevelQueue.objects.filter(level=0, block_count__gt=0, block_count__lt=10):
+        assert queue.ready_at_ms == queue.oldest_arrival_ms + 600_000 + 1
+    assert all(job.source_count in (5, 10, 20) for job in Job.objects.all())
+
+
+def test_nobody_is_told_what_a_crash_of_the_database_could_take_back(
+    real_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll lets go of the head before its command is on disk, and answers when it is; one that changes nothing has
+    nothing to wait for."""
+    if connection.vendor != "postgresql":
+        pytest.skip("a commit of SQLite's is on disk")
+    committed: list[str] = []
+
+    def wait_and_note() -> None:
+        assert not connection.in_atomic_block
+        committed.append(_asked("SELECT pg_current_wal_insert_lsn()"))
+        wait_for_disk()
+
+    monkeypatch.setattr(sys.modules["webadmin.schedule.services.poll"], "wait_for_disk", wait_and_note)
+    real_service.add_segments(40)
+    worker = real_service.worker()
+    connection.cursor().execute("SET synchronous_commit = on")  # which the server of the tests does without
+    try:
+        worker.take()
+        given = list(worker.held)
+        assert given
+        assert len(committed) == 1
+        worker.poll(*(worker.running(job) for job in given), capacity=0)
+        assert len(committed) == 1
+        worker.poll(*(worker.success(job) for job in given), capacity=0)
+        assert len(committed) == 2
+        for place in committed:
+            assert _asked(f"SELECT pg_current_wal_flush_lsn() >= '{place}'")
+    finally:
+        connection.cursor().execute("RESET synchronous_commit")
+
+
+def _is_free(number: int) -> bool:
+    with turn(number, meanwhile=lambda: None, asking=lambda: ask("SELECT 1")) as answer:
+        return answer is None
+
+
+def _asked(statement: str) -> Any:
+    [[value]] = ask(statement)()
+    return value

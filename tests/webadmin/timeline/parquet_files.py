@@ -47,6 +47,19 @@ def put_rows(store: ObjectStore, path: str, times_ms: Sequence[int], *, first_id
     return put_table(store, path, rows_at(times_ms, first_id=first_id))
 
 
+def put_lies(store: ObjectStore, path: str, times_ms: Sequence[int], told_ms: Sequence[int]) -> None:
+    """Write a file whose footer says of its first and last time what is not so."""
+    put_rows(store, path, times_ms)
+    data = bytearray(store.get(path))
+    begin = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer = bytes(data[begin:])
+    for time, told in zip((times_ms[0], times_ms[-1]), told_ms, strict=True):
+        old = time.to_bytes(8, "little")
+        assert old in footer
+        footer = footer.replace(old, told.to_bytes(8, "little"))
+    store.put(path, bytes(data[:begin]) + footer)
+
+
 def put_hours(store: ObjectStore, number: int, *, hours: Iterable[int] = range(24), rows: int = 3) -> list[str]:
     """Write a file for each hour of a day; return their paths."""
     paths = []

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 from io import StringIO
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import duckdb
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 
 from engine.storage import ObjectStore, open_store
 from engine.tables import merge_job
@@ -61,6 +65,56 @@ def duckdb_ids(store: ObjectStore) -> list[int]:
         return sorted(row[0] for row in connection.execute(sql).fetchall())
 
 
+def test_the_page_does_what_it_says(lake: ObjectStore) -> None:
+    """Every command of the page as it is written there, but for the place and the name of a credential."""
+    place = lake.url.removeprefix("file://")
+    told: list[str] = []
+    secret = ""
+    for line in shell_lines():
+        words = shlex.split(line.replace("/data/events", place))
+        if words[:2] == ["./dev", "manage"]:
+            told += [run(*words[3:])] if words[2] == "timeline" else []
+        elif words[0] == "curl":
+            told.append(posted([word.replace("$CREDENTIAL", secret) for word in words], lake))
+        else:
+            command = re.search(r"manage (\w+)([^)]*)", line)
+            assert command, line
+            credential = StringIO()
+            call_command(command[1], *shlex.split(command[2]), stdout=credential)
+            secret = credential.getvalue().strip()
+    assert "(dry run)" in told[0]
+    assert "18 registered" in told[1]
+    assert "3 chunks: 18 files" in told[2]
+    assert "events" in told[3]
+    assert "readers see it" in told[4]
+    assert '"status":"registered"' in told[5]
+    publish_manifest(DataSource.objects.get(), lake)
+    assert len(duckdb_ids(lake)) == 181
+
+
+def shell_lines() -> list[str]:
+    """Return the commands of the page, continued lines joined."""
+    blocks = re.findall(r"```sh\n(.*?)```", HOW_TO.read_text(), re.DOTALL)
+    return [line for block in blocks for line in block.replace("\\\n", "").splitlines() if line]
+
+
+def posted(words: list[str], lake: ObjectStore) -> str:
+    """Send what curl would; the file that it registers is there."""
+    [url] = [word for word in words if word.startswith("http://")]
+    body = words[words.index("-d") + 1]
+    for file in json.loads(body)["files"]:
+        put_rows(lake, file["path"], [day(1)], first_id=9000)
+    authorization = next(word for word in words if word.startswith("Authorization: "))
+    answer = Client().post(
+        urlsplit(url).path,
+        body,
+        content_type="application/json",
+        headers={"Authorization": authorization.partition(": ")[2]},
+    )
+    assert answer.status_code == 200, answer.content
+    return answer.content.decode()
+
+
 def test_a_dry_run_reads_and_changes_nothing(lake: ObjectStore) -> None:
     before = digest_of(lake)
     said = adopt(lake, "--dry-run")
@@ -108,15 +162,36 @@ def test_a_second_walk_takes_what_is_new_and_says_what_is_gone(lake: ObjectStore
     assert "1 registered" in said
     assert "17 known" in said
     assert "gone: day=2024-02-03/part-5.parquet" in said
-    assert 9000 in duckdb_ids_without(lake, "day=2024-02-03/part-5.parquet")
+    rows = duckdb_ids(lake)
+    assert 9000 in rows
+    assert len(rows) == 171, "readers see the table without the file that somebody deleted behind its back"
+    assert "it is gone" in run("explain", "--table", "events", "--tenant", "acme", "day=2024-02-03/part-5.parquet")
+    assert "18 known" in run("rescan", "--table", "events", "--tenant", "acme")
 
 
-def duckdb_ids_without(store: ObjectStore, path: str) -> list[int]:
-    """Return the ids of the table's rows but for a file that somebody deleted behind its back."""
-    Segment.objects.filter(path=path).update(state="replaced", replaced_in=1)
-    DataSource.objects.update(sequence=100)
-    publish_manifest(DataSource.objects.get(), store)
-    return duckdb_ids(store)
+def test_a_folder_that_is_away_altogether_loses_no_file(lake: ObjectStore) -> None:
+    adopt(lake)
+    folder = Path(lake.url.removeprefix("file://"))
+    folder.rename(aside := folder.with_name("aside"))
+    folder.mkdir()
+    assert "the pointer is gone" in run("rescan", "--table", "events", "--tenant", "acme")
+    assert Segment.objects.filter(state="visible").count() == 18
+    shutil.rmtree(folder)
+    aside.rename(folder)
+    assert len(duckdb_ids(lake)) == 180
+
+
+def test_a_file_that_is_repaired_with_other_rows_is_read_anew(lake: ObjectStore) -> None:
+    adopt(lake)
+    path = "day=2024-02-03/part-5.parquet"
+    lake.delete(path)
+    run("rescan", "--table", "events", "--tenant", "acme")
+    assert "released 0 of 1" in run("release", "--table", "events", "--tenant", "acme", path), "it is still gone"
+    put_rows(lake, path, [day(2), day(2) + 5], first_id=7000)
+    assert "released 1 of 1" in run("release", "--table", "events", "--tenant", "acme", path)
+    publish_manifest(DataSource.objects.get(), lake)
+    assert duckdb_ids(lake)[-2:] == [7000, 7001]
+    assert seen_ids(lake) == duckdb_ids(lake)
 
 
 def test_a_bad_file_is_explained_and_let_in_once_it_is_repaired(lake: ObjectStore) -> None:

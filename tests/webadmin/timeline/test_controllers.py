@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.scheduling.model import JobState
-from engine.storage import ObjectStore
+from engine.storage import ObjectStore, open_store
 from tests.webadmin.schedule.test_replay import log, replayed
 from tests.webadmin.schedule.test_two_connections import at_once
 from tests.webadmin.service import Service
@@ -15,6 +15,7 @@ from tests.webadmin.timeline.conftest import ORDER, World, check_timelines
 from tests.webadmin.timeline.fake_node import FakeNode, seen_ids
 from tests.webadmin.timeline.parquet_files import day, put_hours, put_rows
 from webadmin.schedule.models import Job
+from webadmin.timeline.cycle_view import read_cycle
 from webadmin.timeline.models import Chunk, ChunkOrder, DataSource
 from webadmin.timeline.services import run_cycle
 from webadmin.timeline.services.orders import end_orders, order_chunks
@@ -95,6 +96,19 @@ def test_a_turn_that_read_before_a_commit_is_taken_again(world: World, monkeypat
     check_timelines()
 
 
+def test_a_turn_reads_what_changed_and_nothing_else(world: World) -> None:
+    """The planner is incremental: of a long timeline it is told the changed chunks and the rows of the queue."""
+    world.set(**APART, running_max=1, waiting_max=2)
+    days(world, *range(0, 40, 2))
+    world.turn()
+    world.add(*put_hours(world.store, 30, hours=[7]))
+    [told] = read_cycle(world.table, room=10).snapshot.sources
+    assert {segment.start_ms for segment in told.segments} == {day(30)}
+    assert len(told.segments) == 3
+    assert day(30) in {row.chunk.start_ms for row in told.rows}
+    assert len(told.rows) <= 3, "the chunk that changed, and the best two that were put off"
+
+
 def test_after_a_restart_only_the_rest_is_done(world: World) -> None:
     """X21 and I9: what was committed is not planned again, what was not is."""
     world.set(**APART, running_max=2)
@@ -153,6 +167,19 @@ def test_a_task_that_waits_already_is_next_when_it_is_wanted_now(world: World) -
     [spec] = world.node.take()
     assert [chunk.start_ms for chunk in spec.chunks] == [day(0)], "though day 2 is newer"
     check_timelines()
+
+
+def test_e24_the_more_urgent_task_of_a_tenants_tables_comes_first(world: World) -> None:
+    world.add(*put_hours(world.store, 0, hours=[1, 5]))
+    world.turn()
+    store = open_store(f"{world.store.url}-2")
+    new = NewTable(tenant="acme", name="other", url=store.url, time_column="ts")
+    other = World(create_table(new, order=ORDER), store, world.node, world.service)
+    world.service.clock.now_ms += 60_000
+    other.add(*put_hours(store, 50))
+    other.turn()
+    first, second = [spec.source for _ in range(2) for spec in world.node.take()]
+    assert (first, second) == ("other", "events"), "24 files of last week before 2 of two months ago"
 
 
 def test_the_budget_of_a_day_holds_tasks_back_until_the_next(world: World) -> None:

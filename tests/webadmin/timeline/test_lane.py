@@ -7,7 +7,7 @@ from engine.protocol.table_jobs import TableMergeSpec
 from engine.scheduling.model import JobState
 from engine.tables.manifest import read_manifest
 from tests.webadmin.timeline.conftest import World, check_timelines
-from tests.webadmin.timeline.fake_node import seen_ids
+from tests.webadmin.timeline.fake_node import FakeNode, seen_ids
 from tests.webadmin.timeline.parquet_files import DAY_MS, day, put_hours, put_rows
 from webadmin.schedule.models import Job
 from webadmin.timeline.models import DataSource, Segment
@@ -205,3 +205,37 @@ def test_what_replaces_a_day_wins_over_its_merge(world: World) -> None:
     assert seen_ids(world.store) == [99]
     world.turn()
     assert world.chunk(5).state == ChunkStanding.STABLE
+
+
+def test_inv17_who_lost_the_lease_changes_nothing(world: World) -> None:
+    world.add(*put_hours(world.store, 0))
+    world.turn()
+    [spec] = world.node.take()
+    late = world.node.success(spec)
+    other = FakeNode(world.service.worker())
+    taken = []
+    while not taken:  # time goes on by a lease at most from one poll to the next
+        world.service.clock.advance(20)
+        taken = other.take()
+    [again] = taken
+    assert again.fence > spec.fence
+    before = list(Segment.objects.order_by("id").values())
+    world.node.worker.poll(late, capacity=0)
+    assert list(Segment.objects.order_by("id").values()) == before
+    other.finish(again)
+    [merged] = Segment.objects.filter(state=SegmentState.VISIBLE)
+    assert merged.path in {file.path for file in other.merge(again).outputs}
+    check_timelines()
+
+
+def test_inv18_every_chunk_with_data_has_a_state_and_a_reason(world: World) -> None:
+    world.set(running_max=1, waiting_max=1, small_cost=1, task_cost_max=100_000_000)
+    for number in (0, 2, 4):
+        world.add(*put_hours(world.store, number, hours=[1, 5]))
+    put_rows(world.store, "over-midnight.parquet", [day(7) - 1, day(7)])
+    world.add("over-midnight.parquet", *put_hours(world.store, 10, hours=[1]))
+    world.turn()
+    told = {chunk.start_ms: (chunk.state, bool(chunk.reason)) for chunk in world.table.chunks.all()}
+    in_tasks, put_off = (ChunkStanding.UNSTABLE, True), (ChunkStanding.DEFERRED, True)
+    good = dict.fromkeys([day(6), day(7), day(10)], (ChunkStanding.STABLE, True))
+    assert told == {day(4): in_tasks, day(2): in_tasks, day(0): put_off} | good

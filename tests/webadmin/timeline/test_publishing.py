@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from engine.profiles.errors import BadObject
 from engine.protocol.messages import FailureReason
 from engine.storage import ObjectStore, StorageError, open_store
+from engine.tables import merge_job
 from engine.tables.manifest import POINTER, Pointer, encode_pointer, manifest_key, read_manifest, read_pointer
 from tests.webadmin.timeline.conftest import World, check_timelines
 from tests.webadmin.timeline.fake_node import seen_ids
-from tests.webadmin.timeline.parquet_files import day, put_hours, put_rows, read_ids
+from tests.webadmin.timeline.parquet_files import day, put_hours, put_lies, put_rows, read_ids
 from webadmin.timeline.models import BadFile, DataSource, Segment
 from webadmin.timeline.services.clean_table import CleanReport, clean_table
 from webadmin.timeline.services.end_tasks import SWEEP_DELAY_MS
 from webadmin.timeline.services.publish_manifest import PointerAhead, publish_manifest
 from webadmin.timeline.services.rounds import clean_tables, plan_tables, publish_tables, settle_failures
-from webadmin.timeline.services.settle_failures import FAILED_TASKS_MAX
+from webadmin.timeline.services.settle_failures import FAILED_TASKS_MAX, read_alone
 from webadmin.timeline.states import ChunkOutcome, ChunkStanding, RegistrationMode, SegmentState, TaskState
 from webadmin.timeline.task_models import DiscardedOutput, Manifest, Task, TaskChunk
 
@@ -187,6 +190,13 @@ def test_what_a_run_without_a_result_left_is_swept_and_nothing_else(world: World
     assert not DiscardedOutput.objects.filter(deleted_at_ms=None).exists()
 
 
+def failure_of(error: BadObject) -> FailureReason:
+    """Return what a node reports of an error."""
+    return FailureReason(
+        error_class=type(error).__name__, message=str(error), object=error.object_name, section=error.section
+    )
+
+
 def failing_run(world: World, spec: object, reason: FailureReason) -> None:
     world.node.fail(spec, reason)  # type: ignore[arg-type]
     world.service.clock.now_ms += 700_000
@@ -213,6 +223,35 @@ def test_a_damaged_file_is_kept_out_and_the_table_stays_readable(world: World) -
     assert len(seen_ids(world.store)) == 69
     assert names[3] in paths(world.store), "it stays where it is"
     check_timelines()
+
+
+def test_a_footer_that_lies_of_its_times_is_kept_out_with_file_and_reason(world: World) -> None:
+    world.add(*put_hours(world.store, 0, hours=[1, 5]))
+    put_lies(world.store, "lies.parquet", [day(3), day(3) + 5], [day(0), day(0) + 5])
+    world.add("lies.parquet")
+    world.turn()
+    [spec] = world.node.take()
+    with pytest.raises(BadObject) as caught:
+        merge_job.run(spec, world.store, scratch=Path(world.store.url.removeprefix("file://")).parent / "scratch")
+    failing_run(world, spec, failure_of(caught.value))
+    assert list(settle_failures(lambda url: world.store).quarantined) == ["lies.parquet"]
+    held = BadFile.objects.get()
+    assert (held.path, held.place) == ("lies.parquet", "row group 0, column ts")
+    assert f"it has times from {day(3)} to {day(3) + 5} ms, and its statistics said from {day(0)}" in held.message
+    world.publish()
+    assert len(seen_ids(world.store)) == 6
+    assert world.work_off() == 1
+    world.publish()
+    assert len(seen_ids(world.store)) == 6
+    check_timelines()
+
+
+def test_a_footer_that_lies_over_several_chunks_is_found_when_it_is_read_alone(world: World) -> None:
+    put_lies(world.store, "lies.parquet", [day(3), day(6)], [day(0), day(1)])
+    world.add("lies.parquet")
+    error = read_alone(Segment.objects.get(), world.store)
+    assert error is not None
+    assert "its statistics said" in error.reason
 
 
 def test_a_lying_report_blames_no_file(world: World) -> None:

@@ -226,7 +226,7 @@ def test_a_damaged_file_is_kept_apart_and_comes_in_once_it_is_repaired(table: Da
     [held] = BadFile.objects.all()
     assert (held.path, held.place, held.error_class) == ("bad.parquet", "footer", "UnknownFormat")
     put_rows(store, "bad.parquet", [day(0)])
-    assert release_files(table, ["bad.parquet"], order=ORDER) == ["bad.parquet"]
+    assert release_files(table, store, ["bad.parquet"], order=ORDER) == ["bad.parquet"]
     assert statuses(take(table, store, "bad.parquet")) == ["registered"]
 
 
@@ -237,9 +237,9 @@ def test_a_released_segment_comes_back_like_a_late_file(table: DataSource, store
     Segment.objects.filter(id=segment.id).update(state=SegmentState.QUARANTINED)
     BadFile.objects.create(source=table, path=path, segment=segment, error_class="BadObject", at_ms=1)
     take(table, store, *put_hours(store, 0, hours=[2]))
-    release_files(table, [path], order=ORDER)
-    segment.refresh_from_db()
-    assert (segment.state, segment.partition) == (SegmentState.VISIBLE, 3)
+    release_files(table, store, [path], order=ORDER)
+    segment = Segment.objects.get(path=path, state=SegmentState.VISIBLE)
+    assert segment.partition == 3
     table.refresh_from_db()
     assert (table.sequence, table.is_dirty) == (3, True)
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from engine.planning.intervals.partitions import SERIES_ENTRY_BYTES
 from engine.profiles import ulids
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec, WrittenBlock
@@ -48,7 +49,8 @@ def put_block(
         thanos=None if labels is None else {"version": 1, "labels": labels, "downsample": {"resolution": 0}},
     )
     for name in FILES:
-        store.put(f"{folder}{ulid}/{name}", f"{ulid} {name}".encode())
+        # An index has room for its series.
+        store.put(f"{folder}{ulid}/{name}", f"{ulid} {name}".encode().ljust(SERIES_ENTRY_BYTES * series))
     if has_meta:
         store.put(f"{folder}{ulid}/{META}", encode_meta(meta))
     return meta
@@ -99,8 +101,9 @@ class FakeNode:
         """Upload all but ``meta.json``."""
         ulid = spec.result_id()
         files = []
+        series = max(decode_meta(source.meta).stats.num_series for source in spec.sources)
         for name in FILES:
-            data = f"{ulid} {name}".encode()
+            data = f"{ulid} {name}".encode().ljust(SERIES_ENTRY_BYTES * series)
             self.store.put(f"{spec.folder}{ulid}/{name}", data)
             files.append(BlockFile(name=name, size=len(data), crc32c=1))
         metas = [decode_meta(source.meta) for source in spec.sources]

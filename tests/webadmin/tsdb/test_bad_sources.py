@@ -159,7 +159,7 @@ def test_trouble_that_nobody_foresaw_stops_no_other_job(
 ) -> None:
     fail(node, BAD)
 
-    def breaks(*args: object) -> None:
+    def breaks(*args: object, **options: object) -> None:
         raise OverflowError("beyond everything")
 
     with monkeypatch.context() as patched:

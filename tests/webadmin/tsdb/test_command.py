@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from engine.protocol.messages import FailureReason
+from engine.scheduling.model import JobState
 from engine.storage import InvalidStoreUrl, ObjectStore
 from tests.webadmin.admin.conftest import operator  # noqa: F401  (a fixture)
 from tests.webadmin.service import Service
@@ -182,3 +183,23 @@ def test_the_page_of_a_job_shows_its_interval_and_blocks(
     page = operator.get(f"/admin/schedule/job/{Job.objects.get().id}/change/").content.decode()
     for text in ("the 2 h from 1970-01-01 00:00 UTC", block_id(0), block_id(1), spec.result_id()):
         assert text in page
+
+
+def test_an_interval_whose_job_is_parked_says_so_before_it_is_planned_again(
+    operator: Client,  # noqa: F811
+    bucket: Bucket,
+    store: ObjectStore,
+    node: FakeNode,
+) -> None:
+    Limits.objects.update(failures_max=1)
+    put_pair(store)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    for _ in range(2):
+        [spec] = node.take()
+        reason = FailureReason(error_class="MergeRefused", message="no")
+        node.worker.poll(node.failed(spec, reason), capacity=0)
+    assert Job.objects.get().state == JobState.PARKED
+    page = operator.get(f"/admin/tsdb/buckettenant/{BucketTenant.objects.get().id}/change/").content.decode()
+    assert "<title>the 2 h from 1970-01-01 00:00 UTC: parked, 2 blocks, 2 of them waiting" in page
+    assert "parked: a job of it failed too often and waits for a person" in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -266,3 +267,55 @@ def test_a_duplicate_is_marked_only_while_what_holds_its_data_is_visible(
     block.refresh_from_db()
     assert block.state == (BlockState.MARKED if is_covered else BlockState.LIVE)
     assert has(store, f"acme/{held}/deletion-mark.json") == is_covered
+
+
+def test_what_would_be_withdrawn_is_told_and_nothing_is_done(committed: BucketTenant, store: ObjectStore) -> None:
+    group = Group.objects.get()
+    store.delete(f"acme/{Block.objects.get(made_by__isnull=False).ulid}/index")
+    write_outbox(committed, store)
+    steps = list(OutboxStep.objects.order_by("id").values_list("kind", "done_at_ms"))
+    told = withdraw_groups([group.id, 999], order=replace(ORDER, is_dry_run=True))
+    assert (told.is_dry_run, told.changed, told.left) == (True, (str(group),), (("group 999", "there is none"),))
+    group.refresh_from_db()
+    assert group.state == GroupState.DONE
+    assert list(OutboxStep.objects.order_by("id").values_list("kind", "done_at_ms")) == steps
+    with pytest.raises(CommandError, match="there is none"):
+        call_command("tsdb", "withdraw", "999", "--why", "no such group")
+
+
+def test_a_group_whose_sources_are_marked_already_is_not_withdrawn(committed: BucketTenant, store: ObjectStore) -> None:
+    group = Group.objects.get()
+    result = Block.objects.get(made_by__isnull=False)
+    write_outbox(committed, store)
+    # As if it had been refused before somebody mended the bucket.
+    OutboxStep.objects.filter(block=result).update(done_at_ms=None, attempts=3)
+    refused = withdraw_groups([group.id], order=ORDER)
+    assert (refused.changed, refused.left) == ((), ((str(group), "sources of it are marked for deletion already"),))
+    assert has(store, f"acme/{result.ulid}/meta.json")
+
+
+def test_of_a_group_in_parts_the_results_that_are_seen_already_are_marked_when_it_is_withdrawn(
+    bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    Bucket.objects.update(partition_series=10)
+    for ulid in REPLICAS:
+        put_block(store, "acme/", ulid, 0, 2 * HOUR_MS)
+    put_block(store, "acme/", LATER, 4 * HOUR_MS, 6 * HOUR_MS)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    parts = node.work_off()
+    assert parts > 1
+    group = Group.objects.get()
+    results = list(Block.objects.filter(part__group=group).order_by("part__partition"))
+    store.delete(f"acme/{results[-1].ulid}/index")
+    tenant = BucketTenant.objects.select_related("bucket", "folder").get()
+    assert write_outbox(tenant, store).failed == 1
+    call_command("tsdb", "withdraw", str(group.id), "--why", "one of its parts is gone")
+    assert write_outbox(tenant, store).failed == 0
+    assert visible(store, "acme/") == {*REPLICAS, LATER}
+    assert all(has(store, f"acme/{result.ulid}/deletion-mark.json") for result in results[:-1])
+    assert not has(store, f"acme/{results[-1].ulid}/meta.json")
+    rounds.plan_due(lambda url: store)
+    assert node.work_off() == parts
+    assert rounds.write_outboxes(lambda url: store).failed == 0
+    check_all_data_is_visible(store)

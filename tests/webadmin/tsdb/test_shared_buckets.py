@@ -169,3 +169,13 @@ def test_the_shard_of_a_tenant_is_offered_its_jobs_first_and_anyone_after_a_leas
     slow.take(0)
     service.clock.advance(2)
     assert len(slow.take()) == 1
+
+
+def test_a_tenant_that_is_marked_at_the_top_of_the_bucket_is_left_alone(bucket: Bucket, store: ObjectStore) -> None:
+    put_slot(store)
+    store.put("__markers__/acme/tenant-deletion-mark.json", json.dumps({"deletion_time": 1}).encode())
+    store.put("__markers__/other/something-else.json", b"{}")
+    assert scan_and_plan(store) == []
+    assert "deletion" in BucketTenant.objects.get().refusal
+    store.delete("__markers__/acme/tenant-deletion-mark.json")
+    assert scan_and_plan(store)

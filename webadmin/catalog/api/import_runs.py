@@ -72,10 +72,15 @@ def find_import(repository: Repository, branch: str, name: str) -> ImportRun:
     run = ImportRun.objects.filter(repository=repository, branch=branch, name=name).first()
     if run is None:
         raise ImportMissing(f"the branch {branch} has no import {name[:40]!r}")
-    if run.state == ImportState.RUNNING and run.heartbeat_ms < dialect.clock_ms() - SILENT_MS:
+    if is_silent(run):
         _end(run, ImportState.FAILED, error="the process that ran it ended: nothing was published, start it again")
         run.refresh_from_db()
     return run
+
+
+def is_silent(run: ImportRun) -> bool:
+    """Say whether the process that ran an import has died."""
+    return run.state == ImportState.RUNNING and run.heartbeat_ms < dialect.clock_ms() - SILENT_MS
 
 
 def cancel_import(repository: Repository, branch: str, name: str) -> None:
@@ -102,7 +107,7 @@ def run_import(run: ImportRun, wanted: Wanted) -> None:
         _end(run, ImportState.COMPLETED, taken=progress.taken, commit_id=made.commit_id)
     except LithifyError as error:
         _end(run, ImportState.FAILED, taken=progress.taken, error=str(error))
-    except Exception:
+    except Exception:  # whatever it is: without an end in its row the client would ask for a minute, and then guess
         log.exception("import_failed name=%s", run.name)
         _end(run, ImportState.FAILED, taken=progress.taken, error="the server failed; its log says why")
     finally:

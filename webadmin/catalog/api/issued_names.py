@@ -9,10 +9,11 @@ import re
 import secrets
 
 from webadmin.catalog.api.errors import RequestRefused
+from webadmin.catalog.compaction_policies import LINK_SECONDS_MAX
 from webadmin.catalog.object_places import DATA
 
 RANDOM_BYTES = 10
-LINK_MS = 24 * 3_600_000
+LINK_MS = 1000 * LINK_SECONDS_MAX
 _NAME = re.compile(rf"{DATA}([0-9]{{13}})-[0-9a-f]{{{2 * RANDOM_BYTES}}}")
 
 

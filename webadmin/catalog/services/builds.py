@@ -1,13 +1,19 @@
 """Builds under way, and the files they need: none of these is deleted between being put and being published.
 
 ``engine.planning.staging.orphans`` says how: while a build is open its row says since when; what it needs is taken off
-the list of condemned files in the transaction that publishes it, which is refused if one of them was already going.
+the list of condemned files in the transaction that publishes it, which is refused if one of them was already going, or
+if the row is not there any more: whoever sweeps has taken the build for dead.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+from django.db import DatabaseError, connections
+from django.db.models import Q
 
 from engine.planning.staging.branch import Basis
 from engine.planning.staging.orphans import CondemnedFile as Condemned
@@ -17,16 +23,28 @@ from webadmin.catalog.models import Build, CondemnedFile, Repository
 from webadmin.catalog.states import Why
 from webadmin.database.dialect import clock_ms, locked
 
+log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 60.0
+
 
 @contextmanager
 def open_build(
     repository: Repository, kind: Why, *, branch_id: int | None = None, basis: Basis | None = None
 ) -> Iterator[Build]:
-    """Give a build that is open until the end of the block, whatever ends it; a crash leaves its row behind."""
+    """Give a build that is open until the end of the block, whatever ends it; a crash leaves its row behind.
+
+    A thread renews it each minute, so that others know that it goes on.
+    """
     build = begin_build(repository, kind, branch_id=branch_id, basis=basis)
+    is_over = threading.Event()
+    beat = threading.Thread(target=_beat, args=(build.pk, is_over), name=f"build-{build.pk}", daemon=True)
+    beat.start()
     try:
         yield build
     finally:
+        is_over.set()
+        beat.join()
         end_build(build)
 
 
@@ -41,9 +59,33 @@ def begin_build(
     )
 
 
+def _beat(build_id: int, is_over: threading.Event) -> None:
+    try:
+        while not is_over.wait(BEAT_SECONDS):
+            try:
+                Build.objects.filter(pk=build_id).update(heartbeat_ms=clock_ms())
+            except DatabaseError as error:
+                log.warning("build_not_renewed build=%d error=%s", build_id, error)
+    finally:
+        connections.close_all()
+
+
 def end_build(build: Build) -> None:
     """Note that a build puts no more files."""
     Build.objects.filter(pk=build.pk).delete()
+
+
+def check_open(build: Build) -> None:
+    """Raise FilesCondemned if the build was taken for dead: what it needs may be gone. Call it to publish it."""
+    if not locked(Build.objects.filter(pk=build.pk)):
+        raise FilesCondemned("the build was not heard of for so long that it was taken for dead")
+
+
+def met_deletion(build: Build) -> bool:
+    """Say whether files of the repository are being deleted, or were since the build began: one that it had put may be
+    among them. Then it is made again."""
+    marked = CondemnedFile.objects.filter(repository_id=build.repository_id, is_marked=True)
+    return marked.filter(Q(deleted_ms=None) | Q(deleted_ms__gte=build.begun_ms)).exists()
 
 
 def take_files(build: Build, needed: Iterable[str]) -> None:
@@ -51,6 +93,7 @@ def take_files(build: Build, needed: Iterable[str]) -> None:
 
     Call it in the transaction that publishes them. Raises FilesCondemned: build again.
     """
+    check_open(build)
     wanted = set(needed)
     rows = locked(CondemnedFile.objects.filter(repository_id=build.repository_id).order_by("id"))
     listed = [row for row in rows if row.file_id in wanted]

@@ -9,11 +9,12 @@ from __future__ import annotations
 from engine.catalog.apply import apply_layers
 from engine.catalog.metarange import Metarange
 from engine.planning.staging.branch import Basis, BranchRecord, Moved, Refusal, basis_of, publish_snapshot
+from engine.storage import ObjectNotFound
 from webadmin.catalog.errors import BranchBusy, BranchMissing, FilesCondemned, NothingToCommit
 from webadmin.catalog.models import Build, Commit, Repository
 from webadmin.catalog.places import files_of, metarange_of, reader_of, reader_over
 from webadmin.catalog.services.branches import find_branch, missing
-from webadmin.catalog.services.builds import open_build
+from webadmin.catalog.services.builds import met_deletion, open_build
 from webadmin.catalog.services.commits import NewCommit, check_commit, find_commit, make_commit
 from webadmin.catalog.services.diffs import are_equal
 from webadmin.catalog.services.protection import Blocked, check_allowed
@@ -61,8 +62,16 @@ def _try_once(
     """Return the commit, None if somebody else was quicker."""
     basis = basis_of(record)
     head = find_commit(repository, record.head)
-    made = build_state(repository, basis)
-    if not new.allow_empty and are_equal(reader_of(repository, head.metarange), reader_over(repository, made)):
+    try:
+        made = build_state(repository, basis)
+        is_same = not new.allow_empty and are_equal(
+            reader_of(repository, head.metarange), reader_over(repository, made)
+        )
+    except ObjectNotFound:
+        if not met_deletion(build):
+            raise
+        return None
+    if is_same:
         if (basis.sealed or basis.snapshot) and not _clean(basis):
             return None
         raise NothingToCommit(f"nothing on the branch differs from commit {head}")

@@ -12,6 +12,7 @@ from engine.catalog.model import Row
 from engine.catalog.state_reader import StateReader
 from engine.catalog.three_way import Side, cherry_pick_state, import_rows, merge_states, revert_state
 from engine.planning.staging.branch import BranchRecord, Moved, Refusal, basis_of, move_head, reset
+from engine.storage import ObjectNotFound
 from webadmin.access.services import record_audit
 from webadmin.catalog.errors import (
     BranchBusy,
@@ -25,7 +26,7 @@ from webadmin.catalog.errors import (
 from webadmin.catalog.models import Commit, Repository
 from webadmin.catalog.places import files_of, reader_of
 from webadmin.catalog.services.branches import find_branch, missing
-from webadmin.catalog.services.builds import open_build
+from webadmin.catalog.services.builds import met_deletion, open_build
 from webadmin.catalog.services.commits import NewCommit, check_commit, find_commit, make_commit
 from webadmin.catalog.services.count_load import forget_load
 from webadmin.catalog.services.diffs import base_reader, is_clean
@@ -189,7 +190,12 @@ def _move(
         record = _sealed_clean(repository, branch.pk, branch_name)
         basis = basis_of(record)
         with open_build(repository, Why.MERGE, branch_id=branch.pk, basis=basis) as build:
-            state, parents = make(find_commit(repository, record.head))
+            try:
+                state, parents = make(find_commit(repository, record.head))
+            except ObjectNotFound:
+                if not met_deletion(build):
+                    raise
+                continue
             commit = make_commit(repository, new, state.id, parents)
             try:
                 moved = publish_moved_head(repository, basis, build, state, commit, order, action=action)

@@ -20,7 +20,7 @@ from webadmin.catalog.services.builds import take_files
 from webadmin.catalog.services.commits import keep_commit
 from webadmin.catalog.services.count_load import forget_load
 from webadmin.catalog.services.records import change_record
-from webadmin.catalog.states import Why
+from webadmin.catalog.states import RepositoryState, Why
 from webadmin.schedule.services.operation import Order
 
 
@@ -84,12 +84,17 @@ def _publish(
     why: Why,
     also: Callable[[], None] = lambda: None,
 ) -> Moved | Refusal:
+    def decide_here(record: BranchRecord | None, token: str) -> Moved | Refusal:
+        # A repository that is being deleted has no branches any more.
+        is_there = Repository.objects.filter(pk=build.repository_id, state=RepositoryState.ACTIVE).exists()
+        return decide(record if is_there else None, token)
+
     def then(before: BranchRecord, after: BranchRecord) -> None:
         take_files(build, needed)
         also()
         forget_load(int(before.uid))
 
-    return change_record(int(basis.uid), decide, why=why, then=then)
+    return change_record(int(basis.uid), decide_here, why=why, then=then)
 
 
 def _keep(repository: Repository, commit: Commit, order: Order, action: str) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from django.db import transaction
+
 from engine.catalog.diff import reset_rows
 from engine.catalog.model import Entry, check_key, prefix_end
 from engine.planning.staging.branch import (
@@ -15,9 +19,10 @@ from engine.planning.staging.branch import (
     write_holds,
 )
 from webadmin.access.services import record_audit
-from webadmin.catalog.errors import BranchBusy, BranchMissing
-from webadmin.catalog.models import BranchToken, Repository, StagedEntry
+from webadmin.catalog.errors import BranchBusy, BranchMissing, FilesCondemned
+from webadmin.catalog.models import BranchToken, Build, Repository, StagedEntry
 from webadmin.catalog.services.branches import find_branch, missing
+from webadmin.catalog.services.builds import check_open, open_build
 from webadmin.catalog.services.count_load import forget_load
 from webadmin.catalog.services.diffs import uncommitted
 from webadmin.catalog.services.protection import Blocked, check_allowed
@@ -60,20 +65,14 @@ def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, ord
         record = seal_branch(branch.pk, why=Why.RESET)
         if record is None:
             raise BranchMissing(missing(repository, branch_name))
-        token = _write_undoing(repository, record, prefix)
-        basis = basis_of(record)
-
-        def decide(found: BranchRecord | None, _: str) -> Moved | Refusal:
-            return put_before(found, basis, str(token))  # noqa: B023  (called at once)
-
-        def then(before: BranchRecord, after: BranchRecord) -> None:
-            _audit(repository, branch_name, prefix, order)
-
-        if token is None:
-            # Nothing to undo, if what was read is what the layers still are.
-            if write_holds(ticket_of(record), read_record(branch.pk), decides=True):
+        with open_build(repository, Why.RESET, branch_id=branch.pk) as build:
+            token = _write_undoing(repository, record, prefix, build)
+            if token is not None and _lay_over(
+                record, token, build, lambda: _audit(repository, branch_name, prefix, order)
+            ):
                 return
-        elif isinstance(change_record(branch.pk, decide, why=Why.RESET, then=then), Moved):
+        # Nothing to undo, if what was read is what the layers still are.
+        if token is None and write_holds(ticket_of(record), read_record(branch.pk), decides=True):
             return
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 
@@ -93,10 +92,27 @@ def reset_key(repository: Repository, branch_name: str, key: bytes) -> None:
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 
 
-def _write_undoing(repository: Repository, record: BranchRecord, prefix: bytes) -> int | None:
+def _lay_over(record: BranchRecord, token: int, build: Build, audit: Callable[[], None]) -> bool:
+    """Lay a token over the sealed ones, if they are still those that were read and its rows are all there."""
+    basis = basis_of(record)
+
+    def decide(found: BranchRecord | None, _: str) -> Moved | Refusal:
+        return put_before(found, basis, str(token))
+
+    def then(before: BranchRecord, after: BranchRecord) -> None:
+        check_open(build)
+        audit()
+
+    try:
+        return isinstance(change_record(int(record.uid), decide, why=Why.RESET, then=then), Moved)
+    except FilesCondemned:
+        return False
+
+
+def _write_undoing(repository: Repository, record: BranchRecord, prefix: bytes, build: Build) -> int | None:
     """Write the rows that undo the sealed changes of a prefix to a token that no record names yet; None if none do.
 
-    It counts as retired until it is named: if we die here its rows are swept like those of any other.
+    It counts as retired until then, but for the build that names it: if we die here its rows are swept like others.
     """
     at_ms = clock_ms()
     uid, token = int(record.uid), None
@@ -105,21 +121,27 @@ def _write_undoing(repository: Repository, record: BranchRecord, prefix: bytes) 
         rows = list(reset_rows(uncommitted(repository, record, overlay, prefix, prefix_end(prefix))))
     for start in range(0, len(rows), ROWS_AT_ONCE):
         if token is None:
-            made = BranchToken.objects.create(
-                repository_id=repository.pk,
-                branch_id=uid,
-                state=TokenState.RETIRED,
-                position=-1,
-                created_ms=at_ms,
-                retired_ms=at_ms,
-            )
-            token = made.pk
+            token = _hidden_token(repository, uid, build, at_ms)
         insert_rows(
             StagedEntry,
             ("branch_id", "key", "token_id", "identity", "payload", "generation", "written_ms"),
             [(uid, key, token, identity, payload, 1, at_ms) for key, identity, payload in rows[start:][:ROWS_AT_ONCE]],
         )
     return token
+
+
+def _hidden_token(repository: Repository, branch_id: int, build: Build, at_ms: int) -> int:
+    with transaction.atomic():
+        made = BranchToken.objects.create(
+            repository_id=repository.pk,
+            branch_id=branch_id,
+            state=TokenState.RETIRED,
+            position=-1,
+            created_ms=at_ms,
+            retired_ms=at_ms,
+        )
+        Build.objects.filter(pk=build.pk).update(basis={"sealed": [str(made.pk)]})
+    return made.pk
 
 
 def _audit(repository: Repository, branch_name: str, prefix: bytes | None, order: Order) -> None:

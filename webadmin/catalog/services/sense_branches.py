@@ -93,8 +93,6 @@ def _order_of(one: WatchedBranch, decision: Decision) -> Order | None:
 
 def _keep(one: WatchedBranch, decision: Decision) -> None:
     """Keep what the sensor says, if it says something else than before."""
-    now_ms = clock_ms()
-    ready_ms = None if decision.ready_in_s is None else now_ms + round(decision.ready_in_s * 1000)
     signals = Decision(branch="", held=Held.FIRES, is_wanted=True, signals=decision.signals).reason
     told = {
         "is_wanted": decision.is_wanted,
@@ -106,6 +104,8 @@ def _keep(one: WatchedBranch, decision: Decision) -> None:
     before = one.watch
     if before is not None and all(getattr(before, name) == value for name, value in told.items()):
         return
+    now_ms = clock_ms()
+    ready_ms = None if decision.ready_in_s is None else now_ms + round(decision.ready_in_s * 1000)
     BranchWatch.objects.update_or_create(
         branch=one.branch, defaults=told | {"ready_ms": ready_ms, "decided_ms": now_ms}
     )

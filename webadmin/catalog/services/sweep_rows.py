@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from django.db import connection, transaction
+from django.db.models import Exists, OuterRef, QuerySet
 
 from engine.planning.staging.orphans import RetiredToken, tokens_to_sweep
 from webadmin.catalog.lane_models import Compaction
@@ -21,32 +22,27 @@ from webadmin.catalog.models import (
 from webadmin.catalog.places import catalog_store, folder_of
 from webadmin.catalog.services.end_compactions import end_all
 from webadmin.catalog.states import CompactionState, TokenState, Why
-from webadmin.database.dialect import clock_ms
+from webadmin.database.dialect import clock_ms, one_snapshot
+from webadmin.database.vacuum import tidy_up
 
 log = logging.getLogger(__name__)
 
-ROWS_AT_ONCE = 5_000
-BUILD_MS_MAX = 6 * 3_600_000
-"""A build of a process that began longer ago is over, whatever became of the process."""
+ROWS_AT_ONCE = 10_000
+ROWS_A_ROUND = 2_000_000
+"""After so many, others of the same process have their turn."""
+ROWS_TIDIED = 50_000
+"""So many deleted rows are still felt by who reads across them, until the database has let go of them."""
+BUILD_SILENT_MS = 15 * 60_000
+"""A build that was not heard of for so long has died with its process. If it has not, it is refused and made again."""
 _DELETE_ROWS = (
     f"DELETE FROM {StagedEntry._meta.db_table} WHERE branch_id = %s AND token_id = %s AND key IN "  # noqa: S608
-    f"(SELECT key FROM {StagedEntry._meta.db_table} WHERE token_id = %s ORDER BY key LIMIT {ROWS_AT_ONCE})"
+    f"(SELECT key FROM {StagedEntry._meta.db_table} WHERE token_id = %s LIMIT {ROWS_AT_ONCE})"
 )
 
 
 def sweep_tokens(repository: Repository, *, before_ms: int, is_dry_run: bool = False) -> int:
     """Delete the rows of tokens that were retired before then and that no build rests on; return how many."""
-    retired = {
-        str(pk): (branch_id, retired_ms)
-        for pk, branch_id, retired_ms in BranchToken.objects.filter(
-            repository_id=repository.pk, state=TokenState.RETIRED
-        ).values_list("pk", "branch_id", "retired_ms")
-    }
-    named = {
-        str(token)
-        for basis in Build.objects.filter(repository_id=repository.pk).values_list("basis", flat=True)
-        for token in basis.get("sealed", ())
-    }
+    retired, named = _retired(BranchToken.objects.filter(repository_id=repository.pk))
     going = tokens_to_sweep(
         (RetiredToken(token, at_ms / 1000) for token, (_, at_ms) in retired.items()), named, before=before_ms / 1000
     )
@@ -55,8 +51,44 @@ def sweep_tokens(repository: Repository, *, before_ms: int, is_dry_run: bool = F
     return sum(_sweep_token(int(token), retired[token][0]) for token in going)
 
 
+def sweep_retired_rows() -> int:
+    """Delete the rows of retired tokens that no build rests on, at once: listings walk over them. Return how many.
+
+    Nobody misses them: who reads does so in one moment, and who decides by reading looks at the epoch. The tokens stay
+    for their grace, for rows of writers that were late.
+    """
+    rows, intervals = (model.objects.filter(token_id=OuterRef("pk")) for model in (StagedEntry, StagedInterval))
+    retired, named = _retired(BranchToken.objects.filter(Exists(rows) | Exists(intervals)))
+    count = 0
+    for token, (branch_id, _) in retired.items():
+        if token not in named and count < ROWS_A_ROUND:
+            count += _delete_rows(int(token), branch_id)
+    if count >= ROWS_TIDIED:
+        tidy_up(StagedEntry)
+    return count
+
+
+def _retired(tokens: QuerySet[BranchToken]) -> tuple[dict[str, tuple[int, int]], set[str]]:
+    """Return those that are retired, with branch and time, and all that builds rest on or lay over others.
+
+    In one moment: a token that is to be laid over others counts as retired, and is named from its first row on.
+    """
+    with one_snapshot():
+        found = tokens.filter(state=TokenState.RETIRED).values_list("pk", "branch_id", "retired_ms")
+        retired = {str(pk): (branch_id, retired_ms or 0) for pk, branch_id, retired_ms in found}
+        bases = list(Build.objects.values_list("basis", flat=True))
+    return retired, {str(token) for basis in bases for token in basis.get("sealed", ())}
+
+
 def _sweep_token(token: int, branch_id: int) -> int:
-    """Delete a token with its rows, some thousand at a time: others write meanwhile."""
+    """Delete a token with its rows."""
+    count = _delete_rows(token, branch_id)
+    BranchToken.objects.filter(pk=token, state=TokenState.RETIRED).delete()
+    return count
+
+
+def _delete_rows(token: int, branch_id: int) -> int:
+    """Delete the rows of a token, some thousand at a time: others write meanwhile."""
     count = 0
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
@@ -66,15 +98,13 @@ def _sweep_token(token: int, branch_id: int) -> int:
         if deleted < ROWS_AT_ONCE:
             break
     StagedInterval.objects.filter(token_id=token).delete()
-    BranchToken.objects.filter(pk=token, state=TokenState.RETIRED).delete()
     return count
 
 
 def sweep_builds() -> int:
-    """Delete the rows of builds that cannot be under way any more; return how many."""
-    now_ms = clock_ms()
+    """Delete the rows of builds whose process has died; return how many. A compaction's goes with the compaction."""
     own = Compaction.objects.filter(state=CompactionState.OPEN).values("build_id")
-    dead = Build.objects.filter(begun_ms__lt=now_ms - BUILD_MS_MAX).exclude(kind=Why.COMPACTION, pk__in=own)
+    dead = Build.objects.filter(heartbeat_ms__lt=clock_ms() - BUILD_SILENT_MS).exclude(kind=Why.COMPACTION, pk__in=own)
     count, _ = dead.delete()
     return count
 
@@ -82,7 +112,7 @@ def sweep_builds() -> int:
 def sweep_repository(repository: Repository) -> int:
     """Delete all of a repository that nobody reaches any more; return how many objects went. Safe to do again."""
     end_all(repository, because="the repository was deleted")
-    Build.objects.filter(repository_id=repository.pk, begun_ms__lt=clock_ms() - BUILD_MS_MAX).delete()
+    Build.objects.filter(repository_id=repository.pk, heartbeat_ms__lt=clock_ms() - BUILD_SILENT_MS).delete()
     store, count = catalog_store(), 0
     for info in list(store.list(folder_of(repository))):
         store.delete(info.key)

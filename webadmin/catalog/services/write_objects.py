@@ -28,6 +28,7 @@ from webadmin.catalog.services.protection import Blocked, check_allowed
 from webadmin.catalog.services.records import change_record, read_record, record_named
 from webadmin.catalog.services.staged_rows import DatabaseRows, base_of
 from webadmin.catalog.states import Why
+from webadmin.database import dialect
 from webadmin.database.dialect import clock_ms, quick_cursor
 from webadmin.database.upserts import insert_new_row_if, put_rows
 from webadmin.schedule.services.operation import Order
@@ -43,7 +44,7 @@ _COLUMNS = (*_KEYS, "identity", "payload", "generation", "written_ms")
 _IS_STAGING = "EXISTS (SELECT 1 FROM catalog_branch WHERE id = %s AND staging = %s)"
 _PUT = (
     "INSERT INTO catalog_stagedentry AS held (branch_id, key, token_id, identity, payload, generation, written_ms) "
-    "SELECT b.id, %s, b.staging, %s, %s, 1, %s FROM catalog_branch b WHERE b.repository_id = %s AND b.name = %s "
+    "SELECT b.id, %s, b.staging, %s, %s, 1, {now} FROM catalog_branch b WHERE b.repository_id = %s AND b.name = %s "
     "ON CONFLICT (branch_id, key, token_id) DO UPDATE SET identity = excluded.identity, payload = excluded.payload, "
     "written_ms = excluded.written_ms, generation = held.generation + 1 RETURNING branch_id, token_id"
 )
@@ -74,8 +75,8 @@ def put_entry(
     _check_entries(repository, branch_name, [entry])
     for _ in range(TRIES):
         with quick_cursor() as cursor:
-            at = [key, entry.identity, entry.payload, clock_ms(), repository.pk, branch_name]
-            cursor.execute(_PUT, at)
+            at = [key, entry.identity, entry.payload, repository.pk, branch_name]
+            cursor.execute(_PUT.format(now=dialect.clock_column()), at)
             written = cursor.fetchall()
         if not written:
             raise BranchMissing(missing(repository, branch_name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.protocol.profile_jobs import KIND
 from engine.scheduling.limits import EVERYTHING
 from webadmin.access.services import record_audit
+from webadmin.index.services.retention_rules import set_retention
 from webadmin.schedule.models import LevelPolicy
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
@@ -26,6 +27,11 @@ def shorten_ages(seconds: int | None = None) -> dict[int, tuple[int, int]]:
         LevelPolicy.objects.filter(pk=policy.pk).update(age_seconds=now)
     record_audit(actor=ACTOR, action="shorten_ages", detail={str(k): list(v) for k, v in changed.items()})
     return changed
+
+
+def keep_everything() -> None:
+    """Let no retention drop what is shown, however old the objects are: those of another program may be."""
+    set_retention(tenant="", keep_days=0, order=Order(actor=ACTOR, why="the demo shows data of any age"))
 
 
 def pause_compaction() -> None:

@@ -22,7 +22,7 @@ from webadmin.console.demo.figures import seconds_text, size_text
 from webadmin.console.demo.foreign import NothingToCompact, copy_blocks, find_metadata_file
 from webadmin.console.demo.outcome import Asked, Before, Comparison, Outcome
 from webadmin.console.demo.plan import Recording
-from webadmin.console.demo.policies import ACTOR, pause_compaction, resume_compaction, shorten_ages
+from webadmin.console.demo.policies import ACTOR, keep_everything, pause_compaction, resume_compaction, shorten_ages
 from webadmin.console.demo.question import Question, ask, choose_question, time_range_ms
 from webadmin.console.demo.recordings import ensure_recordings
 from webadmin.console.demo.sdk import SdkProgramFailed
@@ -120,6 +120,7 @@ class Demonstration:
 
     def _migrate(self) -> None:
         call_command("migrate", interactive=False, verbosity=0)
+        keep_everything()
         changed = shorten_ages(self._settings.age_seconds)
         ages = ", ".join(f"level {level}: {was} s → {now} s" for level, (was, now) in changed.items())
         self._steps.say(f"only here, remainders wait shorter than usual before they are merged ({ages})")

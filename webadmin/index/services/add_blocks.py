@@ -17,6 +17,7 @@ from webadmin.database.dialect import is_contention
 from webadmin.index.errors import BlockRefused, IndexBusy
 from webadmin.index.models import AcceptedId, Block
 from webadmin.index.registration import CLOCK_CODES, LEDGER_MS, BlockRegistration, check_registration
+from webadmin.index.services.count_happenings import REPEATED, count_happened
 from webadmin.index.services.count_refusals import count_refusals
 from webadmin.index.services.delete_requests import reopen_requests
 from webadmin.index.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, intern_names, remember_ids
@@ -103,6 +104,8 @@ def add_blocks(
     count_refusals([error for error in refusals if error], actor=actor, at_ms=time.wall_ms)
     index, known = _try_to_add(fitting, time, actor, kind) if fitting else (None, {})
     outcome = AddOutcome(command_index=index, answers=_answers(registrations, refusals, fitting, known))
+    count_happened(f"{REPEATED}same", len(outcome.duplicates))
+    count_happened(f"{REPEATED}differing", len(outcome.conflicting))
     log.info(
         "blocks_added command=%s accepted=%d duplicates=%d conflicting=%d refused=%d",
         outcome.command_index,

@@ -89,17 +89,19 @@ def sweep_orphans(
     grace_hours: float = GRACE_HOURS,
     is_dry_run: bool = False,
     is_forced: bool = False,
+    surely_fine: int = ORPHANS_SURELY_FINE,
 ) -> SweepOutcome:
     """Delete objects of our own layout that nobody names and that are older than the grace, by id and by the store.
 
-    Raises SweepRefused if so much of the bucket is unknown that the index must be what is incomplete.
+    So few as ``surely_fine`` may be most of the bucket: somebody has looked. Raises SweepRefused if so much of the
+    bucket is unknown that the index must be what is incomplete.
     """
     now_ms = dialect.clock_ms()
     before_ms = now_ms - round(max(1.0, grace_hours) * 3_600_000)
     differences = [d for d in compare_bucket(store) if d.finding is Finding.UNKNOWN]
     count = Block.objects.exclude(state=BlockState.DELETED).count()
     share = len(differences) / max(1, len(differences) + count)
-    if len(differences) > ORPHANS_SURELY_FINE and share > ORPHANS_SHARE_MAX and not is_forced:
+    if len(differences) > surely_fine and share > ORPHANS_SHARE_MAX and not is_forced:
         raise SweepRefused(f"{len(differences)} objects are unknown and {count} blocks known: run rebuild_index first")
     swept: list[str] = []
     kept: list[tuple[str, str]] = []

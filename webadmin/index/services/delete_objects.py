@@ -16,6 +16,7 @@ from django.db.models import F
 
 from engine.storage.model import ObjectStore, StorageError
 from webadmin.index.models import Block, Dataset, Tombstone
+from webadmin.index.services.count_happenings import OBJECTS, count_happened
 from webadmin.index.services.record_lineage import record_lineage
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import advance_clock, read_time
@@ -52,6 +53,8 @@ def delete_tombstoned_objects(*, store: ObjectStore, limit: int = 1000) -> Delet
         note_failures(errors, at_ms=now_ms)
         deleted += len(gone)
         failed += [keys[tombstone_id] for tombstone_id in errors]
+    count_happened(f"{OBJECTS}deleted", deleted)
+    count_happened(f"{OBJECTS}failed", len(failed))
     log.info("objects_deleted deleted=%d failed=%d", deleted, len(failed))
     return DeletionOutcome(deleted=deleted, failed=tuple(failed))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from django.db.models import Exists, Max, OuterRef
 
 from engine.storage.model import ObjectStore
+from webadmin.database.dialect import wait_for_disk
 from webadmin.index.lineage_objects import BlockName, LineageRecord
 from webadmin.index.models import Block, BlockLineage, LineageMark, LineageObject, Tombstone
 
@@ -41,6 +42,7 @@ def record_lineage(*, store: ObjectStore) -> int:
     _record_foreign(store, mark)
     recorded, count = mark.recorded_index, 0
     while commands := _commands_after(recorded):
+        wait_for_disk()  # what a crash takes back must not stand in the bucket
         for part in _parts(commands):
             _write(store, part)
             count += 1

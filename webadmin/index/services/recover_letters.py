@@ -23,6 +23,7 @@ from webadmin.index.letter_models import REASON_MAX
 from webadmin.index.models import DeadLetter, LetterState
 from webadmin.index.registration import BlockRegistration
 from webadmin.index.services.add_blocks import AddStatus, BlockAnswer, add_blocks, foresee_blocks
+from webadmin.index.services.count_happenings import LETTERS, count_happened
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ def recover_letters(*, store: ObjectStore, limit: int = 1000) -> RecoveryOutcome
 
     for letter in heapq.nsmallest(limit, _letters(store, outcome), key=place):
         _recover(store, letter, outcome)
+    _count(outcome)
     log.info(
         "letters_swept recovered=%d empty=%d kept=%d stray=%d",
         outcome.recovered,
@@ -92,6 +94,7 @@ def recover_named(*, store: ObjectStore, keys: Iterable[str]) -> RecoveryOutcome
             outcome.stray.append(key)
     for letter in sorted(letters, key=lambda letter: (letter.named.id, letter.info.key)):
         _recover(store, letter, outcome)
+    _count(outcome)
     return outcome
 
 
@@ -201,6 +204,12 @@ def _keep(letter: Letter, code: str, reason: str, outcome: RecoveryOutcome) -> N
         code=code[:50],
         reason=reason.replace("\0", "?")[:REASON_MAX],
     )
+
+
+def _count(outcome: RecoveryOutcome) -> None:
+    found = {"recovered": outcome.recovered, "empty": outcome.empty, "kept": len(outcome.kept)}
+    for status, count in (found | {"stray": len(outcome.stray)}).items():
+        count_happened(f"{LETTERS}{status}", count)
 
 
 def _settle_missing(key: str) -> None:

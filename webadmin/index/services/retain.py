@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Count, F, Max, Q, QuerySet, Sum
 
@@ -21,6 +21,7 @@ from engine.planning.retention import (
     RetentionPlan,
     RetentionPolicy,
     RetentionSlice,
+    is_expired,
     plan_retention,
 )
 from webadmin.index.models import Block, Dataset, LegalHold, RemovalCause, RetentionRule
@@ -43,6 +44,13 @@ log = logging.getLogger(__name__)
 BLOCKS_PER_COMMAND = 200
 """The head is not held for longer than so many removals take."""
 EVERYBODY = ""
+
+
+class Places(NamedTuple):
+    """Where in the index to look: the starts of partitions, and shards."""
+
+    starts: set[int]
+    shards: set[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +141,48 @@ def apply_retention(
     return report
 
 
+def past_retention(block_ids: Collection[int], *, now_ms: int) -> set[int]:
+    """Return those of these live blocks, by row id, of which retention leaves nothing: they are not merged first.
+
+    A segment is among them only if all its tenants' data goes; otherwise the others' is merged.
+    """
+    policy = retention_policy()
+    blocks = Block.objects.live().filter(id__in=block_ids).order_by()
+    places = {
+        id: (start, shard, tenant)
+        for id, start, shard, tenant in blocks.values_list("id", "partition_start_ms", "shard", "tenant__name")
+    }
+    among = Places({start for start, _, _ in places.values()}, {shard for _, shard, _ in places.values()})
+    expired = {
+        (part.partition_start_ms, part.shard, part.tenant, part.in_segments)
+        for part in _old_slices(policy, now_ms, among)
+        if is_expired(part, policy, now_ms=now_ms)
+    }
+    if not expired:
+        return set()
+    datasets = Dataset.objects.filter(block__in=[id for id, (_, _, tenant) in places.items() if tenant is None])
+    tenants: defaultdict[int, set[str]] = defaultdict(set)
+    for block_id, tenant in datasets.order_by().values_list("block_id", "tenant__name").distinct():
+        tenants[block_id].add(tenant)
+    return {
+        id
+        for id, (start, shard, tenant) in places.items()
+        if (tenant is not None and (start, shard, tenant, False) in expired)
+        or (tenants[id] and all((start, shard, name, True) in expired for name in tenants[id]))
+    }
+
+
 def _expired_part(part: RetentionSlice, size: tuple[int, int], policy: RetentionPolicy, now_ms: int) -> ExpiredPart:
     marker_ms = policy.marker_ms(part.tenant, now_ms)
     assert marker_ms is not None, "only what has a marker expires"
     return ExpiredPart(part=part, blocks=size[0], bytes=size[1], marker_ms=marker_ms)
 
 
-def _old_slices(policy: RetentionPolicy, now_ms: int) -> dict[RetentionSlice, tuple[int, int]]:
-    """Return the slices whose partition is old enough for some tenant, with their blocks and bytes."""
+def _old_slices(
+    policy: RetentionPolicy, now_ms: int, places: Places | None = None
+) -> dict[RetentionSlice, tuple[int, int]]:
+    """Return the slices whose partition is old enough for some tenant, with their blocks and bytes; all of them, or
+    those in some places."""
     newest_ms = policy.newest_marker_ms(now_ms)
     if newest_ms is None:
         return {}
@@ -150,6 +192,8 @@ def _old_slices(policy: RetentionPolicy, now_ms: int) -> dict[RetentionSlice, tu
     found: dict[RetentionSlice, tuple[int, int]] = {}
     for in_segments, rows in ((False, _block_slices(last_start_ms)), (True, _segment_slices(last_start_ms))):
         names = Q(slice_tenant__in=finite) if policy.default_ms == 0 else Q()
+        if places is not None:
+            names &= Q(slice_start__in=places.starts, slice_shard__in=places.shards)
         for row in rows.filter(names).exclude(slice_tenant__in=kept):
             part = RetentionSlice(
                 partition_start_ms=row["slice_start"],

@@ -1,9 +1,11 @@
 """Brings delete requests to their end: what they hide leaves the objects, and then a certificate says so.
 
-Ordinary merges do most of it by the way. Beside them, a block of which a request takes everything is dropped; a final
-block, which no merge would touch again, becomes a job of its own at once, and so does a queued one that no merge has
-taken by half the time to the deadline. Such a job is a merge of one block that stays on its level. Segments are left to
-their first merge. A request is done when no block of the index, live or waiting for deletion, holds its data.
+Ordinary merges do most of it by the way. Beside them, a block or segment of which a request takes everything is
+dropped; a final block, which no merge would touch again, becomes a job of its own at once, and so does a queued one
+that no merge has taken by half the time to the deadline. Such a job is a merge of one block that stays on its level.
+Segments that hold data of others are left to their first merge; when half the time has passed, parked jobs over
+segments or blocks of a request are tried once more. What then still waits, and for what, the request's page says. A
+request is done when no block of the index, live or waiting for deletion, holds its data.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from django.db.models import Q, QuerySet
 from engine.planning.job_names import job_name
 from engine.profiles.model import DATASET_PROFILES
 from engine.protocol.profile_jobs import KIND, DeleteMask
-from engine.scheduling.model import JobState
+from engine.scheduling.model import JobState, ParkedKind
 from engine.scheduling.priority import job_priority_ms
 from webadmin.index.masks import concerned, mask_of, read_masks
 from webadmin.index.models import (
@@ -35,7 +37,9 @@ from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job
 from webadmin.schedule.queries import limits_now
+from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.operation import Operation, Order, operation
+from webadmin.schedule.services.requeue_jobs import requeue
 
 log = logging.getLogger(__name__)
 
@@ -45,16 +49,24 @@ BLOCKS_PER_RUN = 100
 
 @dataclass(slots=True, kw_only=True)
 class RewriteReport:
-    """What a run did: blocks dropped whole, jobs made, requests done; ``late`` ones are past their deadline."""
+    """What a run did: blocks dropped whole, jobs made, parked jobs tried once more, requests done; ``late`` ones are
+    past their deadline."""
 
     dropped: list[str] = field(default_factory=list)
     jobs: list[str] = field(default_factory=list)
+    tried_again: list[str] = field(default_factory=list)
     done: list[int] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as commands and API show it."""
-        return {"dropped": self.dropped, "jobs": self.jobs, "done": self.done, "late": self.late}
+        return {
+            "dropped": self.dropped,
+            "jobs": self.jobs,
+            "tried_again": self.tried_again,
+            "done": self.done,
+            "late": self.late,
+        }
 
 
 def rewrite_masked(*, order: Order) -> RewriteReport:
@@ -66,6 +78,7 @@ def rewrite_masked(*, order: Order) -> RewriteReport:
         held = live_concerned(mask_of(request))
         _drop_whole(request, held, order, report)
         _make_jobs(request, held, order, report, now_ms=now_ms)
+        _try_parked(request, held, order, report, now_ms=now_ms)
         if not concerned(mask_of(request)).exists():
             _certify(request, order, report)
         elif now_ms > request.deadline_at_ms:
@@ -76,11 +89,11 @@ def rewrite_masked(*, order: Order) -> RewriteReport:
 
 
 def _drop_whole(request: DeleteRequest, held: QuerySet[Dataset], order: Order, report: RewriteReport) -> None:
-    """Drop the compacted blocks of which requests take everything."""
+    """Drop the blocks and segments of which requests take everything, also those that are parked or in quarantine."""
     mask = mask_of(request)
     if not mask.is_total:
         return
-    blocks = Block.objects.live().filter(id__in=held.values("block_id"), level__gt=0)
+    blocks = Block.objects.live().filter(id__in=held.values("block_id"))
     # Other services of the block stay, unless the request or others that take them whole mean them too.
     others = Dataset.objects.filter(block__in=blocks, format=DATASET_PROFILES)
     for taken in read_masks([mask.tenant]):
@@ -116,7 +129,7 @@ def _make_jobs(
     request: DeleteRequest, held: QuerySet[Dataset], order: Order, report: RewriteReport, *, now_ms: int
 ) -> None:
     states = [BlockState.FINAL]
-    if now_ms - request.requested_at_ms > (request.deadline_at_ms - request.requested_at_ms) // 2:
+    if _is_half_over(request, now_ms):
         states.append(BlockState.QUEUED)
     room = BLOCKS_PER_RUN - len(report.jobs)
     wanted = Block.objects.filter(id__in=held.values("block_id"), level__gt=0, state__in=states)
@@ -136,6 +149,29 @@ def _make_jobs(
             run.write("rewrite_blocks", order, target=request.tenant.name, detail=detail)
             _own(run, blocks, names)
             report.jobs += names.values()
+
+
+def _try_parked(
+    request: DeleteRequest, held: QuerySet[Dataset], order: Order, report: RewriteReport, *, now_ms: int
+) -> None:
+    """Let parked jobs over the request's blocks run once more; what is in quarantine would only fail again."""
+    if not _is_half_over(request, now_ms):
+        return
+    half_ms = (request.requested_at_ms + request.deadline_at_ms) // 2
+    owned = Block.objects.filter(id__in=held.values("block_id"), owner_job__state=JobState.PARKED)
+    jobs = Job.objects.filter(id__in=owned.values("owner_job"), lane=KIND).exclude(
+        parked_kind=ParkedKind.QUARANTINED.value
+    )
+    untried = jobs.exclude(attempts__assigned_at_ms__gt=half_ms).order_by("id")
+    names = tuple(untried.values_list("name", flat=True)[:BLOCKS_PER_RUN])
+    if names:
+        outcome = requeue(JobFilter(names=names), order=order)
+        report.tried_again += outcome.changed
+
+
+def _is_half_over(request: DeleteRequest, now_ms: int) -> bool:
+    """Say whether half the time from the request to its deadline has passed."""
+    return now_ms - request.requested_at_ms > (request.deadline_at_ms - request.requested_at_ms) // 2
 
 
 def _job_name(block: Block, request: DeleteRequest) -> str:

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
-
-from django.db.models import F
 
 from engine.profiles import ulids
 from engine.storage.model import ObjectStore
 from webadmin.database import dialect
-from webadmin.index.models import AcceptedId, BlockLineage, LineageMark, LineageObject, SweptTotal, Tombstone
+from webadmin.index.models import AcceptedId, BlockLineage, LineageMark, LineageObject, Tombstone
 from webadmin.index.registration import LEDGER_MS
+from webadmin.index.services.count_happenings import count_swept
 from webadmin.schedule.command_log import read_time
 
 DAY_MS = 24 * 3600 * 1000
@@ -51,7 +49,7 @@ def sweep_leftovers(*, store: ObjectStore) -> SweepReport:
         scratch_objects=sweep_scratch(store=store),
         unfinished_uploads=store.sweep_unfinished(before=(dialect.clock_ms() - SCRATCH_GRACE_MS) / 1000),
     )
-    _count("uploads", report.unfinished_uploads)
+    count_swept("uploads", report.unfinished_uploads)
     return report
 
 
@@ -66,7 +64,7 @@ def sweep_ledger() -> int:
     old = AcceptedId.objects.filter(ulid__lt=ulids.make(before_ms, bytes(ulids.ENTROPY_BYTES))).order_by("ulid")
     rows = list(old.values_list("id", flat=True)[:LEDGER_ROWS_PER_RUN])
     count, _ = AcceptedId.objects.filter(id__in=rows).delete()
-    _count("ledger", count)
+    count_swept("ledger", count)
     return count
 
 
@@ -88,7 +86,7 @@ def sweep_lineage(*, store: ObjectStore) -> int:
     # After the last one it begins again: whose blocks are still there may have lost them by then.
     last = records[-1].id if len(records) == RECORDS_PER_RUN else 0
     LineageMark.objects.filter(id=1).update(swept_record=last)
-    _count("lineage", count)
+    count_swept("lineage", count)
     return count
 
 
@@ -100,7 +98,7 @@ def sweep_scratch(*, store: ObjectStore) -> int:
         if info.modified_at < before:
             store.delete(info.key)
             count += 1
-    _count("scratch", count)
+    count_swept("scratch", count)
     return count
 
 
@@ -132,9 +130,3 @@ def _results(jobs: Sequence[int]) -> defaultdict[int, set[int]]:
     for job_id, block_id in rows.values_list("job_id", "result_id").distinct():
         results[job_id].add(block_id)
     return results
-
-
-def _count(what: str, count: int) -> None:
-    SweptTotal.objects.get_or_create(what=what)
-    at = datetime.fromtimestamp(dialect.clock_ms() / 1000, UTC)
-    SweptTotal.objects.filter(what=what).update(count=F("count") + count, at=at)

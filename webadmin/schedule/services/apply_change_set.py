@@ -6,6 +6,8 @@
 4. The blocks of new jobs, most of the rows, are taken before the head, which is then held for so much less; nothing is
    committed without it. Whoever else moves waiting blocks holds the head while it waits for their rows. So a poll that
    has taken some waits for a short time only, gives way, and takes the head first when it tries again.
+5. The head is let go before the disk has what was committed. Later commands are behind it on the disk, and who asked is
+   told when the disk has it.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ from engine.scheduling.model import (
 )
 from engine.scheduling.priority import job_priority_ms
 from webadmin.database.dialect import (
+    as_instance,
     ask_ids,
     ask_update,
     insert_rows,
     is_contention,
-    limit_waits,
     together,
     update_rows,
 )
@@ -64,8 +66,8 @@ WAIT_MS = 500
 class ApplyContext:
     """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, and what they
     refer to, by lane; ``ready`` is which queues the poll has noticed, ``fronts`` what it read of those that it plans
-    from, ``lane_places`` how many jobs the lanes that have a limit may have on the schedule. Who tries again
-    ``takes_head_first``."""
+    from, ``nobodys_count`` how many jobs hold no place on the schedule, ``lane_places`` how many jobs the lanes that
+    have a limit may have on it. Who tries again ``takes_head_first``."""
 
     worker: Worker
     limits: Limits
@@ -75,17 +77,20 @@ class ApplyContext:
     ready: ReadyQueues = field(default_factory=ReadyQueues)
     fronts: Sequence[QueueFront] = ()
     lane_places: Mapping[str, int] = field(default_factory=dict)
+    nobodys_count: int = 0
     takes_head_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedCommand:
     """The entry that was written: its index is the token of the jobs in ``assigned`` (row ids, in order). Those in
-    ``created`` were planned by it: what their workers need to know."""
+    ``created`` were planned by it: what their workers need to know. Of an ``is_early`` one nobody may be told before
+    ``wait_for_disk``."""
 
     index: int
     time: CommandTime
     assigned: tuple[int, ...]
+    is_early: bool
     created: Mapping[int, Job] = field(default_factory=dict)
 
 
@@ -118,7 +123,10 @@ class _Application:
         self._asked_queues: Callable[[], list[LevelQueue]] | None = None
         self.job_ids = self._reserve_jobs(len(change_set.created))
         before, then = (None, self._take_blocks) if context.takes_head_first else (self._take_blocks, None)
-        self.head, self.time = take_head(before=before, also=(then, self._ask_under_head))
+        ended = (*change_set.completed, *change_set.returned)
+        self.is_early = all(lane_of(one.job.lane).ends_early for one in ended)
+        also = (then, self._ask_under_head)
+        self.head, self.time = take_head(before=before, also=also, commits_early=self.is_early)
         if self._asked_blocks() != self._taken_count:
             raise StaleSnapshot("blocks of a planned job are gone from their queue")
         [self.index] = self._asked_index()
@@ -147,7 +155,9 @@ class _Application:
             charge_shares(changes.tenants, changes.lanes)
             settle_awake(turned)
             move_head(self.index, self.time, live_jobs=self.live_jobs)
-        return AppliedCommand(index=self.index, time=self.time, assigned=assigned, created=self.created)
+        return AppliedCommand(
+            index=self.index, time=self.time, assigned=assigned, is_early=self.is_early, created=self.created
+        )
 
     def _settle_queues(self) -> set[tuple[str, str]]:
         """Bring the sums of the queues up to date; return the tenants whose queues were noticed or ceased to be."""
@@ -174,9 +184,12 @@ class _Application:
             if Job.objects.filter(state__in=LIVE_STATES, lane=lane).count() + grown > places[lane]:
                 raise StaleSnapshot(f"others have filled the lane {lane} meanwhile")
         live = self.head.live_job_count + len(came) - len(gone)
-        if came and 0 < self.context.limits.queue_max < live > self.head.live_job_count:
+        if came and 0 < self.context.limits.queue_max < live - self.context.nobodys_count > self._places_taken():
             raise StaleSnapshot("others have filled the schedule meanwhile")
         return live
+
+    def _places_taken(self) -> int:
+        return self.head.live_job_count - self.context.nobodys_count
 
     def _change(
         self,
@@ -282,10 +295,7 @@ class _Application:
         is taken first."""
         if not count:
             return []
-        with together():
-            limit_waits(0 if self.context.takes_head_first else WAIT_MS)
-            ids = ask_ids(Job, count)
-        return ids()
+        return ask_ids(Job, count, wait_ms=0 if self.context.takes_head_first else WAIT_MS)()
 
     def _ask_under_head(self) -> None:
         """Reserve the entry's index and lock the queues, as soon as the head is ours."""
@@ -315,7 +325,7 @@ class _Application:
             spec = self._spec(creation.plan)
             rows.append({"id": job_id} | self._job_row(creation) | {"spec": json.dumps(spec)})
             told = [spec if column == "spec" else rows[-1][column] for column in TOLD_COLUMNS]
-            self.created[job_id] = Job.from_db(None, TOLD_COLUMNS, told)
+            self.created[job_id] = as_instance(Job, TOLD_COLUMNS, told)
         insert_rows(Job, tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
 
     def _spec(self, plan: PlannedJob) -> dict[str, object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -17,10 +18,11 @@ from engine.planning.errors import PolicyRefused
 from engine.planning.policy_rules import POLICY_RULES, check_policy
 from engine.profiles.errors import BadBlockName
 from engine.profiles.object_names import check_tenant
+from webadmin.database import dialect
 from webadmin.schedule.dry_run import dry_poll
 from webadmin.schedule.level_policies import EVERYBODY
 from webadmin.schedule.level_queues import resettle_queues
-from webadmin.schedule.models import LevelPolicy, LevelQueue
+from webadmin.schedule.models import Command, LevelPolicy, LevelQueue
 from webadmin.schedule.queries import level_policies
 from webadmin.schedule.services.operation import Order, operation
 
@@ -29,6 +31,8 @@ PREVIEW_JOBS = 64
 PREVIEW_QUEUES = 1000
 """How many queues a preview looks at anew, so that it keeps nobody waiting."""
 QUEUES_PER_COMMIT = 200
+CHANGED_LATELY = timedelta(minutes=2)
+"""Longer than a poll, or the registration of blocks, that has read the numbers of before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,18 @@ def change_level_policy(
         _write(outcome)
     _resettle(_queues(lane, level, tenant))
     return replace(outcome, command_index=index)
+
+
+def settle_after_changes() -> int:
+    """Work out anew since when queues are ready whose policy was changed lately; return how many there were.
+
+    Whoever had read the old numbers, and wrote a queue's sums after the change had settled them, wrote the old moment.
+    """
+    since = datetime.fromtimestamp(dialect.clock_ms() / 1000, UTC) - CHANGED_LATELY
+    entries = Command.objects.filter(kind=Command.Kind.OPERATE, wall_time__gte=since)
+    changes = entries.filter(change_set__action="change_level_policy").values_list("change_set", flat=True)
+    places = {(change["lane"], change["level"], change["tenant"]) for change in changes}
+    return sum(_resettle(_queues(*place)) for place in sorted(places))
 
 
 def policy_numbers(row: LevelPolicy) -> dict[str, int]:
@@ -167,9 +183,10 @@ def _queues(lane: str, level: int, tenant: str) -> QuerySet[LevelQueue]:
     return queues.exclude(tenant__in=own.values("tenant"))
 
 
-def _resettle(queues: QuerySet[LevelQueue]) -> None:
+def _resettle(queues: QuerySet[LevelQueue]) -> int:
     """Let the queues be looked at when the new numbers say so; in parts, and without the head of the log."""
     ids = list(queues.values_list("id", flat=True))
     for start in range(0, len(ids), QUEUES_PER_COMMIT):
         with transaction.atomic(durable=True):
             resettle_queues(LevelQueue.objects.filter(id__in=ids[start : start + QUEUES_PER_COMMIT]), level_policies())
+    return len(ids)

@@ -18,6 +18,7 @@ from engine.scheduling.isolation import (
     SetMissingAside,
     Split,
     Suspect,
+    TryAgain,
     Verdict,
     Wait,
     asks_for_missing,
@@ -32,6 +33,7 @@ from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.register import is_kind
 from webadmin.schedule.services.operation import Operation, Order, operation
 from webadmin.schedule.services.quarantine_blocks import quarantine, quarantine_reason
+from webadmin.schedule.services.requeue_jobs import put_back
 from webadmin.schedule.services.split_jobs import split_job
 from webadmin.schedule.suspects import evicted_jobs, merging_is_broken, read_suspect, sources_of
 
@@ -42,12 +44,14 @@ ACTOR = "control:isolation"
 
 @dataclass(slots=True, kw_only=True)
 class IsolationOutcome:
-    """What became of the evicted jobs: those split, the blocks quarantined and why, those left parked and why."""
+    """What became of the evicted jobs: those split, the blocks quarantined and why, those left parked and why, and
+    those that run once more alone."""
 
     breakages: tuple[Breakage, ...] = ()
     split: list[str] = field(default_factory=list)
     quarantined: list[tuple[str, str]] = field(default_factory=list)
     waiting: list[tuple[str, str]] = field(default_factory=list)
+    tried_again: list[str] = field(default_factory=list)
 
 
 def isolate(*, store: ObjectStore, order: Order | None = None) -> IsolationOutcome:
@@ -94,7 +98,13 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
             return Wait("somebody else has changed it meanwhile")
         if run.room() < len(parts):
             return Wait("the queue is full")
-        if isinstance(verdict, QuarantineBlock):
+        if isinstance(verdict, TryAgain):
+            if not run.room():
+                return Wait("the queue is full")
+            detail = {"filter": {}, "jobs": [job.name], "newer_build_only": False, "keep_failures": True}
+            run.write("requeue", order, target=job.name, detail=detail | {"because": verdict.why})
+            put_back(run, [job], order=order, keep_failures=True)
+        elif isinstance(verdict, QuarantineBlock):
             detail = {"jobs": [job.name], "block": sources[0].ulid, "build": verdict.run.build}
             reason = quarantine_reason(Quarantine.Cause.DAMAGED, verdict.run)
             run.write("quarantine", order, target=sources[0].ulid, detail=detail | {"parked_reason": reason})
@@ -136,7 +146,9 @@ def _missing_run(verdict: SetMissingAside) -> FailedRun:
 
 
 def _note(outcome: IsolationOutcome, job: Job, sources: Sequence[Block], verdict: Verdict) -> None:
-    if isinstance(verdict, Wait):
+    if isinstance(verdict, TryAgain):
+        outcome.tried_again.append(job.name)
+    elif isinstance(verdict, Wait):
         outcome.waiting.append((job.name, verdict.why))
     elif isinstance(verdict, QuarantineBlock):
         outcome.quarantined.append((sources[0].ulid, verdict.run.error_class))

@@ -17,9 +17,11 @@ from django.db.models import QuerySet
 
 from webadmin.access.services import record_audit
 from webadmin.schedule.command_log import CommandTime, move_head, read_time, take_head, write_command
+from webadmin.schedule.hindrances import nobodys_jobs
 from webadmin.schedule.level_queues import QueueChanges, settle_queues
 from webadmin.schedule.models import Command, Job, LogHead
 from webadmin.schedule.operation_models import WHY_MAX
+from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.queries import level_policies, limits_now
 from webadmin.schedule.register import JobFilter
 
@@ -78,8 +80,7 @@ class Operation:
 
     def room(self) -> int:
         """Return how many more jobs the queue limit allows on the schedule."""
-        queue_max = limits_now(self.time.now_ms).queue_max
-        return max(0, queue_max - self.live_jobs) if queue_max else sys.maxsize
+        return room_for(self.live_jobs, self.time)
 
 
 @contextmanager
@@ -160,6 +161,14 @@ def all_of_them(jobs: list[Job], room: int) -> Chosen:
 
 
 def _room_now() -> int:
-    queue_max = limits_now(read_time().now_ms).queue_max
-    live = LogHead.objects.values_list("live_job_count", flat=True).get()
-    return queue_max - live if queue_max else sys.maxsize
+    return room_for(LogHead.objects.values_list("live_job_count", flat=True).get(), read_time())
+
+
+def room_for(live_jobs: int, time: CommandTime) -> int:
+    """Return how many more jobs the queue limit allows beside these. Those that nobody may take now hold no place."""
+    queue_max = limits_now(time.now_ms).queue_max
+    if not queue_max:
+        return sys.maxsize
+    if live_jobs < queue_max:
+        return queue_max - live_jobs
+    return max(0, queue_max - live_jobs + nobodys_jobs(paused_scopes(time.now_ms), wall_ms=time.wall_ms).count())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -21,14 +21,16 @@ from engine.scheduling.model import ChangeSet, RenewLease
 from engine.scheduling.prepare import prepare
 from webadmin.access.errors import NameTaken, TooManyNames
 from webadmin.access.models import WorkerCredential
-from webadmin.database.dialect import among, read_rows, time_value
+from webadmin.database.dialect import among, as_instance, read_rows, time_value, together, wait_for_disk
 from webadmin.database.turns import turn
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
 from webadmin.schedule.fair_shares import rest_tenants
+from webadmin.schedule.kept_out import rest_queues
 from webadmin.schedule.lanes import by_lane, lane_of, prepare_swaps
 from webadmin.schedule.models import Job, Worker
-from webadmin.schedule.poll_opening import PollOpening, open_poll
+from webadmin.schedule.planning_view import PlanningRules, ask_rules
+from webadmin.schedule.poll_opening import PollOpening, ask_opening, open_poll
 from webadmin.schedule.poll_view import PollView, Reported, read_poll, read_reported, token_codec
 from webadmin.schedule.services.apply_change_set import TOLD_COLUMNS, AppliedCommand, ApplyContext, apply_change_set
 from webadmin.schedule.services.renew_leases import renew_leases
@@ -53,8 +55,12 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
     worker = asked.worker
     for attempt in range(ATTEMPTS_MAX):
         asked.read_reported()
-        with _turn(asked) as opening:
-            view = read_poll(request, worker, credential.key_id, opening, asked.reported)
+        with _turn(asked) as (opening, rules):
+            view = read_poll(request, worker, credential.key_id, opening, asked.reported, rules)
+            if view.resting:  # they would have taken the places of others
+                rest_queues(view.resting, now_ms=view.time.now_ms)
+                if attempt + 1 < ATTEMPTS_MAX:
+                    continue
             change_set = prepare(view.snapshot)
             expires_ms = view.time.now_ms + view.snapshot.limits.lease_ms
             renewed = renew_leases(change_set.renewed, worker=worker, expires_ms=expires_ms)
@@ -63,6 +69,8 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
             except StaleSnapshot as error:
                 log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
                 continue
+        if asked.is_early or (applied and applied.is_early):
+            wait_for_disk()
         if view.ready.asleep:
             rest_tenants(view.ready.asleep)
         _go_on(change_set, view)
@@ -72,13 +80,15 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
 
 @dataclass(slots=True)
 class _Asked:
-    """A request, whose it is, and what is known of the jobs that it reports."""
+    """A request, whose it is, and what is known of the jobs that it reports. ``is_early`` says that some are completed
+    already, which the disk may not have yet."""
 
     request: PollRequest
     worker: Worker
     credential: str
     reported: Reported = field(default_factory=Reported)
     prepared: Mapping[str, Any] = field(default_factory=dict)
+    is_early: bool = False
 
     def read_reported(self) -> None:
         """Read the reported jobs, check the reports, and make ready what finished jobs need."""
@@ -94,7 +104,8 @@ class _Asked:
         view = read_poll(request, self.worker, self.credential, _opened(self.worker), finished)
         change_set = prepare(view.snapshot)
         try:
-            _apply(change_set, view, self.worker, self.prepared, is_again=False)
+            applied = _apply(change_set, view, self.worker, self.prepared, is_again=False)
+            self.is_early |= applied is not None and applied.is_early
             _go_on(change_set, view)
         except StaleSnapshot as error:  # the poll itself tries again
             log.info("poll_completed_later worker=%s reason=%s", self.worker.name, error)
@@ -102,22 +113,42 @@ class _Asked:
 
 
 @contextmanager
-def _turn(asked: _Asked) -> Iterator[PollOpening]:
+def _turn(asked: _Asked) -> Iterator[tuple[PollOpening, PlanningRules | None]]:
     """Read what a poll begins with; if there may be jobs for it, when it is its turn to plan.
 
     Two that plan at once choose the same queues, so that one of them does so in vain. Nothing rests on taking turns.
-    Who has to wait for it completes its finished jobs meanwhile: half of a poll's work, and nobody's turn.
+    Who has to wait for it completes its finished jobs meanwhile: half of a poll's work, and nobody's turn. While it has
+    the turn, everybody else waits for what it waits for: what planning goes by is asked along with that.
     """
-    opening = _opened(asked.worker)
-    if asked.request.capacity and opening.has_work:
-        with turn(PLANNING, asked.complete) as has_waited:
-            yield _opened(asked.worker) if has_waited else opening
+    capacity, opening = asked.request.capacity, _opened(asked.worker)
+    if capacity and opening.has_work:
+        with turn(PLANNING, meanwhile=asked.complete, asking=lambda: _ask_start(capacity)) as answer:
+            if answer is None:
+                yield opening, None
+                return
+            opening, rules = answer()
+            yield _awake(opening, asked.worker), rules
     else:
-        yield opening
+        yield opening, None
+
+
+def _ask_start(capacity: int) -> Callable[[], tuple[PollOpening, PlanningRules]]:
+    with together():
+        asked_opening, asked_rules = ask_opening(), ask_rules(capacity)
+
+    def answer() -> tuple[PollOpening, PlanningRules]:
+        opening = asked_opening()
+        return opening, asked_rules(opening)
+
+    return answer
 
 
 def _opened(worker: Worker) -> PollOpening:
-    opening = open_poll()
+    return _awake(open_poll(), worker)
+
+
+def _awake(opening: PollOpening, worker: Worker) -> PollOpening:
+    """Return what a poll begins with once the service has noticed that it was away."""
     if opening.time.was_away and opening.live_job_count:
         advance_clock(actor=f"worker:{worker.name}")  # before anything is decided: it extends the leases
         opening = open_poll()
@@ -165,6 +196,7 @@ def _apply(
         lane_places={lane.lane: lane.queue_max for lane in view.snapshot.lanes if lane.queue_max},
         swaps=view.swaps,
         prepared=prepared,
+        nobodys_count=view.nobodys_count,
         takes_head_first=is_again,
     )
     applied = apply_change_set(change_set, context)
@@ -230,7 +262,7 @@ def _assignments(applied: AppliedCommand) -> list[tuple[str, dict[str, Any]]]:
     if others := [job_id for job_id in applied.assigned if job_id not in jobs]:
         own, values = among(Job, "id", others)
         for row in read_rows(Job, TOLD_COLUMNS, f"WHERE {own}", values):
-            jobs[row[0]] = Job.from_db(None, TOLD_COLUMNS, (*row[:-1], json.loads(row[-1])))
+            jobs[row[0]] = as_instance(Job, TOLD_COLUMNS, (*row[:-1], json.loads(row[-1])))
     specs: dict[int, dict[str, Any]] = {}
     for lane, own in by_lane(jobs[job_id] for job_id in applied.assigned).items():
         specs |= lane_of(lane).specs(own, applied.index)

@@ -47,8 +47,8 @@ def release(
 ) -> OperationOutcome:
     """Let quarantined blocks, named by their ids, be tried again, each in its own job; the outcome names the blocks.
 
-    What was held against them before counts no more. ``newer_build_only`` keeps them from the builds that failed on
-    them. The queue limit holds. Raises FilterEmpty.
+    What was held against them before counts no more. ``newer_build_only`` keeps them for newer builds than those
+    that failed on them. The queue limit holds. Raises FilterEmpty.
     """
     if not blocks and not everything:
         raise FilterEmpty("name blocks, or say that all are meant")

@@ -1,4 +1,4 @@
-"""Gives parked jobs another chance: all, some, those of one error, or "but not on the build that failed them".
+"""Gives parked jobs another chance: all, some, those of one error, or "on a newer build only".
 
 Quarantined jobs are left: releasing them is an order of its own. The queue limit holds: what finds no room stays.
 """
@@ -33,7 +33,7 @@ def requeue(
 ) -> OperationOutcome:
     """Let parked jobs wait for a worker again, with their failures forgotten unless ``keep_failures``.
 
-    ``newer_build_only`` keeps them from workers of every build on which they have failed. Raises FilterEmpty.
+    ``newer_build_only`` keeps them for workers of newer builds than all on which they have failed. Raises FilterEmpty.
     """
     return change_jobs(
         JobOrder(
@@ -72,12 +72,12 @@ def put_back(
     columns = {} if keep_failures else failures_forgotten()
     back = Job.objects.filter(id__in=[job.id for job in jobs], state=JobState.PARKED)
     run.live_jobs += back.update(state=JobState.WAITING, parked_kind="", parked_reason="", progress=None, **columns)
-    JobPin.objects.filter(job__in=jobs, kind=JobPin.Kind.NOT_BUILD).delete()
+    JobPin.objects.filter(job__in=jobs, kind__in=[JobPin.Kind.NEWER_THAN, JobPin.Kind.NOT_BUILD]).delete()
     if newer_build_only:
         pins = [
             JobPin(
                 job_id=job_id,
-                kind=JobPin.Kind.NOT_BUILD,
+                kind=JobPin.Kind.NEWER_THAN,
                 value=build,
                 command_index=run.index,
                 actor=order.actor,

@@ -11,7 +11,9 @@ from django.db.models import F
 
 from engine.errors import LithifyError
 from engine.planning.timeline.admission import admit
+from engine.planning.timeline.model import PRIORITY_UNIT
 from engine.scheduling.model import JobState
+from engine.scheduling.priority import urgent_priority_ms
 from webadmin.database import dialect
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Job
@@ -71,9 +73,18 @@ def admit_tasks(source: DataSource) -> int:
 def start_tasks(
     run: Operation, tasks: Mapping[str, Task], started: Sequence[str], passed: Sequence[tuple[str, int]], *, now_ms: int
 ) -> None:
-    """Let workers have the jobs of tasks, in order; remember how often others were passed over."""
-    ids = [tasks[name].job_id for name in started]
-    rows = [(job_id, run.time.now_ms + position) for position, job_id in enumerate(ids)]
+    """Let workers have the jobs of tasks, in order; remember how often others were passed over.
+
+    Beside jobs of the tenant's other tables they stand by how urgent they are.
+    """
+    rows = [
+        (
+            tasks[name].job_id,
+            position
+            + urgent_priority_ms(ready_at_ms=run.time.now_ms, priority=tasks[name].priority, unit=PRIORITY_UNIT),
+        )
+        for position, name in enumerate(started)
+    ]
     waiting = {"state": JobState.WAITING.value}
     dialect.update_rows(Job, ("id",), ("priority_ms",), rows, to=waiting, where={"state": JobState.BLOCKED.value})
     Task.objects.filter(id__in=[tasks[name].id for name in started]).update(admitted_at_ms=now_ms)

@@ -1,24 +1,28 @@
 """Makes a table of a folder of Parquet files that is there already: listed once, every footer read, nothing moved.
 
-Run again it takes what is new and says what is gone; nothing else ever lists the folder.
+Run again it takes what is new, and keeps out what is gone; nothing else ever lists the folder.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
 from django.db import transaction
 
-from engine.storage import ObjectStore
+from engine.profiles.errors import BadObject
+from engine.storage import ObjectNotFound, ObjectStore
 from engine.tables.hive import BadPartition, FoundFile, check_partition, find_files
-from webadmin.schedule.services.operation import Order
+from engine.tables.manifest import POINTER, read_pointer
+from webadmin.database import dialect
+from webadmin.schedule.services.operation import Order, operation
 from webadmin.timeline.models import DataSource, Segment
 from webadmin.timeline.services.publish_manifest import publish_manifest
 from webadmin.timeline.services.read_files import OfferedFile, ReadFile
+from webadmin.timeline.services.settle_failures import quarantine
 from webadmin.timeline.services.sources import NewTable, create_table, find_table
 from webadmin.timeline.services.take_files import FILES_MAX, keep_apart, take_files
 from webadmin.timeline.states import RegistrationMode, SegmentState
@@ -64,7 +68,7 @@ def adopt_table(new: NewTable, store: ObjectStore, *, order: Order, say: Say = l
 
 
 def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
-    """Take the files of a table's folder that it does not have yet; say which of those it has are gone."""
+    """Take the files of a table's folder that it does not have yet; keep out those it has that are gone."""
     adoption = Adoption(table=str(source), url=source.url)
     keys: tuple[str, ...] | None = tuple(source.partition_columns) or None
     seen: set[str] = set()
@@ -83,10 +87,43 @@ def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: S
     if keys is not None and not order.is_dry_run:
         DataSource.objects.filter(id=source.id).update(partition_columns=list(keys))
     visible = Segment.objects.filter(source=source, state=SegmentState.VISIBLE, is_tombstone=False)
-    adoption.gone = sorted(set(visible.values_list("path", flat=True)) - seen)
-    if not order.is_dry_run:
+    missed = sorted(set(visible.values_list("path", flat=True)) - seen)
+    adoption.gone = [path for path in missed if not _is_there(store, path)]  # outputs may have come meanwhile
+    if source.published and read_pointer(store) is None:
+        _note(
+            adoption,
+            POINTER,
+            "pointer_gone",
+            "the pointer is gone: the whole folder may be away, and stays in the table",
+        )
+    elif not order.is_dry_run:
+        if adoption.gone:
+            _keep_out_gone(source, adoption.gone, order)
         adoption.sequence = publish_manifest(source, store).sequence
     return adoption
+
+
+def _is_there(store: ObjectStore, path: str) -> bool:
+    try:
+        store.head(path)
+    except ObjectNotFound:
+        return False
+    return True
+
+
+def _keep_out_gone(source: DataSource, paths: Sequence[str], order: Order) -> None:
+    """Let readers see the table without files that somebody deleted: with them they could read nothing of it."""
+    with operation() as run:
+        row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
+        lost = Segment.objects.filter(source=row, path__in=paths, state=SegmentState.VISIBLE)
+        bad = [
+            (one, BadObject("file", -1, "it is gone: it was in the table, and the store does not have it", one.path))
+            for one in lost.select_related("source")
+        ]
+        run.write(
+            "quarantine_files", order, target=str(row), detail={"files": [one.path for one, _ in bad], "jobs": []}
+        )
+        quarantine(row, bad)
 
 
 def _fitting(

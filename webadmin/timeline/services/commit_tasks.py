@@ -1,7 +1,7 @@
 """Puts results in the place of what was merged, chunk by chunk. Part of the transaction that ends the jobs.
 
 What came in meanwhile decides: a chunk is published, published with late files beside the outputs, or given up, and
-then its outputs are discarded. Chunks that share a file go together, since files are seen whole or not at all.
+then its outputs are discarded. Chunks that share a segment go together, since files are seen whole or not at all.
 """
 
 from __future__ import annotations

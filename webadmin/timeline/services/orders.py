@@ -9,15 +9,17 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
+from engine.storage import ObjectStore
 from webadmin.access.services import record_audit
 from webadmin.database import dialect
 from webadmin.schedule.services.operation import Order
 from webadmin.timeline.errors import IntervalRefused
-from webadmin.timeline.models import REASON_MAX, BadFile, Chunk, ChunkOrder, DataSource, Policy
+from webadmin.timeline.models import REASON_MAX, BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
 from webadmin.timeline.policies import chunks_of, granularity_of
 from webadmin.timeline.segment_view import Interval
-from webadmin.timeline.services.register_files import bring_back
-from webadmin.timeline.states import ChunkOrderKind, SegmentState
+from webadmin.timeline.services.register_files import add_files
+from webadmin.timeline.services.take_files import read_again, what_is_wrong
+from webadmin.timeline.states import ChunkOrderKind, RegistrationMode, SegmentState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,25 +85,38 @@ def retry_chunks(source: DataSource, interval: Interval, *, order: Order) -> int
     return count
 
 
-def release_files(source: DataSource, paths: Sequence[str], *, order: Order) -> list[str]:
-    """Let files be seen again that could not be read, once they are repaired; return those that were kept out.
+def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], *, order: Order) -> list[str]:
+    """Let files be seen again that could not be read, once they are repaired; return those that are released.
 
-    One that was in the timeline comes in again like a late file. One that never was is forgotten: register it anew.
+    One that was in the timeline is read anew and comes in like a late file, or stays out for what is wrong with it now.
+    One that never was is forgotten: register it anew. Raises RegistrationRefused.
     """
+    row = DataSource.objects.select_related("policy").get(id=source.id)
+    held = BadFile.objects.filter(source=row, released_at_ms=None, path__in=list(paths)).select_related("segment")
+    of_timeline = {
+        each.path: each.segment_id
+        for each in held
+        if each.segment is not None and each.segment.state == SegmentState.QUARANTINED
+    }
+    if order.is_dry_run or not held:
+        return [each.path for each in held]
+    read = read_again(row, store, list(of_timeline))
     with transaction.atomic():
-        row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
-        held = list(
-            BadFile.objects.filter(source=row, released_at_ms=None, path__in=list(paths)).select_related("segment")
+        dialect.locked(DataSource.objects.filter(id=row.id)).get()
+        now_ms = dialect.clock_ms()
+        for one in read.refused:
+            held.filter(path=one.offered.path).update(at_ms=now_ms, **what_is_wrong(one))
+        refused = {one.offered.path for one in read.refused}
+        found = [each.path for each in held if each.path not in refused]
+        former = Segment.objects.filter(id__in=[of_timeline[path] for path in found if path in of_timeline])
+        former.filter(state=SegmentState.QUARANTINED).update(
+            state=SegmentState.DELETED, reason=f"{order.actor} released it: it was read anew"[:REASON_MAX]
         )
-        found = [each.path for each in held]
-        if order.is_dry_run or not held:
-            return found
-        segments = [each.segment for each in held if each.segment and each.segment.state == SegmentState.QUARANTINED]
-        BadFile.objects.filter(id__in=[each.id for each in held]).update(
-            released_at_ms=dialect.clock_ms(), released_by=order.actor[:150], release_why=order.why[:REASON_MAX]
+        BadFile.objects.filter(id__in=[each.id for each in held if each.path in found]).update(
+            released_at_ms=now_ms, released_by=order.actor[:150], release_why=order.why[:REASON_MAX]
         )
-        if segments:
-            bring_back(row, segments, order)
+        if read.good:
+            add_files(row, read.good, mode=RegistrationMode.APPEND, order=order, columns=read.columns)
         record_audit(
             actor=order.actor, action="release_files", target=str(row), detail={"files": found, "why": order.why}
         )

@@ -15,8 +15,8 @@ from django.db.models import F, Q
 
 from engine.errors import LithifyError
 from engine.storage import ObjectStore
+from engine.tables.manifest import EncodedManifest, ManifestFile, Pointer, encode_manifest, read_pointer, write_manifest
 from engine.tables.manifest import Manifest as TableManifest
-from engine.tables.manifest import ManifestFile, Pointer, encode_manifest, read_pointer, write_manifest
 from webadmin.database import dialect
 from webadmin.timeline.models import REASON_MAX, DataSource, Segment
 from webadmin.timeline.states import SegmentState
@@ -28,6 +28,7 @@ TURN_MS = 120_000
 """For so long a publisher has the table to itself; one that was killed is waited for that long."""
 ROUNDS_MAX = 5
 """So often one publisher begins again because the table has changed meanwhile."""
+ROWS_AT_ONCE = 5_000
 _COLUMNS = ("path", "size_bytes", "row_count", "start_ms", "end_ms", "first_ms", "last_ms", "version")
 
 
@@ -83,11 +84,15 @@ def _sequences(source: DataSource) -> tuple[int, int]:
     return DataSource.objects.values_list("sequence", "published").get(id=source.id)
 
 
-def visible_manifest(source: DataSource) -> TableManifest | None:
-    """Return the manifest of all that is visible now, None if that changed while it was read."""
+def visible_manifest(source: DataSource) -> EncodedManifest | None:
+    """Return the manifest of all that is visible now, None if that changed while it was read.
+
+    Rows are read and written a few thousand at a time: of a million files there are the bytes of the manifest only.
+    """
     row = DataSource.objects.get(id=source.id)
     visible = Segment.objects.filter(source=row, state=SegmentState.VISIBLE, is_tombstone=False)
-    files = [
+    rows_of_files = visible.order_by("start_ms", "path").values_list(*_COLUMNS).iterator(ROWS_AT_ONCE)
+    files = (
         ManifestFile(
             path=path,
             size=size,
@@ -98,21 +103,15 @@ def visible_manifest(source: DataSource) -> TableManifest | None:
             max_time_ms=last,
             version=version,
         )
-        for path, size, rows, start, end, first, last, version in visible.order_by("start_ms", "path").values_list(
-            *_COLUMNS
-        )
-    ]
-    if _sequences(row)[0] != row.sequence:
-        return None
-    return TableManifest(
-        sequence=row.sequence,
-        time_column=row.time_column,
-        columns=tuple((name, kind) for name, kind in row.columns),
-        files=tuple(files),
+        for path, size, rows, start, end, first, last, version in rows_of_files
     )
+    columns = tuple((name, kind) for name, kind in row.columns)
+    head = TableManifest(sequence=row.sequence, time_column=row.time_column, columns=columns, files=())
+    encoded = encode_manifest(head, files)
+    return encoded if _sequences(row)[0] == row.sequence else None
 
 
-def _publish(source: DataSource, store: ObjectStore, manifest: TableManifest) -> None:
+def _publish(source: DataSource, store: ObjectStore, manifest: EncodedManifest) -> None:
     pointer = write_manifest(store, manifest)
     if pointer.sequence > manifest.sequence:
         raise PointerAhead(
@@ -122,7 +121,7 @@ def _publish(source: DataSource, store: ObjectStore, manifest: TableManifest) ->
     _note(source, manifest, pointer)
 
 
-def _note(source: DataSource, manifest: TableManifest, pointer: Pointer) -> None:
+def _note(source: DataSource, manifest: EncodedManifest, pointer: Pointer) -> None:
     """Write down what readers see now, and from when on what they do not see may be deleted."""
     now_ms = dialect.clock_ms()
     with transaction.atomic():
@@ -136,9 +135,9 @@ def _note(source: DataSource, manifest: TableManifest, pointer: Pointer) -> None
             defaults={
                 "path": pointer.manifest,
                 "sha256": pointer.sha256,
-                "file_count": len(manifest.files),
-                "byte_count": sum(file.size for file in manifest.files),
-                "row_count": sum(file.rows for file in manifest.files),
+                "file_count": manifest.file_count,
+                "byte_count": manifest.byte_count,
+                "row_count": manifest.row_count,
                 "written_at_ms": now_ms,
                 "published_at_ms": now_ms,
                 "superseded_at_ms": None,
@@ -148,7 +147,7 @@ def _note(source: DataSource, manifest: TableManifest, pointer: Pointer) -> None
             source=row, state=SegmentState.REPLACED, unlinked_at_ms=None, replaced_in__lte=manifest.sequence
         ).update(unlinked_at_ms=now_ms)
         DataSource.objects.filter(id=row.id).update(published=manifest.sequence, publish_error="")
-    log.info("manifest_published table=%s sequence=%d files=%d", row, manifest.sequence, len(manifest.files))
+    log.info("manifest_published table=%s sequence=%d files=%d", row, manifest.sequence, manifest.file_count)
 
 
 def is_shown(source: DataSource, store: ObjectStore) -> bool:
@@ -164,9 +163,3 @@ def is_shown(source: DataSource, store: ObjectStore) -> bool:
     if there is None or there.sequence < published:
         DataSource.objects.filter(id=source.id, published=published).update(sequence=F("sequence") + 1)
     return False
-
-
-def manifest_bytes(source: DataSource) -> int:
-    """Return how large the manifest of all that is visible now would be."""
-    manifest = visible_manifest(source)
-    return 0 if manifest is None else len(encode_manifest(manifest))

@@ -119,30 +119,6 @@ def drop_interval(source: DataSource, interval: Interval, *, order: Order) -> Re
         return _apply(call, arrival, RegistrationMode.DROP, None, 0, dropped=interval)
 
 
-def bring_back(source: DataSource, segments: Sequence[Segment], order: Order) -> None:
-    """Let files be seen again that were kept out, as if they came in late; the caller holds the table."""
-    policy = Policy.objects.get(source=source)
-    call = _Call(source, granularity_of(policy), order, dialect.clock_ms())
-    arriving = [
-        ArrivingFile(
-            number=one.id,
-            first_ms=one.start_ms if one.first_ms is None else one.first_ms,
-            last_ms=one.end_ms - 1 if one.last_ms is None else one.last_ms,
-        )
-        for one in segments
-    ]
-    arrival = _arrival(call, arriving, RegistrationMode.APPEND, None)
-    stamps = (*arrival.stamps, *arrival.restamped)
-    restamp(source, arrival.restamped, call.granularity)
-    restamp(source, arrival.stamps, call.granularity)
-    sequence = source.sequence + 1
-    Segment.objects.filter(id__in=[one.id for one in segments]).update(
-        state=SegmentState.VISIBLE, reason="", came_in=sequence
-    )
-    DataSource.objects.filter(id=source.id).update(sequence=sequence)
-    mark_dirty(source, call.granularity, {(one.start_ms, one.end_ms) for one in stamps})
-
-
 def _begin(source: DataSource, order: Order, files: Sequence[FileFacts]) -> tuple[_Call, dict[int, FileFacts]]:
     """Take the table; tell files that are new from those that are in."""
     row = dialect.locked(DataSource.objects.filter(id=source.id)).get()

@@ -25,7 +25,7 @@ from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.fair_shares import intern_shares
 from webadmin.schedule.models import Job, LogHead
 from webadmin.schedule.queries import effective_limits, limits_now
-from webadmin.schedule.services.operation import Operation, Order, operation
+from webadmin.schedule.services.operation import Operation, Order, operation, room_for
 from webadmin.timeline.cycle_view import CycleView, looked_json, read_cycle
 from webadmin.timeline.errors import TableRefused
 from webadmin.timeline.models import REASON_MAX, Chunk, ChunkOrder, DataSource
@@ -100,10 +100,9 @@ def _refuse(source: DataSource, why: str) -> None:
 
 def _room() -> int:
     """Return how many more jobs of tables fit on the schedule."""
-    now_ms = read_time().now_ms
-    places = []
-    if everywhere := limits_now(now_ms).queue_max:
-        places.append(everywhere - LogHead.objects.values_list("live_job_count", flat=True).get())
+    time = read_time()
+    now_ms = time.now_ms
+    places = [room_for(LogHead.objects.values_list("live_job_count", flat=True).get(), time)]
     if own := effective_limits(now_ms).value(LimitName.QUEUE_MAX, 0, lane=KIND):
         places.append(own - Job.objects.filter(lane=KIND, state__in=[one.value for one in LIVE_STATES]).count())
     return max(0, min(places, default=1 << 31))
@@ -300,8 +299,10 @@ class _Applied:
 
     def _raise(self) -> None:
         """Put tasks that an operator wants done now before all others that wait."""
-        raised = [self.tasks[name].id for name in self.decisions.raised]
-        Task.objects.filter(id__in=raised).update(priority=PRIORITY_UNIT, is_ordered=True)
+        raised = [self.tasks[name] for name in self.decisions.raised]
+        for task in raised:
+            task.priority = PRIORITY_UNIT
+        Task.objects.filter(id__in=[task.id for task in raised]).update(priority=PRIORITY_UNIT, is_ordered=True)
 
     def _write_rows(self) -> None:
         """Write what is known of chunks now. What came after it was read keeps its mark."""

@@ -22,6 +22,7 @@ from engine.storage import ObjectNotFound, ObjectStore, StorageError
 from engine.tables.facts import read_facts
 from engine.tables.footers import read_footer
 from engine.tables.store_file import open_object
+from engine.tables.times import time_bounds
 from webadmin.database import dialect
 from webadmin.schedule.models import Attempt
 from webadmin.schedule.register import BAD_OUTCOMES, with_last_error
@@ -121,15 +122,24 @@ def read_alone(segment: Segment, store: ObjectStore) -> BadObject | None:
 
 
 def _read_rows(segment: Segment, store: ObjectStore) -> BadObject | None:
-    group = 0
+    group, column, unit = 0, segment.source.time_column, segment.source.time_unit
     try:
         file = pq.ParquetFile(open_object(store, segment.path, segment.size_bytes), page_checksum_verification=True)
         for group in range(file.num_row_groups):
-            for _ in file.iter_batches(row_groups=[group], use_threads=False):
-                pass
+            for batch in file.iter_batches(row_groups=[group], use_threads=False):
+                if why := _times_beyond(segment, time_bounds(batch.column(column), unit)):
+                    return BadObject(f"row group {group}, column {column}", -1, why, segment.path)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         return BadObject(f"row group {group}", -1, f"it cannot be read: {error}", segment.path)
     return None
+
+
+def _times_beyond(segment: Segment, found: tuple[int, int] | None) -> str:
+    """Return what is wrong with times that a file was not registered with, "" if nothing is."""
+    first, last = segment.first_ms, segment.last_ms
+    if found is None or first is None or last is None or first <= found[0] <= found[1] <= last:
+        return ""
+    return f"it has times from {found[0]} to {found[1]} ms, and its statistics said from {first} to {last}"
 
 
 def _keep_out(task: Task, bad: Sequence[tuple[Segment, BadObject]], order: Order) -> None:

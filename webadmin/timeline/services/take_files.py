@@ -22,7 +22,7 @@ from webadmin.timeline.errors import RegistrationRefused
 from webadmin.timeline.models import BadFile, DataSource
 from webadmin.timeline.segment_view import Interval
 from webadmin.timeline.services.read_files import OfferedFile, ReadFile, read_files
-from webadmin.timeline.services.register_files import FileFacts, Registered, add_files, is_same, known_files
+from webadmin.timeline.services.register_files import Columns, FileFacts, Registered, add_files, is_same, known_files
 from webadmin.timeline.states import RegistrationMode
 
 FILES_MAX = 1000
@@ -106,6 +106,26 @@ def take_files(
     return Taken(answers=tuple(answers[place] for place in range(len(offered))), registered=registered, bad=bad)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAgain:
+    """Files that were kept out, as they are now: what is good of them comes in with ``columns``."""
+
+    good: tuple[FileFacts, ...]
+    refused: tuple[ReadFile, ...]
+    columns: Columns
+
+
+def read_again(source: DataSource, store: ObjectStore, paths: Sequence[str]) -> ReadAgain:
+    """Read the footers of files that were kept out: whoever repairs one writes another file of the same name."""
+    read = dict(enumerate(read_files(source, store, [OfferedFile(path=path) for path in paths])))
+    schema = _join_schemas(source, read)
+    return ReadAgain(
+        good=tuple(_facts(one) for one in read.values() if one.footer is not None),
+        refused=tuple(one for one in read.values() if one.footer is None),
+        columns=partial(_with_schema, schema),
+    )
+
+
 def _fresh(source: DataSource, offered: Sequence[OfferedFile], answers: dict[int, FileAnswer]) -> list[int]:
     """Return the places of files that are to be read; answer the others."""
     there = known_files(source, [one.path for one in offered])
@@ -181,22 +201,22 @@ def _facts(one: ReadFile) -> FileFacts:
     )
 
 
+def what_is_wrong(one: ReadFile) -> dict[str, Any]:
+    """Return what the row of a file that is kept out says of its error."""
+    error = one.error or BadObject("file", -1, one.message, one.offered.path)
+    name = type(error).__name__ if one.error else one.code
+    return {"error_class": name, "message": error.reason, "place": error.section[:200], "offset": error.offset}
+
+
 def keep_apart(source: DataSource, bad: Sequence[ReadFile]) -> int:
     """Write down damaged files, once each; return how many are new."""
     new, now_ms = 0, dialect.clock_ms()
     for one in bad:
-        error = one.error or BadObject("file", -1, one.message, one.offered.path)
+        size = one.offered.size_bytes or 0
         try:
             with transaction.atomic():
                 BadFile.objects.create(
-                    source=source,
-                    path=one.offered.path,
-                    size_bytes=one.offered.size_bytes or 0,
-                    error_class=type(error).__name__ if one.error else one.code,
-                    message=error.reason,
-                    place=error.section[:200],
-                    offset=error.offset,
-                    at_ms=now_ms,
+                    source=source, path=one.offered.path, size_bytes=size, at_ms=now_ms, **what_is_wrong(one)
                 )
         except IntegrityError:
             continue

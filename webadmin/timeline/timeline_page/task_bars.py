@@ -37,7 +37,7 @@ def open_needs(tasks: QuerySet[Task]) -> QuerySet[Task]:
 
 
 def colour_word(colour: int) -> str:
-    """Return the colour of a task: red ones may run at once, black ones wait for those that they share a file with."""
+    """Return the colour of a task: red ones may run at once, black ones wait for those they share a segment with."""
     return "red" if not colour else "black" if colour == 1 else f"black {colour}"
 
 

@@ -24,6 +24,8 @@ from engine.scheduling.model import JobState, ParkedKind
 from engine.scratch_folders import ScratchFull, claim_room, scratch_folder
 from engine.storage import ObjectStore, StorageError
 from engine.tsdb.buckets.fetching import fetch_blocks
+from engine.tsdb.errors import OnlyCopied
+from engine.tsdb.merge_job import check_names
 from engine.tsdb.verification import verify_block
 from webadmin.database import dialect
 from webadmin.schedule.models import Attempt, Job
@@ -119,7 +121,13 @@ def _look_at(
             left = left[number:]
             break
         try:
-            error = _read_alone(block, group.tenant.folder.name, store)
+            error = _read_alone(
+                block,
+                group.tenant.folder.name,
+                store,
+                budget_bytes=job.spec["task_memory_bytes"],
+                is_merged_by_time=_has_company(block, group) and _last_error(job) == OnlyCopied.__name__,
+            )
         except (StorageError, ScratchFull, OSError) as trouble:  # says nothing of the block
             report.unread[block.ulid] = str(trouble)
             log.warning("source_not_read block=%s reason=%s", block.ulid, trouble)
@@ -158,8 +166,25 @@ def _look_later(part: Part) -> None:
     Part.objects.filter(id=part.id).update(unread=unread, look_again_at_ms=at_ms)
 
 
-def _read_alone(block: Block, folder: str, store: ObjectStore) -> BadObject | None:
-    """Download a block and read all of it; return what is wrong with it. Raises StorageError, ScratchFull, OSError."""
+def _has_company(block: Block, group: Group) -> bool:
+    """Say whether other sources of a group have samples of the same times."""
+    others = Block.objects.filter(group=group, state=BlockState.OWNED).exclude(id=block.id)
+    return others.filter(min_time_ms__lt=block.max_time_ms, max_time_ms__gt=block.min_time_ms).exists()
+
+
+def _last_error(job: Job) -> str:
+    """Return the class of the error that the last failed run of a job told."""
+    last = Attempt.objects.filter(job=job, outcome__in=BAD_OUTCOMES).order_by("-token").first()
+    return str(((last.reason if last else None) or {}).get("error_class", ""))
+
+
+def _read_alone(
+    block: Block, folder: str, store: ObjectStore, *, budget_bytes: int, is_merged_by_time: bool
+) -> BadObject | None:
+    """Download a block and read all of it; return what is wrong with it, or what the job's merge cannot do with it.
+
+    Raises StorageError, ScratchFull, OSError.
+    """
     source = TsdbSource(
         id=block.ulid,
         level=block.level,
@@ -172,8 +197,9 @@ def _read_alone(block: Block, folder: str, store: ObjectStore) -> BadObject | No
         if free < block.size_bytes:
             raise ScratchFull(str(parent), block.size_bytes, free)
         try:
+            check_names({file.name for file in source.files})
             [copy] = fetch_blocks(store, folder, [source], files)
-            verify_block(copy)
+            verify_block(copy, budget_bytes=budget_bytes, is_merged_by_time=is_merged_by_time)
         except BadObject as error:
             return error
     return None

@@ -145,7 +145,12 @@ def _mark_duplicates(plan: IntervalPlan, tenant: BucketTenant, now_ms: int) -> l
             if block is None or not free.update(state=BlockState.SUPERSEDED, reason=reason):
                 continue
             OutboxStep.objects.create(
-                tenant=tenant, block=block, kind=StepKind.MARK_DELETION, detail=reason, created_at_ms=now_ms
+                tenant=tenant,
+                block=block,
+                kind=StepKind.MARK_DELETION,
+                detail=reason,
+                covered_by=list(duplicate.covered_by),
+                created_at_ms=now_ms,
             )
             BucketTenant.objects.filter(id=tenant.id).update(index_wanted=F("index_wanted") + 1)
         marked.append(duplicate.block.ulid)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -58,12 +58,12 @@ def scan_bucket(bucket: Bucket, store: ObjectStore, *, deep: bool = False) -> Sc
     """
     report = ScanReport()
     try:
-        names = layout_of(bucket).folders(store).folders
+        found = layout_of(bucket).folders(store)
         to_list = _to_list(bucket)
         left_alone = _left_alone(bucket)
-        for name in names:
+        for name in found.folders:
             if name not in left_alone:
-                _scan_one(bucket, name, store, deep or name == to_list, report)
+                _scan_one(bucket, name, store, deep or name == to_list, name in found.deleted, report)
     except StorageError as error:
         Bucket.objects.filter(id=bucket.id).update(scan_error=str(error)[:REASON_MAX])
         raise
@@ -85,10 +85,10 @@ def _left_alone(bucket: Bucket) -> set[str]:
     return set(folders.values_list("name", flat=True))
 
 
-def _scan_one(bucket: Bucket, name: str, store: ObjectStore, deep: bool, report: ScanReport) -> None:
+def _scan_one(bucket: Bucket, name: str, store: ObjectStore, deep: bool, is_deleted: bool, report: ScanReport) -> None:
     folder, is_new = Folder.objects.get_or_create(bucket=bucket, name=name)
     try:
-        _scan_folder(folder, is_new, store, deep, report)
+        _scan_folder(folder, is_new, store, deep, is_deleted, report)
     except StorageError:
         raise
     except Exception as error:  # whatever somebody wrote there must not keep the other folders from being scanned
@@ -105,7 +105,9 @@ def _scan_one(bucket: Bucket, name: str, store: ObjectStore, deep: bool, report:
             Folder.objects.filter(id=folder.id).update(trouble="", failures=0, again_at_ms=0)
 
 
-def _scan_folder(folder: Folder, is_new: bool, store: ObjectStore, deep: bool, report: ScanReport) -> None:
+def _scan_folder(
+    folder: Folder, is_new: bool, store: ObjectStore, deep: bool, is_deleted: bool, report: ScanReport
+) -> None:
     bucket, name = folder.bucket, folder.name
     scan = scan_folder(store, layout_of(bucket), name, _known(folder), deep=deep)
     if deep or is_new or folder.listed_at_ms is None:
@@ -117,7 +119,7 @@ def _scan_folder(folder: Folder, is_new: bool, store: ObjectStore, deep: bool, r
     report.partial += len(scan.partial)
     report.bad += len(scan.bad)
     report.requests += sum(scan.requests.values())
-    take_scan(folder, scan)
+    take_scan(folder, replace(scan, is_tenant_deleted=scan.is_tenant_deleted or is_deleted))
 
 
 def take_scan(folder: Folder, scan: FolderScan) -> None:

@@ -7,7 +7,6 @@ and twice is the same as once. Two workers at the same tenant write the same byt
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from engine.errors import LithifyError
 from engine.protocol.tsdb_jobs import BlockFile
 from engine.storage import ObjectStore
 from engine.tsdb.buckets.index_update import update_index
-from engine.tsdb.buckets.layout import LAYOUTS, ULID, Layout
+from engine.tsdb.buckets.layout import LAYOUTS, Layout
 from engine.tsdb.buckets.marks import REASON_MANUAL, remove_mark, write_mark
 from engine.tsdb.buckets.model import Mark, MarkKind
 from engine.tsdb.buckets.publishing import IncompleteBlock, mark_replaced, publish_meta
@@ -38,8 +37,6 @@ INDEX_TURN_MS = 30_000
 """For so long a writer of an index is waited for that does not say that it is done: it may have been killed."""
 INDEX_AGAIN_MS = 60_000
 """How soon an index is tried again that could not be written: others of its age come first."""
-_COVERING = re.compile(rf"\b{ULID.pattern}\b")
-"""The ids in what is said of a duplicate: the blocks that hold its data."""
 
 
 @dataclass(slots=True)
@@ -106,7 +103,7 @@ def _mark_deletion(store: ObjectStore, layout: Layout, tenant: BucketTenant, ste
     at_s = step.created_at_ms // 1000  # the same whoever writes it, and how often
     is_duplicate = step.block.group_id is None
     if is_duplicate:
-        results = _COVERING.findall(step.detail)
+        results = list(step.covered_by)
     else:
         results = list(Block.objects.filter(part__group=step.block.group_id).values_list("ulid", flat=True))
     try:

@@ -54,13 +54,15 @@ def test_parts_are_as_many_as_the_tighter_limit_asks_for() -> None:
         ]
         return partition_count(blocks, policy, hours * HOUR_MS)
 
-    assert count([1, 1], [2, 2]) == 1, "a limit that is met is kept"
-    assert count([1, 1], [2, 3]) == 2
+    assert count([40, 50], [2, 2]) == 1, "a limit that is met is kept"
+    assert count([40, 50], [2, 3]) == 2
+    assert count([40, 50], [2, 1 << 60]) == 2, "an index of 50 bytes has no more than three series"
+    assert count([40, None], [2, 15]) == 8, "where nobody knows how long it is, what it says counts"
     assert count([300, 101], [0, 0]) == 8
     assert count([100, None, 900], [0, 0, 0]) == 1, "summing stops where a size is not known"
     assert count([1 << 60], [1 << 60], policy=IntervalPolicy(partition_index_bytes=0)) == 1
     three = IntervalPolicy(partition_series=4, replication=3)
-    assert [count([1], [13], hours, three) for hours in (1, 2, 12)] == [2, 2, 4]
+    assert [count([13 * 16], [13], hours, three) for hours in (1, 2, 12)] == [2, 2, 4]
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6))

@@ -72,7 +72,7 @@ def test_the_group_key_is_the_one_of_the_other_systems() -> None:
 
 
 def test_replicas_are_one_tenant_and_other_labels_another() -> None:
-    thanos = layout("thanos")
+    thanos = layout("thanos", ["replica"])
     a = thanos.tenant("", meta({"cluster": "eu/1", "replica": "a"}))
     assert a == thanos.tenant("", meta({"replica": "b", "cluster": "eu/1"}))
     assert a.startswith("cluster_eu_1.")
@@ -84,7 +84,11 @@ def test_replicas_are_one_tenant_and_other_labels_another() -> None:
         assert check_tenant(name) == name
 
 
-def test_which_labels_tell_replicas_apart_can_be_chosen() -> None:
+def test_no_label_is_taken_for_a_replica_s_unless_it_is_named() -> None:
+    assert layout("thanos").labels(meta({"replica": "b", "prometheus_replica": "c"})) == {
+        "prometheus_replica": "c",
+        "replica": "b",
+    }
     chosen = layout("thanos", ["side"])
     assert isinstance(chosen, ThanosLayout)
     assert chosen.labels(meta({"side": "a", "replica": "b"})) == {"replica": "b"}

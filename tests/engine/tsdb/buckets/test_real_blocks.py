@@ -54,7 +54,7 @@ def written_again(source: BlockReader, parent: Path, ulid: str, chunk_file_bytes
 def test_real_blocks_go_through_a_bucket_unchanged(
     all_real_blocks: dict[str, RealBlocks], any_store: ObjectStore, layout_name: str, tmp_path: Path
 ) -> None:
-    place = layout(layout_name)
+    place = layout(layout_name, ["replica"])
     folder = place.folder("anonymous") if layout_name == "cortex" else ""
     blocks = {each.name: each for name in ("five-intervals", "tombstones") for each in all_real_blocks[name].folders()}
     for number, block in enumerate(blocks.values()):
@@ -80,7 +80,7 @@ def test_real_blocks_go_through_a_bucket_unchanged(
 def test_a_block_of_ours_takes_the_place_of_real_ones(
     all_real_blocks: dict[str, RealBlocks], any_store: ObjectStore, layout_name: str, tmp_path: Path
 ) -> None:
-    place = layout(layout_name)
+    place = layout(layout_name, ["replica"])
     folder = place.folder("anonymous") if layout_name == "cortex" else ""
     block = all_real_blocks["replicas-two-intervals"].folders()[0]
     uploaded(any_store, folder, block, {"labels": {"replica": "a", "cluster": "eu"}})

@@ -11,7 +11,7 @@ from engine.protocol.messages import FailureReason
 from engine.scheduling.model import JobState, ParkedKind
 from engine.storage import open_store
 from engine.storage.model import ObjectStore
-from tests.webadmin.service import FakeWorker, Service
+from tests.webadmin.service import REASON, FakeWorker, Service
 from webadmin.access.models import AuditEntry
 from webadmin.index.models import Block
 from webadmin.index.services.retain import apply_retention
@@ -318,3 +318,25 @@ def test_a_quarantined_block_that_retention_takes_is_held_no_more(service: Servi
     apply_retention(order=Order(actor="test"))
     row = Quarantine.objects.select_related("block").get()
     assert (row.block.ulid, row.block.state, row.released_by) == (quarantined, "dropped", "control:retention")
+
+
+def test_a_lone_block_that_failed_on_different_builds_is_judged_on_one(
+    service: Service, store: ObjectStore, evicted
+) -> None:
+    job = evicted(count=1)
+    for number, attempt in enumerate(job.attempts.order_by("token")):
+        Attempt.objects.filter(id=attempt.id).update(build=f"0.{number}")
+    worker = service.worker()
+    for _ in range(2):
+        assert isolate(store=store).tried_again == [job.name]
+        [spec] = worker.take()
+        worker.poll(worker.released(spec.job, REASON), capacity=0)
+        job.refresh_from_db()
+        assert job.state == "parked", "one run at a time"
+    outcome = isolate(store=store)
+    assert (outcome.tried_again, outcome.quarantined) == ([], []), "two on one build, and no control"
+    assert "has merged no other" in dict(outcome.waiting)[job.name]
+    service.add_segments(20, shard=2)
+    [control] = worker.take()
+    worker.poll(worker.success(control.job), capacity=0)
+    assert len(isolate(store=store).quarantined) == 1

@@ -160,6 +160,20 @@ def test_on_a_newer_build_only_the_build_that_failed_gets_the_job_no_more(
     assert [spec.job for spec in new.take()] == [job.name]
 
 
+def test_a_build_that_is_older_than_the_one_that_failed_is_not_a_newer_one(
+    service: Service, evicted, order: Order
+) -> None:
+    job = evicted()
+    Attempt.objects.filter(job=job).update(build="0.9.0")
+    requeue(ALL, order=order, newer_build_only=True)
+    worker = service.worker()
+    for build in ("0.9.0", "0.8.5", "0.9.0rc1"):
+        worker.build = build
+        assert worker.take() == [], build
+    worker.build = "0.10.0"
+    assert [spec.job for spec in worker.take()] == [job.name]
+
+
 def test_requeueing_without_that_wish_opens_the_job_to_every_build(service: Service, evicted, order: Order) -> None:
     job = evicted()
     requeue(ALL, order=order, newer_build_only=True)

@@ -1,4 +1,4 @@
-"""``manage.py catalog``: makes access keys for the catalog's API."""
+"""``manage.py catalog``: access keys for the catalog's API; what makes branches slow, and what is done about it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.errors import LithifyError
+from webadmin.catalog import compaction_command
 from webadmin.catalog.api.access_keys import issue_access_key
 
 
 class Command(BaseCommand):
-    """Access keys."""
+    """Access keys, compaction and garbage."""
 
-    help = "Make access keys, with which the SDKs of lakeFS use the catalog of a tenant."
+    help = "Make access keys for the SDKs of lakeFS; look at branches, compact them, collect garbage."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """What to do, and with what."""
         actions = parser.add_subparsers(dest="action", required=True)
+        compaction_command.add_actions(actions)
         key = actions.add_parser("access-key", help="make an access key; its secret is shown once")
         key.add_argument("name", help="what the key is for; it stands in commits as their committer")
         key.add_argument("--tenant", required=True, help="whose repositories it is for")
@@ -30,7 +32,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Do what is asked."""
         try:
-            {"access-key": self._access_key}[options["action"]](options)
+            if act := compaction_command.ACTIONS.get(options["action"]):
+                act(options, f"command:{getpass.getuser()}", self.stdout)
+            else:
+                self._access_key(options)
         except LithifyError as error:
             raise CommandError(str(error)) from error
 

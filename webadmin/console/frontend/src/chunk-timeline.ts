@@ -193,7 +193,7 @@ function said(view: View): void {
       .filter((state) => running.has(state))
       .map((state) => make("li", { title: TASK_STATES[state] }, swatch(state), make("span", {}, `${state} task`))),
     running.size > 0 && make("li", { title: "may run at once" }, swatch("red"), "red: runs first"),
-    running.size > 0 && make("li", { title: "waits for tasks of a smaller colour that it shares a file with" }, swatch("black"), "black: after the red ones it is tied to"),
+    running.size > 0 && make("li", { title: "waits for tasks of a smaller colour that it shares a segment with" }, swatch("black"), "black: after the red ones it is tied to"),
     answer.orders.length > 0 && make("li", { title: "what operators ordered" }, swatch("order"), "ordered: never, or now"),
   );
   drawing.svgElement.setAttribute("aria-label", `Timeline from ${shortMoment(view[0])} until ${shortMoment(view[1])} UTC: ${STATES.filter((state) => sum(state)).map((state) => `${sum(state)} ${state}`).join(", ")}; ${answer.tasks.shown.length} open tasks`);
@@ -236,7 +236,7 @@ function showTip(place: number, x: number): void {
 
 function showTaskTip(task: Task | null, x: number, y: number): void {
   if (!task) return hideTip();
-  const after = task.needs.length ? `\nafter ${task.needs.map((id) => `task ${id}`).join(", ")}: they share a file` : "";
+  const after = task.needs.length ? `\nafter ${task.needs.map((id) => `task ${id}`).join(", ")}: they share a segment` : "";
   const alone = task.is_over_limit ? "\nit costs more than a task should, and runs alone" : "";
   const words = `Task ${task.id}, ${task.state} (${TASK_STATES[task.state] ?? ""}), ${task.colour}\n${counted(task.chunks, "chunk")}, ${counted(task.segments, "segment")}, ${sizeText(task.bytes)}, priority ${task.priority.toFixed(3)}${after}${alone}\n${task.cause}`;
   tell(words, x, byId("ct-host").getBoundingClientRect().top + y + 18);

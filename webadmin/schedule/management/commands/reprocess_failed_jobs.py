@@ -33,7 +33,9 @@ class Command(BaseCommand):
         parser.add_argument("--lane", help="only jobs of this lane")
         parser.add_argument("--level", type=int, help="only jobs of this level")
         parser.add_argument("--deferred", action="store_true", help="jobs that were set aside instead of evicted ones")
-        parser.add_argument("--newer-build-only", action="store_true", help="not on a build on which they failed")
+        parser.add_argument(
+            "--newer-build-only", action="store_true", help="only on builds newer than all on which they failed"
+        )
         parser.add_argument("--keep-failures", action="store_true", help="one more run instead of a fresh start")
         parser.add_argument("--why", default="reprocess_failed_jobs", help="stands in the audit log")
         parser.add_argument("--dry-run", action="store_true", help="only show what would be requeued")

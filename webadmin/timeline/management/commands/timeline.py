@@ -171,7 +171,8 @@ class Command(BaseCommand):
             self.stdout.write(each.sentence)
 
     def _release(self, options: dict[str, Any]) -> None:
-        released = release_files(self._table(options), options["paths"], order=self._order("released by command"))
+        source, order = self._table(options), self._order("released by command")
+        released = release_files(source, open_store(source.url), options["paths"], order=order)
         self.stdout.write(f"released {len(released)} of {len(options['paths'])} files")
 
     def _table(self, options: dict[str, Any]) -> DataSource:

@@ -14,14 +14,14 @@ export const MEANINGS: Record<State | "misaligned" | "changed", string> = {
   deferred: "worth compacting, remembered until there is room",
   unstable: "worth compacting: in a task, or soon",
   quarantined: "set aside after failures, until somebody releases it",
-  misaligned: "shares files with chunks beside it",
+  misaligned: "shares segments with chunks beside it",
   changed: "changed since it was looked at",
 };
 
 export const TASK_STATES: Record<string, string> = {
   running: "a worker has it",
   waiting: "it may start when there is room",
-  blocked: "it waits for tasks that it shares a file with",
+  blocked: "it waits for tasks that it shares a segment with",
   parked: "it failed, and waits for an operator",
 };
 

@@ -1,0 +1,141 @@
+"""Eight clients that put values through the services on one branch, on PostgreSQL: alone, and while it is compacted.
+
+Each client is a process with a connection of its own; in the second half one more compacts the branch again and again,
+at idle priority as a node does. ``blocked_p99_ms``: of the writes that met a rotation, how long they took beyond their
+first try; writers never wait for a lock of the compactor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tests.bench.catalog_world import compact, measured, new_repository, row, set_up
+from tests.bench.figures import Figures
+from tests.processes import ROOT
+
+NAME = "catalog_write"
+CLIENTS = 8
+ENTRIES = 50_000
+SECONDS, SECONDS_FULL = 8.0, 60.0
+READY = "ready\n"
+REST_SECONDS = 0.5
+"""Between two compactions; the sensor waits for minutes."""
+
+
+def run(full: bool) -> Figures:
+    """Measure in processes of their own."""
+    seconds = SECONDS_FULL if full else SECONDS
+    figures = measured("tests.bench.catalog_write", "measure", seconds)
+    return Figures(parameters={"clients": CLIENTS, "entries": ENTRIES, "seconds": seconds}, figures=figures)
+
+
+def measure(seconds: float) -> dict[str, float]:
+    """Return the figures."""
+    set_up()
+    repository = new_repository(row(number) for number in range(ENTRIES))
+    alone = _told(_clients(repository.pk, 0, seconds))
+    compactor = _start("compactor", repository.pk, 0, seconds)
+    compactions, *during = _told([compactor, *_clients(repository.pk, 1, seconds)])
+    blocked = sorted(each for part in during for each in part["blocked_ms"])
+    assert compactions
+    assert blocked, "no write met a rotation"
+    rates = [sum(part["rate"] for part in parts) for parts in (alone, during)]
+    return {
+        "writes_per_s": rates[0],
+        "ratio_during_compaction": rates[1] / rates[0],
+        "blocked_p99_ms": blocked[len(blocked) * 99 // 100],
+    }
+
+
+def _clients(repository_id: int, phase: int, seconds: float) -> list[subprocess.Popen[str]]:
+    return [_start("client", repository_id, 100 * phase + number, seconds) for number in range(CLIENTS)]
+
+
+def _start(*arguments: object) -> subprocess.Popen[str]:
+    program = [sys.executable, "-m", "tests.bench.catalog_write", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(program, cwd=ROOT, env=os.environ, stdin=pipe, stdout=pipe, text=True)
+
+
+def _told(processes: Sequence[subprocess.Popen[str]]) -> list[Any]:
+    """Let all go at once, when every one is there; return what each tells at its end."""
+    for each in processes:
+        assert each.stdout is not None
+        assert each.stdout.readline() == READY, "a process did not start"
+    for each in processes:
+        assert each.stdin is not None
+        each.stdin.write("\n")
+        each.stdin.flush()
+    return [json.loads(each.communicate()[0]) for each in processes]
+
+
+def _wait_for_others() -> None:
+    from django.db import connection
+
+    connection.ensure_connection()
+    print(READY, end="", flush=True)
+    sys.stdin.readline()
+
+
+def client(repository_id: int, number: int, seconds: float) -> dict[str, Any]:
+    """Put values for so long; tell how many a second, how long each took, and those that met a rotation."""
+    set_up()
+    from engine.catalog.object_entry import ObjectEntry
+    from webadmin.catalog.models import Repository
+    from webadmin.catalog.services import write_objects
+
+    repository = Repository.objects.get(pk=repository_id)
+    lost: list[float] = []
+    holds = write_objects.write_holds
+
+    def noted(*asked: Any, **told: Any) -> bool:
+        held = holds(*asked, **told)
+        if not held:
+            lost.append(time.perf_counter())
+        return held
+
+    write_objects.write_holds = noted
+    _wait_for_others()
+    took, blocked = [], []
+    begun = time.perf_counter()
+    while (now := time.perf_counter()) < begun + seconds:
+        value = ObjectEntry(address=f"data/{len(took)}", size=1, checksum=f"{number}-{len(took)}", written_at=now)
+        write_objects.put_entry(repository, "main", b"client=%d/%08d" % (number, len(took)), value)
+        ended = time.perf_counter()
+        took.append((ended - now) * 1000)
+        if lost:
+            blocked.append((ended - lost[0]) * 1000)
+            lost.clear()
+    return {"rate": len(took) / (time.perf_counter() - begun), "ms": took, "blocked_ms": blocked}
+
+
+def compactor(repository_id: int, seconds: float) -> int:
+    """Compact for so long; return how often."""
+    os.nice(19)
+    set_up()
+    from webadmin.catalog.models import Repository
+
+    repository = Repository.objects.get(pk=repository_id)
+    _wait_for_others()
+    ends, count = time.perf_counter() + seconds, 0
+    while time.perf_counter() < ends:
+        compact(repository, "main")
+        count += 1
+        time.sleep(REST_SECONDS)
+    return count
+
+
+if __name__ == "__main__":
+    what, *told = sys.argv[1:]
+    if what == "measure":
+        print(json.dumps(measure(float(told[0]))))
+    elif what == "client":
+        print(json.dumps(client(int(told[0]), int(told[1]), float(told[2]))))
+    else:
+        print(json.dumps(compactor(int(told[0]), float(told[2]))))

@@ -1,0 +1,104 @@
+"""What ``manage.py catalog`` does about compaction and garbage: its actions, and what they print."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from engine.planning.staging.sensor import Held
+from webadmin.catalog.branch_loads import watched_branches
+from webadmin.catalog.explain import weigh
+from webadmin.catalog.services.branches import find_branch
+from webadmin.catalog.services.collect_garbage import collect_garbage
+from webadmin.catalog.services.compact_branch import begin_compaction
+from webadmin.catalog.services.repositories import find_repository
+from webadmin.catalog.standing import active_repositories, standings
+from webadmin.console.formatting import size_text
+from webadmin.schedule.services.operation import Order
+
+DEFAULT_TENANT = "anonymous"
+
+
+def add_actions(actions: Any) -> None:
+    """Add ``status``, ``compact`` and ``gc`` to the command's actions."""
+    status: ArgumentParser = actions.add_parser("status", help="what makes branches slow, and what the sensor says")
+    status.add_argument("--tenant", default="", help="of one tenant only")
+    compact: ArgumentParser = actions.add_parser("compact", help="fold a branch now, whatever its thresholds are")
+    compact.add_argument("branch", nargs="?", default="main")
+    collect: ArgumentParser = actions.add_parser("gc", help="delete what nothing reaches, after its grace")
+    collect.add_argument("--dry-run", action="store_true", help="say what would go, and delete nothing")
+    for each in (compact, collect):
+        each.add_argument("--repository", required=True, help="which one")
+        each.add_argument("--tenant", default=DEFAULT_TENANT, help=f"whose (default: {DEFAULT_TENANT})")
+    for each in (status, compact, collect):
+        each.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of words")
+
+
+def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
+    """Print every branch on which something is staged."""
+    own = [one for one in watched_branches() if options["tenant"] in ("", one.branch.repository.tenant)]
+    told = [(one, weigh(one)) for one in own]
+    if options["as_json"]:
+        rows = [
+            {
+                "tenant": one.branch.repository.tenant,
+                "repository": one.branch.repository.name,
+                "branch": one.branch.name,
+                "sealed_tokens": one.load.sealed_tokens,
+                "sealed_rows": one.load.sealed_rows,
+                "tombstones": one.load.tombstones,
+                "fires": decision.fires,
+                "says": decision.held.value,
+                "why": decision.reason,
+            }
+            for one, decision in told
+        ]
+        out.write(json.dumps({"branches": rows}, indent=2))
+        return
+    table = Table("repository", "branch", "sealed tokens", "rows", "tombstones", "the sensor says")
+    for one, decision in told:
+        why = decision.reason if decision.held is not Held.FIRES else f"fires: {decision.reason}"
+        counts = (one.load.sealed_tokens, one.load.sealed_rows, one.load.tombstones)
+        table.add_row(str(one.branch.repository), one.branch.name, *map(str, counts), why)
+    console = Console(file=out, width=180, soft_wrap=True)
+    console.print(table)
+    repositories = [row for row in active_repositories() if options["tenant"] in ("", row.tenant)]
+    now = standings(repositories)
+    out.write(f"{len(repositories)} repositories, {sum(now[row.pk].orphans for row in repositories)} condemned files")
+
+
+def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
+    """Seal a branch and make the job that folds it."""
+    branch = find_branch(find_repository(options["tenant"], options["repository"]), options["branch"])
+    order = Order(actor=actor, why="compacted by command")
+    done = begin_compaction(branch, cause=order.why, order=order, is_ordered=True)
+    told = {"state": done.state, "job": done.job.name if done.job else "", "rows": done.row_count}
+    text = f"{branch.name}: {done.get_state_display()}" + (f", job {done.job.name}" if done.job else "")
+    out.write(
+        json.dumps(told) if options["as_json"] else f"{text}{f': {done.ended_because}' * bool(done.ended_because)}"
+    )
+
+
+def collect(options: dict[str, Any], actor: str, out: Any) -> None:
+    """Delete what nothing reaches, or say what that is."""
+    repository = find_repository(options["tenant"], options["repository"])
+    order = Order(actor=actor, why="collected by command", is_dry_run=options["dry_run"])
+    done = collect_garbage(repository, order=order)
+    if options["as_json"]:
+        out.write(json.dumps(done.to_json() | {"names": done.names}, indent=2))
+        return
+    verb = "would be deleted" if options["dry_run"] else "deleted"
+    out.write(
+        f"{done.files_seen} files looked at: {done.files_condemned} condemned, {done.files_deleted} {verb}; "
+        f"{done.objects_seen} objects: {done.objects_deleted} {verb}; {done.rows_deleted} rows; "
+        f"{size_text(done.bytes_deleted)}"
+    )
+    for name in done.names:
+        out.write(f"  {name}")
+
+
+ACTIONS = {"status": show_status, "compact": compact_now, "gc": collect}

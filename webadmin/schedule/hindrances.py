@@ -1,0 +1,108 @@
+"""What keeps jobs from being taken though workers poll: caps that are reached, and pins to who does not poll.
+
+Jobs that nobody may take now hold no place on the schedule against others: they could wait for ever, and what else
+there is to do would wait with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
+
+from engine.scheduling.builds import is_newer
+from engine.scheduling.limits import EffectiveLimits, LimitName, ScopeKind
+from engine.scheduling.model import JobState
+from engine.scheduling.pauses import PausedScope, PauseMode
+from webadmin.schedule.models import Job, Worker
+from webadmin.schedule.operation_models import JobPin, LimitChange
+from webadmin.schedule.operator_queries import polling_workers
+from webadmin.schedule.queries import effective_limits
+
+CAPS = (LimitName.RUNNING_MAX, LimitName.RUNNING_BYTES_MAX)
+COLUMNS = {ScopeKind.LANE: "lane", ScopeKind.TENANT: "tenant", ScopeKind.LEVEL: "level"}
+
+
+def nobodys_jobs(paused: Iterable[PausedScope], *, wall_ms: int) -> QuerySet[Job]:
+    """Return the waiting jobs that no polling worker may take: paused, or pinned to who does not poll."""
+    held = Q(pk__in=[])
+    for scope in paused:
+        if scope.mode is PauseMode.PAUSE:
+            held |= Q(pk__isnull=False) if scope.kind is ScopeKind.GLOBAL else Q(**{COLUMNS[scope.kind]: scope.value})
+    waiting = Job.objects.filter(state=JobState.WAITING)
+    return waiting.filter(held | Q(Exists(_pins_of_nobody(wall_ms).filter(job=OuterRef("pk")))))
+
+
+def pinned_to_nobody(*, wall_ms: int) -> QuerySet[Job]:
+    """Return the waiting jobs whose pins no polling worker fits."""
+    return nobodys_jobs((), wall_ms=wall_ms)
+
+
+def pin_words(job: Job, *, wall_ms: int) -> str:
+    """Return who alone may take a job and does not poll, in words; "" if somebody who may polls."""
+    pins = _pins_of_nobody(wall_ms).filter(job=job).order_by("kind", "value")
+    return " and ".join(_words(pin) for pin in pins)
+
+
+def cap_words(now_ms: int, *, lane: str, tenant: str) -> str:
+    """Return which cap keeps more jobs of this lane and tenant from running now, in words; "" if none does."""
+    return "".join(caps_reached(now_ms, [(lane, tenant)]))
+
+
+def caps_reached(now_ms: int, places: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return, in words, the caps that are reached among these lanes and tenants, of each the first: at most four
+    queries, whatever their number."""
+    if not LimitChange.objects.filter(name__in=CAPS, is_superseded=False).exists():
+        return ()
+    asked = sorted(set(places))
+    limits = effective_limits(now_ms, tenants=[tenant for _, tenant in asked])
+    leased = Job.objects.filter(state=JobState.LEASED).order_by()
+    sums = {"count": Count("id"), "size": Sum("source_bytes", default=0)}
+    of_lane = {row["lane"]: row for row in leased.values("lane").annotate(**sums)}
+    tenants = leased.filter(tenant__in=[tenant for _, tenant in asked])
+    of_tenant = {(row["lane"], row["tenant"]): row for row in tenants.values("lane", "tenant").annotate(**sums)}
+    words = [
+        _cap_words(f"tenant {tenant or 'of segments'}", limits, {"tenant": tenant}, of_tenant.get((lane, tenant)))
+        or _cap_words(f"lane {lane}", limits, {"lane": lane}, of_lane.get(lane))
+        for lane, tenant in asked
+    ]
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
+def _cap_words(name: str, limits: EffectiveLimits, scope: Mapping[str, str], running: Mapping[str, int] | None) -> str:
+    jobs_max, bytes_max = (limits.value(cap, 0, **scope) for cap in CAPS)
+    if running is None:  # nothing runs there
+        return ""
+    if 0 < jobs_max <= running["count"]:
+        return f"{name} runs {running['count']} of the {jobs_max} jobs it may"
+    if 0 < bytes_max <= running["size"]:
+        return f"{name} runs jobs of {running['size']} of the {bytes_max} bytes it may"
+    return ""
+
+
+def _pins_of_nobody(wall_ms: int) -> QuerySet[JobPin]:
+    """Return the pins that every polling worker is kept off by."""
+    kinds = JobPin.Kind
+    if not (rules := set(JobPin.objects.values_list("kind", "value").distinct())):
+        return JobPin.objects.none()
+    polling = polling_workers(Worker.objects.all(), datetime.fromtimestamp(wall_ms / 1000, UTC))
+    there: Sequence[tuple[str, str]] = list(polling.values_list("name", "build"))
+    fits = {
+        kinds.WORKER: lambda value, name, build: name == value,
+        kinds.NEWER_THAN: lambda value, name, build: is_newer(build, value),
+        kinds.NOT_BUILD: lambda value, name, build: build != value,
+    }
+    unfit = Q(pk__in=[])
+    for kind, value in rules:
+        if not any(fits[kinds(kind)](value, name, build) for name, build in there):
+            unfit |= Q(kind=kind, value=value)
+    return JobPin.objects.filter(unfit)
+
+
+def _words(pin: JobPin) -> str:
+    if pin.kind == JobPin.Kind.WORKER:
+        return f"worker {pin.value}, which does not poll"
+    if pin.kind == JobPin.Kind.NEWER_THAN:
+        return f"a newer build than {pin.value or 'an unnamed one'}, and none polls"
+    return f"another build than {pin.value}, and none polls"

@@ -1,0 +1,81 @@
+"""Lets go of old history: entries of the log, and attempts of jobs that have ended; a bounded part per run.
+
+Both are walked from the oldest on, as they were numbered, so that a run costs what it deletes and not what is kept.
+
+What the schedule still decides by stays: entries that are not counted yet, attempts of jobs that hold blocks. The last
+entry of the log always stays, so that no index is given out twice. Rows of jobs stay as long as blocks name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db.models import Max, QuerySet
+
+from engine.scheduling.model import HOLDING_STATES
+from webadmin.database import dialect
+from webadmin.progress.models import CountingMark
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.models import Attempt, Command
+
+ROWS_PER_RUN = 1_000_000
+"""More than a busy fleet writes within an hour."""
+ROWS_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimReport:
+    """How many rows one run took away."""
+
+    commands: int = 0
+    attempts: int = 0
+
+
+def trim_history(*, keep_days: int) -> TrimReport:
+    """Delete history that is older; 0 keeps it for ever. Safe to run twice and by two at the same time."""
+    if not keep_days:
+        return TrimReport()
+    return TrimReport(commands=_trim_commands(keep_days), attempts=_trim_attempts(keep_days))
+
+
+def _trim_commands(keep_days: int) -> int:
+    """Delete entries of the log that everybody has counted; the newest of all stays."""
+    mark = CountingMark.objects.filter(id=1).first()
+    last = Command.objects.aggregate(last=Max("index"))["last"]
+    if mark is None or last is None:
+        return 0
+    first_needed = min([mark.counted_index, last, *(int(index) for index in mark.gaps)])
+    before = datetime.fromtimestamp(dialect.clock_ms() / 1000, UTC) - timedelta(days=keep_days)
+    told = Command.objects.filter(index__lt=first_needed).values_list("pk", "wall_time")
+    return _let_go(told, lambda wall_time: wall_time < before)
+
+
+def _trim_attempts(keep_days: int) -> int:
+    """Delete attempts that ended long ago, of jobs that have ended as well."""
+    before_ms = read_time().now_ms - keep_days * 24 * 3600 * 1000
+    held = {state.value for state in HOLDING_STATES}
+    told = Attempt.objects.values_list("pk", "ended_at_ms", "job__state")
+    return _let_go(
+        told,
+        lambda ended_at_ms, _: ended_at_ms is not None and ended_at_ms < before_ms,
+        lambda _, state: state not in held,
+    )
+
+
+def _let_go(
+    rows: QuerySet[Any, Any], is_old: Callable[..., bool], may_go: Callable[..., bool] = lambda *_: True
+) -> int:
+    """Delete what is old and may go, from the first row on, until a part of them holds nothing old; return how many."""
+    gone, after = 0, 0
+    while gone < ROWS_PER_RUN:
+        part = list(rows.filter(pk__gt=after).order_by("pk")[:ROWS_AT_ONCE])
+        old = [(pk, facts) for pk, *facts in part if is_old(*facts)]
+        if not old:
+            break
+        ids = [pk for pk, facts in old if may_go(*facts)]
+        rows.model.objects.filter(pk__in=ids).delete()
+        gone, after = gone + len(ids), part[-1][0]
+    return gone
