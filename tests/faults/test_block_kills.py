@@ -30,11 +30,15 @@ from tests.webadmin.tsdb.fake_bucket import visible
 BEFORE, AFTER = Moment.BEFORE, Moment.AFTER
 REPLICAS = 3
 CONTROL = ("control",)
+NOT_YET_SECONDS = 10**9
 _tenants = itertools.count()
 
 OF_TENANT = "JOIN tsdb_buckettenant tenant ON {}.tenant_id = tenant.id WHERE tenant.name = %s"
 RESULTS = f"SELECT ulid FROM tsdb_block block {OF_TENANT.format('block')} AND made_by_id IS NOT NULL"
 STEPS = f"SELECT kind, done_at_ms IS NOT NULL FROM tsdb_outboxstep step {OF_TENANT.format('step')} ORDER BY step.id"
+FOUND = f"SELECT count(*) FROM tsdb_block block {OF_TENANT.format('block')}"
+DELAY = "UPDATE tsdb_bucket SET consistency_delay_seconds = %s RETURNING id"
+PLAN_NOW = "UPDATE tsdb_buckettenant SET plan_at_ms = 0 WHERE name = %s RETURNING id"
 INDEX = "SELECT index_written >= index_wanted FROM tsdb_buckettenant WHERE name = %s"
 JOBS = "SELECT state FROM schedule_job WHERE lane = 'tsdb' AND tenant = %s"
 
@@ -85,9 +89,14 @@ class Tenant:
         self.blocks = [write_block(scratch / "sources", block_id(each), replica(each)) for each in range(REPLICAS)]
 
     def put(self) -> None:
-        """Put the replicas into the bucket."""
+        """Put the replicas into the bucket; none is planned before a scan has found them all."""
+        self._stack.rows(DELAY, NOT_YET_SECONDS)
         for block in self.blocks:
             put_block(self._store, block, self.folder)
+        wait_until(lambda: self.rows(FOUND) == [(REPLICAS,)], f"{self.name} is found", SETTLE_SECONDS)
+        self._stack.rows(DELAY, 0)
+        # A plan that was on its way yet may put the next one off until the delay is over.
+        wait_until(lambda: self.rows(PLAN_NOW) and self.rows(JOBS), f"{self.name} is planned", SETTLE_SECONDS)
 
     def check_readers(self) -> set[str]:
         """Assert that what readers open is whole and holds every sample; return these blocks."""

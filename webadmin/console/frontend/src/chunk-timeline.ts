@@ -32,6 +32,7 @@ let isFirst = true;
 const drawing = new Drawing(byId("ct-host"), {
   moved(view, isOver) {
     hideTip();
+    forgetQuestion();
     said(view);
     if (isOver) settle();
   },
@@ -115,6 +116,12 @@ function notices(told: Answer): void {
 
 // --- moving --------------------------------------------------------------------------------------------------------
 
+// An answer about where people were would take them back there; where they come to rest is asked for (settle).
+function forgetQuestion(): void {
+  asking?.abort();
+  asking = null;
+}
+
 function settle(): void {
   clearTimeout(pause);
   pause = window.setTimeout(() => {
@@ -136,6 +143,7 @@ function remember(view: View | null): void {
 
 function look(view: View): void {
   if (!answer) return;
+  forgetQuestion();
   drawing.setView(view);
   said(drawing.view);
   settle();
