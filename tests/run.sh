@@ -18,13 +18,14 @@ step() {
 
 debug_kernels() {
     # A second copy of the engine, compiled with every check on, beside the fast one.
-    LITHIFY_DEBUG_BUILD=1 .venv/bin/python setup.py --quiet build --build-lib .lithify/debug --build-temp .lithify/debug-temp >.lithify/debug-build.log 2>&1 ||
+    LITHIFY_DEBUG_BUILD=1 .venv/bin/python setup.py --quiet build --parallel 2 --build-lib .lithify/debug --build-temp .lithify/debug-temp >.lithify/debug-build.log 2>&1 ||
         { tail -n 40 .lithify/debug-build.log; return 1; }
     LITHIFY_EXPECT_DEBUG=1 .venv/bin/pytest -q -n 2 --hypothesis-profile=second_run -o pythonpath=".lithify/debug ." tests/engine
 }
 
 mkdir -p .lithify
 step "format, lint, types, import rules" ./dev lint
+.venv/bin/python -m tests.spark_classes
 # One worker more than cores: tests of whole processes wait most of their time.
 step "the suite, database-bound tests on SQLite" .venv/bin/pytest -q -n 3 --dist loadgroup
 step "the database-bound suite on PostgreSQL" env LITHIFY_TEST_DATABASE=postgresql .venv/bin/pytest -q -n 2 tests/webadmin

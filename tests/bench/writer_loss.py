@@ -17,7 +17,7 @@ from pathlib import Path
 
 import django
 
-from tests.bench.database import embedded_postgresql
+from tests.bench.database import embedded_postgresql, manage
 from tests.bench.figures import Figures
 from tests.processes import Processes, wait_until
 
@@ -40,6 +40,7 @@ def run(full: bool) -> Figures:
         tempfile.TemporaryDirectory(prefix="lithify-bench-") as home,
         Processes(quiet=True) as processes,
     ):
+        manage({"DATABASE_URL": url, "LITHIFY_HOME": home}, "migrate", "--verbosity", "0")
         fleet = WriterFleet(processes, Path(home), url)
         acknowledged: set[str] = set()
         for round_number in range(rounds):

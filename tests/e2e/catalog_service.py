@@ -8,6 +8,7 @@ from pathlib import Path
 import lakefs
 
 from tests.e2e.write_path import manage
+from tests.migrated import put_sqlite
 from tests.processes import Processes
 
 
@@ -23,7 +24,7 @@ class CatalogService:
             "TABLES_URL": f"file://{home}/tables",
             "DJANGO_SETTINGS_MODULE": "webadmin.settings",
         }
-        manage(self.environment, "migrate", "--verbosity", "0")
+        put_sqlite(home / "lithify.sqlite3")
         self.web, self.address = processes.start_web(self.environment)
 
     def key(self, name: str, *options: str, tenant: str = "acme") -> dict[str, str]:

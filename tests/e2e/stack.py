@@ -23,6 +23,7 @@ from engine.profiles.model import BlockMeta
 from engine.storage import ObjectStore, open_store
 from tasks.app import configure
 from tasks.beat import CONTROL_QUEUE
+from tests.migrated import put_sqlite
 from tests.processes import ROOT, Process, Processes, wait_until
 
 NODE_READY_SECONDS = 180.0
@@ -50,7 +51,7 @@ class Stack:
             "OBJECT_STORE_URL": self.store_url,
             "DJANGO_SETTINGS_MODULE": "webadmin.settings",
         }
-        self.manage("migrate", "--verbosity", "0")
+        put_sqlite(self.database)
         self.credential = self.manage("create_worker_credential", "tests").strip()
         self.web, self.url = processes.start_web(self.environment)
 

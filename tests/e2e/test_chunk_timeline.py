@@ -179,6 +179,28 @@ def test_a_timeline_of_years_is_drawn_in_columns_that_zoom_into_chunks(visit: Vi
     assert abs(visit.span_ms() - span_ms) < 1000
 
 
+def test_an_answer_that_comes_late_takes_nobody_back(visit: Visit) -> None:
+    visit.open(fill_timeline())
+    page = visit.page
+    held: list[Route] = []
+    page.route("**/data*", lambda route: held.append(route))
+    page.get_by_role("button", name="Zoom in").click()
+    box = page.locator(".ct-svg").bounding_box() or {}
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 70)
+    while not held:
+        page.wait_for_timeout(10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 + 200, box["y"] + 70, steps=5)
+    in_view = page.locator("#ct-range").inner_text()
+    held[0].continue_()
+    page.unroute("**/data*")
+    page.evaluate("() => fetch(location.href).then(told => told.text())")
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    expect(page.locator("#ct-range")).to_have_text(in_view)
+    visit.moved(page.mouse.up)
+    expect(page.locator("#ct-range")).to_have_text(in_view)
+
+
 def test_chunks_are_walked_through_and_opened_with_the_keyboard(visit: Visit) -> None:
     source = fill_timeline()
     visit.open(source)

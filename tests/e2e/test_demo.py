@@ -19,7 +19,7 @@ from webadmin.console.demo.run import SDK_ROWS, STACK_LOG
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 240
 SEGMENTS = 24
-NEEDED = ("PATH", "JAVA_HOME", "HOME", "LANG")
+NEEDED = ("PATH", "JAVA_HOME", "HOME", "LANG", "SPARK_SUBMIT_OPTS")
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.xdist_group("stack")]
 

@@ -30,6 +30,7 @@ from engine.profiles.pprof_build import Frame, ProfileBuilder
 from engine.profiles.segment import SegmentBuilder
 from engine.storage import open_store
 from tests.e2e.write_path import manage
+from tests.migrated import put_sqlite
 from tests.processes import Process, Processes, answers_http, wait_until
 
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("many_questions")]
@@ -106,7 +107,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
         keys.append(block_key(meta.shard, "", 0, meta.id))
         store.put(keys[-1], data)
     environment = _environment(home)
-    manage(environment, "migrate", "--verbosity", "0")
+    put_sqlite(home / "lithify.sqlite3")
     manage(environment, "import_blocks")
     scopes = ("--scope=profiles:query", "--scope=tenant:quarry")
     secret = manage(environment, "create_worker_credential", "viewer", *scopes).strip()

@@ -19,6 +19,7 @@ from engine.profiles.metadata import decode_metadata
 from engine.profiles.model import BlockMeta
 from engine.profiles.query.top_functions import TopFunctions, top_functions
 from engine.storage import open_store
+from tests.migrated import put_sqlite
 from tests.processes import ROOT, Processes
 
 COMMAND_SECONDS = 60.0
@@ -53,7 +54,7 @@ class WritePath:
             "TRUST_TENANT_HEADER": "1",
             "DJANGO_SETTINGS_MODULE": "webadmin.settings",
         }
-        self.manage("migrate", "--verbosity", "0")
+        put_sqlite(self.database)
         self.writer = processes.start_python(
             "writer", "manage.py", "writer", "--instance-id", "writer-1", environment=self.environment
         )

@@ -16,9 +16,11 @@ from typing import Any
 
 import psycopg
 
+from tests.migrated import fill_postgresql
+
 
 class PostgresqlServer:
-    """The embedded server in a folder of its own. ``socket_file`` is where it listens."""
+    """The embedded server in a folder of its own, its database migrated. ``socket_file`` is where it listens."""
 
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
@@ -30,6 +32,7 @@ class PostgresqlServer:
         for setting in ("fsync", "full_page_writes"):
             self._server.psql(f"ALTER SYSTEM SET {setting} = off;")
         self._server.psql("SELECT pg_reload_conf();")
+        fill_postgresql(self._server, "postgres")
         self.socket_file = str(self._server.get_postmaster_info().socket_path)
         self.url = str(self._server.get_uri())
 

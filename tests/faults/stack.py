@@ -59,12 +59,10 @@ NODES = ("compactor", "compactor-2")
 PREPARE = """
 import django, json, sys
 django.setup()
-from django.core.management import call_command
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from tasks import beat
 from webadmin.access.services import issue_worker_credential
 from webadmin.schedule.models import LevelPolicy, Limits
-call_command("migrate", verbosity=0)
 often = (beat.DELETE_OBJECTS_TASK, beat.RECOVER_LETTERS_TASK, beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK,
          beat.WRITE_OUTBOXES_TASK, beat.SENSE_BRANCHES_TASK)
 for job in beat.PERIODIC_JOBS:

@@ -74,7 +74,6 @@ class WriterFleet:
             "LITHIFY_TOKEN_KEYS": ",".join(settings.TOKEN_KEYS),
             **more,
         }
-        self.python("manage.py", "migrate", "--verbosity", "0")
 
     def python(self, *arguments: str) -> str:
         """Run a program to its end with the settings of the fleet; return what it printed."""

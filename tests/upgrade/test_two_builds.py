@@ -41,10 +41,8 @@ SETTLE_SECONDS = 90.0
 PREPARE = """
 import django, json
 django.setup()
-from django.core.management import call_command
 from webadmin.access.services import issue_worker_credential
 from webadmin.schedule.models import LevelPolicy
-call_command("migrate", verbosity=0)
 LevelPolicy.objects.update(blocks_max=4, age_seconds=0)
 scopes = ["jobs:poll", "blocks:add"]
 print(json.dumps(issue_worker_credential(name="all", scopes=scopes, actor="test").wire_form))

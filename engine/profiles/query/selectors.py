@@ -30,7 +30,6 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.]*|"(?:[^"\\\n]|\\.)*"')
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r"=~|!~|!=|=")
-_NO_VALUES = pa.array([""], pa.string())
 _METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _TEXT = re.compile(r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`""")
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[0-7]{3}|.)", re.DOTALL)
@@ -214,7 +213,8 @@ def _matching_values(condition: Matcher, values: list[str]) -> set[str]:
     if len(condition.value) > PATTERN_LENGTH_MAX:
         raise InvalidSelector(-1, f"the pattern for {condition.name} is longer than {PATTERN_LENGTH_MAX} characters")
     try:
-        pc.match_substring_regex(_NO_VALUES, pattern=condition.value)  # alone: "a)|(b" is none, but would be inside
+        # Alone: "a)|(b" is none, but would be inside.
+        pc.match_substring_regex(pa.nulls(1, pa.string()), pattern=condition.value)
         found = pc.match_substring_regex(pa.array(values, pa.string()), pattern=rf"\A(?s:{condition.value})\z")
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         raise InvalidSelector(-1, f"{condition} has no RE2 pattern: {error}") from error
