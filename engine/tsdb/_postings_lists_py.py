@@ -45,6 +45,17 @@ def format_lists(
     return bytes(out), bytes(table), lists, done
 
 
+def grouped_ids(
+    pairs: npt.NDArray[np.uint64], ids: npt.NDArray[np.uint32]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], bytes]:
+    """Return the different pairs, ascending, how many ids each has, and the ids by pair, in order, four bytes each."""
+    if len(ids) != len(pairs):
+        raise ValueError("there are not as many ids as pairs")
+    found, counts = np.unique(pairs, return_counts=True)
+    by_pair = ids[np.argsort(pairs, kind="stable")]
+    return found, counts.astype(np.uint32), by_pair.astype(">u4").tobytes()
+
+
 def _piece(ids: bytes, place: int, count: int) -> bytes:
     piece = ids[place : place + 4 * count]
     if place < 0 or len(piece) != 4 * count:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 IMPLEMENTATION = "python"
 
 if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
-    from engine.tsdb._postings_lists_py import format_lists
+    from engine.tsdb._postings_lists_py import format_lists, grouped_ids
 else:
     try:
-        from engine.tsdb._postings_lists import format_lists
+        from engine.tsdb._postings_lists import format_lists, grouped_ids
 
         IMPLEMENTATION = "compiled"
     except ImportError:
-        from engine.tsdb._postings_lists_py import format_lists
+        from engine.tsdb._postings_lists_py import format_lists, grouped_ids
 
-__all__ = ["IMPLEMENTATION", "format_lists"]
+__all__ = ["IMPLEMENTATION", "format_lists", "grouped_ids"]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from engine.tsdb.postings_lists import grouped_ids
 from engine.tsdb.series_batch import SeriesBatch
 
 LABELS_HELD_MAX = 1 << 18
@@ -113,19 +114,14 @@ class PostingsSpill:
         self._all.close()
 
     def _spill(self) -> None:
-        pairs = np.concatenate(self._pairs)
-        order = np.argsort(pairs, kind="stable")
-        pairs = pairs[order]
-        starts = np.flatnonzero(np.concatenate([np.ones(1, np.bool_), pairs[1:] != pairs[:-1]]))
-        counts = np.diff(starts, append=len(pairs)).astype(np.uint32)
-        ids = np.concatenate(self._ids)[order].astype(">u4")
+        pairs, counts, ids = grouped_ids(np.concatenate(self._pairs), np.concatenate(self._ids))
         self._pairs, self._ids, self._count = [], [], 0
-        self._runs.append(_Run(self._write(pairs[starts]), self._write(counts), self._write(ids), len(starts)))
+        self._runs.append(_Run(*map(self._write, (pairs.tobytes(), counts.tobytes(), ids)), len(pairs)))
 
-    def _write(self, array: npt.NDArray[np.generic]) -> int:
+    def _write(self, data: bytes) -> int:
         place = self._size
-        self._file.write(array.tobytes())
-        self._size += array.nbytes
+        self._file.write(data)
+        self._size += len(data)
         return place
 
     def _window(self, run: _Run, most: int) -> tuple[Pairs, npt.NDArray[np.uint32]]:

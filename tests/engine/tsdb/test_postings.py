@@ -88,6 +88,26 @@ def test_an_index_is_the_same_whether_its_lists_are_made_together_or_in_parts(
     assert sum(len(postings.ids) for postings in index.postings_lists()) == len(rows) + sum(map(len, rows)) // 2
 
 
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 1, 255, 256, 1 << 16, 1 << 24, (1 << 32) - 1]), st.integers(0, 3)), max_size=40
+    ),
+    st.integers(0, 40),
+)
+def test_ids_are_grouped_by_pair_and_stay_in_order(lists: ModuleType, labels: list[tuple[int, int]], gap: int) -> None:
+    pairs = [name << 32 | value << 8 * (value & 3) for name, value in labels]
+    ids = [(gap + 1) * place * 7_919 % (1 << 32) for place in range(len(pairs))]
+    found, counts, grouped = lists.grouped_ids(np.array(pairs, np.uint64), np.array(ids, np.uint32))
+    expected: dict[int, list[int]] = {}
+    for pair, series in zip(pairs, ids, strict=True):
+        expected.setdefault(pair, []).append(series)
+    assert found.tolist() == sorted(expected)
+    assert counts.tolist() == [len(expected[pair]) for pair in sorted(expected)]
+    assert np.frombuffer(grouped, ">u4").tolist() == [series for pair in sorted(expected) for series in expected[pair]]
+    with pytest.raises(ValueError, match="as many ids"):
+        lists.grouped_ids(np.array([*pairs, 1], np.uint64), np.array(ids, np.uint32))
+
+
 def test_lists_have_their_place_padding_and_entry(lists: ModuleType, tmp_path: Path) -> None:
     IndexWriter(tmp_path / "index", SYMBOLS).finish()
     symbols = IndexReader(tmp_path / "index").symbols
