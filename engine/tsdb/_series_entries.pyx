@@ -58,6 +58,21 @@ cdef inline int _fail(Fault* fault, int kind, size_t offset, const char* reason)
 
 
 cdef inline int _varint(Cursor* cursor, uint64_t* value, Fault* fault) noexcept nogil:
+    """Read a varint; most of them have one byte, or two."""
+    cdef const uint8_t* at = cursor.data + cursor.at
+    if left(cursor) >= 2:
+        if at[0] < 0x80:
+            value[0] = at[0]
+            cursor.at += 1
+            return 0
+        if at[1] < 0x80:
+            value[0] = (at[0] & 0x7F) | <uint64_t>at[1] << 7
+            cursor.at += 2
+            return 0
+    return _long_varint(cursor, value, fault)
+
+
+cdef int _long_varint(Cursor* cursor, uint64_t* value, Fault* fault) noexcept nogil:
     cdef size_t start = cursor.at
     value[0] = read_uvarint(cursor)
     if not cursor.failed:
@@ -109,11 +124,13 @@ cdef int _open_entry(Cursor* cursor, Cursor* entry, size_t* place, Fault* fault)
 cdef int _read_labels(Cursor* entry, const Limits* limits, Arrays* arrays, Fault* fault) except -1 nogil:
     cdef uint64_t count = 0, ref = 0, position, name = 0
     cdef size_t at
+    cdef uint32_t* refs
     if _varint(entry, &count, fault):
         return 1
     if count > left(entry) // 2:
         return _fail(fault, LIMIT, entry.at, b"more labels than bytes for them")
     buffer_reserve(&arrays.label_refs, 8 * count)
+    refs = <uint32_t*>(arrays.label_refs.data + arrays.label_refs.size)
     for position in range(2 * count):
         at = entry.at
         if _varint(entry, &ref, fault):
@@ -124,7 +141,8 @@ cdef int _read_labels(Cursor* entry, const Limits* limits, Arrays* arrays, Fault
             if position and ref <= name:
                 return _fail(fault, ORDER, at, b"the labels of a series do not ascend")
             name = ref
-        put_u32(&arrays.label_refs, <uint32_t>ref)
+        refs[position] = <uint32_t>ref
+    arrays.label_refs.size += 8 * count
     put_u64(&arrays.label_starts, arrays.label_refs.size // 8)
     return 0
 
@@ -134,6 +152,9 @@ cdef int _read_chunks(Cursor* entry, Arrays* arrays, Fault* fault) except -1 nog
     cdef int64_t min_time, max_time = 0, change
     cdef bint is_time_beyond, is_ref_beyond
     cdef size_t at
+    cdef int64_t* min_times
+    cdef int64_t* max_times
+    cdef uint64_t* refs
     if _varint(entry, &count, fault):
         return 1
     if count > left(entry) // 3:
@@ -141,6 +162,9 @@ cdef int _read_chunks(Cursor* entry, Arrays* arrays, Fault* fault) except -1 nog
     buffer_reserve(&arrays.min_times, 8 * count)
     buffer_reserve(&arrays.max_times, 8 * count)
     buffer_reserve(&arrays.chunk_refs, 8 * count)
+    min_times = <int64_t*>(arrays.min_times.data + arrays.min_times.size)
+    max_times = <int64_t*>(arrays.max_times.data + arrays.max_times.size)
+    refs = <uint64_t*>(arrays.chunk_refs.data + arrays.chunk_refs.size)
     for position in range(count):
         at = entry.at
         is_time_beyond = is_ref_beyond = False
@@ -170,9 +194,10 @@ cdef int _read_chunks(Cursor* entry, Arrays* arrays, Fault* fault) except -1 nog
             return _fail(fault, BAD, at, b"the times of a chunk are beyond 64 bits")
         if is_ref_beyond:
             return _fail(fault, REFERENCE, at, b"the reference of a chunk is beyond 64 bits")
-        put_u64(&arrays.min_times, <uint64_t>min_time)
-        put_u64(&arrays.max_times, <uint64_t>max_time)
-        put_u64(&arrays.chunk_refs, ref)
+        min_times[position], max_times[position], refs[position] = min_time, max_time, ref
+    arrays.min_times.size += 8 * count
+    arrays.max_times.size += 8 * count
+    arrays.chunk_refs.size += 8 * count
     put_u64(&arrays.chunk_starts, arrays.chunk_refs.size // 8)
     return 0
 
