@@ -59,11 +59,50 @@ static inline uint32_t lithify_crc_sliced(const lithify_crc_table *table, uint32
     return crc;
 }
 
+/* Bytes of each of three neighbouring parts whose checksums are computed side by side: an instruction waits for the one
+   before it of the same part, and the processor begins three in that time. */
+#define LITHIFY_CRC_PART 128
+
+/* What the register becomes after LITHIFY_CRC_PART zero bytes, by each of its bytes. */
+typedef struct {
+    uint32_t rows[4][256];
+} lithify_crc_shift;
+
+static inline void lithify_crc_fill_shift(lithify_crc_shift *shift, const lithify_crc_table *table)
+{
+    static const uint8_t zeros[LITHIFY_CRC_PART];
+    for (int row = 0; row < 4; row++)
+        for (uint32_t byte = 0; byte < 256; byte++)
+            shift->rows[row][byte] = lithify_crc_sliced(table, byte << (8 * row), zeros, LITHIFY_CRC_PART);
+}
+
+static inline uint32_t lithify_crc_shifted(const lithify_crc_shift *shift, uint32_t crc)
+{
+    return shift->rows[0][crc & 0xFF] ^ shift->rows[1][(crc >> 8) & 0xFF] ^ shift->rows[2][(crc >> 16) & 0xFF]
+        ^ shift->rows[3][crc >> 24];
+}
+
 #ifdef LITHIFY_HAS_SSE42_CODE
 __attribute__((target("sse4.2")))
-static inline uint32_t lithify_crc32c_sse42(uint32_t crc, const uint8_t *data, size_t size)
+static inline uint32_t lithify_crc32c_sse42(const lithify_crc_shift *shift, uint32_t crc, const uint8_t *data, size_t size)
 {
     uint64_t wide = crc;
+    while (size >= 3 * LITHIFY_CRC_PART) {
+        uint64_t second = 0, third = 0;
+        for (size_t at = 0; at < LITHIFY_CRC_PART; at += 8) {
+            uint64_t words[3];
+            memcpy(&words[0], data + at, 8);
+            memcpy(&words[1], data + LITHIFY_CRC_PART + at, 8);
+            memcpy(&words[2], data + 2 * LITHIFY_CRC_PART + at, 8);
+            wide = _mm_crc32_u64(wide, words[0]);
+            second = _mm_crc32_u64(second, words[1]);
+            third = _mm_crc32_u64(third, words[2]);
+        }
+        /* The register is linear: what comes after a part shifts what the part left in it. */
+        wide = lithify_crc_shifted(shift, lithify_crc_shifted(shift, (uint32_t)wide) ^ (uint32_t)second) ^ third;
+        data += 3 * LITHIFY_CRC_PART;
+        size -= 3 * LITHIFY_CRC_PART;
+    }
     while (size >= 8) {
         uint64_t word;
         memcpy(&word, data, 8);
@@ -83,8 +122,9 @@ static inline int lithify_cpu_has_sse42(void)
     return __builtin_cpu_supports("sse4.2") != 0;
 }
 #else
-static inline uint32_t lithify_crc32c_sse42(uint32_t crc, const uint8_t *data, size_t size)
+static inline uint32_t lithify_crc32c_sse42(const lithify_crc_shift *shift, uint32_t crc, const uint8_t *data, size_t size)
 {
+    (void)shift;
     (void)data;
     (void)size;
     return crc;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import zlib
 
 import google_crc32c
@@ -45,6 +46,14 @@ def test_both_ways_of_a_checksum_agree_with_others_and_continue(before: bytes, d
     start = google_crc32c.value(before)
     assert kernels.crc32c(data, start) == kernels.crc32c_sliced(data, start) == google_crc32c.value(before + data)
     assert kernels.crc32(data) == zlib.crc32(data)
+
+
+@pytest.mark.parametrize("size", [*range(376, 394), *range(760, 776), 1151, 1152, 1160, 5000])
+def test_bytes_that_are_gone_through_in_three_places_at_once_have_the_same_checksum(size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    for start in (0, 0xFFFFFFFF, 0x12345678):
+        assert kernels.crc32c(data, start) == kernels.crc32c_sliced(data, start)
+    assert kernels.crc32c(data) == google_crc32c.value(data)
 
 
 def signed(bits: int) -> st.SearchStrategy[int]:
