@@ -1,6 +1,7 @@
 """Merges samples of one series that were decoded; only inline C, no module of its own."""
 
 from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 cdef enum:
@@ -24,6 +25,31 @@ ctypedef struct Samples:
     uint64_t* values
     size_t count
     size_t room
+
+
+cdef inline int make_room(Samples* samples, size_t count) except -1 nogil:
+    cdef size_t room
+    cdef int64_t* times
+    cdef uint64_t* values
+    if count <= samples.room:
+        return 0
+    room = max(count, 2 * samples.room)
+    times = <int64_t*>realloc(samples.times, 8 * room)
+    if times != NULL:
+        samples.times = times
+    values = <uint64_t*>realloc(samples.values, 8 * room)
+    if values != NULL:
+        samples.values = values
+    if times == NULL or values == NULL:
+        with gil:
+            raise MemoryError()
+    samples.room = room
+    return 0
+
+
+cdef inline void free_samples(Samples* samples) noexcept nogil:
+    free(samples.times)
+    free(samples.values)
 
 
 cdef inline int _class_of(uint64_t bits) noexcept nogil:

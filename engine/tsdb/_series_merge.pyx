@@ -1,19 +1,20 @@
 """The compiled merge of series behind the door ``engine.tsdb.series_merge``."""
 
 cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcmp, memmove
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memmove
 
-from engine.profiles._byte_buffers cimport (
-    Buffer, Cursor, buffer_free, buffer_reserve, be32, cursor_over, left, put_bytes, put_u32_be, put_u64,
-    put_uvarint, read_uvarint,
-)
+from engine.profiles._byte_buffers cimport Buffer, buffer_free, buffer_reserve, put_bytes, put_u64, store_u32_be
 from engine.profiles._checksum_kernels cimport crc32c_of
-from engine.tsdb._sample_merge cimport Samples, merge_two
-from engine.tsdb._xor cimport (
-    CHUNK_BYTES_EXTRA, SAMPLE_BYTES_MAX, XorFault, decode_samples, encode_samples, xor_count,
+from engine.tsdb._merge_order cimport Order, dry_source, take_next
+from engine.tsdb._merge_pieces cimport (
+    CRC_BYTES, ENCODING_XOR, FAULTY, HEADER_BYTES, LIMIT, MERGED, RARE, REFUSED, Fault, Piece, Source, decode_piece,
+    fail, is_earlier, is_float, is_same, read_piece,
 )
+from engine.tsdb._sample_merge cimport Samples, free_samples, make_room, merge_two
+from engine.tsdb._xor cimport CHUNK_BYTES_EXTRA, SAMPLE_BYTES_MAX, encode_samples
 
 import numpy as np
 
@@ -29,61 +30,14 @@ from engine.tsdb.overlaps import PlacedChunk
 from engine.tsdb.series_batch import SeriesBatch
 
 cdef enum:
-    BAD = 0
-    TRUNCATED = 1
-    LIMIT = 2  # up to here as in _xor.pyx
-    REFERENCE = 3
-    CHECKSUM = 4
-    FORMAT = 5
-    ORDER = 6
-    CONTRADICTION = 7
-
-    MERGED = 0
-    FAULTY = 1
-    RARE = 2
-    REFUSED = 8  # for the blocks together, none is to blame
-
     CHUNK_BYTES = 64  # what is held of a chunk beside its record
     SERIES_MOST = 4096
-    CHUNK_BYTES_MAX = 64 << 20
-    HEADER_BYTES = 8
-    CRC_BYTES = 4
+    LENGTH_BYTES_MAX = 10
     SHARE_BYTES = 10  # of a record beside its data, where files are cut
-    ENCODING_XOR = 1
-    ENCODING_XOR2 = 4
-    ENCODING_14_BITS = 5  # this one and the next have counts of 14 bits
-    ENCODING_LAST = 6
 
-cdef uint64_t OVERLAY = 0xFFFFFFFFULL
 cdef tuple ERRORS = (
     BadObject, Truncated, LimitExceeded, BadReference, ChecksumMismatch, UnknownFormat, OutOfOrder, Inconsistent,
 )
-
-ctypedef struct Source:
-    const uint8_t** files
-    size_t* file_sizes
-    size_t file_count
-    const uint8_t* overlay
-    size_t overlay_size
-    size_t series
-    size_t next_series  # the current one is before it
-    bint has_ended
-    const int64_t* label_starts
-    const uint32_t* label_refs
-    const int64_t* chunk_starts
-    const int64_t* min_times
-    const int64_t* max_times
-    const uint64_t* chunk_refs
-
-ctypedef struct Piece:
-    const uint8_t* sealed  # encoding and data, then their checksum
-    size_t size  # of encoding and data
-    size_t record_bytes
-    int64_t min_time
-    int64_t max_time
-    uint64_t ref
-    uint32_t source
-    uint32_t samples
 
 ctypedef struct OutChunk:
     const uint8_t* sealed  # NULL: at ``offset`` of what was encoded, without a checksum
@@ -92,13 +46,6 @@ ctypedef struct OutChunk:
     int64_t min_time
     int64_t max_time
     uint32_t samples
-
-ctypedef struct Fault:
-    int kind
-    uint32_t source
-    uint64_t ref
-    size_t offset  # beyond that of the reference
-    const char* reason
 
 ctypedef struct Counts:
     uint64_t series_read
@@ -111,128 +58,6 @@ ctypedef struct Counts:
     uint64_t float_samples_written
 
 
-cdef inline int _fail(Fault* fault, int kind, uint32_t source, uint64_t ref, size_t offset,
-                      const char* reason) noexcept nogil:
-    fault.kind = kind
-    fault.source = source
-    fault.ref = ref
-    fault.offset = offset
-    fault.reason = reason
-    return FAULTY
-
-
-cdef inline uint32_t _sample_count(const uint8_t* sealed) noexcept nogil:
-    cdef uint32_t count = (<uint32_t>sealed[1] << 8) | sealed[2]
-    return count & 0x3FFF if sealed[0] >= ENCODING_14_BITS else count
-
-
-cdef inline bint _is_float(uint8_t encoding) noexcept nogil:
-    return encoding == ENCODING_XOR or encoding == ENCODING_XOR2
-
-
-cdef inline bint _is_before(const Source* one, const Source* other) noexcept nogil:
-    """Say whether the labels of the current series come strictly before another's; what is longer comes after."""
-    cdef size_t first = one.next_series - 1, second = other.next_series - 1
-    cdef size_t size = 2 * <size_t>(one.label_starts[first + 1] - one.label_starts[first])
-    cdef size_t other_size = 2 * <size_t>(other.label_starts[second + 1] - other.label_starts[second])
-    cdef const uint32_t* refs = one.label_refs + 2 * one.label_starts[first]
-    cdef const uint32_t* other_refs = other.label_refs + 2 * other.label_starts[second]
-    cdef size_t position
-    for position in range(min(size, other_size)):
-        if refs[position] != other_refs[position]:
-            return refs[position] < other_refs[position]
-    return size < other_size
-
-
-cdef inline bint _is_earlier(const Piece* one, const Piece* other) noexcept nogil:
-    return one.min_time < other.min_time or (one.min_time == other.min_time and one.max_time < other.max_time)
-
-
-cdef inline bint _is_same(const Piece* one, const Piece* other) noexcept nogil:
-    return (one.min_time == other.min_time and one.max_time == other.max_time and one.size == other.size
-            and memcmp(one.sealed, other.sealed, one.size) == 0)
-
-
-cdef int _read_piece(const Source* source, Piece* piece, Fault* fault) noexcept nogil:
-    """Find the record of a piece, whose reference, source and times are set, and check it."""
-    cdef uint64_t number = piece.ref >> 32, size
-    cdef size_t offset = <size_t>(piece.ref & 0xFFFFFFFFu), start
-    cdef Cursor cursor
-    if number == OVERLAY:
-        cursor = cursor_over(source.overlay, source.overlay_size)
-    elif number < source.file_count:
-        cursor = cursor_over(source.files[number], source.file_sizes[number])
-    else:
-        return _fail(fault, REFERENCE, piece.source, piece.ref, 0, b"the block has no such chunk file")
-    if offset < HEADER_BYTES or offset >= cursor.size:
-        return _fail(fault, REFERENCE, piece.source, piece.ref, 0, b"no record can be there")
-    cursor.at = offset
-    size = read_uvarint(&cursor)
-    if cursor.failed:
-        return _fail(fault, BAD if cursor.at < cursor.size else TRUNCATED, piece.source, piece.ref, 0,
-                     b"the length of a chunk is not one")
-    if size > CHUNK_BYTES_MAX:
-        return _fail(fault, LIMIT, piece.source, piece.ref, 0, b"a chunk longer than any that is read")
-    if size + 1 + CRC_BYTES > left(&cursor):
-        return _fail(fault, TRUNCATED, piece.source, piece.ref, 0, b"the file ends inside a record")
-    start = cursor.at - offset
-    piece.sealed = cursor.data + cursor.at
-    piece.size = <size_t>size + 1
-    piece.record_bytes = start + piece.size + CRC_BYTES
-    if crc32c_of(piece.sealed, piece.size) != be32(piece.sealed + piece.size):
-        return _fail(fault, CHECKSUM, piece.source, piece.ref, start, b"the stored checksum is not that of the bytes")
-    if not 0 < piece.sealed[0] <= ENCODING_LAST:
-        return _fail(fault, FORMAT, piece.source, piece.ref, start, b"an unknown encoding of a chunk")
-    piece.samples = _sample_count(piece.sealed) if size >= 2 else 0
-    if piece.samples == 0:
-        return _fail(fault, BAD, piece.source, piece.ref, start, b"a chunk without samples")
-    return MERGED
-
-
-cdef int _make_room(Samples* samples, size_t count) except -1 nogil:
-    cdef size_t room
-    cdef int64_t* times
-    cdef uint64_t* values
-    if count <= samples.room:
-        return 0
-    room = max(count, 2 * samples.room)
-    times = <int64_t*>realloc(samples.times, 8 * room)
-    if times != NULL:
-        samples.times = times
-    values = <uint64_t*>realloc(samples.values, 8 * room)
-    if values != NULL:
-        samples.values = values
-    if times == NULL or values == NULL:
-        with gil:
-            raise MemoryError()
-    samples.room = room
-    return 0
-
-
-cdef int _decode(const Piece* piece, Samples* samples, Fault* fault) except -1 nogil:
-    """Append the samples of a float chunk, which must be what the index says."""
-    cdef XorFault found
-    cdef const uint8_t* data = piece.sealed + 1
-    cdef int64_t count = xor_count(data, piece.size - 1, &found)
-    cdef int64_t* times
-    cdef int64_t position
-    cdef bint ascends = True
-    if count < 0:
-        return _fail(fault, found.kind, piece.source, piece.ref, found.offset, found.reason)
-    _make_room(samples, samples.count + <size_t>count)
-    times = samples.times + samples.count
-    if decode_samples(data, piece.size - 1, times, samples.values + samples.count, &found) < 0:
-        return _fail(fault, found.kind, piece.source, piece.ref, found.offset, found.reason)
-    for position in range(1, count):
-        ascends &= times[position] > times[position - 1]
-    if not ascends:
-        return _fail(fault, ORDER, piece.source, piece.ref, 0, b"the samples of a chunk do not ascend in time")
-    if times[0] != piece.min_time or times[count - 1] != piece.max_time:
-        return _fail(fault, CONTRADICTION, piece.source, piece.ref, 0, b"a chunk has other times than the index says")
-    samples.count += <size_t>count
-    return MERGED
-
-
 @cython.nonecheck(False)  # its methods run without the interpreter lock, where Cython cannot raise the error
 cdef class SeriesMerge:
     """Merges series of several sources. ``run`` says what is needed next, ``take`` gives what was merged.
@@ -241,7 +66,7 @@ cdef class SeriesMerge:
     """
 
     cdef readonly object counts
-    cdef Source* _sources
+    cdef Order _order
     cdef size_t _source_count
     cdef list _names
     cdef list _files
@@ -254,10 +79,6 @@ cdef class SeriesMerge:
     cdef size_t _window_samples  # of overlapping chunks, decoded together
     cdef uint64_t _file_count
     cdef uint64_t _position
-    cdef uint32_t* _heap
-    cdef size_t _heap_size
-    cdef uint32_t* _taken
-    cdef size_t _taken_count
     cdef size_t* _piece_starts  # per taken source, and the end
     cdef size_t* _piece_next
     cdef Buffer _pieces
@@ -275,7 +96,10 @@ cdef class SeriesMerge:
     cdef Buffer _min_times
     cdef Buffer _max_times
     cdef Buffer _chunk_refs
-    cdef Buffer _records
+    cdef bytearray _records  # grown only while nobody looks at it
+    cdef uint8_t* _record_data
+    cdef size_t _record_bytes
+    cdef size_t _record_room
     cdef Buffer _file_starts
     cdef size_t _series
 
@@ -292,37 +116,38 @@ cdef class SeriesMerge:
         self._file_bytes = rules.chunk_file_bytes
         self._record_bytes_max = budget.record_bytes
         self._window_samples = budget.window_samples
-        self._sources = <Source*>_zeroed(self._source_count, sizeof(Source))
-        self._heap = <uint32_t*>_zeroed(self._source_count, sizeof(uint32_t))
-        self._taken = <uint32_t*>_zeroed(self._source_count, sizeof(uint32_t))
+        self._records = bytearray()
+        self._order.sources = <Source*>_zeroed(self._source_count, sizeof(Source))
+        self._order.heap = <uint32_t*>_zeroed(self._source_count, sizeof(uint32_t))
+        self._order.taken = <uint32_t*>_zeroed(self._source_count, sizeof(uint32_t))
         self._piece_starts = <size_t*>_zeroed(self._source_count + 1, sizeof(size_t))
         self._piece_next = <size_t*>_zeroed(self._source_count, sizeof(size_t))
         for number, files in enumerate(self._files):
-            self._taken[number] = <uint32_t>number
-            self._sources[number].files = <const uint8_t**>_zeroed(len(files), sizeof(void*))
-            self._sources[number].file_sizes = <size_t*>_zeroed(len(files), sizeof(size_t))
-            self._sources[number].file_count = len(files)
+            self._order.taken[number] = <uint32_t>number
+            self._order.sources[number].files = <const uint8_t**>_zeroed(len(files), sizeof(void*))
+            self._order.sources[number].file_sizes = <size_t*>_zeroed(len(files), sizeof(size_t))
+            self._order.sources[number].file_count = len(files)
             for place, file in enumerate(files):
                 data = file
-                self._sources[number].files[place] = &data[0] if data.shape[0] else NULL
-                self._sources[number].file_sizes[place] = data.shape[0]
-        self._taken_count = self._source_count
+                self._order.sources[number].files[place] = &data[0] if data.shape[0] else NULL
+                self._order.sources[number].file_sizes[place] = data.shape[0]
+        self._order.taken_count = self._source_count
         self._clear()
 
     def __dealloc__(self):
         cdef size_t number
-        if self._sources != NULL:
+        if self._order.sources != NULL:
             for number in range(self._source_count):
-                free(self._sources[number].files)
-                free(self._sources[number].file_sizes)
-        free(self._sources)
-        free(self._heap)
-        free(self._taken)
+                free(self._order.sources[number].files)
+                free(self._order.sources[number].file_sizes)
+        free(self._order.sources)
+        free(self._order.heap)
+        free(self._order.taken)
         free(self._piece_starts)
         free(self._piece_next)
-        _free_samples(&self._samples)
-        _free_samples(&self._other)
-        _free_samples(&self._merged)
+        free_samples(&self._samples)
+        free_samples(&self._other)
+        free_samples(&self._merged)
         buffer_free(&self._pieces)
         buffer_free(&self._group)
         buffer_free(&self._out)
@@ -333,7 +158,6 @@ cdef class SeriesMerge:
         buffer_free(&self._min_times)
         buffer_free(&self._max_times)
         buffer_free(&self._chunk_refs)
-        buffer_free(&self._records)
         buffer_free(&self._file_starts)
 
     def load(self, size_t source, batch, bytes overlay):
@@ -348,7 +172,7 @@ cdef class SeriesMerge:
         cdef Py_ssize_t count = len(batch.ids)
         if source >= self._source_count:
             raise ValueError("there is no such source")
-        into = &self._sources[source]
+        into = &self._order.sources[source]
         if into.next_series < into.series:
             raise ValueError("the source has series that were not merged")
         _check_starts(label_starts, count, label_refs.shape[0] // 2)
@@ -369,7 +193,7 @@ cdef class SeriesMerge:
         """Say that a source has no more series."""
         if source >= self._source_count:
             raise ValueError("there is no such source")
-        self._sources[source].has_ended = True
+        self._order.sources[source].has_ended = True
 
     def run(self, size_t most_bytes):
         """Merge on; with ``Turn.NEEDS`` comes the source, with ``FULL`` there are about ``most_bytes`` of records."""
@@ -381,14 +205,14 @@ cdef class SeriesMerge:
         try:
             with nogil:
                 while status == MERGED:
-                    is_full = self._records.size >= most_bytes or self._series >= SERIES_MOST
+                    is_full = self._record_bytes >= most_bytes or self._series >= SERIES_MOST
                     if is_full:
                         break
-                    dry = self._dry_source()
+                    dry = dry_source(&self._order)
                     if dry >= 0:
                         break
-                    self._take_next()
-                    is_done = self._taken_count == 0
+                    take_next(&self._order)
+                    is_done = self._order.taken_count == 0
                     if is_done:
                         break
                     status = self._merge_series()
@@ -410,7 +234,7 @@ cdef class SeriesMerge:
         if not self._is_waiting:
             raise ValueError("no series is rare")
         columns = []
-        for taken in range(self._taken_count):
+        for taken in range(self._order.taken_count):
             column = []
             for place in range(self._piece_starts[taken], self._piece_starts[taken + 1]):
                 data = (<const char*>pieces[place].sealed)[1:pieces[place].size]
@@ -440,7 +264,7 @@ cdef class SeriesMerge:
         self._copy_counts()
 
     def take(self):
-        """Return what was merged since the last time."""
+        """Return what was merged since the last time; the records only until the merge goes on."""
         batch = SeriesBatch(
             0,
             np.zeros(self._series, np.uint32),
@@ -451,7 +275,7 @@ cdef class SeriesMerge:
             _array(&self._max_times, np.int64),
             _array(&self._chunk_refs, np.uint64),
         )
-        records = (<const char*>self._records.data)[:self._records.size]
+        records = memoryview(self._records).toreadonly()[:self._record_bytes]
         merged = MergedSeries(batch, records, _array(&self._file_starts, np.uint64).tolist())
         self._clear()
         return merged
@@ -460,67 +284,10 @@ cdef class SeriesMerge:
         self._series = 0
         self._label_starts.size = self._label_refs.size = self._chunk_starts.size = 0
         self._min_times.size = self._max_times.size = self._chunk_refs.size = 0
-        self._records.size = self._file_starts.size = 0
+        self._record_bytes = self._file_starts.size = 0
         put_u64(&self._label_starts, 0)
         put_u64(&self._chunk_starts, 0)
         return 0
-
-    cdef int64_t _dry_source(self) noexcept nogil:
-        """Return a source whose next series is wanted and not loaded, -1 if there is none."""
-        cdef size_t number, taken
-        cdef int64_t dry = -1
-        cdef const Source* source
-        for taken in range(self._taken_count):
-            number = self._taken[taken]
-            source = &self._sources[number]
-            if source.next_series >= source.series and not source.has_ended and (dry < 0 or <int64_t>number < dry):
-                dry = <int64_t>number
-        return dry
-
-    cdef void _take_next(self) noexcept nogil:
-        """Take the sources with the next series off the heap, after putting back those of the series before."""
-        cdef size_t taken
-        cdef uint32_t number
-        for taken in range(self._taken_count):
-            number = self._taken[taken]
-            if self._sources[number].next_series < self._sources[number].series:
-                self._sources[number].next_series += 1
-                self._push(number)
-        self._taken_count = 0
-        while self._heap_size and (
-                self._taken_count == 0
-                or not _is_before(&self._sources[self._taken[0]], &self._sources[self._heap[0]])):
-            self._taken[self._taken_count] = self._pop()
-            self._taken_count += 1
-
-    cdef void _push(self, uint32_t number) noexcept nogil:
-        cdef size_t place = self._heap_size, parent
-        self._heap[place] = number
-        self._heap_size += 1
-        while place:
-            parent = (place - 1) // 2
-            if not _is_before(&self._sources[number], &self._sources[self._heap[parent]]):
-                break
-            self._heap[place] = self._heap[parent]
-            self._heap[parent] = number
-            place = parent
-
-    cdef uint32_t _pop(self) noexcept nogil:
-        """Take the first; of equal ones, the order is that of ``engine.tsdb.merge_heap``."""
-        cdef size_t last = self._heap_size - 1, place = 0, child
-        cdef uint32_t first = self._heap[0], sifted = self._heap[last]
-        self._heap[0] = sifted
-        while 2 * place + 1 < last:
-            child = 2 * place + 1
-            if child + 1 < last and _is_before(&self._sources[self._heap[child + 1]], &self._sources[self._heap[child]]):
-                child += 1
-            if not _is_before(&self._sources[self._heap[child]], &self._sources[sifted]):
-                break
-            self._heap[place] = self._heap[child]
-            self._heap[child] = sifted
-            place = child
-        self._heap_size = last
-        return first
 
     cdef int _merge_series(self) except -1 nogil:
         """Merge the chunks of the series that was taken, and write it unless it is rare."""
@@ -536,16 +303,16 @@ cdef class SeriesMerge:
         self._out.size = self._encoded.size = self._group.size = 0
         while True:
             found = NULL
-            for taken in range(self._taken_count):
+            for taken in range(self._order.taken_count):
                 if self._piece_next[taken] < self._piece_starts[taken + 1] and (
-                        found == NULL or _is_earlier(&pieces[self._piece_next[taken]], found)):
+                        found == NULL or is_earlier(&pieces[self._piece_next[taken]], found)):
                     found = &pieces[self._piece_next[taken]]
                     source = taken
             if found == NULL:
                 break
             self._piece_next[source] += 1
             if last != NULL and found.min_time <= end:
-                if _is_same(found, last):
+                if is_same(found, last):
                     continue
                 end = max(end, found.max_time)
             else:
@@ -562,15 +329,16 @@ cdef class SeriesMerge:
         return MERGED
 
     cdef int _read_pieces(self) except -1 nogil:
-        cdef size_t taken, place, series, first, count, start
+        cdef size_t taken, place, series, first, count, start, like
         cdef uint64_t held = 0, own
         cdef uint32_t number
         cdef Source* source
         cdef Piece* piece
+        cdef const Piece* pieces
         self._pieces.size = 0
-        for taken in range(self._taken_count):
-            number = self._taken[taken]
-            source = &self._sources[number]
+        for taken in range(self._order.taken_count):
+            number = self._order.taken[taken]
+            source = &self._order.sources[number]
             series = source.next_series - 1
             first = <size_t>source.chunk_starts[series]
             count = <size_t>(source.chunk_starts[series + 1] - source.chunk_starts[series])
@@ -579,26 +347,30 @@ cdef class SeriesMerge:
             buffer_reserve(&self._pieces, count * sizeof(Piece))
             self._pieces.size += count * sizeof(Piece)
             self._piece_starts[taken + 1] = start + count
+            pieces = <const Piece*>self._pieces.data
             own = 0
+            like = self._piece_starts[taken - 1] if taken else start
             for place in range(count):
                 piece = <Piece*>self._pieces.data + start + place
                 piece.source = number
                 piece.min_time = source.min_times[first + place]
                 piece.max_time = source.max_times[first + place]
                 piece.ref = source.chunk_refs[first + place]
-                if _read_piece(source, piece, &self._fault) != MERGED:
+                while like < start and pieces[like].min_time < piece.min_time:
+                    like += 1
+                if read_piece(source, piece, &pieces[like] if like < start else NULL, &self._fault) != MERGED:
                     return FAULTY
                 self._counts.samples_read += piece.samples
                 self._counts.bytes_read += piece.record_bytes
                 own += CHUNK_BYTES + piece.record_bytes
                 if own > self._record_bytes_max:
-                    return _fail(&self._fault, LIMIT, number, piece.ref, 0,
+                    return fail(&self._fault, LIMIT, number, piece.ref, 0,
                                  b"the chunks of a series take more than a merge holds of one")
             self._counts.series_read += 1
             self._counts.chunks_read += count
             held += own
             if held > self._record_bytes_max:
-                return _fail(&self._fault, REFUSED, number, source.chunk_refs[first], 0,
+                return fail(&self._fault, REFUSED, number, source.chunk_refs[first], 0,
                              b"the chunks of a series in all blocks take more than the budget allows")
         return MERGED
 
@@ -635,7 +407,7 @@ cdef class SeriesMerge:
                 return status
             self._cut(self._samples.count if place == count else self._whole_runs_before(group[place].min_time))
             if self._encoded.size > self._record_bytes_max:
-                return _fail(&self._fault, REFUSED, group[first].source, group[first].ref, 0,
+                return fail(&self._fault, REFUSED, group[first].source, group[first].ref, 0,
                              b"samples that overlap here take more than the budget of the merge allows")
             first = place
         return MERGED
@@ -646,17 +418,17 @@ cdef class SeriesMerge:
         cdef bint is_first = self._samples.count == 0
         cdef Samples swapped
         cdef int status
-        for taken in range(self._taken_count):
+        for taken in range(self._order.taken_count):
             self._other.count = 0
             for place in range(count):
-                if pieces[place].source == self._taken[taken]:
-                    status = _decode(pieces[place], &self._samples if is_first else &self._other, &self._fault)
+                if pieces[place].source == self._order.taken[taken]:
+                    status = decode_piece(pieces[place], &self._samples if is_first else &self._other, &self._fault)
                     if status != MERGED:
                         return status
             if is_first:
                 is_first = self._samples.count == 0
             elif self._other.count:
-                _make_room(&self._merged, self._samples.count + self._other.count)
+                make_room(&self._merged, self._samples.count + self._other.count)
                 if not merge_two(&self._samples, &self._other, &self._merged, self._is_ours):
                     return RARE
                 swapped = self._samples
@@ -697,13 +469,18 @@ cdef class SeriesMerge:
 
     cdef int _write_series(self) except -1 nogil:
         """Append the series that was taken, with the chunks in ``_out``."""
-        cdef const Source* source = &self._sources[self._taken[0]]
+        cdef const Source* source = &self._order.sources[self._order.taken[0]]
         cdef size_t series = source.next_series - 1
         cdef int64_t first = source.label_starts[series], last = source.label_starts[series + 1]
         cdef const OutChunk* chunks = <const OutChunk*>self._out.data
         cdef size_t count = self._out.size // sizeof(OutChunk), place
         cdef uint64_t begin = self._position, estimate = 0
         cdef bint is_cut = False, starts_file
+        cdef size_t needed = 0
+        for place in range(count):
+            needed += LENGTH_BYTES_MAX + chunks[place].size + CRC_BYTES
+        if needed > self._record_room - self._record_bytes:
+            self._make_record_room(needed)
         for place in range(count):
             estimate += chunks[place].size - 1 + SHARE_BYTES
             if begin == 0 and place == 0:
@@ -715,7 +492,7 @@ cdef class SeriesMerge:
             if starts_file:
                 estimate = chunks[place].size - 1 + SHARE_BYTES
                 is_cut = True
-                put_u64(&self._file_starts, self._records.size)
+                put_u64(&self._file_starts, self._record_bytes)
                 self._file_count += 1
                 self._position = HEADER_BYTES
             self._write_chunk(&chunks[place])
@@ -727,22 +504,38 @@ cdef class SeriesMerge:
         self._counts.chunks_written += count
         return 0
 
+    cdef int _make_record_room(self, size_t needed) except -1 nogil:
+        cdef size_t room = max(2 * self._record_room, self._record_bytes + needed)
+        with gil:
+            PyByteArray_Resize(self._records, room)
+            self._record_data = <uint8_t*>PyByteArray_AS_STRING(self._records)
+        self._record_room = room
+        return 0
+
     cdef int _write_chunk(self, const OutChunk* chunk) except -1 nogil:
-        cdef size_t start = self._records.size
+        """Append a chunk, for which there is room among the records."""
+        cdef uint8_t* record = self._record_data + self._record_bytes
+        cdef size_t start = 0, length = chunk.size - 1
         cdef const uint8_t* sealed = chunk.sealed
-        put_uvarint(&self._records, chunk.size - 1)
+        while length >= 0x80:
+            record[start] = <uint8_t>(length | 0x80)
+            length >>= 7
+            start += 1
+        record[start] = <uint8_t>length
+        start += 1
         if sealed != NULL:
-            put_bytes(&self._records, sealed, chunk.size + CRC_BYTES)
+            memcpy(record + start, sealed, chunk.size + CRC_BYTES)
         else:
             sealed = self._encoded.data + chunk.offset
-            put_bytes(&self._records, sealed, chunk.size)
-            put_u32_be(&self._records, crc32c_of(sealed, chunk.size))
+            memcpy(record + start, sealed, chunk.size)
+            store_u32_be(record + start + chunk.size, crc32c_of(sealed, chunk.size))
         put_u64(&self._min_times, <uint64_t>chunk.min_time)
         put_u64(&self._max_times, <uint64_t>chunk.max_time)
         put_u64(&self._chunk_refs, (self._file_count - 1) << 32 | self._position)
-        self._position += self._records.size - start
+        self._record_bytes += start + chunk.size + CRC_BYTES
+        self._position += start + chunk.size + CRC_BYTES
         self._counts.samples_written += chunk.samples
-        if _is_float(sealed[0]):
+        if is_float(sealed[0]):
             self._counts.float_samples_written += chunk.samples
         return 0
 
@@ -771,11 +564,6 @@ cdef void* _zeroed(size_t count, size_t size) except NULL:
     if found == NULL:
         raise MemoryError()
     return found
-
-
-cdef void _free_samples(Samples* samples) noexcept:
-    free(samples.times)
-    free(samples.values)
 
 
 cdef object _array(const Buffer* buffer, kind):

@@ -122,8 +122,8 @@ class SeriesMerge:
         self.counts.chunks_written += len(chunks)
 
     def take(self) -> MergedSeries:
-        """Return what was merged since the last time."""
-        merged = MergedSeries(series_batch(self._rows), bytes(self._records), self._file_starts)
+        """Return what was merged since the last time; the records only until the merge goes on."""
+        merged = MergedSeries(series_batch(self._rows), memoryview(bytes(self._records)), self._file_starts)
         self._clear()
         return merged
 

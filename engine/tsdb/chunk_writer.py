@@ -54,7 +54,7 @@ class ChunkWriter:
             file.write(uvarint(len(chunk.data)) + sealed + crc32c(sealed).to_bytes(CRC_BYTES, "big"))
         return refs
 
-    def append(self, records: bytes, file_starts: Sequence[int]) -> None:
+    def append(self, records: memoryview, file_starts: Sequence[int]) -> None:
         """Append records as they are; new files begin before these places in them. References are the caller's."""
         edges = [0, *file_starts, len(records)]
         for position, (first, last) in enumerate(pairwise(edges)):
@@ -62,7 +62,7 @@ class ChunkWriter:
                 self._next_file()
             if first < last:
                 assert self._file is not None
-                self._file.write(memoryview(records)[first:last])
+                self._file.write(records[first:last])
 
     def close(self) -> None:
         """Put everything into the files, and on the disk if it is to last."""

@@ -181,7 +181,9 @@ class _Merge:
         source = self._sources[number]
         self._series.load(number, batch, overlay)
         self._done[number] = source.position_of(batch)
-        stored = batch.chunk_refs[batch.chunk_refs < OVERLAY_FILE << OFFSET_BITS]
+        stored = batch.chunk_refs
+        if overlay:
+            stored = stored[stored < OVERLAY_FILE << OFFSET_BITS]
         if len(stored):
             source.block.chunks.forget_before(int(stored[0]))
 

@@ -15,7 +15,6 @@ from engine.tsdb.block_reader import META, BlockReader
 from engine.tsdb.chunk_files import HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
 from engine.tsdb.errors import Inconsistent, OnlyCopied, OutOfOrder
 from engine.tsdb.histograms import encode_histograms
-from engine.tsdb.index_reader import BATCH_SERIES
 from engine.tsdb.merge_model import Partition
 from engine.tsdb.merge_turns import OVERLAY_FILE
 from engine.tsdb.model import ENCODING_XOR, HISTOGRAM_ENCODINGS, Chunk, ChunkMeta
@@ -27,6 +26,7 @@ from engine.tsdb.varints import uvarint
 from engine.tsdb.xor import encode_xor
 
 CRC_BYTES = 4
+BATCH_SERIES = 1024
 BATCH_CHUNKS = 8192
 """The chunks of a batch of series are mapped at once: some megabytes."""
 Used = npt.NDArray[np.bool_]
@@ -87,7 +87,8 @@ class MergeSource:
             if not np.all(has_chunks := np.diff(batch.chunk_starts) > 0):
                 self.series_left_out += int(np.count_nonzero(~has_chunks))
                 batch = chosen_series(batch, has_chunks)
-            yield batch._replace(label_refs=translation[batch.label_refs]), overlay
+            # The reader has compared each with the number of symbols.
+            yield batch._replace(label_refs=translation.take(batch.label_refs, mode="clip")), overlay
 
     def _batches(self) -> Iterator[SeriesBatch]:
         """Yield the series of the partition. Inconsistent, at the end, if the block counts more or fewer in all."""
@@ -112,9 +113,8 @@ class MergeSource:
 
     def _check_times(self, batch: SeriesBatch) -> None:
         low, high = self.meta.min_time_ms, self.meta.max_time_ms
-        outside = (batch.min_times < low) | (batch.max_times >= high)
-        if np.any(outside):
-            first = int(np.flatnonzero(outside)[0])
+        if len(batch.min_times) and (batch.min_times.min() < low or batch.max_times.max() >= high):
+            first = int(np.argmax((batch.min_times < low) | (batch.max_times >= high)))
             number, offset = chunk_place(int(batch.chunk_refs[first]))
             times = f"from {batch.min_times[first]} to {batch.max_times[first]}"
             reason = f"a chunk {times}, the block is from {low} up to {high}"
@@ -125,9 +125,9 @@ class MergeSource:
         refs = batch.chunk_refs
         if not len(refs):
             return before
-        falls = np.flatnonzero(refs[1:] <= refs[:-1])
-        if int(refs[0]) <= before or len(falls):
-            number, offset = chunk_place(int(refs[0]) if int(refs[0]) <= before else int(refs[falls[0] + 1]))
+        first = int(refs[0])
+        if first <= before or not np.all(refs[1:] > refs[:-1]):
+            number, offset = chunk_place(first if first <= before else int(refs[np.argmax(refs[1:] <= refs[:-1]) + 1]))
             raise OutOfOrder(file_name(number), offset, "a chunk does not lie behind the one before it", self.name)
         return int(refs[-1])
 

@@ -21,11 +21,11 @@ class Turn(IntEnum):
 
 
 class MergedSeries(NamedTuple):
-    """Series that were merged, and the records of their chunks.
+    """Series that were merged, and the records of their chunks, which stay only until the merge goes on.
 
     ``file_starts`` are the places in ``records`` before which a new chunk file begins; references count with them.
     """
 
     batch: SeriesBatch
-    records: bytes
+    records: memoryview
     file_starts: list[int]

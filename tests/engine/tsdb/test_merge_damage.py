@@ -177,6 +177,23 @@ def test_each_kind_of_damage_is_named(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "out").exists() or list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.parametrize("offset", [8, 9, 10, 13, 17, 20, 24, 40, 46, 60, 70])
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_one_bad_record_among_equal_replicas_is_named(tmp_path: Path, offset: int, damaged: int) -> None:
+    data = bytearray(chunk_file())
+    data[offset] ^= 1
+    folders = []
+    for number in range(3):
+        changed = {"chunks/000001": bytes(data)} if number == damaged else {}
+        folder = write_block(tmp_path / "made", block_files() | NOTHING_DELETED | changed)
+        (tmp_path / "sources").mkdir(exist_ok=True)
+        folders.append(folder.rename(tmp_path / "sources" / ulid(number)))
+        (folders[-1] / "meta.json").write_text(json.dumps(meta_document(ulid=ulid(number))))
+    with pytest.raises(BadObject) as refused:
+        merge_blocks(folders, tmp_path / "out", RESULT, rules=MergeRules(), budget_bytes=BUDGET_BYTES)
+    assert (refused.value.object_name, refused.value.section) == (ulid(damaged), "chunks/000001")
+
+
 @pytest.mark.parametrize("missing", ["meta.json", "index", "chunks/000001"])
 def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
     folders = sources(tmp_path, {})
