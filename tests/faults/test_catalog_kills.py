@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tests.faults.stack import NODES, SETTLE_SECONDS, WEBS, FaultStack
-from tests.faults.traps import Moment, Trap
+from tests.faults.steps import Matches, Step
+from tests.faults.traps import Moment
 from tests.processes import wait_until
 
 SCENE = """
@@ -50,18 +50,7 @@ print(json.dumps({name: [item.key.decode() for item in items] for name, items in
 VISIBLE = ["key-0", "key-2", "key-3", "key-5"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """``match(repository id)`` makes the test of what to hold ``on`` the way to store or database; ``victims`` die."""
-
-    name: str
-    on: str
-    match: Callable[[int], Callable[[Any], bool]]
-    moment: Moment
-    victims: tuple[str, ...]
-
-
-def put(folder: str) -> Callable[[int], Callable[[Any], bool]]:
+def put(folder: str) -> Matches:
     return lambda repository: lambda request: request.is_about("PUT", f"/catalog/acme/{repository}/meta/{folder}/")
 
 
@@ -73,7 +62,7 @@ STEPS = (
     Step(name="run", on="store", match=put("runs"), moment=Moment.BEFORE, victims=("control",)),
     Step(name="range", on="store", match=put("ranges"), moment=Moment.AFTER, victims=NODES),
     Step(name="metarange", on="store", match=put("metaranges"), moment=Moment.BEFORE, victims=NODES),
-    Step(name="publication", on="database", match=lambda own: published(own), moment=Moment.AFTER, victims=WEBS),
+    Step(name="publication", on="database", match=published, moment=Moment.AFTER, victims=WEBS),
 )
 
 
@@ -87,9 +76,8 @@ def test_whoever_is_killed_while_branches_are_folded_nothing_visible_changes(fau
 
 
 def kill_at(stack: FaultStack, step: Step, repository: int, branch: int) -> None:
-    traps = {"store": stack.around.store.traps, "database": stack.around.database.traps}[step.on]
-    trap: Trap[Any] = Trap(matches=step.match(repository), moment=step.moment)
-    with traps.set(trap):
+    trap, is_set = step.set_trap(stack, repository)
+    with is_set:
         order(stack, branch)
         stack.kill_client(trap, *step.victims)
     if step.victims == ("control",):

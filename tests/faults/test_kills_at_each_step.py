@@ -7,7 +7,6 @@ goes on by itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,35 +14,23 @@ import pytest
 
 from tests.faults.http_proxy import Request
 from tests.faults.stack import NODES, WEBS, FaultStack
-from tests.faults.traps import Moment, Trap
+from tests.faults.steps import Matches, Step
+from tests.faults.traps import Moment
 
 BEFORE, AFTER = Moment.BEFORE, Moment.AFTER
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
-    """``match(shard)`` makes the test of what to hold ``on`` the way to store, service or database."""
+class BlockStep(Step):
+    """A step of a block's life; ``match`` is given its shard."""
 
-    name: str
-    on: str
-    match: Callable[[int], Callable[[Any], bool]]
-    moment: Moment
-    victims: tuple[str, ...]
-    call: int = 1
     is_counted: bool = False
     """Whether a job was in the victim's hands, so that its run must have expired."""
     done: str = ""
     """Counts what the step does in the database, so that a trap cannot strike at another moment than it says."""
 
-    def set_trap(self, stack: FaultStack, shard: int) -> tuple[Trap[Any], AbstractContextManager[None]]:
-        traps = {"store": stack.around.store, "service": stack.service, "database": stack.around.database}[
-            self.on
-        ].traps
-        trap: Trap[Any] = Trap(matches=self.match(shard), moment=self.moment, call=self.call)
-        return trap, traps.set(trap)
 
-
-def store(method: str, folder: str) -> Callable[[int], Callable[[Request], bool]]:
+def store(method: str, folder: str) -> Matches:
     return lambda shard: lambda request: request.is_about(method, f"/{folder}/{shard}/")
 
 
@@ -51,19 +38,19 @@ def report(shard: int) -> Callable[[Request], bool]:
     return lambda request: request.is_about("POST", "/jobs/poll", b'"success"') and b"-S%d-L0" % shard in request.body
 
 
-def commit(*parts: str) -> Callable[[int], Callable[[Any], bool]]:
+def commit(*parts: str) -> Matches:
     return lambda shard: lambda statement: statement.commits(*(part.format(shard=shard) for part in parts))
 
 
-def statement(text: bytes) -> Callable[[int], Callable[[Any], bool]]:
+def statement(text: bytes) -> Matches:
     return lambda _: lambda said: text in said.text
 
 
-def both(name: str, *, on: str, match: Any, victims: tuple[str, ...], **more: Any) -> list[Step]:
+def both(name: str, *, on: str, match: Any, victims: tuple[str, ...], **more: Any) -> list[BlockStep]:
     """The step killed before it takes effect, and after."""
     return [
-        Step(name=f"before {name}", on=on, match=match, moment=BEFORE, victims=victims, **more),
-        Step(name=f"after {name}", on=on, match=match, moment=AFTER, victims=victims, **more),
+        BlockStep(name=f"before {name}", on=on, match=match, moment=BEFORE, victims=victims, **more),
+        BlockStep(name=f"after {name}", on=on, match=match, moment=AFTER, victims=victims, **more),
     ]
 
 
@@ -81,15 +68,15 @@ SENT = (
     " WHERE shard = %s AND {}_at_ms IS NOT NULL"
 )
 
-FIRST_READ = Step(name="before its first read", on="store", match=store("GET", "segments"), **NODE)
-FIRST_UPLOAD = Step(name="before its first upload", on="store", match=store("PUT", "blocks"), **NODE)
+FIRST_READ = BlockStep(name="before its first read", on="store", match=store("GET", "segments"), **NODE)
+FIRST_UPLOAD = BlockStep(name="before its first upload", on="store", match=store("PUT", "blocks"), **NODE)
 NODE_STEPS = [
     FIRST_READ,
     FIRST_UPLOAD,
     replace(FIRST_UPLOAD, name="before its last upload", call=2),
     replace(FIRST_UPLOAD, name="after its last upload", call=2, moment=AFTER),
-    Step(name="before its report", on="service", match=report, **NODE),
-    Step(name="after its report", on="service", match=report, moment=AFTER, victims=NODES),
+    BlockStep(name="before its report", on="service", match=report, **NODE),
+    BlockStep(name="after its report", on="service", match=report, moment=AFTER, victims=NODES),
 ]
 WEB_STEPS = [
     *both("adding blocks", on="database", match=ADDED, victims=WEBS, done=BLOCKS),
@@ -106,7 +93,7 @@ CONTROL_STEPS = [
 ]
 
 
-def kill_at(stack: FaultStack, step: Step) -> None:
+def kill_at(stack: FaultStack, step: BlockStep) -> None:
     shard = stack.new_shard()
     segments = stack.put_segments(shard, 4)
     expected = stack.samples(segments)
@@ -124,12 +111,12 @@ def kill_at(stack: FaultStack, step: Step) -> None:
 
 
 @pytest.mark.parametrize("step", NODE_STEPS, ids=lambda step: step.name)
-def test_a_node_killed_at_any_step_loses_and_doubles_nothing(fault_stack: FaultStack, step: Step) -> None:
+def test_a_node_killed_at_any_step_loses_and_doubles_nothing(fault_stack: FaultStack, step: BlockStep) -> None:
     kill_at(fault_stack, step)
 
 
 @pytest.mark.parametrize("step", WEB_STEPS, ids=lambda step: step.name)
-def test_a_web_process_killed_at_any_step_loses_and_doubles_nothing(fault_stack: FaultStack, step: Step) -> None:
+def test_a_web_process_killed_at_any_step_loses_and_doubles_nothing(fault_stack: FaultStack, step: BlockStep) -> None:
     kill_at(fault_stack, step)
 
 
