@@ -29,6 +29,7 @@ from webadmin.catalog.repository_sections import (
     repository_notices,
     repository_sections,
     sensor_words,
+    staged_words,
     state_badge,
 )
 from webadmin.catalog.standing import standings
@@ -141,7 +142,17 @@ class RepositoryAdmin(OrderedAdmin):
 class BranchAdmin(OrderedAdmin):
     """Branches, with what makes them slow."""
 
-    list_display = ("name_cell", "layers", "sealed", "oldest", "tombstones", "listings", "sensor", "last_cell")
+    list_display = (
+        "name_cell",
+        "layers",
+        "sealed",
+        "oldest",
+        "staged",
+        "tombstones",
+        "listings",
+        "sensor",
+        "last_cell",
+    )
     search_fields = ("name",)
     search_help_text = "A branch's name"
     about = "Branches of catalogs. A read looks into every sealed token, and a listing walks over every tombstone."
@@ -180,6 +191,10 @@ class BranchAdmin(OrderedAdmin):
     @display(description="Oldest")
     def oldest(self, row: Any) -> str:
         return age_text(row.watched)
+
+    @display(description="Staged")
+    def staged(self, row: Any) -> str:
+        return staged_words(row.watched)
 
     @display(description="Tombstones")
     def tombstones(self, row: Any) -> str:

@@ -21,10 +21,14 @@ COMMIT_MS_MAX = 15 * 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedBranch:
-    """A branch with its load, and what the sensor said of it before (None: nothing yet)."""
+    """A branch with its load, and what the sensor said of it before (None: nothing yet).
+
+    ``staged`` is about how many rows were written since the last published compaction or commit.
+    """
 
     branch: Branch
     load: Load
+    staged: int
     watch: BranchWatch | None
 
 
@@ -66,7 +70,7 @@ def watched_branches(branch_ids: Collection[int] | None = None) -> list[WatchedB
             is_running=branch.pk in busy,
             was_wanted=watch.is_wanted if watch else False,
         )
-        found.append(WatchedBranch(branch=branch, load=load, watch=watch))
+        found.append(WatchedBranch(branch=branch, load=load, staged=count.rows, watch=watch))
     return found
 
 

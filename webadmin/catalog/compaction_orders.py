@@ -80,7 +80,7 @@ def _collect(rows: Sequence[Repository], values: Values, actor: str, is_dry_run:
     for row in rows:
         done = collect_garbage(row, order=_order(values, actor, is_dry_run))
         counts += [
-            {"repository": str(row), "what": what, "count": count}
+            {"what": what, "count": count, "repository": str(row)}
             for what, count in (
                 ("Files looked at", show.count_text(done.files_seen)),
                 ("Condemned: deleted after their grace", show.count_text(done.files_condemned)),
@@ -91,7 +91,7 @@ def _collect(rows: Sequence[Repository], values: Values, actor: str, is_dry_run:
                 ("Freed", show.size_text(done.bytes_deleted)),
             )
         ]
-        names += [{"repository": str(row), "file or object": name} for name in done.names]
+        names += [{"file or object": name, "repository": str(row)} for name in done.names]
     return Done(changed=[str(row) for row in rows], told={"counts": counts, "the_first_that_go": names})
 
 

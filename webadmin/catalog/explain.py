@@ -54,4 +54,5 @@ def _explained(one: WatchedBranch) -> Explanation:
         True: "the sensor begins a compaction within seconds",
         False: "a compaction begins when a threshold is reached, or when an operator orders it",
     }[decision.fires]
-    return Explanation(subject=subject, state=decision.held.value, why=decision.reason + before, next=following)
+    state = "about to be compacted" if decision.fires else "left as it is"
+    return Explanation(subject=subject, state=state, why=decision.reason + before, next=following)

@@ -27,6 +27,8 @@ STAGED_COUNTED = 10_000
 HISTORY_SHOWN = 20
 POLICY_ACTION = "catalog_change_compaction"
 _WORDS_OF = {"sealed_age_s": "sealed_age_seconds"}
+_THRESHOLDS = ("tombstones", "sealed_rows", "sealed_tokens", "sealed_age_seconds", "wasteful_lists")
+_OFF_AT_0 = dict.fromkeys(_THRESHOLDS, "off") | {"retention_days": "all"}
 
 
 def state_badge(now: RepositoryStanding) -> SafeString:
@@ -140,10 +142,11 @@ def branch_sections(row: Branch) -> list[Section]:
 
 def signals_text(signals: Sequence[tuple[str, float, float]]) -> str:
     """Return what has reached its threshold."""
-    told = (
-        f"{WORDS[_WORDS_OF.get(name, name)].label}: {show.count_text(round(value))} of {show.count_text(round(limit))}"
-        for name, value, limit in signals
-    )
+    told = []
+    for name, value, limit in signals:
+        setting = _WORDS_OF.get(name, name)
+        reached = setting_value(setting, round(value))
+        told.append(f"{WORDS[setting].label}: {reached} of {setting_value(setting, round(limit))}")
     return "; ".join(told) or show.NOTHING
 
 
@@ -155,6 +158,11 @@ def staged_text(row: Branch) -> str:
         return f"more than {show.counted(STAGED_COUNTED, 'row')} in the staging token"
     tombstones = show.counted(found.count(0), "tombstone")
     return f"{show.counted(len(found), 'row')} in the staging token, {tombstones} among them"
+
+
+def staged_words(one: WatchedBranch) -> str:
+    """Return how much was written to a branch since it was folded or committed."""
+    return f"about {show.count_text(one.staged)}" if one.staged else show.NOTHING
 
 
 def layers_text(one: WatchedBranch) -> str:
@@ -204,12 +212,13 @@ def _branches(row: Repository) -> Table:
     last = last_compactions([one.branch.pk for one in watched[:SHOWN]])
     return Table(
         title="Branches with something staged",
-        headers=("Branch", "Sealed tokens", "Oldest", "Tombstones", "Sensor", "Last compaction"),
+        headers=("Branch", "Sealed tokens", "Oldest", "Staged", "Tombstones", "Sensor", "Last compaction"),
         rows=[
             (
                 show.row_link(one.branch),
                 show.note(show.count_text(one.load.sealed_tokens), show.counted(one.load.sealed_rows, "row")),
                 age_text(one),
+                staged_words(one),
                 show.count_text(one.load.tombstones),
                 sensor_words(one),
                 last_words(last.get(one.branch.pk)),
@@ -277,7 +286,10 @@ def setting_value(name: str, value: Any) -> str:
     """Return the value of a setting in words."""
     if name == "is_enabled":
         return "yes" if value else "no"
-    return number_text(int(value), WORDS[name].unit)
+    if not value and name in _OFF_AT_0:
+        return _OFF_AT_0[name]
+    unit = WORDS[name].unit
+    return number_text(int(value), unit) if unit else show.count_text(int(value))
 
 
 def _policy(row: Repository) -> Facts:

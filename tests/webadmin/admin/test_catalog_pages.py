@@ -21,6 +21,7 @@ from webadmin.catalog.compaction_orders import form_values
 from webadmin.catalog.lane_models import BranchWatch, Collection, CompactionPolicy
 from webadmin.catalog.models import Branch, Repository
 from webadmin.catalog.places import catalog_store, data_prefix_of
+from webadmin.catalog.samples import catalog_samples
 
 
 def page(operator: Client, name: str, *arguments: object) -> str:
@@ -31,14 +32,16 @@ def test_lists_and_pages_say_what_makes_a_branch_slow(operator: Client) -> None:
     repository = fill_catalog()
     branches = page(operator, "branch_changelist")
     assert re.search(
-        r"ingest acme/lake 6 over its base 5 61 725 rows 5 min( \d+ s)? 1 500 2 a compaction of the", branches
+        r"ingest acme/lake 6 over its base 5 61 725 rows 5 min( \d+ s)? about 5 000 1 500 2 a compaction of the",
+        branches,
     )
     assert "the last one was a short while ago ended" in branches
     told = page(operator, "branch_change", Branch.objects.get(name="ingest").pk)
     assert "Layers 6 over its base" in told
     assert "Staged now 3 rows in the staging token, 3 tombstones among them" in told
     assert "Now a compaction of the branch is waiting or running" in told
-    assert "Tombstones: 1 500 of 500; Rows in sealed tokens: 61 725 of 50 000; Sealed tokens: 5 of 4" in told
+    assert "Sealed tokens: 5 of 4; Age of a sealed token: 5 min" in told
+    assert "Tombstones: 1 500 of 500; Rows in sealed tokens: 61 725 of 50 000; Sealed" in told
     assert re.search(
         r"lake acme 3 8 most on ingest 1 500 1 in an hour 8.6 MiB written, 1 lost a race 1 file "
         r"looked for (2 h|1 h 59 min) ago",
@@ -47,10 +50,32 @@ def test_lists_and_pages_say_what_makes_a_branch_slow(operator: Client) -> None:
     whole = page(operator, "repository_change", repository.pk)
     assert "1 compaction failed within an hour" in whole
     assert "Nothing is deleted: get &#x27;ranges/aa/aa01&#x27;: no such object" in whole
-    assert "listings are slow Tombstones: 1000 → 500" in whole
+    assert "listings are slow Tombstones: 1 000 → 500" in whole
     assert re.search("1 min 24 690 . lost head: the head moved", whole)
     assert "Bytes an hour 64 GB" in whole
+    assert "Rows in one process 5 000 000" in whole
+    assert "Days of history all" in whole
     assert "lost a race" in page(operator, "compaction_changelist")
+
+
+def test_metrics_tell_the_same(db: None) -> None:
+    fill_catalog()
+    told = {name: dict(samples) for name, samples in catalog_samples(1)}
+    ends = told.pop("lithify_catalog_compactions")
+    assert ends == {("acme", "lake", state): 1 for state in ("published", "lost", "failed", "ended")}
+    oldest = told.pop("lithify_catalog_oldest_sealed_seconds")["acme", "lake"]
+    assert 300 <= oldest < 360
+    assert {name.removeprefix("lithify_catalog_"): each["acme", "lake"] for name, each in told.items()} == {
+        "sealed_tokens": 8,
+        "tombstones": 1500,
+        "wanted_branches": 0,
+        "compaction_seconds": 60,
+        "compaction_bytes": 9_000_000,
+        "orphans": 1,
+        "retired_tokens": 0,
+        "collection_failed": 1,
+    }
+    assert all(samples == [] for _, samples in catalog_samples(0)), "so many repositories at most"
 
 
 def test_imports_are_listed_with_what_became_of_them(operator: Client) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
+from engine.catalog.diff import Change, diff_states
 from engine.catalog.errors import MergeConflict
 from engine.catalog.three_way import Side
+from engine.storage import ObjectInfo
 from tests.webadmin.catalog.short import ORDER, SAID, Catalog
 from webadmin.catalog.errors import DirtyBranch, EntryMissing, NothingToCommit, NothingToMerge
 from webadmin.catalog.models import BranchToken, Build, StagedEntry
+from webadmin.catalog.places import catalog_store, folder_of
+from webadmin.catalog.services import diffs
 from webadmin.catalog.services.move_heads import cherry_pick, hard_reset, import_entries, revert_commit
 from webadmin.catalog.services.reset_branch import reset_branch, reset_key, reset_prefix
 from webadmin.catalog.services.write_objects import delete_prefix
@@ -81,8 +87,33 @@ def test_compaction_changes_nothing_that_is_seen(catalog: Catalog) -> None:
 def test_b82_a_snapshot_alone_is_committed_as_it_is(catalog: Catalog) -> None:
     catalog.puts(a="x")
     catalog.compact()
-    snapshot = catalog.record().snapshot
+    snapshot, before = catalog.record().snapshot, stored(catalog)
     assert catalog.commit().metarange == snapshot
+    assert stored(catalog) == before, "a pointer was moved"
+
+
+def stored(catalog: Catalog) -> list[ObjectInfo]:
+    """All that lies in the repository's folder, and when it was put."""
+    return list(catalog_store().list(folder_of(catalog.repository)))
+
+
+def test_head_and_snapshot_are_compared_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are immutable; what is staged over them changes nothing between them."""
+    catalog.puts(a="x", b="x")
+    catalog.commit()
+    catalog.delete("a")
+    catalog.compact()
+    compared: list[object] = []
+
+    def compare(*asked: Any) -> Iterator[Change]:
+        compared.append(asked)
+        return diff_states(*asked)
+
+    monkeypatch.setattr(diffs, "diff_states", compare)
+    assert catalog.diff() == [("removed", "a")]
+    catalog.put("b", "y")
+    assert catalog.diff() == [("removed", "a"), ("changed", "b")]
+    assert len(compared) == 1
 
 
 def test_b48_and_b49_a_conflict_is_told_and_a_side_decides(catalog: Catalog) -> None:
