@@ -1,8 +1,13 @@
-"""Eight clients that put values through the services on one branch, on PostgreSQL: alone, and while it is compacted.
+"""Eight clients that put values through the services on one branch, on PostgreSQL: alone, while it is compacted, and
+while it is sealed all the time.
 
-Each client is a process with a connection of its own; in the second half one more compacts the branch again and again,
-at idle priority as a node does. ``blocked_p99_ms``: of the writes that met a rotation, how long they took beyond their
-first try; writers never wait for a lock of the compactor.
+Each client is a process with a connection of its own. In the second part one more compacts the branch again and again,
+at idle priority as a node does. All that a compaction does to a writer is to seal the token that it has just written
+to, so that it writes again; that is rare, so the third part does nothing else, ``ROTATIONS_PER_S`` times a second.
+
+``blocked_p99_ms``: of the writes that met a rotation, how long after its begin a write began the try that counted.
+``blocked_count`` is how many those were. ``p99_ms_alone`` and ``p99_ms_compacted`` are of all writes, from begin to
+end: were anybody to wait elsewhere, for a lock or in the second try, it would show there.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ SECONDS, SECONDS_FULL = 8.0, 60.0
 READY = "ready\n"
 REST_SECONDS = 0.5
 """Between two compactions; the sensor waits for minutes."""
+ROTATIONS_PER_S = 20
 
 
 def run(full: bool) -> Figures:
@@ -40,17 +46,25 @@ def measure(seconds: float) -> dict[str, float]:
     set_up()
     repository = new_repository(row(number) for number in range(ENTRIES))
     alone = _told(_clients(repository.pk, 0, seconds))
-    compactor = _start("compactor", repository.pk, 0, seconds)
-    compactions, *during = _told([compactor, *_clients(repository.pk, 1, seconds)])
-    blocked = sorted(each for part in during for each in part["blocked_ms"])
+    compactions, *during = _told([_start("compactor", repository.pk, 0, seconds), *_clients(repository.pk, 1, seconds)])
+    rotations, *sealed = _told([_start("rotator", repository.pk, 0, seconds), *_clients(repository.pk, 2, seconds)])
+    blocked = [each for part in (*during, *sealed) for each in part["blocked_ms"]]
     assert compactions
-    assert blocked, "no write met a rotation"
+    assert rotations
     rates = [sum(part["rate"] for part in parts) for parts in (alone, during)]
     return {
         "writes_per_s": rates[0],
         "ratio_during_compaction": rates[1] / rates[0],
-        "blocked_p99_ms": blocked[len(blocked) * 99 // 100],
+        "blocked_p99_ms": _p99(blocked),
+        "blocked_count": len(blocked),
+        "p99_ms_alone": _p99([each for part in alone for each in part["ms"]]),
+        "p99_ms_compacted": _p99([each for part in during for each in part["ms"]]),
     }
+
+
+def _p99(values: Sequence[float]) -> float:
+    assert len(values) >= 100, f"{len(values)} values: the 99th of a hundred is not known"
+    return sorted(values)[len(values) * 99 // 100]
 
 
 def _clients(repository_id: int, phase: int, seconds: float) -> list[subprocess.Popen[str]]:
@@ -84,7 +98,7 @@ def _wait_for_others() -> None:
 
 
 def client(repository_id: int, number: int, seconds: float) -> dict[str, Any]:
-    """Put values for so long; tell how many a second, how long each took, and those that met a rotation."""
+    """Put values for so long; tell how many a second, how long each took, and what those lost that met a rotation."""
     set_up()
     from engine.catalog.object_entry import ObjectEntry
     from webadmin.catalog.models import Repository
@@ -110,7 +124,7 @@ def client(repository_id: int, number: int, seconds: float) -> dict[str, Any]:
         ended = time.perf_counter()
         took.append((ended - now) * 1000)
         if lost:
-            blocked.append((ended - lost[0]) * 1000)
+            blocked.append((lost[-1] - now) * 1000)
             lost.clear()
     return {"rate": len(took) / (time.perf_counter() - begun), "ms": took, "blocked_ms": blocked}
 
@@ -131,6 +145,25 @@ def compactor(repository_id: int, seconds: float) -> int:
     return count
 
 
+def rotator(repository_id: int, seconds: float) -> int:
+    """Seal the staging token so many times a second, as a compaction begins; return how often."""
+    os.nice(19)
+    set_up()
+    from webadmin.catalog.models import Repository
+    from webadmin.catalog.services.branches import find_branch
+    from webadmin.catalog.services.records import seal_branch
+    from webadmin.catalog.states import Why
+
+    branch = find_branch(Repository.objects.get(pk=repository_id), "main")
+    _wait_for_others()
+    ends, count = time.perf_counter() + seconds, 0
+    while time.perf_counter() < ends:
+        seal_branch(branch.pk, why=Why.COMPACTION)
+        count += 1
+        time.sleep(1 / ROTATIONS_PER_S)
+    return count
+
+
 if __name__ == "__main__":
     what, *told = sys.argv[1:]
     if what == "measure":
@@ -138,4 +171,5 @@ if __name__ == "__main__":
     elif what == "client":
         print(json.dumps(client(int(told[0]), int(told[1]), float(told[2]))))
     else:
-        print(json.dumps(compactor(int(told[0]), float(told[2]))))
+        action = {"compactor": compactor, "rotator": rotator}[what]
+        print(json.dumps(action(int(told[0]), float(told[2]))))
