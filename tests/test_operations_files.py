@@ -107,6 +107,32 @@ def test_panels_do_not_overlap_and_every_level_has_its_curve() -> None:
     assert any("by (level)" in text for text in expressions())
 
 
+def test_an_age_in_words_is_an_age() -> None:
+    """``$value`` is that of the left side: of ``count > 0 and age > 60`` it would be the count."""
+    for rule in rules():
+        if "humanizeDuration" in rule["annotations"]["description"]:
+            assert re.match(r"[^ ]*_seconds\b", rule["expr"]), rule["alert"]
+
+
+def test_silence_is_an_alarm_too() -> None:
+    """Every other rule needs a metric of the service: without any, none fires."""
+    assert "absent(lithify_healthy)" in {rule["expr"] for rule in rules()}
+
+
+def test_the_how_to_names_every_blocker() -> None:
+    page = (DOCS / "how-to/stuck-queue.md").read_text()
+    named = re.findall(r"^   \| `(\w+)` \|", page, re.M)
+    given = re.findall(r'code="(\w+)"', (DOCS.parent / "webadmin/progress/health.py").read_text())
+    assert sorted(named) == sorted(given)
+
+
+def test_panels_count_once_what_every_web_process_shows() -> None:
+    shared = {metric.name for metric in SERVICE_METRICS}
+    for text in expressions():
+        if used(text) & shared:
+            assert re.search(r"\b(min|max)\b", text), text
+
+
 @pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool: apt-get install prometheus")
 def test_promtool_takes_the_rules() -> None:
     checked = subprocess.run(["promtool", "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False)
