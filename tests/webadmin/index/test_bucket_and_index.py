@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from engine.profiles.metadata import encode_footer, encode_metadata
 from engine.profiles.model import BlockMeta
 from engine.profiles.object_names import block_key, dead_letter_key
 from engine.protocol.profile_jobs import ProfileMergeSpec
-from engine.storage import ObjectStore, StorageError, open_store
+from engine.storage import ObjectInfo, ObjectStore, StorageError, open_store
 from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import Service, check_invariants
 from webadmin.access.models import AuditEntry
@@ -28,7 +30,7 @@ from webadmin.index.services.compare_bucket import Finding, compare_bucket, swee
 from webadmin.index.services.delete_objects import delete_tombstoned_objects
 from webadmin.index.services.rebuild_index import rebuild_index
 from webadmin.index.services.record_lineage import record_lineage
-from webadmin.schedule.models import Attempt, Job, LevelQueue, LogHead
+from webadmin.schedule.models import Attempt, Job, LevelQueue, Limits, LogHead
 
 DAY_MS = 86_400_000
 
@@ -211,6 +213,29 @@ def test_only_a_deep_fsck_finds_changed_bytes(service: Service, store: ObjectSto
     assert (difference.finding, difference.key) == (Finding.CHECKSUM, registration.object_key)
 
 
+def test_fsck_does_not_call_damage_what_happened_while_it_walked(
+    service: Service, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A walk over a large bucket takes hours: blocks are merged and their objects deleted, and others come."""
+    Limits.objects.update(cleanup_delay_seconds=0)
+    add(service, store, 20)
+    newcomer = put(store, block_meta(ulid(service.clock.now_ms + 100, 99), shard=3))
+    listed = store.list
+
+    def list_late(prefix: str = "") -> Iterator[ObjectInfo]:
+        """The walk has its rows; now something happens."""
+        worker, spec = take(service)
+        worker.poll(worker.success(spec.job, write_results(store, spec)), capacity=0)
+        service.clock.advance(1)
+        assert delete_tombstoned_objects(store=store).deleted == 20
+        assert service.add(newcomer).accepted == (newcomer.id,)
+        monkeypatch.setattr(store, "list", listed)
+        yield from listed(prefix)
+
+    monkeypatch.setattr(store, "list", list_late)
+    assert list(compare_bucket(store)) == []
+
+
 def run(*arguments: str) -> tuple[int, str]:
     out = io.StringIO()
     try:
@@ -278,6 +303,18 @@ def test_what_a_live_job_or_a_dead_letter_could_name_stays(service: Service, sto
     assert dict(outcome.kept)[result.key] == "a scheduled job could still name it"
     assert dict(outcome.kept)[block_key(1, "", 0, lettered.id)] == "a dead letter names it"
     assert outcome.swept == ()
+
+
+def test_what_stays_keeps_nothing_else_from_being_swept(
+    service: Service, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("webadmin.index.services.compare_bucket"), "ORPHANS_PER_SWEEP", 2)
+    for number in range(3):
+        orphan(store, service, number, id_days=0.5)
+        store.put(f"anothers/{number}/block.bin", b"x")
+    old = [orphan(store, service, 10 + number) for number in range(3)]
+    assert sweep_orphans(store=store, actor="ann").swept == tuple(old[:2])
+    assert sweep_orphans(store=store, actor="ann").swept == tuple(old[2:])
 
 
 def test_a_sweep_on_an_empty_index_is_refused(service: Service, store: ObjectStore) -> None:

@@ -1,10 +1,14 @@
-"""Compares bucket and index both ways, and sweeps what nobody names. The comparison walks both in the order of keys."""
+"""Compares bucket and index both ways, and sweeps what nobody names. The comparison walks both in the order of keys.
+
+It may take hours, while blocks come, are merged and deleted: before a difference is told, the index is asked again.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from engine.errors import LithifyError
@@ -22,6 +26,7 @@ from webadmin.index.states import LIVE_STATES, BlockState
 
 GRACE_HOURS = 24
 ORPHANS_PER_SWEEP = 10_000
+ASKED_AGAIN_AT_ONCE = 500
 ORPHANS_SURELY_FINE = 100
 ORPHANS_SHARE_MAX = 0.5
 """More of the bucket than this is not what crashes leave behind: the index is the one that lacks something."""
@@ -66,6 +71,12 @@ class SweepOutcome:
 
 def compare_bucket(store: ObjectStore, *, is_deep: bool = False) -> Iterator[Difference]:
     """Yield every difference in the order of keys; ``is_deep`` reads every live object and checks its checksum."""
+    found = _walk(store, is_deep=is_deep)
+    while part := list(islice(found, ASKED_AGAIN_AT_ONCE)):
+        yield from _still_there(part)
+
+
+def _walk(store: ObjectStore, *, is_deep: bool) -> Iterator[Difference]:
     rows, objects = _rows(), (info for info in store.list() if _is_block(info.key))
     row, info = next(rows, None), next(objects, None)
     while row or info:
@@ -105,7 +116,9 @@ def sweep_orphans(
         raise SweepRefused(f"{len(differences)} objects are unknown and {count} blocks known: run rebuild_index first")
     swept: list[str] = []
     kept: list[tuple[str, str]] = []
-    for difference in differences[:ORPHANS_PER_SWEEP]:
+    for difference in differences:
+        if len(swept) == ORPHANS_PER_SWEEP:
+            break
         if reason := _why_kept(store, difference.key, before_ms):
             kept.append((difference.key, reason))
             continue
@@ -115,6 +128,31 @@ def sweep_orphans(
     if swept and not is_dry_run:
         record_audit(actor=actor, action="sweep_orphans", target=f"{len(swept)} objects", detail={"keys": swept[:1000]})
     return SweepOutcome(swept=tuple(swept), kept=tuple(kept))
+
+
+def _still_there(found: Iterable[Difference]) -> Iterator[Difference]:
+    """Leave out what is explained by now: objects whose blocks came, and blocks that went, since the walk began."""
+    ids = {difference.key: _id_in(difference.key) for difference in found}
+    asked = sorted({block_id for block_id in ids.values() if block_id})
+    partitions = {time_ms - time_ms % PARTITION_MS for time_ms in map(ulids.time_ms, asked)}
+    rows = Block.objects.filter(partition_start_ms__in=partitions, ulid__in=asked).exclude(state=BlockState.DELETED)
+    states = dict(rows.values_list("object_key", "state"))
+    for difference in found:
+        state = states.get(difference.key)
+        is_known = ids[difference.key] != ""
+        is_so = state in LIVE_STATES if difference.finding.is_damage else state is None
+        if is_so or not is_known:
+            yield difference
+
+
+def _id_in(key: str) -> str:
+    """Return the block id in a key, "" if there is none."""
+    block_id = key.split("/")[-2]
+    try:
+        ulids.parse(block_id)
+    except BadBlockName:
+        return ""
+    return block_id
 
 
 def _rows() -> Iterator[_Row]:
