@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group, Permission, User
 from django.core.management import call_command
 from django.db import connection
 from hypothesis import HealthCheck, example, given, settings
@@ -26,8 +27,10 @@ from webadmin.index.services import import_blocks
 from webadmin.index.services.delete_objects import delete_tombstoned_objects
 from webadmin.index.services.rebuild_index import rebuild_index
 from webadmin.index.services.record_lineage import record_lineage
+from webadmin.placement.rule_models import PlacementOverride
 from webadmin.schedule.models import Command, Job, LevelPolicy, LogHead
 from webadmin.schedule.operation_models import LimitChange, Pause
+from webadmin.tsdb.models import Bucket
 
 Part = tuple[str, str]
 """A segment and a tenant with data in it."""
@@ -257,16 +260,28 @@ def test_what_the_page_saves_are_all_decisions_and_they_come_back(service: Servi
     """The command of docs/how-to/restore-the-index.md, as it is written there."""
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "restore-the-index.md").read_text()
     [command] = re.findall(r"manage (dumpdata .*) --output", page)
-    _, *labels = command.split()
+    _, *words = command.split()
     raise_limit = LimitChange(name="failures_max", scope_kind="global", scope_value="", value=9, set_at_ms=1)
     raise_limit.command_index, raise_limit.actor, raise_limit.why = 1, "ann", "a bad night"
     raise_limit.save()
     Pause.objects.create(
         scope_kind="tenant", scope_value="acme", mode="pause", since_ms=1, command_index=1, actor="ann"
     )
+    PlacementOverride.objects.create(tenant="acme", dataset="web", shards=[3])
+    Bucket.objects.create(name="metrics", url="s3://metrics", layout="cortex")
+    watchers = Group.objects.create(name="watchers")
+    permission = Permission.objects.get(content_type__app_label="schedule", codename="view_job")
+    watchers.permissions.add(permission)
+    User.objects.create(username="ann").groups.add(watchers)
     saved = tmp_path / "decisions.json"
-    call_command("dumpdata", *labels, output=str(saved))
-    for model in (LimitChange, Pause):
+    call_command("dumpdata", *words, output=str(saved))
+    for model in (LimitChange, Pause, PlacementOverride, Bucket, User, Group):
         model.objects.all().delete()
+    # A new database numbers its permissions anew: they come back by name, or people would get those of others.
+    named = {"name": permission.name, "content_type": permission.content_type, "codename": permission.codename}
+    permission.delete()
+    Permission.objects.create(**named)
     call_command("loaddata", str(saved), verbosity=0)
     assert (LimitChange.objects.get().value, Pause.objects.get().scope_value) == (9, "acme")
+    assert (PlacementOverride.objects.get().shards, Bucket.objects.get().url) == ([3], "s3://metrics")
+    assert User.objects.get().has_perm("schedule.view_job")
