@@ -8,10 +8,11 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
+from engine.scheduling.advice import PROCESS_BYTES
 from engine.scheduling.limits import Scope, ScopeKind
 from tests.webadmin.service import Service
 from webadmin.progress.services import count_log
-from webadmin.schedule.models import Command, Job
+from webadmin.schedule.models import Command, Job, LevelPolicy, Limits
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
 
@@ -65,7 +66,13 @@ def test_advice_follows_what_was_measured(service: Service) -> None:
     assert advice["is_measured"] is True
     assert advice["steady_slots"] > 0
     assert advice["backlog_slots"] > 0
-    assert advice["slots_per_node"] == 4
+    assert advice["memory_per_node"] == PROCESS_BYTES + 4 * (512 << 20)
+    Limits.objects.update(cleanup_delay_seconds=30 * 60, task_memory_bytes=1 << 30)
+    LevelPolicy.objects.filter(level=2).update(bytes_max=1 << 30)
+    other = json.loads(said("advise", "--json", "--slots", "4"))
+    assert other["memory_per_node"] == PROCESS_BYTES + 4 * (1 << 30)
+    assert other["scratch_per_node"] == 10 << 30, "two and a half times the largest job that a policy allows, in a slot"
+    assert other["replaced_bytes"] == pytest.approx(2 * advice["replaced_bytes"], abs=2)
     text = said("advise")
     assert "job slots:" in text
     assert "of scratch disk" in text
