@@ -116,7 +116,8 @@ class PostingsSpill:
     def _spill(self) -> None:
         pairs, counts, ids = grouped_ids(np.concatenate(self._pairs), np.concatenate(self._ids))
         self._pairs, self._ids, self._count = [], [], 0
-        self._runs.append(_Run(*map(self._write, (pairs.tobytes(), counts.tobytes(), ids)), len(pairs)))
+        pairs_at, counts_at, ids_at = (self._write(data) for data in (pairs.tobytes(), counts.tobytes(), ids))
+        self._runs.append(_Run(pairs_at, counts_at, ids_at, len(pairs)))
 
     def _write(self, data: bytes) -> int:
         place = self._size
