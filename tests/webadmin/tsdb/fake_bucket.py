@@ -112,7 +112,7 @@ class FakeNode:
             ulid=ulid,
             min_time_ms=min(meta.min_time_ms for meta in metas),
             max_time_ms=max(meta.max_time_ms for meta in metas),
-            stats=replace(metas[0].stats),
+            stats=replace(metas[0].stats, num_samples=metas[0].stats.num_samples // spec.partitions),
             compaction=Compaction(level=1 + max(meta.compaction.level for meta in metas), sources=tuple(sources)),
             thanos=spec.thanos,
         )

@@ -95,6 +95,48 @@ def test_what_is_not_the_jobs_result_is_refused(spec: TsdbMergeSpec, node: FakeN
     assert Group.objects.get().state == GroupState.DONE
 
 
+def with_samples(count: int) -> Change:
+    def change(result: TsdbMergeResult) -> TsdbMergeResult:
+        assert result.block is not None
+        stats = decode_meta(result.block.meta).stats
+        return with_meta(stats=replace(stats, num_samples=count))(result)
+
+    return change
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_parts_have_no_more_samples_than_the_sources_of_all(
+    bucket: Bucket, store: ObjectStore, node: FakeNode, together: bool
+) -> None:
+    Bucket.objects.update(partition_series=10)
+    for number in range(2):
+        put_block(store, "acme/", block_id(number), 0, 2 * HOUR_MS)
+    put_block(store, "acme/", block_id(2), 4 * HOUR_MS, 6 * HOUR_MS)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    specs = node.take(4)
+    assert len(specs) == specs[0].partitions == 2
+    most = 100 * 2  # of both sources
+    updates = [
+        node.success(spec, with_samples(count)(node.merge(spec)))
+        for spec, count in zip(specs, (50, most - 49), strict=True)
+    ]
+    if together:
+        node.worker.poll(*updates, capacity=0)
+    else:
+        for update in updates:
+            node.worker.poll(update, capacity=0)
+    assert sorted(Attempt.objects.values_list("outcome", flat=True)) == [
+        AttemptOutcome.COMPLETED,
+        AttemptOutcome.REFUSED,
+    ]
+    refused = Attempt.objects.get(outcome=AttemptOutcome.REFUSED)
+    assert refused.reason["message"] == f"the parts of its group have {most + 1} samples, their sources {most}"
+    assert Group.objects.get().state == GroupState.OPEN
+    node.finish(*node.take())
+    assert Group.objects.get().state == GroupState.DONE
+
+
 def test_a_merge_that_left_nothing_ends_its_sources(spec: TsdbMergeSpec, node: FakeNode, store: ObjectStore) -> None:
     nothing = TsdbMergeResult(sources=tuple(source.id for source in spec.sources), block=None)
     node.worker.poll(node.success(spec, nothing), capacity=0)

@@ -6,11 +6,11 @@ A fixed number of statements, however many jobs there are.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from django.db.models import CharField, Count, F, Q, Value
-from django.db.models.functions import Cast, Concat
+from django.db.models import CharField, Count, F, Q, Sum, Value
+from django.db.models.functions import Cast, Coalesce, Concat
 
 from engine.protocol.tsdb_jobs import WrittenBlock
 from engine.tsdb.meta import BlockMeta
@@ -36,9 +36,19 @@ class Completion:
     meta: BlockMeta | None
 
 
+def samples_written(groups: Iterable[int]) -> dict[int, int]:
+    """Return how many samples the parts of each of these groups have that are done."""
+    wanted = set(groups)
+    if not wanted:
+        return {}
+    done = Part.objects.filter(group__in=wanted, is_done=True).order_by().values_list("group_id")
+    return dict.fromkeys(wanted, 0) | dict(done.annotate(samples=Coalesce(Sum("result__samples"), 0)))
+
+
 def complete_parts(completions: Sequence[Completion], moment: SwapMoment) -> None:
     """Record results; complete the groups that have all of theirs. Raises SourcesChanged if a group is not open any
-    more, owns other blocks than it did, or has a result of the part already."""
+    more, owns other blocks than it did, has a result of the part already, or more samples in its parts than in its
+    sources: parts that ended together were checked without one another."""
     now_ms = dialect.clock_ms()
     groups = _open_groups(completions)
     _check_sources(completions)
@@ -54,6 +64,7 @@ def complete_parts(completions: Sequence[Completion], moment: SwapMoment) -> Non
         Group.objects.filter(id__in=list(groups)).annotate(unfinished=unfinished).filter(unfinished=0).order_by("id")
     )
     if done:
+        _check_samples([group.id for group in done if group.partitions > 1])
         _finish(done, moment, now_ms)
 
 
@@ -73,6 +84,14 @@ def _check_sources(completions: Sequence[Completion]) -> None:
         owned[group_id].add(block_id)
     if changed := [group_id for group_id, sources in expected.items() if owned[group_id] != sources]:
         raise SourcesChanged(f"groups {sorted(changed)} do not own the blocks any more that were merged")
+
+
+def _check_samples(groups: Sequence[int]) -> None:
+    written = samples_written(groups)
+    owned = Block.objects.filter(group__in=groups, state=BlockState.OWNED).order_by().values_list("group_id")
+    read = dict(owned.annotate(samples=Sum("samples"))) if groups else {}
+    if lying := [group for group in groups if written[group] > read.get(group, 0)]:
+        raise SourcesChanged(f"the parts of groups {lying} have more samples than their sources")
 
 
 def _result_row(one: Completion, group: Group, now_ms: int) -> Block:
