@@ -244,9 +244,11 @@ def test_a_jobs_bytes_are_capped_for_the_tenant_that_has_a_cap(service: Service)
         age_seconds=20,
         spread_seconds=everybody.spread_seconds,
         bytes_max=2 * size,
+        result_bytes_max=5 << 20,
     )
     wait(service, 30)
     specs = service.worker().take(8)
     assert sorted(len(spec.sources) for spec in specs if spec.tenant == "acme") == [2, 2, 2]
     assert [len(spec.sources) for spec in specs if spec.tenant == "beta"] == [6]
+    assert {(spec.tenant, spec.result_bytes_max) for spec in specs} >= {("acme", 5 << 20), ("beta", 0)}
     check_invariants()
