@@ -24,13 +24,21 @@ from engine.protocol.messages import Assignment, JobUpdate, UpdateStatus
 from engine.protocol.profile_jobs import ProfileMergeSpec
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.database import ManualClock
+from tests.webadmin.schedule.between_steps import BetweenSteps, check_history, rows_of_others, watched_poll
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants, rolled_back
 from webadmin.access.models import WorkerCredential
 from webadmin.index.models import Block
+from webadmin.index.queries import IndexQuery, find_blocks
 from webadmin.index.states import LIVE_STATES
+from webadmin.schedule.dry_run import dry_poll
 from webadmin.schedule.models import Command, Job, LevelPolicy, Limits, LogHead
+from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.requeue_jobs import requeue
 
 FAILURES_MAX = 3
+QUEUE_MAX = 4
+"""So few that faulty jobs soon fill the schedule."""
 WORKERS = 3
 workers = st.integers(0, WORKERS - 1)
 
@@ -62,7 +70,9 @@ class ScheduleMachine(RuleBasedStateMachine):
         self.workers: list[FakeWorker] = [self.service.worker(f"node-{n}") for n in range(WORKERS)]
         # Small batches, so that few steps already reach the upper levels.
         LevelPolicy.objects.update(blocks_max=2, age_seconds=20)
-        Limits.objects.update(failures_max=FAILURES_MAX)
+        Limits.objects.update(failures_max=FAILURES_MAX, queue_max=QUEUE_MAX)
+        dry_poll(capacity=0)  # whoever asks first starts the log
+        self.between = BetweenSteps()
         self.jobs: dict[str, ModelJob] = {}
         self.blocks: set[str] = set()
         self.past: list[tuple[int, str, Assignment]] = []
@@ -148,6 +158,29 @@ class ScheduleMachine(RuleBasedStateMachine):
                     del row["lease_expires_ms"]
             assert self._without_clock(after) == self._without_clock(before)
 
+    # What operators do
+
+    @rule(capacity=st.integers(1, 4))
+    def look_ahead(self, capacity: int) -> None:
+        """Invariants 17 and 22: deciding changes nothing, and decides the same again."""
+        before = self.service.dump()
+        assert dry_poll(capacity=capacity) == dry_poll(capacity=capacity)
+        assert self.service.dump() == before
+
+    @precondition(lambda self: Job.objects.filter(state="parked").exists())
+    @rule(data=st.data())
+    def requeue_of_a_tenant(self, data: st.DataObject) -> None:
+        """Invariants 13 and 27: what is parked can run again, and no other tenant's jobs are touched."""
+        parked = Job.objects.filter(state="parked")
+        tenant = data.draw(st.sampled_from(sorted(set(parked.values_list("tenant", flat=True)))))
+        before, room = rows_of_others(tenant), QUEUE_MAX - LogHead.objects.get().live_job_count
+        wanted = parked.filter(tenant=tenant).count()
+        outcome = requeue(JobFilter(tenant=tenant), order=Order(actor="operator"))
+        assert len(outcome.changed) == min(wanted, room)
+        for name in outcome.changed:
+            self.jobs[name].failures = 0
+        assert rows_of_others(tenant) == before
+
     # What time does
 
     @rule(seconds=st.sampled_from([0.5, 5, 15, 40]))
@@ -170,6 +203,7 @@ class ScheduleMachine(RuleBasedStateMachine):
     @invariant()
     def tables_agree_with_the_model(self) -> None:
         check_invariants()
+        self.between.check()
         rows = {job.name: job for job in Job.objects.exclude(state="done")}
         open_jobs = {name: job for name, job in self.jobs.items() if not job.is_over}
         assert set(rows) == set(open_jobs)
@@ -187,8 +221,9 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_segment_is_live_exactly_once(self) -> None:
-        live = Block.objects.filter(state__in=LIVE_STATES, datasets__format=0)
-        services = Counter(live.values_list("datasets__name__name", flat=True))
+        """As a reader is told: invariants 3 and 5."""
+        found = find_blocks(IndexQuery(tenants=("acme", "beta"), start_ms=0, end_ms=1 << 60))
+        services = Counter(dataset.name for block in found for dataset in block.datasets if dataset.format == 0)
         assert services == Counter(f"s-{block_id}" for block_id in self.blocks)
 
     # The model's own rules
@@ -196,8 +231,9 @@ class ScheduleMachine(RuleBasedStateMachine):
     def _poll(self, number: int, *updates: JobUpdate, capacity: int):
         worker = self.workers[number]
         parked_before = set(Job.objects.filter(state="parked").values_list("name", flat=True))
-        answer = worker.poll(*updates, capacity=capacity)
         named = {update.job for update in updates}
+        with watched_poll(capacity, named):
+            answer = worker.poll(*updates, capacity=capacity)
         for given in answer.assignments:
             assert given.job not in named
             self._note_assignment(number, given)
@@ -269,6 +305,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         else:
             raise AssertionError("the schedule did not come to rest")
         self.every_segment_is_live_exactly_once()
+        check_history()
         states = set(Block.objects.filter(state__in=LIVE_STATES).values_list("state", "owner_job__state"))
         assert states <= {("final", None), ("owned", "parked")}
         assert WorkerCredential.objects.count() == WORKERS
