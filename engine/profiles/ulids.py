@@ -45,6 +45,11 @@ def make(time_ms: int, entropy: bytes) -> str:
     return "".join(ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
 
 
+def first(time_ms: int) -> str:
+    """Return the first id of this time, or of the first or last time that ids can have."""
+    return make(min(max(time_ms, 0), TIME_MS_MAX), bytes(ENTROPY_BYTES))
+
+
 def new(time_ms: int) -> str:
     """Return a fresh id of this time with entropy nobody can guess."""
     return make(time_ms, secrets.token_bytes(ENTROPY_BYTES))

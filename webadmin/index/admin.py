@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.decorators import display
 
+from engine.profiles import ulids
 from webadmin.console import formatting as show
 from webadmin.console.filters import TIME_SPANS, LevelFilter, ShardFilter, TenantRowFilter
 from webadmin.console.read_only import ReadOnlyAdmin
@@ -18,7 +19,6 @@ from webadmin.console.verdict import Notice
 from webadmin.index import block_page
 from webadmin.index import operator_queries as queries
 from webadmin.index.models import Block
-from webadmin.index.registration import PARTITION_MS
 from webadmin.index.states import BlockState
 from webadmin.schedule.explain import explain_block_row
 from webadmin.schedule.operator_queries import command_now_ms
@@ -39,7 +39,7 @@ class BlockStateFilter(admin.SimpleListFilter):
             return queries.live_blocks(queryset)
         if self.value() == BlockState.OWNED:
             return queries.owned_blocks(queryset)
-        return queryset.filter(state=self.value()) if self.value() in BlockState.values else queryset
+        return queries.blocks_in_state(queryset, self.value()) if self.value() in BlockState.values else queryset
 
 
 class CreatedFilter(admin.SimpleListFilter):
@@ -56,7 +56,7 @@ class CreatedFilter(admin.SimpleListFilter):
         if self.value() not in spans:
             return queryset
         from_ms = command_now_ms() - spans[self.value()]
-        return queryset.filter(partition_start_ms__gt=from_ms - PARTITION_MS, created_at_ms__gte=from_ms)
+        return queryset.filter(ulid__gte=ulids.first(from_ms))
 
 
 @admin.register(Block)

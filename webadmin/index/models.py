@@ -12,6 +12,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from engine.profiles.model import COMPACTION_LEVEL_MAX
 from webadmin.access.models import Tenant
 from webadmin.database.fields import ByteOrderedField, UlidField
 from webadmin.index.querysets import BlockQuerySet, TombstoneQuerySet
@@ -72,7 +73,7 @@ class Block(models.Model):
     parked_reason = models.CharField(max_length=500, blank=True)
     # The job that has the block as a source; kept after replacement.
     owner_job = models.ForeignKey(
-        Job, null=True, on_delete=models.PROTECT, related_name="source_blocks", db_constraint=False
+        Job, null=True, on_delete=models.PROTECT, related_name="source_blocks", db_index=False, db_constraint=False
     )
     queue = models.ForeignKey(
         LevelQueue, null=True, on_delete=models.PROTECT, related_name="blocks", db_index=False, db_constraint=False
@@ -85,7 +86,8 @@ class Block(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["shard", "ulid"], name="block_unique_in_shard"),
+            # By id first: times in ids lead to it, as to a part of the index (``blocks_between``).
+            models.UniqueConstraint(fields=["ulid", "shard"], name="block_unique_in_shard"),
             models.CheckConstraint(
                 condition=(Q(state=BlockState.QUEUED) & Q(queue__isnull=False))
                 | (~Q(state=BlockState.QUEUED) & Q(queue=None)),
@@ -110,27 +112,22 @@ class Block(models.Model):
                 name="block_tenant_from_level_one",
             ),
         ]
+        # None stands on the state or on the command of the removal: so PostgreSQL writes none of them when a block is
+        # replaced or deleted, as each is (decision 0033).
         indexes = [
             # "The oldest blocks of this queue" (poll)
             models.Index(
-                fields=["queue", "arrived_at_ms", "ulid"], condition=Q(state=BlockState.QUEUED), name="block_in_queue"
+                fields=["queue", "arrived_at_ms", "ulid"], condition=Q(queue__isnull=False), name="block_in_queue"
             ),
-            # "Live blocks of a tenant in a time range" (query) and the admin's list
+            # "The sources of this job" (poll)
+            models.Index(fields=["owner_job"], condition=Q(owner_job__isnull=False), name="block_of_job"),
+            # "Blocks of a tenant by time" (admin's pages). Segments, half of all blocks, have no tenant.
             models.Index(
-                # Segments have no tenant: an entry for each of their moves would be read by nobody.
-                fields=["tenant", "max_time_ms"],
-                condition=Q(state__in=LIVE_STATES, tenant__isnull=False),
-                name="block_live_by_time",
+                fields=["tenant", "max_time_ms"], condition=Q(tenant__isnull=False), name="block_of_tenant_by_time"
             ),
-            # "What is in this part of the index?" (admin, retention)
-            models.Index(fields=["partition_start_ms", "shard", "level"], name="block_by_partition"),
-            # "Which blocks are in a state that is rare among new ones?" (admin). Not those that every job's blocks pass
-            # through: an entry per move of each would cost polls more than all lists ever save.
-            models.Index(
-                fields=["state", "-id"],
-                condition=Q(state__in=[BlockState.PARKED, BlockState.FINAL, BlockState.DROPPED]),
-                name="block_in_rare_state",
-            ),
+            # "Which blocks are parked?", "Which are final?" (admin's lists)
+            models.Index(fields=["-id"], condition=~Q(parked_reason=""), name="block_parked"),
+            models.Index(fields=["-id"], condition=Q(level__gte=COMPACTION_LEVEL_MAX), name="block_of_last_level"),
         ]
         ordering = ["-id"]
 
@@ -226,6 +223,8 @@ class Tombstone(models.Model):
             models.Index(fields=["eligible_at_ms", "id"], condition=Q(deleted_at_ms=None), name="tombstone_due"),
             # "What was removed by the commands after this one?" (lineage)
             models.Index(fields=["command_index"], name="tombstone_by_command"),
+            # "Which blocks are dropped?" (admin's list)
+            models.Index(fields=["block"], condition=~Q(cause="replaced"), name="tombstone_of_dropped"),
         ]
         ordering = ["-id"]
 
@@ -243,11 +242,9 @@ class AcceptedId(models.Model):
     command_index = models.BigIntegerField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["shard", "ulid"], name="accepted_id_unique")]
-        indexes = [
-            models.Index(fields=["command_index"], name="accepted_id_by_command"),
-            models.Index(fields=["ulid"], name="accepted_id_by_age"),
-        ]
+        # By id first, because old ids are forgotten.
+        constraints = [models.UniqueConstraint(fields=["ulid", "shard"], name="accepted_id_unique")]
+        indexes = [models.Index(fields=["command_index"], name="accepted_id_by_command")]
 
     def __str__(self) -> str:
         return f"{self.shard}/{self.ulid}"

@@ -1,6 +1,6 @@
 """What operators ask of the index: finding blocks, sums by level, and where a block came from and went.
 
-A list of millions of blocks is entered through an index: an id leads to its 6 hours, everything else pages from the
+A list of millions of blocks is entered through an index: an id leads to its blocks, everything else pages from the
 newest down.
 """
 
@@ -17,9 +17,9 @@ from django.db.models import BigIntegerField, Count, F, Q, QuerySet, Sum, Value,
 from django.db.models.functions import RowNumber
 
 from engine.profiles import ulids
+from engine.profiles.model import COMPACTION_LEVEL_MAX
 from engine.scheduling.model import HOLDING_STATES
-from webadmin.index.models import Block, BlockLineage, Dataset, DeadLetter, LetterState, Tombstone
-from webadmin.index.registration import PARTITION_MS
+from webadmin.index.models import Block, BlockLineage, Dataset, DeadLetter, LetterState, RemovalCause, Tombstone
 from webadmin.index.states import LIVE_STATES, BlockState
 
 DATASETS_SHOWN_MAX = 100
@@ -112,19 +112,26 @@ def find_blocks(blocks: QuerySet[Block], text: str) -> QuerySet[Block]:
 def blocks_between(lowest: str, highest: str) -> QuerySet[Block]:
     """Return the blocks with ids from the first to the last, in the order of the index that leads to them.
 
-    An id alone has no index, as it is unique in its shard only, but the time in it names the partition. The order
-    keeps planners from walking all blocks in the order of their rows instead.
+    The order keeps planners from walking all blocks in the order of their rows instead.
     """
-    from_ms, to_ms = ulids.time_ms(lowest), ulids.time_ms(highest)
-    partitions = (from_ms - from_ms % PARTITION_MS, to_ms)
-    rows = Block.objects.filter(partition_start_ms__range=partitions, ulid__gte=lowest, ulid__lte=highest)
-    return rows.order_by("partition_start_ms", "shard", "level")
+    return Block.objects.filter(ulid__gte=lowest, ulid__lte=highest).order_by("ulid", "shard")
 
 
 def live_blocks(blocks: QuerySet[Block]) -> QuerySet[Block]:
     """Narrow to what queries read. Not by state: most new blocks are live, so a list of the newest finds them at once
     without sorting all that are."""
     return blocks.filter(removed_command_index=None)
+
+
+def blocks_in_state(blocks: QuerySet[Block], state: str) -> QuerySet[Block]:
+    """Narrow to the blocks in a state. Those that few are in have no index by it, but by what else they have."""
+    if state == BlockState.PARKED:
+        blocks = blocks.exclude(parked_reason="")
+    elif state == BlockState.FINAL:
+        blocks = blocks.filter(level__gte=COMPACTION_LEVEL_MAX)
+    elif state == BlockState.DROPPED:
+        blocks = blocks.filter(id__in=Tombstone.objects.exclude(cause=RemovalCause.REPLACED).values("block"))
+    return blocks.filter(state=state)
 
 
 def owned_blocks(blocks: QuerySet[Block]) -> QuerySet[Block]:

@@ -6,6 +6,7 @@ from typing import Self
 
 from django.db import models
 
+from engine.profiles import ulids
 from webadmin.index.states import LIVE_STATES, BlockState
 
 
@@ -15,6 +16,10 @@ class BlockQuerySet(models.QuerySet):
     def live(self) -> Self:
         """Blocks that queries read."""
         return self.filter(state__in=LIVE_STATES)
+
+    def made_between(self, from_ms: int, until_ms: int) -> Self:
+        """Blocks with a time in their id (unix milliseconds) from ``from_ms`` on, before ``until_ms``."""
+        return self.filter(ulid__gte=ulids.first(from_ms), ulid__lt=ulids.first(until_ms))
 
     def queued_in(self, queue_id: int) -> Self:
         """Blocks of a queue by arrival; equal times by id, so that no plan depends on row numbers."""

@@ -90,8 +90,7 @@ def _read(added: dict[tuple[int, str], int]) -> Iterator[NewSegment]:
     names = list(added)
     for start in range(0, len(names), NAMES_PER_QUERY):
         some = names[start : start + NAMES_PER_QUERY]
-        # The shards stand beside the ids because the index begins with them.
-        rows = Block.objects.filter(shard__in={shard for shard, _ in some}, ulid__in=[ulid for _, ulid in some])
+        rows = Block.objects.filter(ulid__in=[ulid for _, ulid in some])
         for shard, ulid, metadata in rows.order_by("ulid", "shard").values_list("shard", "ulid", "metadata"):
             if (shard, ulid) not in added:
                 continue

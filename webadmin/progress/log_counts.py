@@ -20,7 +20,6 @@ from engine.profiles.object_names import parse_block_key
 from engine.protocol.profile_jobs import KIND as LANE
 from engine.scheduling.model import JobState
 from webadmin.index.models import Block
-from webadmin.index.registration import PARTITION_MS
 from webadmin.schedule.models import Command, Job
 
 MINUTE_MS = 60_000
@@ -157,9 +156,7 @@ def _dropped_by(command: Command) -> Iterable[Block]:
         return ()
     # Entries of earlier builds name, without shards, the blocks that were looked at.
     names = [ulid for _, ulid in changes["dropped"]] if "dropped" in changes else changes.get("blocks", [])
-    times = [ulids.time_ms(name) for name in names]
-    partitions = {time_ms - time_ms % PARTITION_MS for time_ms in times}
-    rows = Block.objects.filter(partition_start_ms__in=partitions, ulid__in=names, removed_command_index=command.index)
+    rows = Block.objects.filter(ulid__in=names, removed_command_index=command.index)
     return rows.select_related("tenant", "owner_job").defer("metadata", "owner_job__spec", "owner_job__result")
 
 

@@ -26,6 +26,16 @@ def test_later_ids_sort_after_earlier_ones(time_ms: int, entropy: bytes) -> None
     assert ulids.make(time_ms, b"\xff" * 10) < ulids.make(time_ms + 1, entropy)
 
 
+@given(st.integers(0, ulids.TIME_MS_MAX), st.binary(min_size=10, max_size=10))
+def test_the_first_id_of_a_time_sorts_before_the_others_of_it(time_ms: int, entropy: bytes) -> None:
+    assert ulids.first(time_ms) <= ulids.make(time_ms, entropy)
+    assert ulids.time_ms(ulids.first(time_ms)) == time_ms
+
+
+def test_the_first_id_of_a_time_that_no_id_can_have_is_that_of_the_nearest() -> None:
+    assert [ulids.time_ms(ulids.first(time_ms)) for time_ms in (-5, 1 << 50)] == [0, ulids.TIME_MS_MAX]
+
+
 def test_two_new_ids_of_one_millisecond_differ() -> None:
     assert ulids.new(1) != ulids.new(1)
 

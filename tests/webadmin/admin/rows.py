@@ -184,6 +184,11 @@ def make_block(state: str = "queued", *, tenant: str = "", shard: int = 1, level
     return Block.objects.create(ulid=ulid, state=state, shard=shard, level=level, **defaults | columns)
 
 
+def make_tombstone(block: Block, **columns: Any) -> Tombstone:
+    defaults: dict[str, Any] = {"command_index": 1, "created_at_ms": now_ms() - HOUR_MS, "eligible_at_ms": now_ms()}
+    return Tombstone.objects.create(block=block, **defaults | columns)
+
+
 def make_datasets(block: Block, *services: str, tenant: str = "acme") -> None:
     digest = hashlib.sha256(json.dumps(LABELS).encode()).hexdigest()
     label_sets, _ = LabelSets.objects.get_or_create(digest=digest, defaults={"label_sets": [LABELS, LABELS[:2]]})
@@ -264,11 +269,9 @@ def make_deletion() -> None:
         issued_at_ms=now_ms(),
         detail={"request": done.command_index, "hidden_blocks": 3, "hidden_datasets": 5, "is_late": False},
     )
-    Tombstone.objects.create(
-        block=make_block("dropped", tenant="acme", level=2),
+    make_tombstone(
+        make_block("dropped", tenant="acme", level=2),
         cause="retention",
-        command_index=1,
-        created_at_ms=now_ms() - HOUR_MS,
         eligible_at_ms=now_ms() - HOUR_MS // 2,
         dispatched_at_ms=now_ms() - 60_000,
         retry_at_ms=now_ms() + 60_000,

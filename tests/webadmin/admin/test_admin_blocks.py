@@ -53,9 +53,17 @@ def test_blocks_are_filtered_by_tenant_shard_level_state_and_time(operator: Clie
     assert shown(operator, level=3) == {acme.ulid}
     assert shown(operator, state="live") == {segment.ulid, other_shard.ulid, acme.ulid}
     assert shown(operator, state="parked") == {other_shard.ulid}
+    assert shown(operator, state="final") == {acme.ulid}
+    assert shown(operator, state="replaced") == {old.ulid}
     assert shown(operator, made="1h") == {segment.ulid, other_shard.ulid, acme.ulid}
     assert shown(operator, made="6h", tenant="acme") == {acme.ulid, old.ulid}
     assert shown(operator, queue__id__exact=segment.queue_id) == {segment.ulid}
+
+
+def test_dropped_blocks_are_listed_without_those_that_were_replaced(operator: Client) -> None:
+    rows.make_deletion()  # retention took a block
+    rows.make_tombstone(rows.make_block("replaced"))
+    assert shown(operator, state="dropped") == {Block.objects.get(state="dropped").ulid}
 
 
 def test_the_newest_arrivals_come_first_and_the_last_page_is_reachable(operator: Client) -> None:

@@ -140,3 +140,13 @@ def test_each_question_of_a_poll_has_its_index(db: None, rows: models.QuerySet, 
     assert index in plan
     assert "TEMP B-TREE" not in plan
     assert "Sort" not in plan
+
+
+def test_no_index_of_blocks_stands_on_what_the_end_of_a_job_changes() -> None:
+    changed = {"state", "removed_command_index", "metadata"}
+    for index in (*Block._meta.indexes, *Block._meta.constraints):
+        if isinstance(index, models.CheckConstraint):
+            continue
+        names = {name.lstrip("-") for name in index.fields}
+        names |= index.condition.referenced_base_fields if index.condition else set()
+        assert not names & changed, f"{index.name}: each replaced block would write all indexes of its table"

@@ -210,14 +210,13 @@ def _add(
 
 def _known_before(fitting: dict[BlockName, BlockRegistration], index: int) -> dict[BlockName, str]:
     """Return the digests of those ids that the ledger, or a block that outlived its entry, knew before this command."""
-    # The shards stand beside the ids because the indexes begin with them.
-    asked = {"shard__in": sorted({shard for shard, _ in fitting}), "ulid__in": [ulid for _, ulid in fitting]}
+    asked = [ulid for _, ulid in fitting]
     known: dict[BlockName, str] = {}
     if AcceptedId.objects.filter(command_index=index).count() < len(fitting):
-        entries = AcceptedId.objects.filter(**asked).exclude(command_index=index)
+        entries = AcceptedId.objects.filter(ulid__in=asked).exclude(command_index=index)
         rows = entries.values_list("shard", "ulid", "content_digest")
         known = {(shard, ulid): digest for shard, ulid, digest in rows if (shard, ulid) in fitting}
-    for shard, ulid, metadata, size in Block.objects.filter(**asked).values_list(
+    for shard, ulid, metadata, size in Block.objects.filter(ulid__in=asked).values_list(
         "shard", "ulid", "metadata", "size_bytes"
     ):
         if (shard, ulid) in fitting and (shard, ulid) not in known:

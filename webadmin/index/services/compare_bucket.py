@@ -21,7 +21,6 @@ from webadmin.access.services import record_audit
 from webadmin.database import dialect
 from webadmin.index.errors import SweepRefused
 from webadmin.index.models import Block
-from webadmin.index.registration import PARTITION_MS
 from webadmin.index.states import LIVE_STATES, BlockState
 
 GRACE_HOURS = 24
@@ -202,8 +201,7 @@ def _why_kept(store: ObjectStore, key: str, before_ms: int) -> str:
     if known.exists():
         return "the index knows its id"
     # A result has the shard of its job, and in its id the time of the job's first source.
-    partition_ms = created_ms - created_ms % PARTITION_MS
-    first = Block.objects.filter(partition_start_ms=partition_ms, created_at_ms=created_ms, state=BlockState.OWNED)
+    first = Block.objects.made_between(created_ms, created_ms + 1).filter(state=BlockState.OWNED)
     if first.filter(owner_job__shard=named.shard).exists():
         return "a scheduled job could still name it"
     letter = dead_letter_key(named.shard, named.tenant, named.id)

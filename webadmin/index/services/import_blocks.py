@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from engine.errors import LithifyError
-from engine.profiles import ulids
 from engine.profiles.errors import BadObject
 from engine.profiles.model import BlockMeta
 from engine.storage.model import ObjectInfo, ObjectStore
 from webadmin.index.bucket_lineage import BucketLineage
 from webadmin.index.bucket_scan import describe_block, find_blocks
 from webadmin.index.models import Block
-from webadmin.index.registration import PARTITION_MS, BlockRegistration
+from webadmin.index.registration import BlockRegistration
 from webadmin.index.services.add_blocks import add_blocks
 from webadmin.schedule.models import Command
 from webadmin.schedule.services.start_log import start_log_behind
@@ -100,9 +99,7 @@ def _why_superseded(lineage: BucketLineage, registration: BlockRegistration) -> 
 
 def _is_known(path_id: str, info: ObjectInfo) -> bool:
     """Say whether an earlier import, with another side file, registered this very object."""
-    made_ms = ulids.time_ms(path_id)
-    of_its_time = Block.objects.filter(partition_start_ms=made_ms - made_ms % PARTITION_MS)
-    return of_its_time.filter(ulid=path_id, object_key=info.key, size_bytes=info.size).exists()
+    return Block.objects.filter(ulid=path_id, object_key=info.key, size_bytes=info.size).exists()
 
 
 def _register(batch: list[BlockRegistration], outcome: ImportOutcome, actor: str) -> None:

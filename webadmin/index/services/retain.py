@@ -24,6 +24,7 @@ from engine.planning.retention import (
     is_expired,
     plan_retention,
 )
+from engine.profiles import ulids
 from webadmin.index.models import Block, Dataset, LegalHold, RemovalCause, RetentionRule
 from webadmin.index.registration import PARTITION_MS
 from webadmin.index.services.remove_blocks import (
@@ -190,7 +191,11 @@ def _old_slices(
     kept = sorted(policy.held | {tenant for tenant, keep_ms in policy.tenants.items() if keep_ms == 0})
     finite = sorted(tenant for tenant, keep_ms in policy.tenants.items() if keep_ms > 0)
     found: dict[RetentionSlice, tuple[int, int]] = {}
-    for in_segments, rows in ((False, _block_slices(last_start_ms)), (True, _segment_slices(last_start_ms))):
+    first_start_ms = 0
+    if places is not None and places.starts:
+        first_start_ms, last_start_ms = min(places.starts), min(max(places.starts), last_start_ms)
+    old = (first_start_ms, last_start_ms)
+    for in_segments, rows in ((False, _block_slices(*old)), (True, _segment_slices(*old))):
         names = Q(slice_tenant__in=finite) if policy.default_ms == 0 else Q()
         if places is not None:
             names &= Q(slice_start__in=places.starts, slice_shard__in=places.shards)
@@ -207,16 +212,21 @@ def _old_slices(
     return found
 
 
-def _block_slices(last_start_ms: int) -> QuerySet:
-    blocks = Block.objects.filter(
-        state__in=LIVE_STATES, tenant__isnull=False, partition_start_ms__lte=last_start_ms
-    ).annotate(slice_start=F("partition_start_ms"), slice_tenant=F("tenant__name"), slice_shard=F("shard"))
+def _block_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
+    blocks = Block.objects.live().made_between(first_start_ms, last_start_ms + PARTITION_MS)
+    blocks = blocks.filter(tenant__isnull=False, partition_start_ms__lte=last_start_ms).annotate(
+        slice_start=F("partition_start_ms"), slice_tenant=F("tenant__name"), slice_shard=F("shard")
+    )
     return _summed(blocks, blocks=Count("id"))
 
 
-def _segment_slices(last_start_ms: int) -> QuerySet:
+def _segment_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
     datasets = Dataset.objects.filter(
-        block__state__in=LIVE_STATES, block__tenant=None, block__partition_start_ms__lte=last_start_ms
+        block__state__in=LIVE_STATES,
+        block__tenant=None,
+        block__ulid__gte=ulids.first(first_start_ms),
+        block__ulid__lt=ulids.first(last_start_ms + PARTITION_MS),
+        block__partition_start_ms__lte=last_start_ms,
     ).annotate(
         slice_start=F("block__partition_start_ms"), slice_tenant=F("tenant__name"), slice_shard=F("block__shard")
     )
@@ -272,7 +282,9 @@ def _drop_part(expired: ExpiredPart, order: Order, report: RetentionReport) -> N
 
 def _block_ids(expired: ExpiredPart, last_id: int) -> list[int]:
     part = expired.part
-    blocks = Block.objects.live().filter(partition_start_ms=part.partition_start_ms, shard=part.shard, id__gt=last_id)
+    from_ms = part.partition_start_ms
+    blocks = Block.objects.live().made_between(from_ms, from_ms + PARTITION_MS)
+    blocks = blocks.filter(partition_start_ms=from_ms, shard=part.shard, id__gt=last_id)
     if part.in_segments:
         blocks = blocks.filter(tenant=None, id__in=Dataset.objects.filter(tenant__name=part.tenant).values("block_id"))
     else:

@@ -61,7 +61,7 @@ def sweep_ledger() -> int:
     before_ms = dialect.clock_ms() - LEDGER_MS - LEDGER_GRACE_MS
     if before_ms <= 0:
         return 0
-    old = AcceptedId.objects.filter(ulid__lt=ulids.make(before_ms, bytes(ulids.ENTROPY_BYTES))).order_by("ulid")
+    old = AcceptedId.objects.filter(ulid__lt=ulids.first(before_ms)).order_by("ulid")
     rows = list(old.values_list("id", flat=True)[:LEDGER_ROWS_PER_RUN])
     count, _ = AcceptedId.objects.filter(id__in=rows).delete()
     count_swept("ledger", count)
