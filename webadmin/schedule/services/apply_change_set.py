@@ -295,7 +295,8 @@ class _Application:
         is taken first."""
         if not count:
             return []
-        return ask_ids(Job, count, wait_ms=0 if self.context.takes_head_first else WAIT_MS)()
+        with together():  # with the beginning of the transaction
+            return ask_ids(Job, count, wait_ms=0 if self.context.takes_head_first else WAIT_MS)()
 
     def _ask_under_head(self) -> None:
         """Reserve the entry's index and lock the queues, as soon as the head is ours."""
