@@ -133,8 +133,7 @@ def _still_there(found: Iterable[Difference]) -> Iterator[Difference]:
     """Leave out what is explained by now: objects whose blocks came, and blocks that went, since the walk began."""
     ids = {difference.key: _id_in(difference.key) for difference in found}
     asked = sorted({block_id for block_id in ids.values() if block_id})
-    partitions = {time_ms - time_ms % PARTITION_MS for time_ms in map(ulids.time_ms, asked)}
-    rows = Block.objects.filter(partition_start_ms__in=partitions, ulid__in=asked).exclude(state=BlockState.DELETED)
+    rows = Block.objects.filter(ulid__in=asked).exclude(state=BlockState.DELETED)
     states = dict(rows.values_list("object_key", "state"))
     for difference in found:
         state = states.get(difference.key)
