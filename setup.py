@@ -47,7 +47,10 @@ C_FOLDER = ".lithify/debug-c" if DEBUG_BUILD else None
 
 if __name__ == "__main__":  # the processes that cythonize starts may import this file
     setup(
-        ext_modules=cythonize(
+        # ./dev compiles them in place by itself, side by side; pip would do it once more in a folder of its own.
+        ext_modules=[]
+        if os.environ.get("LITHIFY_KERNELS_APART")
+        else cythonize(
             _extensions(),
             compiler_directives=DIRECTIVES,
             build_dir=C_FOLDER,

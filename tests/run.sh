@@ -28,5 +28,6 @@ step "format, lint, types, import rules" ./dev lint
 .venv/bin/python -m tests.spark_classes
 # One worker more than cores: tests of whole processes wait most of their time.
 step "the suite, database-bound tests on SQLite" .venv/bin/pytest -q -n 3 --dist loadgroup
-step "the database-bound suite on PostgreSQL" env LITHIFY_TEST_DATABASE=postgresql .venv/bin/pytest -q -n 3 tests/webadmin
+step "the database-bound suite on PostgreSQL" env LITHIFY_TEST_DATABASE=postgresql .venv/bin/pytest -q -n 3 tests/webadmin \
+    tests/contracts/test_schedule_in_memory.py
 step "the kernels in a bounds-checked debug build" debug_kernels
