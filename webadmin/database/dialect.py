@@ -1,4 +1,4 @@
-"""The only module that knows which database it talks to, beside ``disk_waits`` and the fields' collations.
+"""The only module that knows which database it talks to, beside the fields' collations.
 
 SQLite has one writer: a transaction of ours is IMMEDIATE, so it holds the whole database from its start and a row lock
 adds nothing. PostgreSQL locks the row.
@@ -112,12 +112,22 @@ def lock_row(model: type[models.Model], *, commits_early: bool = False) -> None:
     """Lock the one row of this table until the end of the transaction.
 
     One that ``commits_early`` lets go of its locks before its commit is on disk: whoever commits later is on disk no
-    earlier, but nobody may be told of it before ``disk_waits.wait_for_disk``.
+    earlier, but nobody may be told of it before ``wait_for_disk``.
     """
     if is_postgresql():
         what = "set_config('synchronous_commit', 'off', true)" if commits_early else "1"
         with quick_cursor() as cursor:
             cursor.execute(f"SELECT {what} FROM {quoted([model._meta.db_table])[0]} FOR NO KEY UPDATE")  # noqa: S608
+
+
+def wait_for_disk() -> None:
+    """Wait until all that was committed before, by whomever, is as durable as the server's settings make a commit.
+
+    SQLite's commits are.
+    """
+    if is_postgresql():
+        with quick_cursor() as cursor:  # a commit of its own, of nothing but a mark in the server's log
+            cursor.execute("SELECT pg_logical_emit_message(true, 'lithify', '')")
 
 
 @contextmanager

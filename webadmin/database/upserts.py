@@ -8,13 +8,11 @@ from typing import Any
 from django.db import models
 
 from webadmin.database.dialect import ROWS_PER_UPDATE, insert_statement, quick_cursor, quoted, table_values
-from webadmin.database.disk_waits import commits_early
 
 
 def add_to_row(model: type[models.Model], key: str, value: Any, add: Mapping[str, int], put: Mapping[str, Any]) -> None:
     """Add to the counters of the row with this unique key, and put other values; the row is made if there is none, with
-    what the model says for its other columns. A crash of the database may take the last of it back: nobody who adds
-    waits until the row of another is on disk."""
+    what the model says for its other columns."""
     named = {key, *add, *put}
     rest = {f.column: f.get_default() for f in model._meta.concrete_fields if f.column not in named and f.has_default()}
     columns = [key, *add, *put, *rest]
@@ -23,7 +21,7 @@ def add_to_row(model: type[models.Model], key: str, value: Any, add: Mapping[str
     conflict = f"ON CONFLICT ({quoted([key])[0]}) DO UPDATE SET {', '.join(changed)}"
     with quick_cursor() as cursor:
         cursor.execute(
-            f"{insert_statement(model, columns, 'INSERT')} AND {commits_early()} {conflict}",
+            f"{insert_statement(model, columns, 'INSERT')} {conflict}",
             table_values([(value, *add.values(), *put.values(), *rest.values())]),
         )
 

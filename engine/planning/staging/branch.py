@@ -88,7 +88,7 @@ def ticket_of(branch: BranchRecord) -> WriteTicket:
     return WriteTicket(branch.uid, branch.staging, branch.epoch)
 
 
-def write_holds(ticket: WriteTicket, branch: BranchRecord | WriteTicket | None, *, decides: bool) -> bool:
+def write_holds(ticket: WriteTicket, branch: BranchRecord | None, *, decides: bool) -> bool:
     """Return whether a write may be acknowledged; if not it is done again from the start.
 
     A value that is just put needs its token to be the staging token still. An operation that *decides* by what it read

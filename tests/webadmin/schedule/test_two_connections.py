@@ -20,8 +20,7 @@ from engine.scheduling.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import FakeWorker, Service, check_invariants
 from webadmin.database import turns
-from webadmin.database.dialect import ask
-from webadmin.database.disk_waits import wait_for_disk
+from webadmin.database.dialect import ask, wait_for_disk
 from webadmin.database.turns import turn
 from webadmin.index.models import Block
 from webadmin.index.services.insert_blocks import intern_names

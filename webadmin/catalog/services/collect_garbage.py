@@ -32,7 +32,6 @@ from webadmin.catalog.services.end_compactions import ACTOR
 from webadmin.catalog.services.sweep_rows import sweep_builds, sweep_repository, sweep_tokens
 from webadmin.catalog.states import CompactionState, RepositoryState
 from webadmin.database.dialect import clock_ms
-from webadmin.database.disk_waits import wait_for_disk
 from webadmin.schedule.services.operation import Order
 
 log = logging.getLogger(__name__)
@@ -170,7 +169,6 @@ def _unreached(repository: Repository, reached: Iterable[str], old_ms: int, done
     an object may stay that could go.
     """
     hashes = np.unique(np.fromiter(map(hash, reached), np.int64))
-    wait_for_disk()  # a crash must not take back a value in whose place another's object goes
     folder = folder_of(repository)
     for info in catalog_store().list(data_prefix_of(repository)):
         done.objects_seen += 1

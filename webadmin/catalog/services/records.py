@@ -11,19 +11,15 @@ from typing import Any
 
 from django.db import transaction
 
-from engine.planning.staging.branch import BranchRecord, Moved, Refusal, WriteTicket, seal
+from engine.planning.staging.branch import BranchRecord, Moved, Refusal, seal
 from webadmin.catalog.models import Branch, BranchToken, StagedEntry
 from webadmin.catalog.states import TokenState, Why
 from webadmin.database.dialect import ask, clock_ms, locked, reserve_ids
-from webadmin.database.disk_waits import waiting_for_disk
 
 _RECORD = (
     "SELECT b.id, b.head, b.staging, b.snapshot, b.epoch, b.generation, t.id FROM catalog_branch b "  # noqa: S608
     f"LEFT JOIN catalog_branchtoken t ON t.branch_id = b.id AND t.state = '{TokenState.SEALED.value}' "
     "WHERE {} ORDER BY t.position DESC"
-)
-_NOW = (
-    "SELECT b.id, b.staging, b.epoch, CASE WHEN b.staging = %s THEN {waited} END FROM catalog_branch b WHERE b.id = %s"
 )
 _BY_ID = _RECORD.format("b.id = %s")
 _BY_NAME = _RECORD.format("b.repository_id = %s AND b.name = %s")
@@ -40,19 +36,6 @@ def read_record(branch_id: int) -> BranchRecord | None:
 def record_named(repository_id: int, name: str) -> BranchRecord | None:
     """Return the record of a branch by its name, None if there is none: one statement."""
     return _record(ask(_BY_NAME, [repository_id, name])())
-
-
-def look_again(ticket: WriteTicket) -> WriteTicket | None:
-    """Return what a writer would begin with now, None if the branch is gone: one statement.
-
-    If its token is the staging token still, what it wrote and what it read is on disk then. Who has to write again does
-    not wait for that.
-    """
-    rows = ask(_NOW.format(waited=waiting_for_disk()), [int(ticket.staging), int(ticket.uid)])()
-    if not rows:
-        return None
-    uid, staging, epoch, _ = rows[0]
-    return WriteTicket(str(uid), str(staging), epoch)
 
 
 def change_record(

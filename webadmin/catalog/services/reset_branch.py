@@ -16,6 +16,7 @@ from engine.planning.staging.branch import (
     put_before,
     reset,
     ticket_of,
+    write_holds,
 )
 from webadmin.access.services import record_audit
 from webadmin.catalog.errors import BranchBusy, BranchMissing, FilesCondemned
@@ -25,9 +26,9 @@ from webadmin.catalog.services.builds import check_open, open_build
 from webadmin.catalog.services.count_load import forget_load
 from webadmin.catalog.services.diffs import uncommitted
 from webadmin.catalog.services.protection import Blocked, check_allowed
-from webadmin.catalog.services.records import change_record, record_named, seal_branch
+from webadmin.catalog.services.records import change_record, read_record, record_named, seal_branch
 from webadmin.catalog.services.staged_rows import overlay_of
-from webadmin.catalog.services.write_objects import still_holds, write_rows
+from webadmin.catalog.services.write_objects import write_rows
 from webadmin.catalog.states import TokenState, Why
 from webadmin.database.dialect import clock_ms, insert_rows, one_snapshot
 from webadmin.schedule.services.operation import Order
@@ -71,7 +72,7 @@ def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, ord
             ):
                 return
         # Nothing to undo, if what was read is what the layers still are.
-        if token is None and still_holds(repository, branch_name, ticket_of(record), decides=True):
+        if token is None and write_holds(ticket_of(record), read_record(branch.pk), decides=True):
             return
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 
@@ -86,7 +87,7 @@ def reset_key(repository: Repository, branch_name: str, key: bytes) -> None:
             raise BranchMissing(missing(repository, branch_name))
         change = next(uncommitted(repository, record, overlay_of(record), key, key + b"\0"), None)
         rows = [Entry(*row) for row in reset_rows([change])] if change else []
-        if write_rows(record, rows) and still_holds(repository, branch_name, ticket_of(record), decides=True):
+        if write_rows(record, rows) and write_holds(ticket_of(record), read_record(int(record.uid)), decides=True):
             return
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 

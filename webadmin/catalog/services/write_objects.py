@@ -2,9 +2,7 @@
 
 Nothing is locked. A write goes to the staging token, and counts if the branch says afterwards what it said before: its
 staging token is the same; for what was decided by reading below (deletions, conditions) its epoch is the same, too.
-Else it is done again. A write that was refused in the end may still be seen. Writers of an entry wait for nobody: what
-they write is seen before it is on disk, and they wait for that when they have looked again, so that nobody waits for
-the disk in vain.
+Else it is done again. A write that was refused in the end may still be seen. Writers of an entry wait for nobody.
 """
 
 from __future__ import annotations
@@ -27,12 +25,11 @@ from webadmin.catalog.places import reader_of
 from webadmin.catalog.services.branches import find_branch, missing
 from webadmin.catalog.services.count_load import note_writes
 from webadmin.catalog.services.protection import Blocked, check_allowed
-from webadmin.catalog.services.records import change_record, look_again, record_named
+from webadmin.catalog.services.records import change_record, read_record, record_named
 from webadmin.catalog.services.staged_rows import DatabaseRows, base_of
 from webadmin.catalog.states import Why
 from webadmin.database import dialect
 from webadmin.database.dialect import clock_ms, quick_cursor
-from webadmin.database.disk_waits import commits_early
 from webadmin.database.upserts import insert_new_row_if, put_rows
 from webadmin.schedule.services.operation import Order
 
@@ -48,7 +45,6 @@ _IS_STAGING = "EXISTS (SELECT 1 FROM catalog_branch WHERE id = %s AND staging = 
 _PUT = (
     "INSERT INTO catalog_stagedentry AS held (branch_id, key, token_id, identity, payload, generation, written_ms) "
     "SELECT b.id, %s, b.staging, %s, %s, 1, {now} FROM catalog_branch b WHERE b.repository_id = %s AND b.name = %s "
-    "AND {early} "
     "ON CONFLICT (branch_id, key, token_id) DO UPDATE SET identity = excluded.identity, payload = excluded.payload, "
     "written_ms = excluded.written_ms, generation = held.generation + 1 RETURNING branch_id, token_id"
 )
@@ -80,13 +76,13 @@ def put_entry(
     for _ in range(TRIES):
         with quick_cursor() as cursor:
             at = [key, entry.identity, entry.payload, repository.pk, branch_name]
-            cursor.execute(_PUT.format(now=dialect.clock_column(), early=commits_early()), at)
+            cursor.execute(_PUT.format(now=dialect.clock_column()), at)
             written = cursor.fetchall()
         if not written:
             raise BranchMissing(missing(repository, branch_name))
         branch_id, token = written[0]
         ticket = WriteTicket(str(branch_id), str(token), 0)
-        if still_holds(repository, branch_name, ticket, decides=False):
+        if _holds(repository, branch_name, ticket, decides=False):
             note_writes(branch_id, rows=1)
             return entry
     raise BranchBusy(f"the staging token of {branch_name} changed in each of {TRIES} tries")
@@ -115,7 +111,7 @@ def put_if(repository: Repository, branch_name: str, entry: Entry, condition: Co
             raise PreconditionFailed(f"the condition does not hold of what {branch_name} has")
         if own is None or not reading.has(own, in_staging=True):
             own = _replace(record, reading, entry)
-        if own and still_holds(repository, branch_name, ticket_of(record), decides=True):
+        if own and _holds(repository, branch_name, ticket_of(record), decides=True):
             note_writes(int(record.uid), rows=1)
             return entry
     raise BranchBusy(f"others changed {branch_name} in each of {DECIDING_TRIES} tries")
@@ -166,14 +162,12 @@ def delete_prefix(repository: Repository, branch_name: str, prefix: bytes, *, or
 
 
 def write_rows(record: BranchRecord, rows: Sequence[Entry]) -> bool:
-    """Stage rows (tombstones have no identity) in a record's staging token; False if it is not that any more.
-
-    They are on disk when ``still_holds`` has said so.
-    """
+    """Stage rows (tombstones have no identity) in a record's staging token; False if it is not that any more."""
     uid, token, at_ms = int(record.uid), int(record.staging), clock_ms()
     values = [(uid, row.key, token, row.identity, row.payload, 1, at_ms) for row in rows]
-    only_if = f"{_IS_STAGING} AND {commits_early()}"
-    written = put_rows(StagedEntry, _KEYS, _COLUMNS, values, counter="generation", only_if=only_if, values=[uid, token])
+    written = put_rows(
+        StagedEntry, _KEYS, _COLUMNS, values, counter="generation", only_if=_IS_STAGING, values=[uid, token]
+    )
     return written == len(rows)
 
 
@@ -183,18 +177,18 @@ def _write_batch(
     for _ in range(DECIDING_TRIES):
         record = _record(repository, branch_name)
         rows = decide(record)
-        if write_rows(record, rows) and still_holds(repository, branch_name, ticket_of(record), decides=decides):
+        if write_rows(record, rows) and _holds(repository, branch_name, ticket_of(record), decides=decides):
             note_writes(int(record.uid), rows=len(rows), tombstones=sum(not row.identity for row in rows))
             return
     raise BranchBusy(f"others changed {branch_name} in each of {DECIDING_TRIES} tries")
 
 
-def still_holds(repository: Repository, branch_name: str, ticket: WriteTicket, *, decides: bool) -> bool:
-    """Look at the branch again; what holds is on disk. A write to one that is gone is lost with it: BranchMissing."""
-    now = look_again(ticket)
-    if now is None and record_named(repository.pk, branch_name) is None:
+def _holds(repository: Repository, branch_name: str, ticket: WriteTicket, *, decides: bool) -> bool:
+    """Look at the branch again; a write to one that is gone is lost with it."""
+    record = read_record(int(ticket.uid))
+    if record is None and record_named(repository.pk, branch_name) is None:
         raise BranchMissing(f"{missing(repository, branch_name)} any more: it was deleted meanwhile")
-    return write_holds(ticket, now, decides=decides)
+    return write_holds(ticket, record, decides=decides)
 
 
 def _record(repository: Repository, branch_name: str) -> BranchRecord:
@@ -288,8 +282,7 @@ def _replace(record: BranchRecord, reading: _Reading, entry: Entry) -> _OwnRow |
     held = next((row for row in reading.of_key(entry.key) if row.layer == 0), None)
     if held is None:
         row = (uid, entry.key, token, entry.identity, entry.payload, 1, at_ms)
-        only_if = f"{_IS_STAGING} AND {commits_early()}"
-        done = insert_new_row_if(StagedEntry, _COLUMNS, row, only_if=only_if, values=[uid, token])
+        done = insert_new_row_if(StagedEntry, _COLUMNS, row, only_if=_IS_STAGING, values=[uid, token])
         return _OwnRow(entry.key, uid, record.staging, 1, None) if done else None
     done = StagedEntry.objects.filter(branch_id=uid, key=entry.key, token_id=token, generation=held.generation).update(
         identity=entry.identity, payload=entry.payload, generation=held.generation + 1, written_ms=at_ms

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from django.db.models import Exists, Max, OuterRef
 
 from engine.storage.model import ObjectStore
-from webadmin.database.disk_waits import wait_for_disk
+from webadmin.database.dialect import wait_for_disk
 from webadmin.index.lineage_objects import BlockName, LineageRecord
 from webadmin.index.models import Block, BlockLineage, LineageMark, LineageObject, Tombstone
 

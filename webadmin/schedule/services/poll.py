@@ -21,8 +21,7 @@ from engine.scheduling.model import ChangeSet, RenewLease
 from engine.scheduling.prepare import prepare
 from webadmin.access.errors import NameTaken, TooManyNames
 from webadmin.access.models import WorkerCredential
-from webadmin.database.dialect import among, as_instance, read_rows, time_value, together
-from webadmin.database.disk_waits import wait_for_disk
+from webadmin.database.dialect import among, as_instance, read_rows, time_value, together, wait_for_disk
 from webadmin.database.turns import turn
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
