@@ -79,10 +79,10 @@ cdef int _put_magic(Buffer* out) except -1 nogil:
 cdef int _write_partition(Buffer* out, Buffer* headers, PartitionItem* partition, int64_t* numbers) except -1 nogil:
     cdef Table strings, mappings, functions, locations
     cdef size_t index
-    strings = _write_table(out, partition, partition.string_count, numbers, _write_strings)
-    mappings = _write_table(out, partition, partition.mapping_count, numbers, _write_mappings)
-    functions = _write_table(out, partition, partition.function_count, numbers, _write_functions)
-    locations = _write_table(out, partition, partition.location_count, numbers, _write_locations)
+    _write_table(out, &strings, partition, partition.string_count, numbers, _write_strings)
+    _write_table(out, &mappings, partition, partition.mapping_count, numbers, _write_mappings)
+    _write_table(out, &functions, partition, partition.function_count, numbers, _write_functions)
+    _write_table(out, &locations, partition, partition.location_count, numbers, _write_locations)
     put_u64_be(headers, partition.id)
     put_u32_be(headers, partition.tree_count)
     for index in range(partition.tree_count):
@@ -94,10 +94,9 @@ cdef int _write_partition(Buffer* out, Buffer* headers, PartitionItem* partition
     return 0
 
 
-cdef Table _write_table(Buffer* out, PartitionItem* partition, uint32_t count, int64_t* numbers,
-                        block_writer write_block) except * nogil:
-    """Append all blocks of a table and return where they are."""
-    cdef Table table
+cdef int _write_table(Buffer* out, Table* table, PartitionItem* partition, uint32_t count, int64_t* numbers,
+                      block_writer write_block) except -1 nogil:
+    """Append all blocks of a table and tell where they are."""
     cdef size_t start = 0
     table.offset = out.size
     table.count = count
@@ -106,7 +105,7 @@ cdef Table _write_table(Buffer* out, PartitionItem* partition, uint32_t count, i
         start += BLOCK_ITEMS
     table.size = out.size - table.offset
     table.crc = crc32c_of(out.data + table.offset, table.size)
-    return table
+    return 0
 
 
 cdef int _put_reference(Buffer* headers, const Table* table, unsigned int header_bytes,
