@@ -66,10 +66,8 @@ def put_sqlite(file: Path) -> None:
 
 def _make_sqlite(file: Path) -> None:
     migrate(f"sqlite:///{file}")
-    with sqlite3.connect(file) as connection:
-        # What is copied is one file; whoever opens the copy sets its own mode.
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        connection.execute("PRAGMA journal_mode=DELETE")
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what is copied is one file
     connection.close()
 
 

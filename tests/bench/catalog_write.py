@@ -6,8 +6,9 @@ at idle priority as a node does. All that a compaction does to a writer is to se
 to, so that it writes again; that is rare, so the third part does nothing else, ``ROTATIONS_PER_S`` times a second.
 
 ``blocked_p99_ms``: of the writes that met a rotation, how long after its begin a write began the try that counted.
-``blocked_count`` is how many those were. ``p99_ms_alone`` and ``p99_ms_compacted`` are of all writes, from begin to
-end: were anybody to wait elsewhere, for a lock or in the second try, it would show there.
+``blocked_count`` is how many those were, ``blocked_share_compacted`` which part of all writes in the second part.
+``p99_ms_alone`` and ``p99_ms_compacted`` are of all writes, from begin to end: were anybody to wait elsewhere, for a
+lock or in the second try, it would show there.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def measure(seconds: float) -> dict[str, float]:
         "ratio_during_compaction": rates[1] / rates[0],
         "blocked_p99_ms": _p99(blocked),
         "blocked_count": len(blocked),
+        "blocked_share_compacted": sum(len(part["blocked_ms"]) for part in during)
+        / sum(len(part["ms"]) for part in during),
         "p99_ms_alone": _p99([each for part in alone for each in part["ms"]]),
         "p99_ms_compacted": _p99([each for part in during for each in part["ms"]]),
     }
