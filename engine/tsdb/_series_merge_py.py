@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadObject, BadReference, LimitExceeded, MergeRefused, Truncated, UnknownFormat
-from engine.tsdb.chunk_files import CHUNK_BYTES_MAX, HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
+from engine.tsdb.chunk_files import CHUNK_BYTES_MAX, CRC_BYTES, HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
 from engine.tsdb.file_cursor import FileCursor
 from engine.tsdb.merge_heap import MergeHeap
 from engine.tsdb.merge_model import MergeCounts, MergeRules, StoredChunk
@@ -18,7 +18,6 @@ from engine.tsdb.series_budget import CHUNK_BYTES, SeriesBudget, refuse_record
 from engine.tsdb.varints import uvarint
 
 LENGTH_BYTES_MAX = 5
-CRC_BYTES = 4
 SERIES_MOST = 4096
 """Series that are handed out together."""
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from engine.profiles.errors import BadObject, LimitExceeded
 from engine.tsdb.bit_stream import SECTION, BitReader, BitWriter, centred, fits_centred
-from engine.tsdb.model import UINT64_MASK, signed64
+from engine.tsdb.model import COUNT_BYTES, UINT64_MASK, signed64
 
 Times = npt.NDArray[np.int64]
 ValueBits = npt.NDArray[np.uint64]
@@ -18,7 +18,6 @@ ValueBits = npt.NDArray[np.uint64]
 DOD_WIDTHS = (0, 14, 17, 20, 64)
 """Payload bits of a change of the time step, by how many ones stand before them."""
 LEAST_BITS_PER_SAMPLE = 2
-COUNT_BYTES = 2
 COUNT_MAX = (1 << 16) - 1
 HIGH_ZEROS_MAX = 31
 

@@ -10,6 +10,7 @@ from engine.profiles.checksums import crc32c
 from engine.profiles.errors import LimitExceeded, UnknownFormat
 from engine.tsdb.chunk_files import (
     CHUNK_BYTES_MAX,
+    CRC_BYTES,
     FOLDER,
     HEADER_BYTES,
     MAGIC,
@@ -24,7 +25,6 @@ from engine.tsdb.varints import uvarint
 FILE_BYTES = 512 << 20
 LENGTH_BYTES_MAX = 5
 ENCODING_BYTES = 1
-CRC_BYTES = 4
 
 
 class ChunkWriter:

@@ -14,6 +14,7 @@ from engine.tsdb.bit_stream import SECTION, BitReader, BitWriter
 from engine.tsdb.histogram_layout import decode_layout, encode_layout
 from engine.tsdb.histogram_model import CounterReset, HistogramChunk, HistogramLayout, HistogramSample
 from engine.tsdb.model import (
+    COUNT_BYTES,
     ENCODING_FLOAT_HISTOGRAM,
     ENCODING_HISTOGRAM,
     STALE_NAN,
@@ -21,7 +22,6 @@ from engine.tsdb.model import (
     signed64,
 )
 
-COUNT_BYTES = 2
 HEADER_BYTES = 3
 LEAST_BITS_PER_SAMPLE = 4
 """Time, count, zero count and sum, a bit each."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadObject
 from engine.tsdb.block_reader import META, BlockReader
-from engine.tsdb.chunk_files import HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
+from engine.tsdb.chunk_files import CRC_BYTES, HEADER_BYTES, OFFSET_BITS, chunk_place, file_name
 from engine.tsdb.errors import Inconsistent, OnlyCopied, OutOfOrder
 from engine.tsdb.histograms import encode_histograms
 from engine.tsdb.merge_model import Partition
@@ -25,7 +25,6 @@ from engine.tsdb.tombstones import Interval
 from engine.tsdb.varints import uvarint
 from engine.tsdb.xor import encode_xor
 
-CRC_BYTES = 4
 BATCH_SERIES = 1024
 BATCH_CHUNKS = 8192
 """The chunks of a batch of series are mapped at once: some megabytes."""

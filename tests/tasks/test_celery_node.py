@@ -177,7 +177,7 @@ def test_the_node_imports_neither_django_nor_the_web_application() -> None:
         "import sys, tasks.compactor, tasks.messages, tasks.bootsteps, tasks.engine_merger, tasks.spark_merger\n"
         "tasks.compactor.app.loader.import_default_modules()\n"
         # Kombu looks for django.utils to encode its lazy strings; settings, models and databases stay away.
-        "banned = ('django.conf', 'django.apps', 'django.db', 'webadmin', 'psycopg', 'sqlite3')\n"
+        "banned = ('django.conf', 'django.apps', 'django.db', 'webadmin', 'psycopg', 'sqlite3', 'pandas')\n"
         "found = [name for name in sys.modules if name.startswith(banned)]\n"
         "sys.exit(str(found) if found else 0)\n"
     )

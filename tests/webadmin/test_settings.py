@@ -81,3 +81,10 @@ def test_a_machine_without_any_setting_starts_clean(tmp_path: Path, https: str) 
     check = [sys.executable, str(ROOT / "manage.py"), "check", "--deploy", "--fail-level", "WARNING"]
     done = subprocess.run(check, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_process_of_the_service_imports_pandas_when_it_starts() -> None:
+    program = "import django, sys; django.setup(); import tasks.beat, webadmin.urls; sys.exit('pandas' in sys.modules)"
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "webadmin.settings"}
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr.decode()

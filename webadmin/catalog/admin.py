@@ -35,6 +35,7 @@ from webadmin.catalog.repository_sections import (
 from webadmin.catalog.standing import standings
 from webadmin.catalog.states import CompactionState, RepositoryState
 from webadmin.console import formatting as show
+from webadmin.console.filters import StateFilter
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import BoundedChangeList, ReadOnlyAdmin
 from webadmin.console.sections import Section
@@ -66,16 +67,10 @@ class BranchChangeList(BoundedChangeList):
             row.watched, row.last = found[row.pk], last.get(row.pk)
 
 
-class CompactionStateFilter(admin.SimpleListFilter):
+class CompactionStateFilter(StateFilter):
     """Compactions of one state."""
 
-    title = parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        return [*CompactionState.choices]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        return queryset.filter(state=self.value()) if self.value() in CompactionState.values else queryset
+    states = CompactionState
 
 
 @admin.register(Repository)

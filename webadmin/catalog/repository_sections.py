@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from django.db.models import Count, Q
 from django.utils.safestring import SafeString
 
 from webadmin.access.models import AuditEntry
@@ -152,12 +153,12 @@ def signals_text(signals: Sequence[tuple[str, float, float]]) -> str:
 
 def staged_text(row: Branch) -> str:
     """Return what the staging token holds; many rows are not counted to their end."""
-    identities = StagedEntry.objects.filter(token_id=row.staging).values_list("identity", flat=True)
-    found = [len(each) for each in identities[: STAGED_COUNTED + 1]]
-    if len(found) > STAGED_COUNTED:
+    first = StagedEntry.objects.filter(token_id=row.staging).values("identity")[: STAGED_COUNTED + 1]
+    found = first.aggregate(rows=Count("identity"), tombstones=Count("identity", filter=Q(identity=b"")))
+    if found["rows"] > STAGED_COUNTED:
         return f"more than {show.counted(STAGED_COUNTED, 'row')} in the staging token"
-    tombstones = show.counted(found.count(0), "tombstone")
-    return f"{show.counted(len(found), 'row')} in the staging token, {tombstones} among them"
+    tombstones = show.counted(found["tombstones"], "tombstone")
+    return f"{show.counted(found['rows'], 'row')} in the staging token, {tombstones} among them"
 
 
 def staged_words(one: WatchedBranch) -> str:

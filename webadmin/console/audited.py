@@ -23,18 +23,18 @@ class AuditedAdmin(admin.ModelAdmin):
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
         """Note that a row was added."""
-        _record(request, "add", obj, message)
+        _record(request, _about("add", obj), obj, message)
         return super().log_addition(request, obj, message)
 
     def log_change(self, request: HttpRequest, obj: Model, message: Any) -> Any:
         """Note that a row was changed, and which fields."""
-        _record(request, "change", obj, message)
+        _record(request, _about("change", obj), obj, message)
         return super().log_change(request, obj, message)
 
     def log_deletions(self, request: HttpRequest, queryset: QuerySet) -> Any:
         """Note that rows are about to be deleted."""
         for obj in queryset:
-            _record(request, "delete", obj, "")
+            _record(request, _about("delete", obj), obj)
         return super().log_deletions(request, queryset)
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
@@ -50,17 +50,20 @@ def _audited(run: Callable[..., Any], name: str) -> Callable[..., Any]:
     def audited(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet) -> HttpResponse | None:
         with transaction.atomic():
             for obj in queryset:
-                _record(request, name, obj, "")
+                _record(request, name, obj)
             return run(model_admin, request, queryset)
 
     return audited
 
 
-def _record(request: HttpRequest, verb: str, obj: Model, message: Any) -> None:
-    what = verb if "_" in verb else f"{verb}_{obj._meta.model_name}"
+def _about(verb: str, obj: Model) -> str:
+    return f"{verb}_{obj._meta.model_name}"
+
+
+def _record(request: HttpRequest, action: str, obj: Model, changes: Any = ()) -> None:
     record_audit(
         actor=f"user:{request.user.get_username()}",
-        action=what,
+        action=action,
         target=str(obj)[:TARGET_MAX],
-        detail={"model": obj._meta.label, "id": str(obj.pk), "changes": message or []},
+        detail={"model": obj._meta.label, "id": str(obj.pk), "changes": changes or []},
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.contrib.filters.admin import TextFilter
@@ -28,6 +29,19 @@ class ExactFilter(TextFilter):
         if self.is_number and not (text.isascii() and text.isdigit() and len(text) < 19):
             return queryset.none()
         return queryset.filter(**{self.column: int(text) if self.is_number else text})
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Rows in one of the ``states`` that their ``state`` may have."""
+
+    title = parameter_name = "state"
+    states: ClassVar[type[models.TextChoices]]
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        return [*self.states.choices]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        return queryset.filter(state=self.value()) if self.value() in self.states.values else queryset
 
 
 class LevelFilter(admin.SimpleListFilter):

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from webadmin.console import formatting as show
-from webadmin.console.filters import ExactFilter, ShardFilter, TenantNameFilter
+from webadmin.console.filters import ExactFilter, ShardFilter, StateFilter, TenantNameFilter
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Section
@@ -23,16 +23,10 @@ from webadmin.schedule.operator_queries import with_now
 STATE_TONES = {LetterState.WAITING: "warn", LetterState.RECOVERED: "good", LetterState.DISCARDED: "quiet"}
 
 
-class LetterStateFilter(admin.SimpleListFilter):
+class LetterStateFilter(StateFilter):
     """Dead letters of one state."""
 
-    title = parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        return list(LetterState.choices)
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        return queryset.filter(state=self.value()) if self.value() in LetterState.values else queryset
+    states = LetterState
 
 
 class CodeFilter(ExactFilter):

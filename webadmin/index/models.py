@@ -224,7 +224,7 @@ class Tombstone(models.Model):
             # "What was removed by the commands after this one?" (lineage)
             models.Index(fields=["command_index"], name="tombstone_by_command"),
             # "Which blocks are dropped?" (admin's list)
-            models.Index(fields=["block"], condition=~Q(cause="replaced"), name="tombstone_of_dropped"),
+            models.Index(fields=["block"], condition=~Q(cause=RemovalCause.REPLACED), name="tombstone_of_dropped"),
         ]
         ordering = ["-id"]
 

@@ -18,10 +18,10 @@ from engine.scheduling.pauses import PausedScope, PauseMode
 from webadmin.schedule.models import Job, Worker
 from webadmin.schedule.operation_models import JobPin, LimitChange
 from webadmin.schedule.operator_queries import polling_workers
+from webadmin.schedule.pauses import COLUMNS
 from webadmin.schedule.queries import effective_limits
 
 CAPS = (LimitName.RUNNING_MAX, LimitName.RUNNING_BYTES_MAX)
-COLUMNS = {ScopeKind.LANE: "lane", ScopeKind.TENANT: "tenant", ScopeKind.LEVEL: "level"}
 
 
 def nobodys_jobs(paused: Iterable[PausedScope], *, wall_ms: int) -> QuerySet[Job]:

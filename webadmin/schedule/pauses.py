@@ -9,6 +9,9 @@ from engine.scheduling.pauses import PausedScope, PauseMode
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.operation_models import Pause
 
+COLUMNS = {ScopeKind.LANE: "lane", ScopeKind.TENANT: "tenant", ScopeKind.LEVEL: "level"}
+"""Where rows of queues, jobs and tenants say whether a pause of a kind is about them; a global one is about all."""
+
 
 def paused_scopes(now_ms: int | None = None) -> tuple[PausedScope, ...]:
     """Return the pauses in force at this command time (default: now)."""

@@ -28,6 +28,7 @@ from webadmin.schedule.level_policies import EVERYBODY, LevelPolicies, ask_polic
 from webadmin.schedule.level_queues import QUEUE_COLUMNS, QUEUED_IN, Front
 from webadmin.schedule.models import Job, LevelQueue
 from webadmin.schedule.operation_models import LimitChange
+from webadmin.schedule.pauses import COLUMNS
 from webadmin.schedule.poll_opening import PollOpening
 from webadmin.schedule.queries import effective_limits
 
@@ -227,10 +228,9 @@ def queued_block(row: Sequence[Any]) -> QueuedBlock:
 
 def without_paused(rows: QuerySet, paused: Iterable[PausedScope], *, planning: bool) -> QuerySet:
     """Leave out the rows (of queues, jobs or tenants) that stand still."""
-    columns = {ScopeKind.LANE: "lane", ScopeKind.TENANT: "tenant", ScopeKind.LEVEL: "level"}
     for scope in paused:
         if planning or scope.mode is PauseMode.PAUSE:
-            rows = rows.none() if scope.kind is ScopeKind.GLOBAL else rows.exclude(**{columns[scope.kind]: scope.value})
+            rows = rows.none() if scope.kind is ScopeKind.GLOBAL else rows.exclude(**{COLUMNS[scope.kind]: scope.value})
     return rows
 
 

@@ -14,6 +14,7 @@ from unfold.views import ChangeList
 
 from engine.planning.timeline.model import PRIORITY_UNIT
 from webadmin.console import formatting as show
+from webadmin.console.filters import StateFilter
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import BoundedChangeList, ReadOnlyAdmin
 from webadmin.console.sections import Facts, Section, Table
@@ -80,16 +81,10 @@ class ChunkStateFilter(admin.SimpleListFilter):
         return queryset.filter(state=self.value()) if self.value() in ChunkStanding.values else queryset
 
 
-class TaskStateFilter(admin.SimpleListFilter):
+class TaskStateFilter(StateFilter):
     """Tasks of one state."""
 
-    title = parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        return [*TaskState.choices]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        return queryset.filter(state=self.value()) if self.value() in TaskState.values else queryset
+    states = TaskState
 
 
 @admin.register(DataSource)

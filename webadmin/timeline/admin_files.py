@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from webadmin.console import formatting as show
+from webadmin.console.filters import StateFilter
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Json, Section
@@ -31,16 +32,10 @@ SEGMENT_TONES = {
 }
 
 
-class SegmentStateFilter(admin.SimpleListFilter):
+class SegmentStateFilter(StateFilter):
     """Files of one state."""
 
-    title = parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        return [*SegmentState.choices]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        return queryset.filter(state=self.value()) if self.value() in SegmentState.values else queryset
+    states = SegmentState
 
 
 @admin.register(Segment)

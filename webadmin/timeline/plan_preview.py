@@ -17,7 +17,7 @@ from webadmin.timeline.segment_view import closure, latest_end, whole_timeline
 from webadmin.timeline.states import SegmentState
 
 SEGMENTS_MAX = 50_000
-"""So many of the newest segments are planned, with those that they are tied to by segments; older ones are left out."""
+"""So many of the newest segments are planned, with all of each chunk that they reach into; older ones are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from engine.planning.intervals import words
 from engine.planning.intervals.model import SlotProgress, SlotState
 from engine.scheduling.model import JobState
 from webadmin.console import formatting as show
+from webadmin.console.filters import StateFilter
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Picture, Section, Table
@@ -35,16 +36,10 @@ NOTICES_MAX = 5
 GROUP_TONES = {GroupState.OPEN: "busy", GroupState.DONE: "good", GroupState.DISSOLVED: "warn"}
 
 
-class GroupStateFilter(admin.SimpleListFilter):
+class GroupStateFilter(StateFilter):
     """Groups of one state."""
 
-    title = parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        return [*GroupState.choices]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        return queryset.filter(state=self.value()) if self.value() in GroupState.values else queryset
+    states = GroupState
 
 
 class RefusedFilter(admin.SimpleListFilter):

@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from webadmin.console import formatting as show
+from webadmin.console.filters import StateFilter
 from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Section, Table
@@ -25,16 +26,10 @@ from webadmin.tsdb.states import BlockState
 SHOWN = 100
 
 
-class BlockStateFilter(admin.SimpleListFilter):
+class BlockStateFilter(StateFilter):
     """Blocks of one state."""
 
-    title = parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        return [*BlockState.choices]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        return queryset.filter(state=self.value()) if self.value() in BlockState.values else queryset
+    states = BlockState
 
 
 class OpenFilter(admin.SimpleListFilter):

@@ -30,7 +30,7 @@ from webadmin.tsdb.explain import explain_blocks
 from webadmin.tsdb.job_sections import job_sections
 from webadmin.tsdb.models import Block, Bucket, Group, Part
 from webadmin.tsdb.policies import layout_of
-from webadmin.tsdb.services.complete_groups import Completion, complete_parts, samples_written
+from webadmin.tsdb.services.complete_groups import Completion, complete_parts, samples_owned, samples_written
 from webadmin.tsdb.services.dissolve_groups import dissolve_groups
 from webadmin.tsdb.states import BlockState, GroupState
 
@@ -53,8 +53,9 @@ class TsdbLane(Lane):
     def check(self, finished: Sequence[Finished]) -> list[Accepted | FailureReason]:
         parts = _parts_of([one.job for one in finished])
         sources = _sources_of(parts.values())
-        written = samples_written(part.group_id for part in parts.values() if part.group.partitions > 1)
-        return [_checked(one, parts.get(one.job.id), sources, written) for one in finished]
+        groups = {part.group_id for part in parts.values() if part.group.partitions > 1}
+        samples = _Samples(written=samples_written(groups), owned=samples_owned(groups))
+        return [_checked(one, parts.get(one.job.id), sources, samples) for one in finished]
 
     def swap(self, swaps: Sequence[Completion], prepared: Any, moment: SwapMoment) -> None:
         complete_parts(swaps, moment)
@@ -109,6 +110,14 @@ class _Source:
 
     row_id: int
     told: TsdbSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Samples:
+    """Of each group that is cut into parts, how many samples its parts and its sources have."""
+
+    written: dict[int, int]
+    owned: dict[int, int]
 
 
 def _parts_of(jobs: Iterable[Job]) -> dict[int, Part]:
@@ -168,21 +177,20 @@ def _spec(job: Job, part: Part, sources: dict[str, _Source], fence: int) -> Tsdb
 
 
 def _checked(
-    one: Finished, part: Part | None, sources: dict[int, dict[str, _Source]], written: dict[int, int]
+    one: Finished, part: Part | None, sources: dict[int, dict[str, _Source]], samples: _Samples
 ) -> Accepted | FailureReason:
-    """Check one result; ``written`` is how many samples the parts of each group have that are done, and grows."""
+    """Check one result; what its part has is added to what is written of the group."""
     try:
         result = read_tsdb_result(one.result)
         if part is None:
             raise ResultRefused("its group is not open any more")
         spec = _spec(one.job, part, sources[part.group_id], one.job.token)
         meta = check_result(spec, one.job.spec["sources"], result)
-        if meta is not None and part.group_id in written:
-            together = written[part.group_id] + meta.stats.num_samples
-            read = sum(decode_meta(each.told.meta).stats.num_samples for each in sources[part.group_id].values())
+        if meta is not None and part.group_id in samples.owned:
+            together, read = samples.written[part.group_id] + meta.stats.num_samples, samples.owned[part.group_id]
             if together > read:
                 raise ResultRefused(f"the parts of its group have {together} samples, their sources {read}")
-            written[part.group_id] = together
+            samples.written[part.group_id] = together
     except (LithifyError, KeyError) as error:
         return FailureReason(error_class=type(error).__name__, message=str(error))
     rows = frozenset(source.row_id for source in sources[part.group_id].values())

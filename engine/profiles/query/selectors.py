@@ -213,7 +213,8 @@ def _matching_values(condition: Matcher, values: list[str]) -> set[str]:
     if len(condition.value) > PATTERN_LENGTH_MAX:
         raise InvalidSelector(-1, f"the pattern for {condition.name} is longer than {PATTERN_LENGTH_MAX} characters")
     try:
-        # Alone: "a)|(b" is none, but would be inside.
+        # Alone: "a)|(b" is none, but would be inside. Arrays of Python's values import pandas: not for this, nor when a
+        # process starts.
         pc.match_substring_regex(pa.nulls(1, pa.string()), pattern=condition.value)
         found = pc.match_substring_regex(pa.array(values, pa.string()), pattern=rf"\A(?s:{condition.value})\z")
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:

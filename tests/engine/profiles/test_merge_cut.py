@@ -7,6 +7,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
+import pyarrow as pa
 import pytest
 
 from engine.profiles import _dataset_merge_py, merge
@@ -100,6 +101,7 @@ def _pods(store: ObjectStore, key: str) -> list[str]:
 def _peak(store_url: str, scratch: Scratch, spec: ProfileMergeSpec, budget: int) -> tuple[int, int]:
     """Return what a merge by the twin, whose memory Python can count, held at most, and its number of parts."""
     merge.merge_rows = _dataset_merge_py.merge_rows
+    pa.array([0])  # the first array of Python values imports pandas, and would count
     (plan, _) = plan_outputs(spec)
     tracemalloc.start()
     parts = merge_dataset(plan.datasets[0], open_store(store_url), budget_bytes=budget, scratch=scratch)

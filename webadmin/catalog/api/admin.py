@@ -14,22 +14,17 @@ from webadmin.catalog.api.import_runs import is_silent
 from webadmin.catalog.api.models import ImportRun, ImportState
 from webadmin.catalog.models import Branch
 from webadmin.console import formatting as show
+from webadmin.console.filters import StateFilter
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Section
 
 TONES = {ImportState.RUNNING: "busy", ImportState.COMPLETED: "good", ImportState.FAILED: "bad"}
 
 
-class ImportStateFilter(admin.SimpleListFilter):
+class ImportStateFilter(StateFilter):
     """Imports of one state."""
 
-    title = parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        return [*ImportState.choices]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        return queryset.filter(state=self.value()) if self.value() in ImportState.values else queryset
+    states = ImportState
 
 
 @admin.register(ImportRun)

@@ -45,6 +45,15 @@ def samples_written(groups: Iterable[int]) -> dict[int, int]:
     return dict.fromkeys(wanted, 0) | dict(done.annotate(samples=Coalesce(Sum("result__samples"), 0)))
 
 
+def samples_owned(groups: Iterable[int]) -> dict[int, int]:
+    """Return how many samples the sources have that each of these groups owns."""
+    wanted = set(groups)
+    if not wanted:
+        return {}
+    owned = Block.objects.filter(group__in=wanted, state=BlockState.OWNED).order_by().values_list("group_id")
+    return dict.fromkeys(wanted, 0) | dict(owned.annotate(samples=Sum("samples")))
+
+
 def complete_parts(completions: Sequence[Completion], moment: SwapMoment) -> None:
     """Record results; complete the groups that have all of theirs. Raises SourcesChanged if a group is not open any
     more, owns other blocks than it did, has a result of the part already, or more samples in its parts than in its
@@ -87,10 +96,8 @@ def _check_sources(completions: Sequence[Completion]) -> None:
 
 
 def _check_samples(groups: Sequence[int]) -> None:
-    written = samples_written(groups)
-    owned = Block.objects.filter(group__in=groups, state=BlockState.OWNED).order_by().values_list("group_id")
-    read = dict(owned.annotate(samples=Sum("samples"))) if groups else {}
-    if lying := [group for group in groups if written[group] > read.get(group, 0)]:
+    written, owned = samples_written(groups), samples_owned(groups)
+    if lying := [group for group in groups if written[group] > owned[group]]:
         raise SourcesChanged(f"the parts of groups {lying} have more samples than their sources")
 
 

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db.models import F
@@ -101,8 +102,7 @@ def _failing_jobs() -> list[Job]:
 
 def _suspects(job: Job, group: Group) -> list[Block]:
     """Return the sources to read: the named one, or all of a parked job, the named one first."""
-    last = Attempt.objects.filter(job=job, outcome__in=BAD_OUTCOMES).order_by("-token").first()
-    named = str(((last.reason if last else None) or {}).get("object", ""))
+    named = str(_last_reason(job).get("object", ""))
     sources = list(Block.objects.filter(group=group, state=BlockState.OWNED, ulid__in=job.spec["sources"]))
     sources.sort(key=lambda block: (block.ulid not in named, block.min_time_ms, block.ulid))
     return sources if job.state == JobState.PARKED else [block for block in sources if block.ulid in named]
@@ -116,6 +116,7 @@ def _look_at(
     sound = list(part.looked["sound"]) if part.looked.get("token") == job.token else []
     left = [block for block in suspects if block.ulid not in sound]
     is_unread = False
+    met_only_copied = _last_reason(job).get("error_class") == OnlyCopied.__name__
     for number, block in enumerate(left):
         if not report.has_room(block):
             left = left[number:]
@@ -126,7 +127,7 @@ def _look_at(
                 group.tenant.folder.name,
                 store,
                 budget_bytes=job.spec["task_memory_bytes"],
-                is_merged_by_time=_has_company(block, group) and _last_error(job) == OnlyCopied.__name__,
+                is_merged_by_time=met_only_copied and _has_company(block, group),
             )
         except (StorageError, ScratchFull, OSError) as trouble:  # says nothing of the block
             report.unread[block.ulid] = str(trouble)
@@ -172,10 +173,10 @@ def _has_company(block: Block, group: Group) -> bool:
     return others.filter(min_time_ms__lt=block.max_time_ms, max_time_ms__gt=block.min_time_ms).exists()
 
 
-def _last_error(job: Job) -> str:
-    """Return the class of the error that the last failed run of a job told."""
+def _last_reason(job: Job) -> dict[str, Any]:
+    """Return what the last failed run of a job told, {} if it told nothing."""
     last = Attempt.objects.filter(job=job, outcome__in=BAD_OUTCOMES).order_by("-token").first()
-    return str(((last.reason if last else None) or {}).get("error_class", ""))
+    return (last.reason if last else None) or {}
 
 
 def _read_alone(
