@@ -18,31 +18,41 @@ Answered = TypeVar("Answered")
 
 @contextmanager
 def turn(
-    number: int, *, meanwhile: Callable[[], None], asking: Callable[[], Callable[[], Answered]]
-) -> Iterator[Callable[[], Answered] | None]:
-    """Let one after the other in, by number. Who has to wait does ``meanwhile`` first, and is given the answer to what
-    ``asking`` asks for as soon as the turn has come; None says that nobody had to be waited for.
+    number: int, *, asking: Callable[[], Callable[[], Answered]], meanwhile: Callable[[Answered], bool]
+) -> Iterator[Answered]:
+    """Let one after the other in, by number, each with the answer to what ``asking`` asks for right when its turn has
+    come. Who would have to wait is answered at once, for ``meanwhile`` to use the time; that says whether there is
+    still something to wait for, or else it is let in without a turn, with the answer that it has.
 
     No data is locked, and whoever loses its connection leaves. For work that would only be in vain if two did it at
     once: who has waited for ``TURN_WAIT_MS`` goes on without a turn, because the one that has it may stand on a machine
     that is gone. SQLite's one writer comes too seldom for all that.
     """
     if connection.vendor != "postgresql":
-        yield None
+        yield asking()()
         return
-    with dialect.quick_cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [number])
-        is_alone = has_turn = cursor.fetchone()[0]
-    answer = None
-    if not is_alone:
-        meanwhile()
-        answer = _wait_for_turn(number, asking)
-        has_turn = answer is not None
+    has_turn, answer = _try_turn(number, asking)
     try:
-        yield answer if is_alone or has_turn else asking()
+        if not has_turn and meanwhile(answer):
+            waited = _wait_for_turn(number, asking)
+            has_turn = waited is not None
+            answer = (waited or asking())()
+        yield answer
     finally:
         if has_turn:
             _leave(number)
+
+
+def _try_turn(number: int, asking: Callable[[], Callable[[], Answered]]) -> tuple[bool, Answered]:
+    """Return whether it is our turn, and the answer to what is asked along with that."""
+    try:
+        with dialect.together():
+            has_turn = dialect.ask("SELECT pg_try_advisory_lock(%s)", [number])
+            answer = asking()
+        return bool(has_turn()[0][0]), answer()
+    except BaseException:
+        _leave(number)
+        raise
 
 
 def _wait_for_turn(number: int, asking: Callable[[], Callable[[], Answered]]) -> Callable[[], Answered] | None:
@@ -54,7 +64,7 @@ def _wait_for_turn(number: int, asking: Callable[[], Callable[[], Answered]]) ->
                 cursor.execute("SELECT pg_advisory_lock(%s)", [number])
             answer = asking()
     except BaseException as error:
-        _leave(number)  # a turn that came before something else failed; the server does not mind if none did
+        _leave(number)
         if isinstance(error, OperationalError) and dialect.is_contention(error):
             return None
         raise
@@ -62,5 +72,6 @@ def _wait_for_turn(number: int, asking: Callable[[], Callable[[], Answered]]) ->
 
 
 def _leave(number: int) -> None:
+    """Give up a turn, even one that came before something else failed; the server does not mind if there is none."""
     with dialect.quick_cursor() as cursor:
         cursor.execute("SELECT pg_advisory_unlock(%s)", [number])

@@ -17,6 +17,7 @@ from django.db.models.functions import Greatest
 
 from engine.scheduling.model import FORMAT_VERSION, JobState
 from webadmin.database import dialect
+from webadmin.database.columns import next_id_column
 from webadmin.schedule.models import Command, Job, LogHead
 
 _HEAD_COLUMNS = """
@@ -69,28 +70,48 @@ def read_head() -> tuple[LogHead, CommandTime]:
     return head_of(_head())
 
 
-def take_head(
-    *, before: Asking = None, also: Sequence[Asking] = (), commits_early: bool = False
-) -> tuple[LogHead, CommandTime]:
+def take_head() -> tuple[LogHead, CommandTime]:
     """Wait for the head of the log and hold it until the transaction ends; the clock is read after that.
-
-    ``before`` and ``also`` send what belongs right before and behind the lock: it is answered with the head.
-    ``commits_early`` is as for ``lock_row``.
 
     Who finds that the service was away gives every running job a whole lease from now on: their workers could not renew
     them, and get the time to do so before anybody takes their jobs over.
     """
+    (row,) = _take(_head_statement())
+    return _held(row)
+
+
+def take_head_for_entry(
+    *, before: Asking = None, also: Sequence[Asking] = (), commits_early: bool = False
+) -> tuple[LogHead, CommandTime, int]:
+    """Take the head as ``take_head`` does; return the index of the one entry that will be written, too.
+
+    ``before`` and ``also`` send what belongs right before and behind the lock: it is answered with the head.
+    ``commits_early`` is as for ``lock_row``.
+    """
+    [(index, *row)] = _take(
+        _head_statement(next_id_column(Command)), before=before, also=also, commits_early=commits_early
+    )
+    return (*_held(row), int(index))
+
+
+def _take(
+    statement: str, *, before: Asking = None, also: Sequence[Asking] = (), commits_early: bool = False
+) -> list[tuple[Any, ...]]:
     assert connection.in_atomic_block, "the head is held by a transaction"
     # Every statement sees what was committed when its turn comes: what is read after the lock is what its holder left.
     with dialect.together():
         if before is not None:
             before()
         dialect.lock_row(LogHead, commits_early=commits_early)
-        asked = dialect.ask(_head_statement())
+        asked = dialect.ask(statement)
         for asking in also:
             if asking is not None:
                 asking()
-    [row] = asked()
+    return asked()
+
+
+def _held(row: Sequence[int]) -> tuple[LogHead, CommandTime]:
+    """Return the head that was taken; the jobs keep their leases if the service was away."""
     head, time = head_of(row)
     if time.was_away:
         expires_ms = time.now_ms + row[-2] * 1000
@@ -157,5 +178,5 @@ def _head() -> tuple[int, ...]:
     return row
 
 
-def _head_statement() -> str:
-    return f"SELECT {head_columns()} FROM {HEAD_TABLES}"  # noqa: S608
+def _head_statement(*others: str) -> str:
+    return f"SELECT {', '.join((*others, head_columns()))} FROM {HEAD_TABLES}"  # noqa: S608

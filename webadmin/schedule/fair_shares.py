@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from engine.scheduling.fairness import LaneCharge, TenantCharge
-from webadmin.database.dialect import among, insert_new_rows, locked, raise_rows, read_rows
+from webadmin.database.dialect import among, insert_new_rows, locked, quick_cursor, raise_rows
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
 from webadmin.schedule.models import LevelQueue
@@ -22,17 +22,18 @@ _HAS_NOTICED = """
 EXISTS (SELECT 1 FROM schedule_levelqueue q WHERE q.lane = schedule_tenantshare.lane
         AND q.tenant = schedule_tenantshare.tenant AND q.is_noticed AND q.block_count > 0)
 """
+_SINCE = "COALESCE((SELECT l.tenant_time FROM schedule_laneshare l WHERE l.lane = schedule_tenantshare.lane), 0)"
 _SETTLE_AWAKE = f"""
 UPDATE schedule_tenantshare
-SET virtual_time = CASE WHEN NOT is_awake AND virtual_time < %s THEN %s ELSE virtual_time END,
+SET virtual_time = CASE WHEN NOT is_awake AND virtual_time < {_SINCE} THEN {_SINCE} ELSE virtual_time END,
     is_awake = NOT is_awake
 WHERE lane = %s AND {{own}} AND is_awake <> {_HAS_NOTICED}
 """  # noqa: S608
 
 
-def intern_shares(tenants: Iterable[TenantKey]) -> None:
-    """Make sure that these tenants and their lanes have rows."""
-    keys = sorted(set(tenants))
+def intern_shares(tenants: Iterable[TenantKey], *, known: Iterable[TenantCharge] = ()) -> None:
+    """Make sure that these tenants and their lanes have rows; those that were charged do."""
+    keys = sorted(set(tenants) - {(charge.lane, charge.tenant) for charge in known})
     if keys:
         lanes = sorted({lane for lane, _ in keys})
         insert_new_rows(LaneShare, (*LANE_KEY, *LANE_TIMES), [(lane, 0, 0, 0) for lane in lanes])
@@ -44,12 +45,10 @@ def settle_awake(tenants: Collection[TenantKey]) -> None:
     been idle earns nothing."""
     if not tenants:
         return
-    times = dict(read_rows(LaneShare, ("lane", "tenant_time"), ""))
-    with connection.cursor() as cursor:
+    with quick_cursor() as cursor:
         for lane, names in _by_lane(tenants).items():
-            since = times.get(lane, 0)
             own, values = among(TenantShare, "tenant", names)
-            cursor.execute(_SETTLE_AWAKE.format(own=own), [since, since, lane, *values])
+            cursor.execute(_SETTLE_AWAKE.format(own=own), [lane, *values])
 
 
 def charge_shares(tenants: Sequence[TenantCharge], lanes: Sequence[LaneCharge]) -> None:

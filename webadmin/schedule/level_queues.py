@@ -15,7 +15,16 @@ from django.db import models
 from engine.planning.levels import exceeds_a_job, ready_at_ms
 from engine.planning.model import LevelPolicy, QueueKey
 from engine.scheduling.priority import job_priority_ms
-from webadmin.database.dialect import among, as_instance, ask_first_rows, ask_rows, first_rows, locked, update_rows
+from webadmin.database.dialect import (
+    among,
+    as_instance,
+    ask_first_rows,
+    ask_rows,
+    first_rows,
+    locked,
+    quick_cursor,
+    update_rows,
+)
 from webadmin.index.models import Block
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import LevelQueue
@@ -125,7 +134,7 @@ def settle_queues(
     queues = (held or ask_queues({*changes.blocks, *noticed}))()
     policies.load(queue.tenant for queue in queues)
     if only_noticed := [id for id in noticed if id not in changes.blocks]:
-        LevelQueue.objects.filter(id__in=only_noticed, block_count__gt=0).update(is_noticed=True)
+        _notice(only_noticed)
     turned = {(queue.lane, queue.tenant) for queue in queues if queue.id in noticed}
     changed = [queue for queue in queues if queue.id in changes.blocks]
     known = {
@@ -158,6 +167,12 @@ def ask_queues(ids: Collection[int]) -> Callable[[], list[LevelQueue]]:
     wanted, values = among(LevelQueue, "id", sorted(ids))
     rows = ask_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE {wanted} ORDER BY id", values, lock=True)
     return lambda: [as_instance(LevelQueue, QUEUE_COLUMNS, row) for row in rows()]
+
+
+def _notice(queue_ids: Sequence[int]) -> None:
+    own, values = among(LevelQueue, "id", queue_ids)
+    with quick_cursor() as cursor:
+        cursor.execute(f"UPDATE schedule_levelqueue SET is_noticed = true WHERE {own} AND block_count > 0", values)  # noqa: S608
 
 
 def resettle_queues(rows: models.QuerySet[LevelQueue], policies: LevelPolicies) -> int:

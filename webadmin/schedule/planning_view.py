@@ -7,6 +7,8 @@ of awake tenants, neediest first, however many tenants and blocks there are.
 
 from __future__ import annotations
 
+import functools
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,11 +22,13 @@ from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKin
 from engine.scheduling.model import LIVE_STATES, JobState
 from engine.scheduling.pauses import PausedScope, PauseMode
 from engine.scheduling.queue_choice import QueueSums, choose_queues
-from webadmin.database.dialect import as_instance, ask_first_rows, ask_rows, first_rows, together
+from webadmin.database.columns import rows_column
+from webadmin.database.dialect import among, as_instance, ask, first_rows, read_rows
 from webadmin.index.models import Block
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
 from webadmin.schedule.lanes import lanes as all_lanes
-from webadmin.schedule.level_policies import EVERYBODY, LevelPolicies, ask_policies
+from webadmin.schedule.level_policies import COLUMNS as POLICY_COLUMNS
+from webadmin.schedule.level_policies import EVERYBODY, LevelPolicies
 from webadmin.schedule.level_queues import QUEUE_COLUMNS, QUEUED_IN, Front
 from webadmin.schedule.models import Job, LevelQueue
 from webadmin.schedule.operation_models import LimitChange
@@ -38,8 +42,14 @@ TENANTS_MAX = 64
 SHARE_COLUMNS = tuple(field.attname for field in TenantShare._meta.concrete_fields)
 LANE_COLUMNS = ("id", "lane", "tenant_time", "virtual_time", "started_time")
 BLOCK_COLUMNS = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
+_NEEDIEST = """
+SELECT * FROM (SELECT * FROM schedule_tenantshare WHERE lane = '{}' AND is_awake
+               ORDER BY virtual_time, tenant LIMIT %s) AS own
+"""
 OWN_READY = "lane = %s AND tenant = %s AND block_count > 0 AND is_noticed AND ready_at_ms <= %s"
 """The noticed queues of a tenant, in the words of their partial index."""
+
+UNNOTICED = "WHERE block_count > 0 AND NOT is_noticed AND ready_at_ms <= %s ORDER BY ready_at_ms, id LIMIT %s"
 
 TenantKey = tuple[str, str]
 """Lane and tenant."""
@@ -117,15 +127,33 @@ class PlanningRules:
 
 def ask_rules(job_max: int) -> Callable[[PollOpening], PlanningRules]:
     """Ask for what planning up to ``job_max`` jobs goes by; for 0 only for what completing jobs needs."""
-    with together():
-        policies = ask_policies([EVERYBODY])
-        lanes = ask_rows(LaneShare, LANE_COLUMNS, "") if job_max else list
-        neediest = _ask_neediest([lane.name for lane in all_lanes()], min(job_max, TENANTS_MAX)) if job_max else list
-    return lambda opening: PlanningRules(
-        policies=LevelPolicies(policies(), has_others=opening.has_own_policies),
-        lanes={row[1]: as_instance(LaneShare, LANE_COLUMNS, row) for row in lanes()},
-        neediest=neediest(),
-    )
+    most = [min(job_max, TENANTS_MAX)] * len(all_lanes()) if job_max else []
+    asked = ask(_rules(is_planning=job_max > 0), most)
+
+    def answer(opening: PollOpening) -> PlanningRules:
+        policies, *shares = (json.loads(column) for column in asked()[0])
+        lanes, neediest = shares or ((), ())
+        awake = [as_instance(TenantShare, SHARE_COLUMNS, row) for row in neediest]
+        return PlanningRules(
+            policies=LevelPolicies(policies, has_others=opening.has_own_policies),
+            lanes={row[1]: as_instance(LaneShare, LANE_COLUMNS, row) for row in lanes},
+            neediest=sorted(awake, key=lambda share: (share.lane, share.virtual_time, share.tenant)),
+        )
+
+    return answer
+
+
+@functools.cache
+def _rules(*, is_planning: bool) -> str:
+    """Return the statement that reads the policies of everybody and, for planning, the lanes and the awake tenants of
+    each that have had least; a mark for each lane says how many."""
+    columns = [rows_column(POLICY_COLUMNS, f"SELECT * FROM schedule_levelpolicy WHERE tenant = '{EVERYBODY}'")]  # noqa: S608
+    if is_planning:
+        columns.append(rows_column(LANE_COLUMNS, "SELECT * FROM schedule_laneshare"))
+        columns.append(
+            rows_column(SHARE_COLUMNS, " UNION ALL ".join(_NEEDIEST.format(lane.name) for lane in all_lanes()))
+        )
+    return f"SELECT {', '.join(columns)}"
 
 
 def read_ready(opening: PollOpening, rules: PlanningRules, *, job_max: int, ending: Sequence[Job] = ()) -> ReadyQueues:
@@ -141,9 +169,7 @@ def read_ready(opening: PollOpening, rules: PlanningRules, *, job_max: int, endi
     place_max = job_max + len(capped.tight)
     fresh: list[LevelQueue] = []
     if opening.has_unnoticed:
-        unnoticed = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms, is_noticed=False)
-        unnoticed = _without(without_paused(unnoticed, paused, planning=True), capped.full)
-        fresh += unnoticed.order_by("ready_at_ms", "id")[:place_max]
+        fresh += _unnoticed(paused, capped.full, now_ms=now_ms, queue_max=place_max)
     tenant_max = min(place_max, TENANTS_MAX)
     awake: Sequence[TenantShare] = ()
     if opening.has_awake:
@@ -166,7 +192,10 @@ def read_shares(
     lanes = sorted({lane for lane, _ in tenants})
     rows = list(ready.shares.values())
     if others := {tenant for tenant in tenants if tenant not in ready.shares}:
-        rows += TenantShare.objects.filter(lane__in=lanes, tenant__in={tenant for _, tenant in others})
+        own, lane_values = among(TenantShare, "lane", lanes)
+        named, values = among(TenantShare, "tenant", sorted({tenant for _, tenant in others}))
+        found = read_rows(TenantShare, SHARE_COLUMNS, f"WHERE {own} AND {named}", [*lane_values, *values])
+        rows += [as_instance(TenantShare, SHARE_COLUMNS, row) for row in found]
     paid = {(row.lane, row.tenant): row.virtual_time for row in rows}
     running = _running([key for key in tenants if any(_caps(limits, key))])
     tenant_views = []
@@ -288,6 +317,18 @@ def _ended(jobs: Sequence[Job]) -> tuple[Counter[TenantKey], Counter[TenantKey]]
     return count, size
 
 
+def _unnoticed(
+    paused: Sequence[PausedScope], full: Collection[TenantKey], *, now_ms: int, queue_max: int
+) -> list[LevelQueue]:
+    """Return the ready queues that nobody has noticed, oldest first, but those that stand still."""
+    if not (paused or full):
+        rows = read_rows(LevelQueue, QUEUE_COLUMNS, UNNOTICED, (now_ms, queue_max))
+        return [as_instance(LevelQueue, QUEUE_COLUMNS, row) for row in rows]
+    unnoticed = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms, is_noticed=False)
+    unnoticed = _without(without_paused(unnoticed, paused, planning=True), full)
+    return list(unnoticed.order_by("ready_at_ms", "id")[:queue_max])
+
+
 def _neediest(
     paused: Iterable[PausedScope], full: Collection[TenantKey], lanes: Iterable[str], *, tenant_max: int
 ) -> list[TenantShare]:
@@ -298,18 +339,6 @@ def _neediest(
     for lane in sorted(lanes):
         found += awake.filter(lane=lane).order_by("virtual_time", "tenant")[:tenant_max]
     return found
-
-
-def _ask_neediest(lanes: Iterable[str], tenant_max: int) -> Callable[[], list[TenantShare]]:
-    """Ask for the awake tenants of each lane that have had least."""
-    keys = [((lane,), tenant_max) for lane in sorted(lanes)]
-    asked = ask_first_rows(TenantShare, SHARE_COLUMNS, "lane = %s AND is_awake", "virtual_time, tenant", keys)
-
-    def answer() -> list[TenantShare]:
-        shares = [[as_instance(TenantShare, SHARE_COLUMNS, row) for row in rows] for rows in asked()]
-        return [share for own in shares for share in sorted(own, key=lambda share: (share.virtual_time, share.tenant))]
-
-    return answer
 
 
 def _queues_of(

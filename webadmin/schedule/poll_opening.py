@@ -6,17 +6,18 @@ Most polls find no pause, no limit of a tenant's own, no job that waits: they ne
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.scheduling.pauses import PausedScope
-from webadmin.database.dialect import ask, ask_rows, together
+from webadmin.database.columns import rows_column
+from webadmin.database.dialect import ask
 from webadmin.schedule.command_log import HEAD_COLUMN_COUNT, HEAD_TABLES, CommandTime, head_columns, head_of
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Limits
-from webadmin.schedule.operation_models import LimitChange
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.queries import limits_in_force
 
@@ -38,11 +39,15 @@ SELECT {head}, {limits},
        (SELECT min(lease_expires_ms) FROM schedule_job WHERE state = 'leased'),
        EXISTS (SELECT 1 FROM schedule_jobpin),
        EXISTS (SELECT 1 FROM schedule_tenantshare WHERE is_awake),
-       (SELECT min(ready_at_ms) FROM schedule_levelqueue WHERE block_count > 0 AND NOT is_noticed)
+       (SELECT min(ready_at_ms) FROM schedule_levelqueue WHERE block_count > 0 AND NOT is_noticed),
+       {everywhere}
 FROM {tables}
 """
 _LIMIT_COLUMNS = ("id", "name", "scope_kind", "scope_value", "value", "valid_until_ms")
-_EVERYWHERE = "WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')"
+_EVERYWHERE = f"""
+SELECT {", ".join(_LIMIT_COLUMNS)} FROM schedule_limitchange
+WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,20 +96,18 @@ def open_poll() -> PollOpening:
 
 def ask_opening() -> Callable[[], PollOpening]:
     """Ask for what every poll begins with."""
-    with together():
-        opening = ask(_opening(head_columns()))
-        set_everywhere = ask_rows(LimitChange, _LIMIT_COLUMNS, _EVERYWHERE)
-    return lambda: _answered(opening(), set_everywhere())
+    opening = ask(_opening(head_columns()))
+    return lambda: _answered(opening())
 
 
-def _answered(rows: Sequence[tuple[Any, ...]], set_everywhere: Sequence[tuple[Any, ...]]) -> PollOpening:
+def _answered(rows: Sequence[tuple[Any, ...]]) -> PollOpening:
     [row] = rows
     head, time = head_of(row[:HEAD_COLUMN_COUNT])
     row = row[HEAD_COLUMN_COUNT:]
     columns, flags = row[: len(_LIMITS)], row[len(_LIMITS) :]
     is_paused, has_own_limits, has_own_policies, has_waiting, has_waiting_ahead, *flags = flags
-    first_expiry_ms, has_pins, has_awake, first_ready_ms = flags
-    everywhere = _everywhere(set_everywhere, time.now_ms)
+    first_expiry_ms, has_pins, has_awake, first_ready_ms, set_everywhere = flags
+    everywhere = _everywhere(json.loads(set_everywhere), time.now_ms)
     return PollOpening(
         time=time,
         last_index=head.last_index,
@@ -134,10 +137,11 @@ def _opening(head: str) -> str:
         tables=HEAD_TABLES,
         asked=", ".join(names[False]) or "NULL",
         ahead=", ".join(names[True]) or "NULL",
+        everywhere=rows_column(_LIMIT_COLUMNS, _EVERYWHERE),
     )
 
 
-def _everywhere(rows: Iterable[tuple[Any, ...]], now_ms: int) -> EffectiveLimits:
+def _everywhere(rows: Iterable[Sequence[Any]], now_ms: int) -> EffectiveLimits:
     """Return what is set for everything and for any lane; as ``queries.effective_limits``, for less."""
     return EffectiveLimits.of(
         [

@@ -6,7 +6,7 @@ Nothing here is locked: whoever applies the decisions checks again what they res
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -93,6 +93,15 @@ class Reported:
         """Return this with no other reports than those of results that fit."""
         reports = tuple(report for report in self.reports if report.result is not None)
         return replace(self, reports=reports)
+
+    def without(self, done: Iterable[str]) -> Reported:
+        """Return what there is to say once these jobs are done: their reports count no more."""
+        names = frozenset(done)
+        return Reported(
+            jobs={name: job for name, job in self.jobs.items() if name not in names},
+            reports=tuple(replace(one, result=None) if one.update.job in names else one for one in self.reports),
+            swaps={name: swap for name, swap in self.swaps.items() if name not in names},
+        )
 
     def coming(self) -> dict[str, list[Any]]:
         """Return, by lane, the swaps that may be made by this poll."""

@@ -18,7 +18,7 @@ from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
 from webadmin.access.models import AuditEntry
 from webadmin.index.models import Block, RemovalCause
 from webadmin.index.services.remove_blocks import drop_blocks, finish_removal, removable, start_removal
-from webadmin.schedule.command_log import take_head
+from webadmin.schedule.command_log import take_head_for_entry
 from webadmin.schedule.models import Attempt, Command, Job
 from webadmin.schedule.operation_models import JobSplit, LimitChange
 from webadmin.schedule.register import JobFilter
@@ -127,9 +127,11 @@ def test_a_poll_that_has_taken_blocks_gives_way_to_whoever_removes_them(
         if before is not None:
             before()
             has_blocks.set()
-        return take_head(**others)
+        return take_head_for_entry(**others)
 
-    monkeypatch.setattr(sys.modules["webadmin.schedule.services.apply_change_set"], "take_head", take_head_with_blocks)
+    monkeypatch.setattr(
+        sys.modules["webadmin.schedule.services.apply_change_set"], "take_head_for_entry", take_head_with_blocks
+    )
 
     def remove() -> None:
         with operation() as run:

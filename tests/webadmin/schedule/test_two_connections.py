@@ -27,10 +27,8 @@ from webadmin.index.services.insert_blocks import intern_names
 from webadmin.schedule import poll_view
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.errors import StaleSnapshot
-from webadmin.schedule.models import Command, Job, LevelQueue, Limits, LogHead, Worker
+from webadmin.schedule.models import Command, Job, Limits, LogHead, Worker
 from webadmin.schedule.services.apply_change_set import ApplyContext, apply_change_set
-from webadmin.schedule.services.change_level_policy import change_level_policy, settle_after_changes
-from webadmin.schedule.services.operation import Order
 
 DEADLINE_SECONDS = 60
 
@@ -250,10 +248,10 @@ def test_who_waits_for_its_turn_completes_its_jobs_meanwhile(service: Service, m
     ended: list[set[str]] = []
 
     @contextmanager
-    def waited_for(number: int, *, meanwhile: Callable[[], None], asking: Callable[[], Any]) -> Iterator[Any]:
-        meanwhile()
+    def waited_for(number: int, *, meanwhile: Callable[[Any], bool], asking: Callable[[], Any]) -> Iterator[Any]:
+        assert meanwhile(asking()())
         ended.append(set(Job.objects.filter(state=JobState.DONE).values_list("name", flat=True)))
-        yield asking()
+        yield asking()()
 
     monkeypatch.setattr(sys.modules["webadmin.schedule.services.poll"], "turn", waited_for)
     answer = worker.poll(
@@ -275,41 +273,78 @@ def test_a_turn_is_waited_for_and_the_time_is_used(real_service: Service) -> Non
     is_mine, is_used = threading.Event(), threading.Event()
 
     def first() -> Any:
-        with turn(1, meanwhile=is_used.set, asking=lambda: ask("SELECT 1")) as answer:
+        with turn(1, meanwhile=_use(is_used), asking=lambda: ask("SELECT 1")) as answer:
             is_mine.set()
             assert is_used.wait(DEADLINE_SECONDS), "nobody used the time"
+            assert not _is_free(1)
             return answer
 
     def second() -> Any:
         assert is_mine.wait(DEADLINE_SECONDS)
-        with turn(1, meanwhile=is_used.set, asking=lambda: ask("SELECT 1")) as answer:
-            assert answer is not None
-            return answer()
+        with turn(1, meanwhile=_use(is_used), asking=lambda: ask("SELECT 2")) as answer:
+            assert not _is_free(1)
+            return answer
 
-    assert at_once(first, second) == [None, [(1,)]]
+    assert at_once(first, second) == [[(1,)], [(2,)]]
+    assert _is_free(1)
 
 
-def test_a_turn_that_came_to_somebody_who_failed_is_free(real_service: Service) -> None:
-    """What is asked along with waiting may fail when the turn has come already."""
+def test_a_turn_is_not_waited_for_in_vain(real_service: Service) -> None:
+    """Who learns meanwhile that there is nothing to do goes on, with the answer that it has."""
+    if connection.vendor != "postgresql":
+        pytest.skip("the one writer of SQLite takes no turns")
+    is_mine, is_done = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with turn(4, meanwhile=lambda _: True, asking=lambda: ask("SELECT 1")):
+            is_mine.set()
+            assert is_done.wait(DEADLINE_SECONDS), "the other one waited"
+
+    def second() -> Any:
+        assert is_mine.wait(DEADLINE_SECONDS)
+        told: list[Any] = []
+        with turn(4, meanwhile=lambda answer: told.append(answer), asking=lambda: ask("SELECT 2")) as answer:
+            is_done.set()
+        return told, answer
+
+    assert at_once(first, second) == [None, ([[(2,)]], [(2,)])]
+    assert _is_free(4)
+
+
+@pytest.mark.parametrize("fails_later", [False, True])
+def test_a_turn_that_came_to_somebody_who_failed_is_free(real_service: Service, fails_later: bool) -> None:
+    """What is asked along with waiting may fail when the turn has come already, and so may what is done with it."""
     if connection.vendor != "postgresql":
         pytest.skip("the one writer of SQLite takes no turns")
     is_mine, is_used = threading.Event(), threading.Event()
 
     def first() -> None:
-        with turn(3, meanwhile=is_used.set, asking=lambda: ask("SELECT 1")):
+        with turn(3, meanwhile=_use(is_used), asking=lambda: ask("SELECT 1")):
             is_mine.set()
             assert is_used.wait(DEADLINE_SECONDS)
 
     def second() -> bool:
         assert is_mine.wait(DEADLINE_SECONDS)
+        statements = iter(["SELECT 1", "SELECT 1 / 0"])
         with (
             pytest.raises(DataError, match="division"),
-            turn(3, meanwhile=is_used.set, asking=lambda: ask("SELECT 1 / 0")),
+            turn(3, meanwhile=_use(is_used), asking=lambda: ask(next(statements))),
         ):
             pass
-        return at_once(lambda: _is_free(3)) == [True]
+        return _is_free(3)
 
-    assert at_once(first, second) == [None, True]
+    def third() -> bool:
+        with (
+            pytest.raises(DataError, match="division"),
+            turn(3, meanwhile=lambda _: True, asking=lambda: ask("SELECT 1 / 0")),
+        ):
+            pass
+        return _is_free(3)
+
+    if fails_later:
+        assert at_once(first, second) == [None, True]
+    else:
+        assert at_once(third) == [True]
 
 
 def test_a_turn_that_nobody_gives_up_is_not_waited_for_without_end(
@@ -321,60 +356,19 @@ def test_a_turn_that_nobody_gives_up_is_not_waited_for_without_end(
     monkeypatch.setattr(turns, "TURN_WAIT_MS", 50)
     is_frozen, goes_on = threading.Event(), threading.Event()
 
-    def frozen() -> bool:
-        with turn(2, meanwhile=lambda: None, asking=lambda: ask("SELECT 1")) as answer:
+    def frozen() -> None:
+        with turn(2, meanwhile=lambda _: True, asking=lambda: ask("SELECT 1")):
             is_frozen.set()
             assert goes_on.wait(DEADLINE_SECONDS), "the other one never came in"
-            return answer is not None
 
-    def other() -> bool:
+    def other() -> Any:
         assert is_frozen.wait(DEADLINE_SECONDS)
-        with turn(2, meanwhile=lambda: None, asking=lambda: ask("SELECT 1")) as answer:
-            assert answer is not None
-            assert answer() == [(1,)]
-        goes_on.set()
-        return True
+        with turn(2, meanwhile=lambda _: True, asking=lambda: ask("SELECT 2")) as answer:
+            goes_on.set()
+        return answer
 
-    assert at_once(frozen, other) == [False, True]
+    assert at_once(frozen, other) == [None, [(2,)]]
     assert _is_free(2)
-
-
-def test_a_policy_changed_while_a_poll_is_prepared_holds_for_what_it_leaves_behind(real_service: Service) -> None:
-    """The poll still makes the job it has planned, and writes its queue by the numbers that it has read."""
-    real_service.add_segments(25)
-    worker = real_service.worker()
-    change_set, context = _prepared(real_service, worker)
-    wanted = {"blocks_max": 10, "age_seconds": 3600}
-    at_once(lambda: change_level_policy(lane="profiles", level=0, values=wanted, order=Order(actor="ann")))
-    apply_change_set(change_set, context)
-    assert Job.objects.get().source_count == 20, "as if the poll had come first"
-    left = LevelQueue.objects.get(level=0, block_count=5)
-    assert left.ready_at_ms == left.oldest_arrival_ms + 36_000 + 1
-    assert settle_after_changes() == 1
-    left.refresh_from_db()
-    assert left.ready_at_ms == left.oldest_arrival_ms + 3_600_000 + 1
-    check_invariants()
-
-
-def test_policies_change_while_others_poll_and_write(real_service: Service) -> None:
-    workers = [real_service.worker() for _ in range(2)]
-    batches = [segment_ids(real_service.clock.now_ms, 20, first=1000 * n) for n in range(4)]
-
-    def change() -> None:
-        for count in (5, 10, 20, 10):
-            values = {"blocks_max": count, "age_seconds": 60 * count}
-            change_level_policy(lane="profiles", level=0, values=values, order=Order(actor="ann"))
-
-    def write() -> None:
-        for ids in batches:
-            real_service.add(*(block_meta(block_id) for block_id in ids))
-
-    at_once(change, write, *(lambda w=worker: [w.take(2) for _ in range(4)] for worker in workers))
-    settle_after_changes()
-    check_invariants()
-    for queue in LevelQueue.objects.filter(level=0, block_count__gt=0, block_count__lt=10):
-        assert queue.ready_at_ms == queue.oldest_arrival_ms + 600_000 + 1
-    assert all(job.source_count in (5, 10, 20) for job in Job.objects.all())
 
 
 def test_nobody_is_told_what_a_crash_of_the_database_could_take_back(
@@ -410,9 +404,25 @@ def test_nobody_is_told_what_a_crash_of_the_database_could_take_back(
         connection.cursor().execute("RESET synchronous_commit")
 
 
+def _use(is_used: threading.Event) -> Callable[[Any], bool]:
+    """Return what notes that the time was used, and goes on to wait."""
+
+    def meanwhile(answer: Any) -> bool:
+        is_used.set()
+        return True
+
+    return meanwhile
+
+
 def _is_free(number: int) -> bool:
-    with turn(number, meanwhile=lambda: None, asking=lambda: ask("SELECT 1")) as answer:
-        return answer is None
+    """Say whether somebody else could have the turn; on a connection of its own, for a turn is its connection's."""
+
+    def has_it_at_once() -> bool:
+        waits: list[Any] = []
+        with turn(number, meanwhile=lambda answer: waits.append(answer), asking=lambda: ask("SELECT 1")):
+            return not waits
+
+    return at_once(has_it_at_once) == [True]
 
 
 def _asked(statement: str) -> Any:

@@ -47,7 +47,7 @@ from webadmin.database.dialect import (
 from webadmin.index.errors import SourcesChanged
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
-from webadmin.schedule.command_log import CommandTime, move_head, take_head, write_command
+from webadmin.schedule.command_log import CommandTime, move_head, take_head_for_entry, write_command
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.fair_shares import charge_shares, intern_shares, settle_awake
 from webadmin.schedule.lanes import SwapMoment, lane_of
@@ -119,17 +119,15 @@ class _Application:
         self.created: dict[int, Job] = {}
         self._taken_count = 0
         self._asked_blocks: Callable[[], int] = lambda: 0
-        self._asked_index: Callable[[], list[int]]
         self._asked_queues: Callable[[], list[LevelQueue]] | None = None
         self.job_ids = self._reserve_jobs(len(change_set.created))
         before, then = (None, self._take_blocks) if context.takes_head_first else (self._take_blocks, None)
         ended = (*change_set.completed, *change_set.returned)
         self.is_early = all(lane_of(one.job.lane).ends_early for one in ended)
         also = (then, self._ask_under_head)
-        self.head, self.time = take_head(before=before, also=also, commits_early=self.is_early)
+        self.head, self.time, self.index = take_head_for_entry(before=before, also=also, commits_early=self.is_early)
         if self._asked_blocks() != self._taken_count:
             raise StaleSnapshot("blocks of a planned job are gone from their queue")
-        [self.index] = self._asked_index()
         self.live_jobs = self._checked_live_jobs()
         self.lease_expires_ms = self.time.now_ms + context.limits.lease_seconds * 1000
 
@@ -153,6 +151,7 @@ class _Application:
             self._open_attempts(assigned)
             turned = self._settle_queues()
             charge_shares(changes.tenants, changes.lanes)
+            intern_shares(self.context.ready.noticed.values(), known=changes.tenants)
             settle_awake(turned)
             move_head(self.index, self.time, live_jobs=self.live_jobs)
         return AppliedCommand(
@@ -162,7 +161,6 @@ class _Application:
     def _settle_queues(self) -> set[tuple[str, str]]:
         """Bring the sums of the queues up to date; return the tenants whose queues were noticed or ceased to be."""
         ready = self.context.ready
-        intern_shares(ready.noticed.values())
         taken = {block.id for creation in self.change_set.created for block in creation.plan.blocks}
         return settle_queues(
             self.queue_changes,
@@ -299,8 +297,7 @@ class _Application:
             return ask_ids(Job, count, wait_ms=0 if self.context.takes_head_first else WAIT_MS)()
 
     def _ask_under_head(self) -> None:
-        """Reserve the entry's index and lock the queues, as soon as the head is ours."""
-        self._asked_index = ask_ids(Command, 1)
+        """Lock the queues as soon as the head is ours."""
         if not self.change_set.completed:  # whose results come into queues that are not known yet
             self._asked_queues = ask_queues({*self.queue_changes.blocks, *self.context.ready.noticed})
 

@@ -69,12 +69,13 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
             except StaleSnapshot as error:
                 log.info("poll_prepared_again worker=%s reason=%s", worker.name, error)
                 continue
-        if asked.is_early or (applied and applied.is_early):
-            wait_for_disk()
         if view.ready.asleep:
             rest_tenants(view.ready.asleep)
         _go_on(change_set, view)
-        return _answer(view, renewed, applied, credential.key_id)
+        with together():  # the answer is made while the disk writes
+            if asked.is_early or (applied and applied.is_early):
+                wait_for_disk()
+            return _answer(view, renewed, applied, credential.key_id)
     raise ScheduleBusy(f"others changed the schedule {ATTEMPTS_MAX} times while this poll was prepared; poll again")
 
 
@@ -95,21 +96,24 @@ class _Asked:
         self.reported = read_reported(self.request.updates, self.worker, self.credential)
         self.prepared = prepare_swaps(self.reported.coming())
 
-    def complete(self) -> None:
+    def complete(self, opening: PollOpening, rules: PlanningRules) -> None:
         """Complete the finished jobs by a command of their own, as a poll that asks for nothing would."""
         if not self.reported.swaps:
             return
         finished = self.reported.only_finished()
         request = replace(self.request, capacity=0, heard=0)
-        view = read_poll(request, self.worker, self.credential, _opened(self.worker), finished)
+        view = read_poll(request, self.worker, self.credential, opening, finished, rules)
         change_set = prepare(view.snapshot)
         try:
             applied = _apply(change_set, view, self.worker, self.prepared, is_again=False)
-            self.is_early |= applied is not None and applied.is_early
-            _go_on(change_set, view)
         except StaleSnapshot as error:  # the poll itself tries again
             log.info("poll_completed_later worker=%s reason=%s", self.worker.name, error)
-        self.read_reported()
+            self.read_reported()
+            return
+        self.is_early |= applied is not None and applied.is_early
+        self.reported = self.reported.without(done.job.name for done in change_set.completed)
+        self.prepared = {}
+        _go_on(change_set, view)
 
 
 @contextmanager
@@ -120,16 +124,19 @@ def _turn(asked: _Asked) -> Iterator[tuple[PollOpening, PlanningRules | None]]:
     Who has to wait for it completes its finished jobs meanwhile: half of a poll's work, and nobody's turn. While it has
     the turn, everybody else waits for what it waits for: what planning goes by is asked along with that.
     """
-    capacity, opening = asked.request.capacity, _opened(asked.worker)
-    if capacity and opening.has_work:
-        with turn(PLANNING, meanwhile=asked.complete, asking=lambda: _ask_start(capacity)) as answer:
-            if answer is None:
-                yield opening, None
-                return
-            opening, rules = answer()
-            yield _awake(opening, asked.worker), rules
-    else:
-        yield opening, None
+    capacity = asked.request.capacity
+    if not capacity:
+        yield _awake(open_poll(), asked.worker), None
+        return
+
+    def meanwhile(start: tuple[PollOpening, PlanningRules]) -> bool:
+        opening = _awake(start[0], asked.worker)
+        if opening.has_work:
+            asked.complete(opening, start[1])
+        return opening.has_work
+
+    with turn(PLANNING, asking=lambda: _ask_start(capacity), meanwhile=meanwhile) as (opening, rules):
+        yield _awake(opening, asked.worker), rules
 
 
 def _ask_start(capacity: int) -> Callable[[], tuple[PollOpening, PlanningRules]]:
@@ -141,10 +148,6 @@ def _ask_start(capacity: int) -> Callable[[], tuple[PollOpening, PlanningRules]]
         return opening, asked_rules(opening)
 
     return answer
-
-
-def _opened(worker: Worker) -> PollOpening:
-    return _awake(open_poll(), worker)
 
 
 def _awake(opening: PollOpening, worker: Worker) -> PollOpening:

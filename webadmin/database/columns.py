@@ -1,0 +1,31 @@
+"""Columns by which one statement reads what else would take several: a poll's time is mostly how many it asks.
+
+Each function returns text, with the names and tables of models in it and never a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db import models
+
+from webadmin.database.dialect import is_postgresql, quoted
+
+
+def rows_column(columns: Sequence[str], select: str) -> str:
+    """Return all rows of a ``select`` as one column: JSON, a list of these columns for each row, in any order.
+
+    For a few rows of numbers and texts. On SQLite truth values come as numbers.
+    """
+    names = ", ".join(quoted(columns))
+    if is_postgresql():
+        return f"(SELECT COALESCE(json_agg(json_build_array({names})), '[]')::text FROM ({select}) AS part)"  # noqa: S608
+    return f"(SELECT json_group_array(json_array({names})) FROM ({select}) AS part)"  # noqa: S608
+
+
+def next_id_column(model: type[models.Model]) -> str:
+    """Return the next row id of a table as a column; see ``dialect.ask_ids``, which reserves many."""
+    table, column = model._meta.db_table, model._meta.pk.column
+    if is_postgresql():
+        return f"nextval(pg_get_serial_sequence('{table}', '{column}'))"
+    return f"(SELECT COALESCE(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = '{table}')"  # noqa: S608
