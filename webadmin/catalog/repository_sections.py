@@ -157,8 +157,8 @@ def staged_text(row: Branch) -> str:
     found = first.aggregate(rows=Count("identity"), tombstones=Count("identity", filter=Q(identity=b"")))
     if found["rows"] > STAGED_COUNTED:
         return f"more than {show.counted(STAGED_COUNTED, 'row')} in the staging token"
-    tombstones = show.counted(found["tombstones"], "tombstone")
-    return f"{show.counted(found['rows'], 'row')} in the staging token, {tombstones} among them"
+    rows = f"{show.counted(found['rows'], 'row')} in the staging token"
+    return f"{rows}, {show.counted(found['tombstones'], 'tombstone')} among them" if found["rows"] else rows
 
 
 def staged_words(one: WatchedBranch) -> str:

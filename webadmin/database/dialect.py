@@ -141,16 +141,16 @@ def together() -> Iterator[None]:
     if not is_postgresql() or _are_together():
         yield
         return
-    connection.ensure_connection()
-    with connection.wrap_database_errors, connection.connection.pipeline():
+    here = connections[DEFAULT_DB_ALIAS]
+    here.ensure_connection()
+    with here.wrap_database_errors, here.connection.pipeline():
         yield
 
 
 def _are_together() -> bool:
     """Say whether answers are not waited for; rows cannot be copied then."""
-    if not is_postgresql() or connection.connection is None:
-        return False
-    return bool(connection.connection.pgconn.pipeline_status)
+    open_one = connections[DEFAULT_DB_ALIAS].connection if is_postgresql() else None
+    return open_one is not None and bool(open_one.pgconn.pipeline_status)
 
 
 def is_contention(error: DatabaseError) -> bool:
