@@ -16,6 +16,7 @@ from engine.planning.retention import RetentionPolicy, RetentionSlice
 from engine.protocol.profile_jobs import DeleteMask
 from engine.simulation.audit import AddFact, Audit, OrderFact, Step
 from engine.simulation.command_clock import CommandClock
+from engine.simulation.event_queue import EventQueue, Handler
 from engine.simulation.invariants import check_step, invariant_20_deletion_delay, renewals_hold
 from engine.simulation.memory_schedule import AddOutcome, MemorySchedule
 from engine.simulation.memory_service import MemoryService, PollFact
@@ -23,7 +24,6 @@ from engine.simulation.removal_invariants import rows_of_others
 from engine.simulation.rows import NewBlock
 from engine.simulation.scenario import START_MS, Sabotage, Scenario
 
-Handler = Callable[[Any], None]
 Answer = TypeVar("Answer")
 
 
@@ -65,14 +65,12 @@ class World:
         )
         self.audit = Audit(self.schedule, cleanup_delay_ms=round(scenario.cleanup_delay_s * 1000))
         self.service = MemoryService(self.schedule, self._seen_poll, ignores_tokens=scenario.sabotage is Sabotage.FENCE)
-        self._events: list[tuple[int, int, Handler, Any]] = []
-        self._count = 0
+        self.events = EventQueue()
         self.watch: Callable[[PollFact], None] | None = None
 
     def at(self, when_ms: int, handler: Handler, argument: Any = None) -> None:
         """Let something happen at this moment; equal moments keep their order."""
-        self._count += 1
-        heapq.heappush(self._events, (when_ms, self._count, handler, argument))
+        self.events.put(when_ms, handler, argument)
 
     def after(self, seconds: float, handler: Handler, argument: Any = None) -> None:
         """Let something happen so many seconds from now."""
@@ -80,14 +78,18 @@ class World:
 
     def run_until(self, end_ms: int, *, until: Callable[[], bool] | None = None) -> bool:
         """Let everything happen that is due by then; stop early, and say True, once ``until`` holds."""
-        events, pop, clock, tally = self._events, heapq.heappop, self.schedule.clock, self.tally
-        while events and events[0][0] <= end_ms:
-            self.now_ms, _, handler, argument = pop(events)
-            clock.wall_ms = self.now_ms + self.clock_error_ms
-            tally.events += 1
-            handler(argument)
-            if until is not None and until():
-                return True
+        pop, clock, tally = heapq.heappop, self.schedule.clock, self.tally
+        while events := self.events.open_page(end_ms):
+            while events and events[0][0] <= end_ms:
+                now_ms, _, handler, argument = pop(events)
+                self.now_ms = now_ms
+                clock.wall_ms = now_ms + self.clock_error_ms
+                tally.events += 1
+                handler(argument)
+                if until is not None and until():
+                    return True
+            if events:
+                break
         self.now_ms = end_ms
         clock.wall_ms = end_ms + self.clock_error_ms
         return False
