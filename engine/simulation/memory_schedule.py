@@ -17,7 +17,6 @@ from engine.planning.model import LevelPolicy, QueuedBlock
 from engine.protocol.profile_jobs import DeleteMask
 from engine.quick_values import quickly_built
 from engine.scheduling.fairness import LaneView
-from engine.scheduling.job_queue import JobQueue
 from engine.scheduling.model import (
     AttemptOutcome,
     ChangeSet,
@@ -34,6 +33,7 @@ from engine.scheduling.pauses import PausedScope
 from engine.scheduling.priority import job_priority_ms
 from engine.simulation.command_clock import CommandClock, CommandTime
 from engine.simulation.id_book import IdBook
+from engine.simulation.lease_book import LeaseBook
 from engine.simulation.memory_queues import QueueBook
 from engine.simulation.results import masks_about
 from engine.simulation.rows import (
@@ -122,7 +122,6 @@ class MemorySchedule:
     ledger: MutableMapping[str, int] = field(default_factory=dict)
     jobs: dict[str, MemoryJob] = field(default_factory=dict)
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
-    overdue: dict[str, MemoryJob] = field(default_factory=dict)
     counters: dict[int, Counters] = field(default_factory=dict)
     masks: list[DeleteMask] = field(default_factory=list)
     paused: tuple[PausedScope, ...] = ()
@@ -136,7 +135,7 @@ class MemorySchedule:
             self.ledger = IdBook()
         self.queues = QueueBook(self.policies)
         self.lane = LaneView(lane=LANE)
-        self._leases = JobQueue()
+        self.leases = LeaseBook()
         self._deletions: list[tuple[int, str]] = []
         self._job_id = self._block_id = 0
         for level in (*self.policies, FINAL_LEVEL):
@@ -208,9 +207,8 @@ class MemorySchedule:
                 held.append(renewal)
                 if expires_ms > job.lease_expires_ms:
                     job.lease_expires_ms = expires_ms
-                    if self.overdue:
-                        self.overdue.pop(job.name, None)
-                    self._leases.put(job.name, level=0, status=0, failures=0, expires_ms=expires_ms)
+                    if self.leases.overdue:
+                        self.leases.put(job)
                     self.touch(job)
         return held
 
@@ -372,12 +370,12 @@ class MemorySchedule:
         job.lease_expires_ms = now_ms + self.limits.lease_ms
         if self.masks:
             job.masks = masks_about(self.masks, job.sources)
-        self._leases.put(job.name, level=0, status=0, failures=0, expires_ms=job.lease_expires_ms)
+        self.leases.put(job)
 
     def restore_lease(self, job: MemoryJob) -> None:
         """Take up a lease that was given before: the row says under which token, and until when."""
         self.move(job, JobState.LEASED)
-        self._leases.put(job.name, level=0, status=0, failures=0, expires_ms=job.lease_expires_ms)
+        self.leases.put(job)
 
     def _charge(self, change_set: ChangeSet) -> None:
         for tenant in change_set.tenants:
@@ -458,15 +456,6 @@ class MemorySchedule:
         """Whether a poll has to look at what stands still, or at caps."""
         return bool(self.paused) or self.queues.has_caps
 
-    def expired(self, now_ms: int) -> list[MemoryJob]:
-        """Return the leased jobs whose lease is strictly over, the longest first."""
-        while (name := self._leases.peek()) is not None and self.jobs[name].lease_expires_ms < now_ms:
-            self.overdue[name] = self.jobs[name]
-            self._leases.delete(name)
-        if not self.overdue:
-            return []
-        return sorted(self.overdue.values(), key=lambda job: (job.lease_expires_ms, job.id))
-
     def wait(self, job: MemoryJob) -> None:
         """Let a job wait for a worker, in its place by what it is now."""
         self.move(job, JobState.WAITING)
@@ -478,8 +467,7 @@ class MemorySchedule:
         row = self.queues.tenant(job.tenant)
         if job.state is LEASED:
             row.running_count -= 1
-            self.overdue.pop(job.name, None)
-            self._leases.delete(job.name)
+            self.leases.remove(job)
         elif job.state is JobState.WAITING:
             self.queues.step_out(job)
         row.running_count += state is LEASED

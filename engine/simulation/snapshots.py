@@ -74,7 +74,7 @@ class PollView:
 
 def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: bool = False) -> PollView:
     """Read everything that ``prepare`` may look at. ``ignores_tokens`` is the fence broken on purpose."""
-    time = schedule.time()
+    time = schedule.clock.read(schedule.limits.lease_ms)
     now_ms = time.now_ms
     replacements: dict[str, list[NewBlock]] = {}
     reports: tuple[Report, ...] = ()
@@ -105,7 +105,7 @@ def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: boo
         reports=reports,
         reported=reported,
         heard=order.heard,
-        held=_held(schedule, order),
+        held=_held(schedule, order) if order.heard else (),
         assignable=assignable,
         queues=queues,
         live_job_count=schedule.live_job_count,
@@ -119,8 +119,6 @@ def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: boo
 
 def _held(schedule: MemorySchedule, order: PollOrder) -> tuple[JobView, ...]:
     """Return what the worker should know that it has; it only asks after an answer was lost."""
-    if not order.heard:
-        return ()
     jobs = schedule.jobs.values()
     return tuple(
         [
@@ -209,7 +207,7 @@ def _assignable(schedule: MemorySchedule, now_ms: int, count: int) -> Iterator[J
         yield from map(job_view, sorted(live, key=lambda job: job.id))
         return
     waiting: Iterable[MemoryJob] = (schedule.jobs[name] for _, name in schedule.queues.waiting)
-    expired: Iterable[MemoryJob] = schedule.expired(now_ms)
+    expired: Iterable[MemoryJob] = schedule.leases.expired(now_ms)
     if schedule.paused:
         waiting, expired = (_going(schedule, jobs) for jobs in (waiting, expired))
     for job in islice(waiting, count):
