@@ -44,6 +44,7 @@ class WorkerFleet:
             Worker(f"node-{number}", number, fleet.slots, clock_error_ms=number * fleet.clock_error_ms)
             for number in range(fleet.workers)
         ]
+        self._plan = world.events.put
         self._poll_ms = round(fleet.poll_s * 1000)
         self._troubles = [trouble for trouble in POLL_TROUBLES if trouble in world.scenario.troubles]
         self._rate = world.scenario.trouble_rate if self._troubles else 0.0
@@ -75,7 +76,7 @@ class WorkerFleet:
     def _poll_at(self, worker: Worker, when_ms: int) -> None:
         """Let the worker's next poll be then, and not when it would have been."""
         worker.next_poll_ms = when_ms
-        self.world.at(when_ms, self._wake, (worker, when_ms))
+        self._plan(when_ms, self._wake, (worker, when_ms))
 
     def _wake(self, planned: tuple[Worker, int]) -> None:
         worker, when_ms = planned
@@ -93,15 +94,16 @@ class WorkerFleet:
             world.tally.troubles[trouble] = world.tally.troubles.get(trouble, 0) + 1
             self._actions[trouble](worker)
         else:
-            self._poll(worker)
+            self._ask(worker, worker.order())
 
     def _poll(self, worker: Worker) -> None:
         self._ask(worker, worker.order())
 
     def _ask(self, worker: Worker, order: PollOrder) -> None:
-        kept, assigned = self.world.service.poll(order)
-        for run in worker.hear(order, kept, assigned, self.world.schedule.last_index):
-            self._begin(worker, run)
+        renewed, assigned = self.world.service.poll(order)
+        worker.hear(order, renewed, self.world.schedule.last_index)
+        for job in assigned:
+            self._begin(worker, worker.take(job))
 
     def _begin(self, worker: Worker, run: Run) -> None:
         world = self.world
@@ -118,15 +120,14 @@ class WorkerFleet:
         if world.now_ms < worker.paused_until_ms:
             world.at(worker.paused_until_ms, self._finish, of_life)
             return
-        worker.running -= 1
         if worker.next_poll_ms != world.now_ms:
             self._poll_at(worker, world.now_ms)
         if (reason := self._damage(worker, run)) is not None:
-            run.give_back(reason)
+            worker.give_back(run, reason)
             return
         result = merge(run.job, run.sources, run.token, run.masks)
         world.objects.update([block.id for block in result.blocks])
-        run.succeed(result)
+        worker.succeed(run, result)
         if worker.crashes_after_upload:
             self._crash(worker)
 
@@ -196,19 +197,16 @@ class WorkerFleet:
 
     def _release(self, worker: Worker) -> None:
         for run in worker.runs.values():
-            worker.running -= not run.is_over
-            run.give_back(None)
+            worker.give_back(run, None)
         self._poll(worker)
 
     def _fail_run(self, worker: Worker) -> None:
         for run in list(worker.runs.values())[:1]:
-            worker.running -= not run.is_over
-            run.give_back(self._reason(worker, "MergeFailed"))
+            worker.give_back(run, self._reason(worker, "MergeFailed"))
         self._poll(worker)
 
     def _report_nonsense(self, worker: Worker) -> None:
         """Report a success with the results of other sources."""
         for run in list(worker.runs.values())[:1]:
-            worker.running -= not run.is_over
-            run.succeed(ProfileMergeResult(sources=("nothing",), blocks=()))
+            worker.succeed(run, ProfileMergeResult(sources=("nothing",), blocks=()))
         self._poll(worker)

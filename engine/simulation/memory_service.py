@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from engine.scheduling.model import ChangeSet, RenewLease
 from engine.scheduling.prepare import prepare
@@ -27,7 +27,7 @@ class PollFact:
     change_set: ChangeSet
     version_before: int
     version_prepared: int
-    renewed: list[RenewLease] = field(default_factory=list)
+    renewed: Sequence[RenewLease] = ()
     applied: Applied | None = None
     is_stale: bool = False
 
@@ -41,32 +41,33 @@ class MemoryService:
     between: Callable[[], None] | None = None
     ignores_tokens: bool = False
 
-    def poll(self, order: PollOrder) -> tuple[set[str], tuple[MemoryJob, ...]]:
-        """Return the jobs that the worker still holds, and those it got. Nothing if the service was too busy."""
+    def poll(self, order: PollOrder) -> tuple[Sequence[RenewLease], Sequence[MemoryJob]]:
+        """Return the leases that the worker still holds, and the jobs it got. None if the service was too busy."""
         for _ in range(ATTEMPTS_MAX):
             fact = self._try(order)
             self.observe(fact)
             if not fact.is_stale:
-                assigned = fact.applied.assigned if fact.applied else ()
-                return {renewal.job.name for renewal in fact.renewed}, assigned
-        return set(), ()
+                return fact.renewed, fact.applied.assigned if fact.applied else ()
+        return (), ()
 
     def _try(self, order: PollOrder) -> PollFact:
         schedule = self.schedule
         view = read_poll(schedule, order, ignores_tokens=self.ignores_tokens)
         before = schedule.version
         change_set = prepare(view.snapshot)
-        fact = PollFact(order, view, change_set, before, schedule.version)
+        prepared = schedule.version
         if self.between is not None:
             self.between()
+        renewed: Sequence[RenewLease] = ()
         if change_set.renewed:
             expires_ms = view.snapshot.now_ms + view.snapshot.limits.lease_ms
-            fact.renewed = schedule.renew(change_set.renewed, order.worker, expires_ms)
+            renewed = schedule.renew(change_set.renewed, order.worker, expires_ms)
+        applied, is_stale = None, False
         if change_set.changes_plan():
             try:
-                fact.applied = schedule.apply(change_set, order.worker, view.replacements)
+                applied = schedule.apply(change_set, order.worker, view.replacements)
             except StaleSnapshot:
-                fact.is_stale = True
+                is_stale = True
         elif view.waits_for_time:
             schedule.advance_clock()
-        return fact
+        return PollFact(order, view, change_set, before, prepared, renewed, applied, is_stale)

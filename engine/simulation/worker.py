@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import is_not
 
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.protocol.profile_jobs import DeleteMask, ProfileMergeResult
+from engine.scheduling.model import RenewLease
 from engine.simulation.rows import MemoryBlock, MemoryJob
 from engine.simulation.snapshots import PollOrder, Told
 
@@ -47,7 +47,10 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A node. ``life`` grows when it crashes: what was begun in an earlier life does not go on."""
+    """A node. ``life`` grows when it crashes: what was begun in an earlier life does not go on.
+
+    ``last_order`` is what it said last, None once it would say something else.
+    """
 
     name: str
     number: int
@@ -65,44 +68,58 @@ class Worker:
 
     def order(self) -> PollOrder:
         """Return what it would say now. A run that is over takes no slot any more."""
-        capacity = self.slots - self.running
-        heard = self.heard if self.unsure_polls else 0
-        told = [run.told for run in self.runs.values()]
-        last = self.last_order
-        if (
-            last is None
-            or last.capacity != capacity
-            or last.heard != heard
-            or len(last.told) != len(told)
-            or any(map(is_not, last.told, told))
-        ):
-            last = self.last_order = PollOrder(self.name, capacity, tuple(told), heard)
-        return last
+        order = self.last_order
+        if order is None:
+            told = tuple([run.told for run in self.runs.values()])
+            heard = self.heard if self.unsure_polls else 0
+            order = self.last_order = PollOrder(self.name, self.slots - self.running, told, heard)
+        return order
 
-    def hear(self, order: PollOrder, kept: set[str], assigned: Iterable[MemoryJob], serial: int) -> list[Run]:
-        """Take in the answer to an order, made when ``serial`` was the last command; return the runs to start."""
+    def succeed(self, run: Run, result: ProfileMergeResult) -> None:
+        """End one of its runs with a result."""
+        self._free_slot(run)
+        run.succeed(result)
+
+    def give_back(self, run: Run, reason: FailureReason | None) -> None:
+        """End one of its runs without a result."""
+        self._free_slot(run)
+        run.give_back(reason)
+
+    def hear(self, order: PollOrder, renewed: Sequence[RenewLease], serial: int) -> None:
+        """Take in what the answer to an order, made when ``serial`` was the last command, says of its runs."""
         self.heard = serial
-        self.unsure_polls -= self.unsure_polls > 0
-        if len(kept) != len(order.told):
+        if self.unsure_polls:
+            self.unsure_polls -= 1
+            self.last_order = None
+        if len(renewed) != len(order.told):
+            kept = {renewal.job.name for renewal in renewed}
             for told in order.told:
                 name = told.update.job
                 if name not in kept and (run := self.runs.get(name)) is not None and run.token == told.token:
-                    self.running -= not run.is_over
+                    self._free_slot(run)
                     del self.runs[name]
-        started = []
-        for job in assigned:
-            old = self.runs.get(job.name)
-            self.running += 1 - (old is not None and not old.is_over)
-            run = self.runs[job.name] = Run.start(job)
-            started.append(run)
-        return started
+
+    def take(self, job: MemoryJob) -> Run:
+        """Return the run of a job that it was given."""
+        if (old := self.runs.get(job.name)) is not None:
+            self._free_slot(old)
+        self.running += 1
+        self.last_order = None
+        run = self.runs[job.name] = Run.start(job)
+        return run
+
+    def _free_slot(self, run: Run) -> None:
+        self.running -= not run.is_over
+        self.last_order = None
 
     def lose(self) -> None:
         """Note that an answer did not come; the next polls say what was heard."""
         self.unsure_polls = UNSURE_POLLS
+        self.last_order = None
 
     def crash(self) -> None:
         """Forget everything."""
+        self.last_order = None
         self.heard = self.unsure_polls = 0
         self.life += 1
         self.running = 0

@@ -1,0 +1,32 @@
+"""A simulated worker keeps what it would say until something changes: it must never say what is no longer so."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.simulation.scenario import random_scenario
+from engine.simulation.simulate import Simulation
+from engine.simulation.snapshots import PollOrder
+from engine.simulation.worker import Worker
+
+
+def _said_anew(worker: Worker) -> PollOrder:
+    told = tuple(run.told for run in worker.runs.values())
+    return PollOrder(worker.name, worker.slots - worker.running, told, worker.heard if worker.unsure_polls else 0)
+
+
+@pytest.mark.parametrize("seed", [2, 3, 5, 6, 7, 9, 10, 11])
+def test_what_a_worker_says_is_what_it_would_say_anew_after_every_event(seed: int) -> None:
+    simulation = Simulation(random_scenario(seed), seed)
+    world, workers, said = simulation.world, simulation.fleet.workers, set[PollOrder]()
+
+    def is_wrong() -> bool:
+        for worker in workers:
+            assert worker.running == sum(not run.is_over for run in worker.runs.values())
+            order = worker.order()
+            assert order == _said_anew(worker)
+            said.add(order)
+        return False
+
+    world.run_until(world.now_ms + round(simulation.scenario.duration_s * 1000), until=is_wrong)
+    assert len(said) > len(workers), "nothing ever ran"
