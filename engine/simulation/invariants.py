@@ -107,24 +107,30 @@ def renewals_hold(audit: Audit, poll: PollFact, touched: Sequence[MemoryJob]) ->
     """
     if poll.version_before != poll.version_prepared or poll.change_set.changes_plan():
         return False
-    worker, order = poll.order.worker, poll.order
-    jobs, tokens = audit.jobs, {told.update.job: told.token for told in order.told}
-    if len(tokens) != len(order.told) or len(touched) > len(poll.renewed):
+    order, renewed, jobs = poll.order, poll.renewed, audit.jobs
+    if len(order.told) != len(renewed) or len(touched) > len(renewed):
         return False
-    for renewal in poll.renewed:
+    for told, renewal in zip(order.told, renewed, strict=True):
         view = renewal.job
         shadow = jobs.get(view.id)
-        if shadow is None or shadow.state is not LEASED or shadow.token != tokens.get(view.name):
-            return False
-        if audit.token_owner.get(shadow.token) != worker:
+        if (
+            shadow is None
+            or shadow.state is not LEASED
+            or told.update.job != view.name
+            or told.token != shadow.token
+            or audit.token_owner.get(told.token) != order.worker
+        ):
             return False
     for job in touched:
         shadow = jobs.get(job.id)
-        if shadow is None or job.state is not shadow.state or job.state is not LEASED:
-            return False
-        if job.token != shadow.token or job.failures != shadow.failures:
-            return False
-        if job.lease_expires_ms < shadow.lease_expires_ms:
+        if (
+            shadow is None
+            or job.state is not LEASED
+            or shadow.state is not LEASED
+            or job.token != shadow.token
+            or job.failures != shadow.failures
+            or job.lease_expires_ms < shadow.lease_expires_ms
+        ):
             return False
         shadow.lease_expires_ms = job.lease_expires_ms
     audit.steps += 1
