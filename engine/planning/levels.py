@@ -64,12 +64,12 @@ def ready_at_ms(policy: LevelPolicy, *, oldest_ms: int, filling_ms: int | None, 
     ``oldest_ms`` and ``newest_ms`` are its first and last arrivals, ``filling_ms`` the arrival of the block that fills
     a job (None: fewer blocks wait), ``is_heavy`` says that its blocks exceed a job's bytes.
     """
-    moments = [oldest_ms + policy.age_ms + 1]
-    if filling_ms is not None:
-        moments.append(filling_ms)
-    if is_heavy:
-        moments.append(newest_ms)
-    return min(moments)
+    ready_ms = oldest_ms + policy.age_ms + 1
+    if filling_ms is not None and filling_ms < ready_ms:
+        ready_ms = filling_ms
+    if is_heavy and newest_ms < ready_ms:
+        ready_ms = newest_ms
+    return ready_ms
 
 
 def _take(blocks: Sequence[QueuedBlock], start: int, policy: LevelPolicy) -> tuple[tuple[QueuedBlock, ...], int | None]:

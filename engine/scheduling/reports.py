@@ -37,17 +37,20 @@ def settle_reports(snapshot: ScheduleSnapshot) -> tuple[list[RenewLease], list[C
     returned: list[ReturnJob] = []
     settled: set[str] = set()
     for report in snapshot.reports:
-        job = snapshot.reported.get(report.update.job)
+        update = report.update
+        job = snapshot.reported.get(update.job)
         if job is None or job.name in settled or not _holds(job, report, snapshot.worker):
             continue
         settled.add(job.name)
-        if report.update.status is IN_PROGRESS:
-            renewed.append(renew_lease(job=job, progress=report.update.progress))
+        if update.status is IN_PROGRESS:
+            renewed.append(renew_lease(job=job, progress=update.progress))
         elif report.result is not None:
             completed.append(CompleteJob(job=job, result=report.result))
         else:
             returned.append(_returned(job, report, snapshot.limits))
-    returned += [_unheard(job) for job in snapshot.held if job.name not in settled and _is_unheard(job, snapshot)]
+    for job in snapshot.held:
+        if job.name not in settled and _is_unheard(job, snapshot):
+            returned.append(_unheard(job))
     return renewed, completed, returned
 
 
