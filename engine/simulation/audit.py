@@ -33,6 +33,7 @@ from engine.simulation.rows import (
 )
 
 _MASK = (1 << 64) - 1
+DELETED = BlockState.DELETED
 
 
 class InvariantBroken(LithifyError):
@@ -225,7 +226,7 @@ class Audit:
             states[ulid] = state
             if state in REMOVED_BLOCKS:
                 self.replaced_at_ms[ulid] = now_ms
-            elif state is BlockState.DELETED:
+            elif state is DELETED:
                 self.replaced_at_ms.pop(ulid, None)
                 if not self.schedule.keeps_log:
                     del states[ulid]

@@ -45,7 +45,7 @@ from collections.abc import Callable, Iterator, Sequence
 from engine.planning.consolidation import is_consolidating
 from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState
 from engine.simulation.audit import Audit, InvariantBroken, Step
-from engine.simulation.memory_schedule import LEASED, QUEUED, REPLACED, StaleSnapshot
+from engine.simulation.memory_schedule import DROPPED, LEASED, QUEUED, REPLACED, StaleSnapshot
 from engine.simulation.memory_service import PollFact
 from engine.simulation.order_invariants import invariant_09_order
 from engine.simulation.removal_invariants import invariant_21_retention_strictness, invariant_27_tenant_isolation
@@ -77,7 +77,8 @@ def check_step(audit: Audit, step: Step) -> None:
         if not _blocks_hold(audit, step):
             for invariant in OF_BLOCKS:
                 invariant(audit, step)
-        _results_hold(audit, step)
+        if step.poll is not None:
+            _results_hold(audit, step)
         invariant_05_atomic_visibility(audit, step)
     if step.order is not None or step.removals:
         for invariant in OF_ORDERS:
@@ -154,11 +155,11 @@ def _blocks_hold(audit: Audit, step: Step) -> bool:
                 return False
             if state is REPLACED and not may_replace:
                 return False
-            if state is BlockState.DROPPED and step.order is None:
+            if state is DROPPED and step.order is None:
                 return False
         if state is QUEUED and block.level >= FINAL_LEVEL:
             return False
-    return not any(_lists_strays(audit, job) for job in step.jobs)
+    return not step.jobs or not any(_lists_strays(audit, job) for job in step.jobs)
 
 
 def _is_changed(audit: Audit, job: MemoryJob) -> bool:

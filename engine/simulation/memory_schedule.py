@@ -7,7 +7,6 @@ collect the rows changed since somebody last cleared them, so that a check after
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from engine.errors import LithifyError
 from engine.planning.model import LevelPolicy, QueuedBlock
 from engine.protocol.profile_jobs import DeleteMask
-from engine.quick_values import quickly_built
+from engine.quick_values import maker, quickly_built
 from engine.scheduling.fairness import LaneView
 from engine.scheduling.model import (
     AttemptOutcome,
@@ -32,6 +31,7 @@ from engine.scheduling.model import (
 from engine.scheduling.pauses import PausedScope
 from engine.scheduling.priority import job_priority_ms
 from engine.simulation.command_clock import CommandClock, CommandTime
+from engine.simulation.deletion_line import DeletionLine
 from engine.simulation.id_book import IdBook
 from engine.simulation.lease_book import LeaseBook
 from engine.simulation.memory_queues import QueueBook
@@ -50,7 +50,8 @@ from engine.simulation.rows import (
 
 # Looking a member up in its class takes ten times as long as a name, and every event does.
 LEASED, QUEUED, OWNED = JobState.LEASED, BlockState.QUEUED, BlockState.OWNED
-FINAL, REPLACED = BlockState.FINAL, BlockState.REPLACED
+FINAL, REPLACED, DROPPED = BlockState.FINAL, BlockState.REPLACED, BlockState.DROPPED
+queued_block = maker(QueuedBlock)
 
 
 class StaleSnapshot(LithifyError):
@@ -136,7 +137,7 @@ class MemorySchedule:
         self.queues = QueueBook(self.policies)
         self.lane = LaneView(lane=LANE)
         self.leases = LeaseBook()
-        self._deletions: list[tuple[int, str]] = []
+        self._deletions = DeletionLine()
         self._job_id = self._block_id = 0
         for level in (*self.policies, FINAL_LEVEL):
             self.counters[level] = Counters()
@@ -166,7 +167,7 @@ class MemorySchedule:
 
     def _insert(self, block: NewBlock, now_ms: int, masks_applied: int) -> MemoryQueue | None:
         self._block_id += 1
-        view = QueuedBlock(
+        view = queued_block(
             id=self._block_id,
             ulid=block.ulid,
             arrived_at_ms=now_ms,
@@ -416,13 +417,9 @@ class MemorySchedule:
 
     def dispatch_deletions(self, count: int) -> list[Tombstone]:
         """Return up to ``count`` objects whose deletion may be ordered now, those first that have waited longest."""
-        now_ms = self.time().now_ms
-        due: list[Tombstone] = []
-        while self._deletions and len(due) < count and self._deletions[0][0] < now_ms:
-            ulid = heapq.heappop(self._deletions)[1]
-            tombstone = self.tombstones[ulid]
+        due = [self.tombstones[ulid] for ulid in self._deletions.take(self.time().now_ms, count)]
+        for tombstone in due:
             tombstone.is_dispatched = True
-            due.append(tombstone)
         self.version += bool(due)
         return due
 
@@ -441,13 +438,13 @@ class MemorySchedule:
         """Give a block that has just left the index its tombstone."""
         eligible_at_ms = now_ms + self.cleanup_delay_ms
         self.tombstones[block.ulid] = Tombstone(block.ulid, eligible_at_ms)
-        heapq.heappush(self._deletions, (eligible_at_ms, block.ulid))
+        self._deletions.put(eligible_at_ms, block.ulid)
 
     def retry_deletion(self, ulid: str) -> None:
         """Order a deletion again that nobody confirmed."""
         tombstone = self.tombstones.get(ulid)
         if tombstone is not None:
-            heapq.heappush(self._deletions, (tombstone.eligible_at_ms, ulid))
+            self._deletions.put(tombstone.eligible_at_ms, ulid)
 
     # Rows
 

@@ -25,6 +25,7 @@ from engine.simulation.rows import NewBlock
 from engine.simulation.scenario import START_MS, Sabotage, Scenario
 
 Answer = TypeVar("Answer")
+Row = TypeVar("Row")
 
 
 @dataclass(slots=True)
@@ -117,8 +118,7 @@ class World:
     def check(self, order: OrderFact | None = None) -> None:
         """Check what was done to the schedule since the last check, by others than writers and workers."""
         schedule = self.schedule
-        jobs = list(dict.fromkeys(schedule.touched_jobs))
-        blocks = list(dict.fromkeys(schedule.touched_blocks))
+        jobs, blocks = _once_each(schedule.touched_jobs), _once_each(schedule.touched_blocks)
         check_step(self.audit, Step(blocks, jobs, order=order, removals=schedule.removals))
         schedule.touched_blocks.clear()
         schedule.touched_jobs.clear()
@@ -149,11 +149,14 @@ class World:
         self.tally.stale += fact.is_stale
         if self.watch is not None:
             self.watch(fact)
-        jobs = schedule.touched_jobs
-        if len(jobs) > 1:
-            jobs = list(dict.fromkeys(jobs))
+        jobs = _once_each(schedule.touched_jobs)
         blocks = schedule.touched_blocks
         if fact.applied is not None or blocks or not renewals_hold(self.audit, fact, jobs):
             check_step(self.audit, Step(blocks, jobs, fact))
             blocks.clear()
         schedule.touched_jobs.clear()
+
+
+def _once_each(rows: list[Row]) -> list[Row]:
+    """Return rows without repetitions."""
+    return list(dict.fromkeys(rows)) if len(rows) > 1 else rows

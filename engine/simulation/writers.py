@@ -6,11 +6,13 @@ import random
 from bisect import bisect
 from itertools import accumulate
 
+from engine.quick_values import maker
 from engine.simulation.ids import item_digest, segment_id
 from engine.simulation.rows import NewBlock, Share
 from engine.simulation.scenario import Trouble
 from engine.simulation.world import World
 
+share_of, new_block = maker(Share), maker(NewBlock)
 RETRY_S = 2.0
 """A writer that got no answer sends again after this."""
 
@@ -73,14 +75,14 @@ class Writers:
         else:
             tenants = self._several_tenants(load.tenants_per_segment)
         if load.services == 1:
-            shares = tuple([Share(tenant, 1, item_digest(ulid, tenant)) for tenant in tenants])
+            shares = tuple([share_of(tenant, 1, item_digest(ulid, tenant)) for tenant in tenants])
         else:
             names = [f"service-{draw.randrange(load.services)}" for _ in tenants]
             owners = zip(tenants, names, strict=True)
-            shares = tuple([Share(tenant, 1, item_digest(ulid, tenant, name), name) for tenant, name in owners])
+            shares = tuple([share_of(tenant, 1, item_digest(ulid, tenant, name), name) for tenant, name in owners])
         shard = draw.randrange(load.shards) + 1
         size = int(load.segment_bytes * (0.5 + draw.random()))
-        return NewBlock(ulid, "", shard, 0, size, world.now_ms, shares, (), world.now_ms)
+        return new_block(ulid, "", shard, 0, size, world.now_ms, shares, (), world.now_ms)
 
     def _several_tenants(self, count: int) -> list[str]:
         """Draw so many tenants, less those that are drawn twice."""
