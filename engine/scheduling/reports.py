@@ -36,10 +36,13 @@ def settle_reports(snapshot: ScheduleSnapshot) -> tuple[list[RenewLease], list[C
     completed: list[CompleteJob] = []
     returned: list[ReturnJob] = []
     settled: set[str] = set()
+    reported, worker = snapshot.reported, snapshot.worker
     for report in snapshot.reports:
         update = report.update
-        job = snapshot.reported.get(update.job)
-        if job is None or job.name in settled or not _holds(job, report, snapshot.worker):
+        job = reported.get(update.job)
+        if job is None or job.name in settled:
+            continue
+        if job.state is not LEASED or job.worker != worker or job.token != report.token:
             continue
         settled.add(job.name)
         if update.status is IN_PROGRESS:
@@ -61,10 +64,6 @@ def _is_unheard(job: JobView, snapshot: ScheduleSnapshot) -> bool:
 
 def _unheard(job: JobView) -> ReturnJob:
     return ReturnJob(job=job, outcome=AttemptOutcome.RELEASED, failures=job.failures, reason=UNHEARD)
-
-
-def _holds(job: JobView, report: Report, worker: str) -> bool:
-    return job.state is LEASED and job.worker == worker and report.token == job.token
 
 
 def _returned(job: JobView, report: Report, limits: ScheduleLimits) -> ReturnJob:

@@ -215,7 +215,7 @@ class Audit:
                 self.token_max = applied.index
 
     def _note_blocks(self, blocks: Sequence[MemoryBlock]) -> None:
-        states, now_ms = self.blocks, self.schedule.time().now_ms
+        states = self.blocks
         for block in blocks:
             ulid, state = block.ulid, block.state
             before = states.get(ulid)
@@ -225,7 +225,7 @@ class Audit:
                 self.ever[ulid] = 1
             states[ulid] = state
             if state in REMOVED_BLOCKS:
-                self.replaced_at_ms[ulid] = now_ms
+                self.replaced_at_ms[ulid] = self.schedule.time().now_ms
             elif state is DELETED:
                 self.replaced_at_ms.pop(ulid, None)
                 if not self.schedule.keeps_log:

@@ -14,8 +14,8 @@ Handler = Callable[[Any], None]
 Event = tuple[int, int, Handler, Any]
 """When, the how-manieth that was planned, and what to do."""
 
-PAGE_BITS = 6
-"""A page is so many binary digits of milliseconds long: a thousand workers give it a few dozen events."""
+PAGE_BITS = 5
+"""A page is so many binary digits of milliseconds long: a thousand workers give it some twenty events."""
 
 
 class EventQueue:

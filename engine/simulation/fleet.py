@@ -83,11 +83,12 @@ class WorkerFleet:
         if worker.next_poll_ms != when_ms:
             return
         world = self.world
-        if world.now_ms < worker.paused_until_ms:
+        now_ms = world.now_ms
+        if now_ms < worker.paused_until_ms:
             self._poll_at(worker, worker.paused_until_ms)
             return
-        self._poll_at(worker, world.now_ms + self._poll_ms)
-        if world.now_ms < world.away_until_ms:
+        self._poll_at(worker, now_ms + self._poll_ms)
+        if now_ms < world.away_until_ms:
             return
         if self._rate and not world.is_draining and world.random.random() < self._rate:
             trouble = world.random.choice(self._troubles)

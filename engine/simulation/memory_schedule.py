@@ -201,8 +201,9 @@ class MemorySchedule:
         """Extend the leases that the worker still holds, never shortening one; no command, no log entry."""
         held = []
         for renewal in renewals:
-            job = self.jobs.get(renewal.job.name)
-            if job is None or job.id != renewal.job.id or job.token != renewal.job.token:
+            view = renewal.job
+            job = self.jobs.get(view.name)
+            if job is None or job.id != view.id or job.token != view.token:
                 continue
             if job.state is LEASED and job.worker == worker:
                 held.append(renewal)

@@ -54,13 +54,14 @@ class MemoryService:
         schedule = self.schedule
         view = read_poll(schedule, order, ignores_tokens=self.ignores_tokens)
         before = schedule.version
-        change_set = prepare(view.snapshot)
+        snapshot = view.snapshot
+        change_set = prepare(snapshot)
         prepared = schedule.version
         if self.between is not None:
             self.between()
         renewed: Sequence[RenewLease] = ()
         if change_set.renewed:
-            expires_ms = view.snapshot.now_ms + view.snapshot.limits.lease_ms
+            expires_ms = snapshot.now_ms + snapshot.limits.lease_ms
             renewed = schedule.renew(change_set.renewed, order.worker, expires_ms)
         applied, is_stale = None, False
         if change_set.changes_plan():
