@@ -47,7 +47,9 @@ class LeaseBook:
                 self._stand_in_line(job)
         if not self.overdue:
             return []
-        return sorted(self.overdue.values(), key=lambda job: (job.lease_expires_ms, job.id))
+        # Time that no command has taken goes back with the wall clock: what was over may not be over yet.
+        over = [job for job in self.overdue.values() if job.lease_expires_ms < now_ms]
+        return sorted(over, key=lambda job: (job.lease_expires_ms, job.id))
 
     def _stand_in_line(self, job: MemoryJob) -> None:
         self._jobs[job.name] = job.lease_expires_ms, job

@@ -37,6 +37,15 @@ def test_a_lease_that_was_found_over_can_be_extended() -> None:
     assert book.expired(301) == [job]
 
 
+def test_a_lease_that_was_found_over_is_not_when_time_goes_back() -> None:
+    """As it does for who only looks, when the wall clock jumped ahead and back before any command."""
+    book, job = LeaseBook(), _job(1, 100)
+    book.put(job)
+    assert book.expired(101) == [job]
+    assert book.expired(100) == []
+    assert book.expired(101) == [job]
+
+
 def test_a_shorter_lease_under_a_new_token_counts() -> None:
     book, job = LeaseBook(), _job(1, 1000)
     book.put(job)
