@@ -127,11 +127,12 @@ def explain_owned(subject: str, job: JobFacts) -> Explanation:
 
 def explain_quarantined(subject: str, *, cause: str, reason: str, attempts: int, since_ms: int) -> Explanation:
     """Explain a block that was found to be damaged or missing. ``since_ms`` is how long ago."""
+    readers = "queries go without it" if cause == "missing" else "queries read of it what can be read"
     return Explanation(
         subject=subject,
         state="in quarantine",
         why=f"it was found {cause} {_span(since_ms)} ago after {count_words(attempts, 'attempt')} alone ({reason})",
-        next="queries still read it, and releasing it lets it be tried again",
+        next=f"{readers}, and releasing it lets it be tried again once it is mended",
     )
 
 

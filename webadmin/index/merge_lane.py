@@ -14,11 +14,13 @@ from engine.protocol.profile_jobs import KIND, ProfileMergeResult, ProfileMergeS
 from engine.protocol.profile_results import read_profile_result
 from engine.scheduling.completion import CompletionFacts, check_result
 from engine.scheduling.errors import ResultRefused
+from engine.scheduling.explain import Explanation
 from engine.scheduling.model import JobResult
 from webadmin.console.sections import Section
 from webadmin.database.dialect import among, ask, ask_rows, together
 from webadmin.index import block_page
 from webadmin.index.errors import BlockRefused
+from webadmin.index.explain_letters import explain_letters
 from webadmin.index.masks import HIDING, JobMasks, job_masks
 from webadmin.index.models import AcceptedId, Block
 from webadmin.index.registration import BlockRegistration, check_registration
@@ -135,6 +137,9 @@ class ProfilesLane(Lane):
             "rows_dropped": result.rows_dropped,
             "bytes_read": result.bytes_read,
         }
+
+    def explain(self, name: str) -> list[Explanation]:
+        return explain_letters(name)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return block_page.blocks_of_job_tables(job.pk, job.source_count, now_ms)

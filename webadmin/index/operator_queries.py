@@ -139,10 +139,15 @@ def owned_blocks(blocks: QuerySet[Block]) -> QuerySet[Block]:
     return blocks.filter(state=BlockState.OWNED, owner_job__state__in=HOLDING_STATES)
 
 
-def _ulid_part(text: str) -> str | None:
+def whole_ulid(text: str) -> str | None:
+    """Return the last block id in a text, such as an object key."""
     whole = [part for part in _ULID_PART.findall(text.upper()) if len(part) == ulids.LENGTH]
-    if whole:
-        return whole[-1]
+    return whole[-1] if whole else None
+
+
+def _ulid_part(text: str) -> str | None:
+    if whole := whole_ulid(text):
+        return whole
     match = _ULID_PART.fullmatch(text.strip().upper())
     return match[0] if match else None
 

@@ -39,11 +39,28 @@ from webadmin.schedule.register import with_last_error
 
 FOUND_MAX = 20
 NAME_MAX = 1100
+NAMES = (
+    "a block id or its first 6 characters, an object key, a job name, TENANT/REPOSITORY/BRANCH, "
+    "or the path of a file in its table"
+)
+"""What can be explained."""
 
 
 def explain_name(name: str) -> list[Explanation]:
     """Explain every block or job of this name (block ids are unique in a shard only). Raises NotFound."""
     name = name.strip()[:NAME_MAX]
+    found = _explained(name) if _can_be_stored(name) else []
+    if not found:
+        raise NotFound(f"no block and no job {name[:60]!r}: give {NAMES}")
+    return found
+
+
+def _can_be_stored(name: str) -> bool:
+    """Say whether a database takes the text at all: PostgreSQL has no NUL, and nothing has half a character."""
+    return "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def _explained(name: str) -> list[Explanation]:
     jobs = Job.objects.filter(name=name).order_by("-id")
     if not jobs and name.isascii() and name.isdigit() and len(name) < 19:
         jobs = Job.objects.filter(id=int(name))
@@ -52,8 +69,6 @@ def explain_name(name: str) -> list[Explanation]:
         blocks = find_blocks(Block.objects.defer("metadata").select_related("queue", "owner_job"), name)
         found = [explain_block_row(block) for block in blocks[:FOUND_MAX]]
         found += [told for lane in lanes() for told in lane.explain(name)]
-    if not found:
-        raise NotFound(f"no block and no job {name[:60]!r}: give a block id, a job name or an object key")
     return found
 
 

@@ -320,6 +320,12 @@ def test_what_stays_keeps_nothing_else_from_being_swept(
 def test_a_sweep_on_an_empty_index_is_refused(service: Service, store: ObjectStore) -> None:
     for number in range(101):
         orphan(store, service, number)
-    with pytest.raises(SweepRefused):
+    with pytest.raises(SweepRefused, match="101 objects are unknown and 0 blocks known: .* then --force"):
         sweep_orphans(store=store, actor="ann")
-    assert len(sweep_orphans(store=store, actor="ann", is_dry_run=True, is_forced=True).swept) == 101
+    code, told = run("sweep_orphans", "--dry-run")
+    assert code == 0, "to look is never refused"
+    assert "would delete 101 objects, kept 0" in told
+    assert "without --dry-run this is refused: 101 objects are unknown" in told
+    assert len(list(store.list())) == 101
+    code, told = run("sweep_orphans", "--force")
+    assert (code, told.splitlines()[-1], list(store.list())) == (0, "deleted 101 objects, kept 0", [])

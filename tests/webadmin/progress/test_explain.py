@@ -9,9 +9,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from engine.profiles.object_names import dead_letter_key
 from engine.scheduling.limits import Scope, ScopeKind
+from tests.block_factory import ulid
 from tests.webadmin.service import REASON, Service
-from webadmin.index.models import Block
+from webadmin.index.models import Block, DeadLetter, LetterState
 from webadmin.schedule.errors import NotFound
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Job
@@ -65,10 +67,44 @@ def test_a_block_is_found_by_key_and_by_the_beginning_of_its_id(service: Service
     assert len(explain_name(ids[0][:12])) == 1
 
 
-@pytest.mark.parametrize("name", ["", "nothing", "01", "../x", "9" * 30, "é", "A" * 5000, "00000000000000000000000000"])
-def test_an_unknown_name_is_refused_in_words(service: Service, reader: dict[str, str], name: str) -> None:
-    with pytest.raises(NotFound, match="no block and no job"):
+@pytest.mark.parametrize("name", ["", "nothing", "01", "../x", "9" * 30, "é", "A" * 5000, "00000000000000000000000000", "a\0b", "a\udcff", "acme/repo/main", "1\n2"])
+def test_an_unknown_name_is_refused_in_words(service: Service, name: str) -> None:
+    with pytest.raises(NotFound, match="no block and no job .*: give a block id .* TENANT/REPOSITORY/BRANCH") as refused:
         explain_name(name)
+    assert str(refused.value).isprintable()
+    with pytest.raises(CommandError, match="no block and no job") as ended:
+        call_command("explain", name)
+    assert ended.value.returncode == 1
+
+
+@pytest.mark.parametrize("name", ["nothing", "01M7YRCAKRFDX6BC1JEVMZT5BK", "a%00b", "../x", "%ff", "acme/repo/main"])
+def test_an_unknown_name_is_404_with_a_code(service: Service, reader: dict[str, str], name: str) -> None:
+    answer = Client().get(f"/api/v1/explain/{name}", headers=reader)
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert "give a block id" in answer.json()["message"]
+
+
+def test_a_dead_letter_is_explained_by_the_id_of_its_object_until_it_is_settled(service: Service) -> None:
+    letter = DeadLetter.objects.create(
+        key=dead_letter_key(3, "", ulid(5)),
+        shard=3,
+        ulid=ulid(5),
+        size_bytes=9,
+        written_at_ms=1,
+        first_attempt_ms=1,
+        last_attempt_ms=2,
+        code="clock_ahead",
+        reason="its time lies ahead",
+    )
+    told = (
+        f"Object {ulid(5)} is a dead letter: it was written, and could not be registered: its time lies ahead; "
+        "a control task tries it again within a minute, and an operator may give it up on the page of dead letters."
+    )
+    assert sentence(ulid(5)) == sentence(letter.key) == told
+    letter.state = LetterState.DISCARDED
+    letter.save()
+    with pytest.raises(NotFound):
+        explain_name(ulid(5))
 
 
 def test_api_and_command_say_the_sentence(service: Service, reader: dict[str, str]) -> None:

@@ -62,10 +62,14 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOutcome:
-    """The keys that were deleted (or would be), and those that are kept although nobody names them, with the reason."""
+    """The keys that were deleted (or would be), and those that are kept although nobody names them, with the reason.
+
+    ``refusal`` says why a dry run is all there is unless it is forced; "" where nothing speaks against it.
+    """
 
     swept: tuple[str, ...]
     kept: tuple[tuple[str, str], ...]
+    refusal: str = ""
 
 
 def compare_bucket(store: ObjectStore, *, is_deep: bool = False) -> Iterator[Difference]:
@@ -104,15 +108,21 @@ def sweep_orphans(
     """Delete objects of our own layout that nobody names and that are older than the grace, by id and by the store.
 
     So few as ``surely_fine`` may be most of the bucket: somebody has looked. Raises SweepRefused if so much of the
-    bucket is unknown that the index must be what is incomplete.
+    bucket is unknown that the index may be what is incomplete; a dry run says so and goes on.
     """
     now_ms = dialect.clock_ms()
     before_ms = now_ms - round(max(1.0, grace_hours) * 3_600_000)
     differences = [d for d in compare_bucket(store) if d.finding is Finding.UNKNOWN]
     count = Block.objects.exclude(state=BlockState.DELETED).count()
     share = len(differences) / max(1, len(differences) + count)
+    refusal = ""
     if len(differences) > surely_fine and share > ORPHANS_SHARE_MAX and not is_forced:
-        raise SweepRefused(f"{len(differences)} objects are unknown and {count} blocks known: run rebuild_index first")
+        refusal = (
+            f"{len(differences)} objects are unknown and {count} blocks known: "
+            "run rebuild_index, look at a dry run, then --force"
+        )
+    if refusal and not is_dry_run:
+        raise SweepRefused(refusal)
     swept: list[str] = []
     kept: list[tuple[str, str]] = []
     for difference in differences:
@@ -126,7 +136,7 @@ def sweep_orphans(
         swept.append(difference.key)
     if swept and not is_dry_run:
         record_audit(actor=actor, action="sweep_orphans", target=f"{len(swept)} objects", detail={"keys": swept[:1000]})
-    return SweepOutcome(swept=tuple(swept), kept=tuple(kept))
+    return SweepOutcome(swept=tuple(swept), kept=tuple(kept), refusal=refusal)
 
 
 def _still_there(found: Iterable[Difference]) -> Iterator[Difference]:

@@ -39,3 +39,5 @@ class Command(BaseCommand):
         for key, reason in outcome.kept:
             self.stdout.write(f"kept {key}: {reason}")
         self.stdout.write(f"{verb} {len(outcome.swept)} objects, kept {len(outcome.kept)}")
+        if outcome.refusal:
+            self.stdout.write(f"without --dry-run this is refused: {outcome.refusal}")

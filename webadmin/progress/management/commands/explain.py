@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from webadmin.schedule.errors import NotFound
-from webadmin.schedule.explain import explain_name
+from webadmin.schedule.explain import NAMES, explain_name
 
 
 class Command(BaseCommand):
@@ -19,7 +19,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The name, and the form of the answer."""
-        parser.add_argument("name", help="a block id, its first characters, an object key, or a job name")
+        parser.add_argument("name", help=NAMES)
         parser.add_argument("--json", action="store_true", help="as the API answers")
 
     def handle(self, *args: Any, name: str, **options: Any) -> None:
