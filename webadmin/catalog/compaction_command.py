@@ -11,16 +11,20 @@ from rich.table import Table
 
 from engine.planning.staging.sensor import Held
 from webadmin.catalog.branch_loads import watched_branches
+from webadmin.catalog.errors import RepositoryMissing
 from webadmin.catalog.explain import weigh
+from webadmin.catalog.models import Repository
 from webadmin.catalog.services.branches import find_branch
 from webadmin.catalog.services.collect_garbage import collect_garbage
-from webadmin.catalog.services.compact_branch import begin_compaction
+from webadmin.catalog.services.compact_branch import NOTHING_STAGED, begin_compaction
 from webadmin.catalog.services.repositories import find_repository
 from webadmin.catalog.standing import active_repositories, standings
-from webadmin.console.formatting import size_text
+from webadmin.catalog.states import CompactionState
+from webadmin.console.formatting import GAP, counted, size_text
 from webadmin.schedule.services.operation import Order
 
 DEFAULT_TENANT = "anonymous"
+TENANTS_TOLD = 5
 
 
 def add_actions(actions: Any) -> None:
@@ -40,6 +44,9 @@ def add_actions(actions: Any) -> None:
 
 def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
     """Print every branch on which something is staged."""
+    repositories = [row for row in active_repositories() if options["tenant"] in ("", row.tenant)]
+    if options["tenant"] and not repositories:
+        raise RepositoryMissing(f"{options['tenant']} has no repository")
     own = [one for one in watched_branches() if options["tenant"] in ("", one.branch.repository.tenant)]
     told = [(one, weigh(one)) for one in own]
     if options["as_json"]:
@@ -64,16 +71,19 @@ def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
         why = decision.reason if decision.held is not Held.FIRES else f"fires: {decision.reason}"
         counts = (one.load.sealed_tokens, one.load.sealed_rows, one.load.tombstones)
         table.add_row(str(one.branch.repository), one.branch.name, *map(str, counts), why)
-    console = Console(file=out, width=180, soft_wrap=True)
-    console.print(table)
-    repositories = [row for row in active_repositories() if options["tenant"] in ("", row.tenant)]
+    if told:
+        Console(file=out, width=180, soft_wrap=True).print(table)
+    else:
+        out.write("nothing is staged on any branch")
     now = standings(repositories)
-    out.write(f"{len(repositories)} repositories, {sum(now[row.pk].orphans for row in repositories)} condemned files")
+    condemned = sum(now[row.pk].orphans for row in repositories)
+    words = (counted(len(repositories), "repository", "repositories"), counted(condemned, "condemned file"))
+    out.write(", ".join(words).replace(GAP, " "))
 
 
 def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
     """Seal a branch and make the job that folds it."""
-    branch = find_branch(find_repository(options["tenant"], options["repository"]), options["branch"])
+    branch = find_branch(_repository(options), options["branch"])
     order = Order(actor=actor, why="compacted by command")
     done = begin_compaction(branch, cause=order.why, order=order, is_ordered=True)
     told = {"state": done.state, "job": done.job.name if done.job else "", "rows": done.row_count}
@@ -81,11 +91,13 @@ def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
     out.write(
         json.dumps(told) if options["as_json"] else f"{text}{f': {done.ended_because}' * bool(done.ended_because)}"
     )
+    if done.state not in (CompactionState.OPEN, CompactionState.PUBLISHED) and done.ended_because != NOTHING_STAGED:
+        raise SystemExit(1)
 
 
 def collect(options: dict[str, Any], actor: str, out: Any) -> None:
     """Delete what nothing reaches, or say what that is."""
-    repository = find_repository(options["tenant"], options["repository"])
+    repository = _repository(options)
     order = Order(actor=actor, why="collected by command", is_dry_run=options["dry_run"])
     done = collect_garbage(repository, order=order)
     if options["as_json"]:
@@ -99,6 +111,18 @@ def collect(options: dict[str, Any], actor: str, out: Any) -> None:
     )
     for name in done.names:
         out.write(f"  {name}")
+
+
+def _repository(options: dict[str, Any]) -> Repository:
+    """Return the repository that is meant. Raises RepositoryMissing, naming the tenants that have one of this name."""
+    try:
+        return find_repository(options["tenant"], options["repository"])
+    except RepositoryMissing as error:
+        tenants = [row.tenant for row in active_repositories() if row.name == options["repository"]][:TENANTS_TOLD]
+        if not tenants:
+            raise
+        have = "has" if len(tenants) == 1 else "have"
+        raise RepositoryMissing(f"{error}, but {', '.join(tenants)} {have}: name it with --tenant") from error
 
 
 ACTIONS = {"status": show_status, "compact": compact_now, "gc": collect}

@@ -15,7 +15,7 @@ def explain_letters(name: str) -> list[Explanation]:
             subject=f"Object {letter.ulid}",
             state="a dead letter",
             why=f"it was written, and could not be registered: {letter.reason or letter.code}",
-            next="a control task tries it again within a minute, and an operator may give it up on the page of dead letters",
+            next="a control task tries it again within a minute, and an operator may give it up in the list of them",
         )
         for letter in letters.order_by("id")
     ]

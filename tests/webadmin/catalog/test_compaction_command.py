@@ -6,7 +6,8 @@ import json
 from io import StringIO
 from typing import Any
 
-from django.core.management import call_command
+import pytest
+from django.core.management import CommandError, call_command
 
 from engine.scheduling.model import JobState
 from tests.webadmin.catalog.compactor import Compactor
@@ -14,7 +15,7 @@ from tests.webadmin.catalog.test_garbage import DAYS, age, upload
 from webadmin.catalog.services.branches import find_branch
 from webadmin.catalog.services.records import seal_branch
 from webadmin.catalog.states import Why
-from webadmin.schedule.models import Job
+from webadmin.schedule.models import Job, Limits
 
 
 def run(*arguments: str) -> str:
@@ -38,7 +39,6 @@ def test_a_branch_is_looked_at_and_compacted_by_command(compactor: Compactor) ->
     assert (row["branch"], row["sealed_tokens"], row["fires"]) == ("main", 1, False)
     assert row["says"] == "no signal has reached its threshold"
     assert "acme/repo" in run("status")
-    assert told("status", "--tenant", "other")["branches"] == []
     assert told("compact", "main", *WHERE)["job"] == Job.objects.get().name
     compactor.finish()
     assert compactor.catalog.visible() == {"a": "1"}
@@ -53,3 +53,42 @@ def test_what_nothing_reaches_is_named_and_then_deleted(compactor: Compactor) ->
     assert "1 would be deleted" in run("gc", *WHERE, "--dry-run")
     assert told("gc", *WHERE)["objects_deleted"] == 1
     assert told("gc", *WHERE)["objects_deleted"] == 0
+
+
+@pytest.mark.parametrize("action", [("compact",), ("gc", "--dry-run"), ("gc",)])
+def test_whose_repository_is_meant_is_said_when_it_is_not_there(compactor: Compactor, action: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match="anonymous has no repository 'repo', but acme has: name it with --tenant"):
+        run(*action, "--repository", "repo")
+    with pytest.raises(CommandError, match=r"^anonymous has no repository 'lake'$") as ended:
+        run(*action, "--repository", "lake")
+    assert ended.value.returncode == 1
+
+
+def test_a_branch_that_is_not_there_is_named(compactor: Compactor) -> None:
+    with pytest.raises(CommandError, match=r"^repo has no branch 'dev'$"):
+        run("compact", "dev", *WHERE)
+
+
+def test_a_second_order_says_that_a_compaction_is_under_way(compactor: Compactor) -> None:
+    compactor.catalog.puts(a="1")
+    run("compact", *WHERE)
+    with pytest.raises(CommandError, match="a compaction of main is under way"):
+        run("compact", *WHERE)
+
+
+def test_an_order_for_which_there_is_no_room_fails(compactor: Compactor) -> None:
+    compactor.catalog.puts(a="1")
+    compactor.service.add_segments(20)
+    compactor.service.worker().take()
+    Limits.objects.update(queue_max=1)
+    out = StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("catalog", "compact", *WHERE, stdout=out)
+    assert (ended.value.code, out.getvalue()) == (1, "main: ended: the schedule is full\n")
+
+
+def test_a_status_without_rows_says_so_and_that_of_an_unknown_tenant_fails(compactor: Compactor) -> None:
+    assert run("status") == "nothing is staged on any branch\n1 repository, no condemned files\n"
+    with pytest.raises(CommandError, match=r"^nobody has no repository$"):
+        run("status", "--tenant", "nobody")
+    assert told("status")["branches"] == []

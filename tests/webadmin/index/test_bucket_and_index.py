@@ -320,7 +320,7 @@ def test_what_stays_keeps_nothing_else_from_being_swept(
 def test_a_sweep_on_an_empty_index_is_refused(service: Service, store: ObjectStore) -> None:
     for number in range(101):
         orphan(store, service, number)
-    with pytest.raises(SweepRefused, match="101 objects are unknown and 0 blocks known: .* then --force"):
+    with pytest.raises(SweepRefused, match=r"101 objects are unknown and 0 blocks known: .* then --force"):
         sweep_orphans(store=store, actor="ann")
     code, told = run("sweep_orphans", "--dry-run")
     assert code == 0, "to look is never refused"

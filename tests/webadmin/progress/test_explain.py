@@ -67,9 +67,27 @@ def test_a_block_is_found_by_key_and_by_the_beginning_of_its_id(service: Service
     assert len(explain_name(ids[0][:12])) == 1
 
 
-@pytest.mark.parametrize("name", ["", "nothing", "01", "../x", "9" * 30, "é", "A" * 5000, "00000000000000000000000000", "a\0b", "a\udcff", "acme/repo/main", "1\n2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "nothing",
+        "01",
+        "../x",
+        "9" * 30,
+        "é",
+        "A" * 5000,
+        "00000000000000000000000000",
+        "a\0b",
+        "a\udcff",
+        "acme/repo/main",
+        "1\n2",
+    ],
+)
 def test_an_unknown_name_is_refused_in_words(service: Service, name: str) -> None:
-    with pytest.raises(NotFound, match="no block and no job .*: give a block id .* TENANT/REPOSITORY/BRANCH") as refused:
+    with pytest.raises(
+        NotFound, match="no block and no job .*: give a block id .* TENANT/REPOSITORY/BRANCH"
+    ) as refused:
         explain_name(name)
     assert str(refused.value).isprintable()
     with pytest.raises(CommandError, match="no block and no job") as ended:
@@ -98,7 +116,7 @@ def test_a_dead_letter_is_explained_by_the_id_of_its_object_until_it_is_settled(
     )
     told = (
         f"Object {ulid(5)} is a dead letter: it was written, and could not be registered: its time lies ahead; "
-        "a control task tries it again within a minute, and an operator may give it up on the page of dead letters."
+        "a control task tries it again within a minute, and an operator may give it up in the list of them."
     )
     assert sentence(ulid(5)) == sentence(letter.key) == told
     letter.state = LetterState.DISCARDED

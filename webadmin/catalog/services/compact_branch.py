@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 ORDERED_PRIORITY_MS = 0
 """What an operator wants now stands before all else of its tenant."""
+NOTHING_STAGED = "nothing is staged"
+SCHEDULE_FULL = "the schedule is full"
 
 
 def begin_compaction(branch: Branch, *, cause: str, order: Order, is_ordered: bool = False) -> Compaction:
@@ -82,7 +84,7 @@ def _gather(compaction: Compaction, branch: Branch, build: Build, order: Order) 
         return
     basis = basis_of(record)
     if not basis.sealed:
-        close_compactions([compaction], CompactionState.ENDED, because="nothing is staged")
+        close_compactions([compaction], CompactionState.ENDED, because=NOTHING_STAGED)
         return
     compaction.basis = {"head": basis.head, "snapshot": basis.snapshot, "sealed": list(basis.sealed)}
     compaction.base = base_of(branch.repository, basis)
@@ -130,7 +132,7 @@ def _make_job(compaction: Compaction, branch: Branch, order: Order) -> None:
         if not is_open:
             return  # somebody took this process for dead
         if not run.room():
-            close_compactions([compaction], CompactionState.ENDED, because="the schedule is full")
+            close_compactions([compaction], CompactionState.ENDED, because=SCHEDULE_FULL)
             return
         run.write("compact_branch", order, target=_target(branch), detail=_entry(compaction, branch))
         job = Job.objects.create(**_job_columns(compaction, branch, run))
