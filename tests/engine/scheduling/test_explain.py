@@ -127,7 +127,9 @@ def test_blocks_out_of_the_schedule_say_why() -> None:
     assert "found damaged 0 s ago after 2 attempts alone (BadObject in symbols at 7)" in damaged.sentence
     assert "; queries read of it what can be read, and releasing it" in damaged.sentence
     missing = explain_quarantined("Block B", cause="missing", reason="ObjectNotFound", attempts=2, since_ms=1)
-    assert missing.sentence.endswith("; queries go without it, and releasing it lets it be tried again once it is mended.")
+    assert missing.sentence.endswith(
+        "; queries go without it, and releasing it lets it be tried again once it is mended."
+    )
     assert "an operator's order returns it" in explain_parked_block("Block B", "it is odd").sentence
     waiting = explain_replaced("Block B", job="j", result_ids=["R"], deletes_in_ms=60_000, is_deleted=False)
     assert waiting.sentence == "Block B is replaced: job j merged it into R; its object is deleted in 1 min."

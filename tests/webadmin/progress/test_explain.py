@@ -85,9 +85,7 @@ def test_a_block_is_found_by_key_and_by_the_beginning_of_its_id(service: Service
     ],
 )
 def test_an_unknown_name_is_refused_in_words(service: Service, name: str) -> None:
-    with pytest.raises(
-        NotFound, match="no block and no job .*: give a block id .* TENANT/REPOSITORY/BRANCH"
-    ) as refused:
+    with pytest.raises(NotFound, match=r"no block and no job .*: give a block id .* TENANT/") as refused:
         explain_name(name)
     assert str(refused.value).isprintable()
     with pytest.raises(CommandError, match="no block and no job") as ended:
