@@ -273,13 +273,13 @@ def test_a_policy_is_previewed_and_saved_with_the_mouse(visit: Visit) -> None:
     keep_picture(page, "table-rest", 1280)
     page.go_back()
     page.get_by_role("link", name="Change the policy").click()
-    page.fill("input[name=segment_bytes_max]", "1 GB")
+    page.fill("input[name=segment_bytes_max]", "1 GiB")
     page.fill("input[name=why]", "larger files")
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("heading", name="Plan (9)").wait_for()
     keep_picture(page, "table-policy", 1280)
     page.get_by_role("button", name="Change the policy").click()
-    page.get_by_text("Segment bytes at most: 500 MB → 1 GB").wait_for()
+    page.get_by_text("Segment bytes at most: 477 MiB → 1.0 GiB").wait_for()
     assert Policy.objects.get(source=source).segment_bytes_max == 1_000_000_000
 
 

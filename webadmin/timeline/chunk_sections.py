@@ -11,7 +11,6 @@ from django.utils.safestring import SafeString
 from engine.planning.timeline.model import PRIORITY_UNIT
 from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Section, Table
-from webadmin.console.setting_words import write_size
 from webadmin.console.verdict import Notice
 from webadmin.database import dialect
 from webadmin.timeline.models import Chunk, ChunkOrder, Policy, Segment
@@ -141,7 +140,7 @@ def _standing(chunk: Chunk) -> Facts:
 def _against_max(chunk: Chunk) -> str:
     wanted = chunk.source.policy.segment_bytes_max
     share = chunk.largest_bytes * 100 // wanted
-    return f"{show.size_text(chunk.largest_bytes)}, {share} % of what is wanted at most ({write_size(wanted)})"
+    return f"{show.size_text(chunk.largest_bytes)}, {share} % of what is wanted at most ({show.size_text(wanted)})"
 
 
 def _terms(chunk: Chunk, policy: Policy) -> Table:

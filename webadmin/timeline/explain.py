@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.scheduling.explain import Explanation
 from engine.scheduling.model import JobState
-from webadmin.console.formatting import moment_text
+from webadmin.console.formatting import moment_text, size_text
 from webadmin.timeline.cycle_view import budget_left
 from webadmin.timeline.models import BadFile, Chunk, DataSource, Policy, Segment
 from webadmin.timeline.states import ChunkStanding, SegmentState, TaskState
@@ -113,7 +113,7 @@ def _next_of_task(task: Task) -> str:
         policy = Policy.objects.get(source=task.source_id)
         left = budget_left(policy)
         if left is not None and left <= 0:
-            return f"{task} starts when the day's budget of {policy.bytes_per_day} bytes allows it"
+            return f"{task} starts when the day's budget of {size_text(policy.bytes_per_day)} allows it"
         return f"{task} starts when it fits beside those that run; {task.passed} went before it"
     if task.job.state == JobState.PARKED:
         return f"the job of {task} is parked: {task.job.parked_reason}"

@@ -11,7 +11,6 @@ from django.utils.safestring import SafeString
 from webadmin.access.models import AuditEntry
 from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Section, Table
-from webadmin.console.setting_words import write_size
 from webadmin.console.verdict import Notice
 from webadmin.database import dialect
 from webadmin.timeline.budget import Budget, read_budget
@@ -154,7 +153,7 @@ def _newest(source: DataSource) -> SafeString | str:
 
 
 def _budget(budget: Budget, now: SourceStanding) -> Facts:
-    limit = write_size(budget.limit) if budget.limit else "none: work is bounded by its limits only"
+    limit = show.size_text(budget.limit) if budget.limit else "none: work is bounded by its limits only"
     left = show.size_text(budget.left) if budget.limit else show.NOTHING
     refills = f"in {show.duration_text(budget.refills_in_ms)}" if budget.used else show.NOTHING
     return Facts(

@@ -52,15 +52,16 @@ CHUNK = {
 }
 """Why the rules say of a chunk what they say."""
 
-_UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as people read it, with at most three digits and one decimal."""
-    for unit, factor in _UNITS:
-        if count >= factor:
-            return f"{count / factor:.1f}".removesuffix(".0") + f" {unit}"
-    return f"{count} B"
+    """Return a number of bytes as people read it, in the units of the pages that show it: three digits that matter."""
+    number, unit = float(count), 0
+    while number >= 1000 and unit < len(_UNITS) - 1:
+        number, unit = number / 1024, unit + 1
+    digits = 0 if unit == 0 or number >= 100 else 1
+    return f"{number:.{digits}f} {_UNITS[unit]}"
 
 
 def chunk_reason(chunk: Chunk) -> str:

@@ -52,7 +52,7 @@ def test_lists_and_pages_say_what_makes_a_branch_slow(operator: Client) -> None:
     assert "Nothing is deleted: get &#x27;ranges/aa/aa01&#x27;: no such object" in whole
     assert "listings are slow Tombstones: 1 000 → 500" in whole
     assert re.search("1 min 24 690 . lost head: the head moved", whole)
-    assert "Bytes an hour 64 GB" in whole
+    assert "Bytes an hour 59.6 GiB" in whole
     assert "Rows in one process 5 000 000" in whole
     assert "Days of history all" in whole
     assert "lost a race" in page(operator, "compaction_changelist")
@@ -109,7 +109,7 @@ def test_thresholds_are_changed_with_a_preview_and_a_history(operator: Client) -
     assert CompactionPolicy.objects.get().sealed_tokens == 9
     assert "Sealed tokens: 4 → 9" in page(operator, "repository_change", repository.pk)
     told = give(operator, Repository, "change-compaction", repository.pk, **values | {"here_bytes": "a lot"})
-    assert "Write a size like 500 MB" in told
+    assert "Write a size like 500 MiB" in told
 
 
 def test_a_branch_is_compacted_now_by_order(operator: Client) -> None:

@@ -58,7 +58,7 @@ def test_a_policy_is_previewed_by_planning_and_saved_with_its_history(operator: 
     told = give(
         operator, DataSource, "change-policy", source.id, step="preview", **settings(source, small_cost="100 MB")
     )
-    assert "Small task 1 GB 100 MB" in told
+    assert "Small task 954 MiB 95.4 MiB" in told
     assert "Tasks 2 10" in told
     assert "Chunks rewritten 10 10" in told
     assert "Segments read 240 240" in told
@@ -71,7 +71,7 @@ def test_a_policy_is_previewed_by_planning_and_saved_with_its_history(operator: 
     [entry] = AuditEntry.objects.filter(action="alter_table")
     assert (entry.actor, entry.detail["why"]) == ("operator", "because")
     page = words(operator.get(reverse("admin:timeline_datasource_change", args=[source.id])).content.decode())
-    assert "Small task: 1 GB → 100 MB because" in page
+    assert "Small task: 954 MiB → 95.4 MiB because" in page
     assert Chunk.objects.filter(source=source, is_dirty=True).count() == 10
 
 
@@ -97,7 +97,7 @@ def test_what_changes_for_chunks_is_counted(operator: Client) -> None:
         ({"time_zone": "Mars/Olympus"}, "there is no time zone &#x27;Mars/Olympus&#x27;"),
         ({"small_cost": "3 GB"}, "two small tasks could not be joined"),
         ({"weight_recency": "99"}, "are not four that make 100 percent"),
-        ({"segment_bytes_max": "a lot"}, "Write a size like 500 MB"),
+        ({"segment_bytes_max": "a lot"}, "Write a size like 500 MiB"),
         ({"segment_bytes_max": "0"}, "It is from 1 to"),
         ({"roll_up": "{"}, "This is no JSON"),
         ({"sort_columns": "ts, ts"}, "stands twice"),
@@ -131,7 +131,7 @@ def test_the_rest_page_plans_twice_and_names_what_does_not_rest(
     monkeypatch.setattr(foreseeing, "done", lambda segments, plan, policy: list(segments))  # merges that do nothing
     told = words(operator.get(address).content.decode())
     assert "the next plan would rewrite 2 chunks again" in told
-    assert told.count("24 segments of 120 MB could be 1") == 2
+    assert told.count("24 segments of 114 MiB could be 1") == 2
     quiet = make_table("quiet")
     rests = words(operator.get(reverse("timeline-rest", args=[quiet.id])).content.decode())
     assert "Yes, it rests now: the plan after that is empty." in rests
@@ -216,7 +216,18 @@ def test_who_may_only_look_gives_no_orders(db: None) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("500 MB", 500 * MB), ("1.5GB", 1_500 * MB), ("1048576", 1 << 20), ("0", 0), ("7 kB", 7_000), ("2T", 2 * 10**12)],
+    [
+        ("500 MB", 500 * MB),
+        ("1.5GB", 1_500 * MB),
+        ("1048576", 1 << 20),
+        ("0", 0),
+        ("7 kB", 7_000),
+        ("2T", 2 * 10**12),
+        ("500 MiB", 500 << 20),
+        ("1.5 GiB", 3 << 29),
+        ("8KiB", 8 << 10),
+        ("1 GB", 10**9),
+    ],
 )
 def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
     assert read_size(text) == size

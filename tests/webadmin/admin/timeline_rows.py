@@ -62,7 +62,7 @@ def make_chunks(source: DataSource, first_ms: int, count: int) -> None:
                 segment_count=place % 30,
                 byte_count=place % 30 * MB,
                 largest_bytes=place % 600 * MB,
-                reason="24 segments of 120 MB could be 1",
+                reason="24 segments of 114 MiB could be 1",
                 looked=LOOKED,
             )
             for place in range(count)
@@ -77,7 +77,7 @@ def make_task(source: DataSource, start_ms: int, days: int, state: str = "waitin
     job = None if over.get("finished_at_ms") else make_job(f"tables-{source.id}-{start_ms}", state)
     told = {"state": state} | over if state in TaskState.values else over
     numbers = {"chunk_count": days, "segment_count": 24 * days, "byte_count": 120 * MB * days, "cost": 216 * MB * days}
-    words = {"cause": "24 segments of 120 MB could be 1", "fingerprint": "f", "command_index": 1}
+    words = {"cause": "24 segments of 114 MiB could be 1", "fingerprint": "f", "command_index": 1}
     columns = {"end_ms": start_ms + days * DAY_MS, "priority": 442_000, "created_at_ms": dialect.clock_ms()} | columns
     return Task.objects.create(source=source, job=job, start_ms=start_ms, **numbers, **words, **told, **columns)
 

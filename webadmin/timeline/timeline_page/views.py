@@ -16,7 +16,6 @@ from django.urls import reverse
 
 from webadmin.console import formatting as show
 from webadmin.console.orders import OrderedAdmin
-from webadmin.console.setting_words import write_size
 from webadmin.database import dialect
 from webadmin.timeline.chunk_sections import chunk_notices, chunk_sections
 from webadmin.timeline.models import Chunk, DataSource
@@ -85,7 +84,7 @@ def timeline_data(request: HttpRequest, source: DataSource) -> HttpResponse:
     told: dict[str, Any] = {
         "as_of_ms": dialect.clock_ms(),
         "segment_bytes_max": source.policy.segment_bytes_max,
-        "segment_bytes_words": write_size(source.policy.segment_bytes_max),
+        "segment_bytes_words": show.size_text(source.policy.segment_bytes_max),
         "granularity": f"{source.policy.granularity}, {source.policy.time_zone}",
         "refusal": source.refusal,
         "is_paused": source.is_paused,

@@ -75,8 +75,8 @@ def test_chunks_that_would_be_rewritten_again_are_named_with_their_reason(monkey
     told = foresee("table", segments, POLICY, now_ms=NOW_MS)
     assert not told.is_fix_point
     assert [(chunk.start_ms, chunk.reason) for chunk in told.again] == [
-        (300 * DAY_MS, "24 segments of 120 MB could be 1"),
-        (301 * DAY_MS, "24 segments of 120 MB could be 1"),
+        (300 * DAY_MS, "24 segments of 114 MiB could be 1"),
+        (301 * DAY_MS, "24 segments of 114 MiB could be 1"),
     ]
 
 
