@@ -280,7 +280,7 @@ def test_a_policy_is_previewed_and_saved_with_the_mouse(visit: Visit) -> None:
     keep_picture(page, "table-policy", 1280)
     page.get_by_role("button", name="Change the policy").click()
     page.get_by_text("Segment bytes at most: 477 MiB → 1.0 GiB").wait_for()
-    assert Policy.objects.get(source=source).segment_bytes_max == 1_000_000_000
+    assert Policy.objects.get(source=source).segment_bytes_max == 1 << 30
 
 
 def test_what_is_missing_or_refused_is_said(visit: Visit) -> None:
