@@ -18,7 +18,7 @@ from webadmin.index.models import DeleteRequest
 from webadmin.index.services.delete_requests import DEADLINE_HOURS, DEADLINE_HOURS_MAX, DeleteOrder, request_deletion
 from webadmin.index.services.retain import apply_retention
 from webadmin.index.services.retention_rules import lift_hold, place_hold, set_retention
-from webadmin.schedule.operation_messages import flag, integer
+from webadmin.schedule.operation_messages import flag, integer, integer_or_null
 from webadmin.schedule.operation_serializers import OrderSerializer
 from webadmin.schedule.operations_api import BEFORE, ERRORS, ROWS_MAX, OperatorView
 
@@ -82,7 +82,7 @@ class RetentionRulesView(OperatorView):
         """Set or take back a rule."""
         fields, order = self.read()
         tenant = fields.text("tenant", TENANT_NAME_MAX, default="")
-        keep_days = integer(fields, "keep_days", KEEP_DAYS_MAX)
+        keep_days = integer_or_null(fields, "keep_days", KEEP_DAYS_MAX)
         return Response(set_retention(tenant=tenant, keep_days=keep_days, order=order).to_json())
 
 

@@ -12,6 +12,7 @@ from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.profiles.models import PushLimitChange
 from webadmin.profiles.services.change_push_limit import change_push_limit
 from webadmin.profiles.tenant_limits import PushLimitName
+from webadmin.schedule.operation_messages import integer_or_null
 from webadmin.schedule.operation_serializers import OrderSerializer
 from webadmin.schedule.operations_api import ERRORS, ROWS_MAX, OperatorView
 
@@ -74,7 +75,7 @@ class PushLimitsView(OperatorView):
         outcome = change_push_limit(
             tenant=fields.text("tenant", TENANT_NAME_MAX, default=""),
             name=PushLimitName(fields.choice("limit", NAMES)),
-            value=None if fields.values.get("value") is None else fields.integer("value", 0, COUNT_MAX),
+            value=integer_or_null(fields, "value", COUNT_MAX),
             actor=order.actor,
             why=order.why,
             is_dry_run=order.is_dry_run,

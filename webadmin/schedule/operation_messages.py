@@ -57,7 +57,7 @@ def filter_from_json(fields: Fields) -> JobFilter:
 def limit_from_json(fields: Fields) -> tuple[LimitName, int | None]:
     """Read a limit's name and value; null takes back what was set."""
     name = LimitName(fields.choice("limit", [name.value for name in LimitName]))
-    return name, None if fields.values.get("value") is None else fields.integer("value", 0, COUNT_MAX)
+    return name, integer_or_null(fields, "value", COUNT_MAX)
 
 
 def blocks_from_json(fields: Fields) -> tuple[str, ...]:
@@ -76,6 +76,14 @@ def flag(fields: Fields, name: str) -> bool:
 def integer(fields: Fields, name: str, high: int) -> int | None:
     """Read a whole number from 0 that may be absent or null."""
     return None if fields.values.get(name) is None else fields.integer(name, 0, high)
+
+
+def integer_or_null(fields: Fields, name: str, high: int) -> int | None:
+    """Read a whole number from 0, or the null that takes back what was set. It must be there: a name that was written
+    wrongly takes nothing back."""
+    if name not in fields.values:
+        raise fields.error(name, f"a whole number from 0 to {high} is expected, or null to take back what was set")
+    return integer(fields, name, high)
 
 
 def _text(fields: Fields, name: str, length_max: int) -> str | None:

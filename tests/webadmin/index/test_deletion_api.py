@@ -70,6 +70,8 @@ def test_retention_is_set_previewed_and_applied(service: Service) -> None:
 @pytest.mark.parametrize(
     ("name", "body"),
     [
+        ("retention-rules", {"tenant": "acme"}),
+        ("retention-rules", {"tenant": "acme", "days": 400}),
         ("retention-rules", {"keep_days": -1}),
         ("retention-rules", {"keep_days": "1"}),
         ("retention-rules", {"keep_days": 1, "tenant": "a/b"}),

@@ -149,6 +149,8 @@ def test_an_order_without_a_reason_is_refused(operator: Operator, name: str) -> 
     [
         ("limits", {"limit": "speed", "value": 1}, 400, "invalid_message"),
         ("limits", {"limit": "failures_max", "value": "9"}, 400, "invalid_message"),
+        ("limits", {"limit": "failures_max"}, 400, "invalid_message"),
+        ("limits", {"limit": "failures_max", "valeu": 9}, 400, "invalid_message"),
         ("limits", {"limit": "failures_max", "value": 5000}, 400, "limit_refused"),
         (
             "limits",
