@@ -36,6 +36,13 @@ def is_for_everybody(credential: WorkerCredential) -> bool:
     return listed_tenants(credential) <= {ANY_TENANT}
 
 
+def confined_words(credential: WorkerCredential) -> str:
+    """Return why a credential of some tenants is refused what is about all of them."""
+    tenants = sorted(listed_tenants(credential) - {ANY_TENANT})
+    plural = "s" if len(tenants) > 1 else ""
+    return f"the credential is for tenant{plural} {', '.join(tenants)} only, and this is about all of them"
+
+
 class _HasScope(BasePermission):
     """The caller's credential has the scope of the class."""
 
@@ -78,6 +85,14 @@ class MayOperate(_HasScope):
     """The caller may steer the schedule as an operator does in the admin."""
 
     scope = SCOPE_OPERATE
+    _confined = ""
+
+    @property
+    def message(self) -> str:
+        return self._confined or super().message
 
     def has_permission(self, request: Request, view: object) -> bool:
-        return super().has_permission(request, view) and is_for_everybody(request.user)
+        if not super().has_permission(request, view):
+            return False
+        self._confined = "" if is_for_everybody(request.user) else confined_words(request.user)
+        return not self._confined

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from webadmin.access.models import WorkerCredential
-from webadmin.access.scopes import is_for_everybody
+from webadmin.access.scopes import confined_words, is_for_everybody
 from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX, progress_report
 from webadmin.progress.serializers import BacklogSerializer, ExplanationsSerializer
 from webadmin.schedule.explain import explain_name
@@ -30,8 +30,12 @@ class MayRead(BasePermission):
 
     def has_permission(self, request: Request, view: object) -> bool:
         user = request.user
-        may = isinstance(user, WorkerCredential) and any(user.has_scope(scope) for scope in READING_SCOPES)
-        return may and is_for_everybody(user)
+        if not isinstance(user, WorkerCredential) or not any(user.has_scope(scope) for scope in READING_SCOPES):
+            return False
+        if not is_for_everybody(user):
+            self.message = confined_words(user)
+            return False
+        return True
 
 
 class ExplainView(APIView):

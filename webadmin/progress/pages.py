@@ -23,6 +23,7 @@ from webadmin.schedule.job_page import tenant_text
 
 TONES = {Outlook.CLEAR: "good", Outlook.SHRINKS: "busy", Outlook.NEVER: "bad", Outlook.UNKNOWN: "quiet"}
 ROWS_SHOWN_MAX = 200
+EVERY_JOB = "schedule.view_job"
 
 
 @admin.site.admin_view
@@ -50,7 +51,7 @@ def standstill_page(request: HttpRequest) -> HttpResponse:
     ]
     notices = [Notice(tone=tone, text=f"{health.summary[:1].upper()}{health.summary[1:]}.")]
     name = request.GET.get("name", "").strip()
-    answers = _answers(name) if name else []
+    answers = _answers(name, request.user) if name else []
     return _page(
         request, "Why is nothing happening?", sections, notices, {"asks": True, "name": name, "answers": answers}
     )
@@ -64,7 +65,11 @@ def _blockers(health: Health) -> Section:
     return Facts(title=title, rows=[(f"{b.text[:1].upper()}{b.text[1:]}", b.remedy) for b in health.blockers])
 
 
-def _answers(name: str) -> list[Notice]:
+def _answers(name: str, user: Any) -> list[Notice]:
+    if not user.has_perm(EVERY_JOB):
+        return [
+            Notice(tone="warn", text="To explain blocks and jobs of every tenant needs the permission to view jobs.")
+        ]
     try:
         return [Notice(tone="busy", text=found.sentence) for found in explain_name(name)]
     except NotFound as error:

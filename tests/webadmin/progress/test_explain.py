@@ -13,6 +13,7 @@ from engine.profiles.object_names import dead_letter_key
 from engine.scheduling.limits import Scope, ScopeKind
 from tests.block_factory import ulid
 from tests.webadmin.service import REASON, Service
+from webadmin.access.services import issue_worker_credential
 from webadmin.index.models import Block, DeadLetter, LetterState
 from webadmin.schedule.errors import NotFound
 from webadmin.schedule.explain import explain_name
@@ -98,6 +99,15 @@ def test_an_unknown_name_is_404_with_a_code(service: Service, reader: dict[str, 
     answer = Client().get(f"/api/v1/explain/{name}", headers=reader)
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
     assert "give a block id" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("scope", ["read", "operate"])
+def test_one_tenants_credential_is_told_that_it_is_for_one_tenant(service: Service, scope: str) -> None:
+    [block_id] = service.add_segments(1)
+    issued = issue_worker_credential(name="acmes", scopes=[scope, "tenant:acme"], actor="test")
+    answer = Client().get(f"/api/v1/explain/{block_id}", headers={"Authorization": f"Bearer {issued.wire_form}"})
+    assert (answer.status_code, answer.json()["code"]) == (403, "scope_missing")
+    assert answer.json()["message"] == "the credential is for tenant acme only, and this is about all of them"
 
 
 def test_a_dead_letter_is_explained_by_the_id_of_its_object_until_it_is_settled(service: Service) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
@@ -59,6 +59,18 @@ def test_the_page_explains_a_name(operator: Client, service: Service) -> None:
     assert "No block and no job &#x27;nothing&#x27;" in text_of(operator, "standstill-page", name="nothing")
     escaped = operator.get(reverse("standstill-page"), {"name": "<script>alert(1)</script>"}).content.decode()
     assert "<script>alert(1)" not in escaped
+
+
+def test_a_block_is_explained_to_those_only_who_may_see_every_job(service: Service) -> None:
+    [block_id] = service.add_segments(1)
+    clerk = User.objects.create(username="clerk", is_staff=True)
+    client = Client()
+    client.force_login(clerk)
+    told = text_of(client, "standstill-page", name=block_id)
+    assert "needs the permission to view jobs" in told
+    assert "is queued" not in told
+    clerk.user_permissions.add(Permission.objects.get(codename="view_job", content_type__app_label="schedule"))
+    assert f"Segment {block_id} is queued" in text_of(client, "standstill-page", name=block_id)
 
 
 @pytest.mark.parametrize("name", ["progress-page", "standstill-page"])
