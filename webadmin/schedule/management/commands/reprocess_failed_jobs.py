@@ -99,13 +99,3 @@ def _check(wanted: JobFilter) -> None:
         wanted.check()
     except LithifyError as error:
         raise CommandError(f"{error}: see --help") from error
-
-
-def _cells(job: Job) -> list[str]:
-    return [
-        str(job.level),
-        job.tenant or "segments",
-        str(job.source_count),
-        str(job.failures),
-        job.last_error_class or "",
-    ]
