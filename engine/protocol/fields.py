@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from engine.protocol.errors import InvalidMessage
 
 COUNT_MAX = (1 << 63) - 1
 SECONDS_MAX = 7 * 86_400.0
+NAME_TOLD = 64
 _MISSING: Any = object()
 
 
@@ -33,6 +34,12 @@ class Fields:
     def error(self, name: str, reason: str) -> InvalidMessage:
         """Return the error that says what is wrong with a field."""
         return InvalidMessage(f"{self.path}.{name}", reason)
+
+    def refuse_others(self, known: Collection[str]) -> None:
+        """Refuse fields that are not known: one whose name is written wrongly would do nothing, and nobody knew."""
+        for name in self.values:
+            if name not in known:
+                raise self.error(name[:NAME_TOLD], f"there is no such field; there are {', '.join(sorted(known))}")
 
     def text(self, name: str, length_max: int, *, empty: bool = True, default: str = _MISSING) -> str:
         """Return text that every database and log can hold: valid Unicode without NUL."""

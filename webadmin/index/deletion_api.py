@@ -68,7 +68,7 @@ class RetentionView(OperatorView):
     @extend_schema(operation_id="apply_retention", request=OrderSerializer, responses={200: ReportSerializer, **ERRORS})
     def post(self, request: Request) -> Response:
         """Drop what is older than its tenant keeps it."""
-        _, order = self.read()
+        _, order = self.read(OrderSerializer)
         return Response(apply_retention(order=order).to_json())
 
 
@@ -80,7 +80,7 @@ class RetentionRulesView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Set or take back a rule."""
-        fields, order = self.read()
+        fields, order = self.read(RetentionRuleSerializer)
         tenant = fields.text("tenant", TENANT_NAME_MAX, default="")
         keep_days = integer_or_null(fields, "keep_days", KEEP_DAYS_MAX)
         return Response(set_retention(tenant=tenant, keep_days=keep_days, order=order).to_json())
@@ -94,7 +94,7 @@ class HoldsView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Place a hold, or lift it."""
-        fields, order = self.read()
+        fields, order = self.read(HoldSerializer)
         tenant = fields.text("tenant", TENANT_NAME_MAX, empty=False)
         if flag(fields, "lift"):
             changed = lift_hold(tenant=tenant, at=timezone.now(), order=order)
@@ -126,7 +126,7 @@ class DeleteRequestsView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Hide data at once and have it rewritten by the deadline."""
-        fields, order = self.read()
+        fields, order = self.read(DeleteOrderSerializer)
         wanted = DeleteOrder(
             tenant=fields.text("tenant", TENANT_NAME_MAX, empty=False),
             service=fields.text("service", SERVICE_MAX, default=""),

@@ -89,7 +89,7 @@ class PlacementLimitsView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Set numbers for everybody or a tenant, from the next round on; or preview what would move."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.ChangeLimitsSerializer)
         tenant = fields.text("tenant", TENANT_NAME_MAX, default="")
         return Response(change_limits(tenant=tenant, values=_numbers(fields), order=order).to_json())
 
@@ -116,7 +116,7 @@ class PlacementOverridesView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Override or pin one dataset, from the next round on; or preview what would move."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.ChangeOverrideSerializer)
         decision = change_override(
             tenant=fields.text("tenant", TENANT_NAME_MAX, empty=False),
             dataset=fields.text("dataset", DATASET_NAME_MAX),
@@ -157,7 +157,7 @@ class DrainInstanceView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Let an instance flush what it has and go; or preview what moves."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.DrainSerializer)
         name = fields.text("instance", NAME_MAX, empty=False)
         if order.is_dry_run:
             return Response(_foreseen(FleetChange(remove=(name,))))
@@ -172,7 +172,7 @@ class RingSizeView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Give the ring so many shards at least, ahead of a growth; or preview what moves."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.RingSizeSerializer)
         shards = fields.integer("shards", 1, SHARDS_MAX)
         before = current_ring()
         if order.is_dry_run:

@@ -71,7 +71,7 @@ class PushLimitsView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Set a limit for a tenant or for everybody, or preview it."""
-        fields, order = self.read()
+        fields, order = self.read(ChangePushLimitSerializer)
         outcome = change_push_limit(
             tenant=fields.text("tenant", TENANT_NAME_MAX, default=""),
             name=PushLimitName(fields.choice("limit", NAMES)),

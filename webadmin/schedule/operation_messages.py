@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import Count
+from rest_framework.serializers import Serializer
 
 from engine.protocol.fields import COUNT_MAX, Fields
 from engine.scheduling.limits import LimitName, Scope, ScopeKind
@@ -25,6 +26,16 @@ SCOPE_KINDS = [kind.value for kind in ScopeKind]
 def order_from_json(fields: Fields, actor: str) -> Order:
     """Read why it is asked, and whether it is only a question; the why is not optional."""
     return Order(actor=actor, why=fields.text("why", WHY_MAX, empty=False), is_dry_run=flag(fields, "dry_run"))
+
+
+def refuse_unknown(fields: Fields, shape: type[Serializer]) -> None:
+    """Refuse fields that the shape of an order does not have, in the objects within it too; not in lists of things."""
+    known = shape().fields
+    fields.refuse_others(known)
+    for name, field in known.items():
+        inside = fields.optional(name) if isinstance(field, Serializer) else None
+        if inside is not None:
+            refuse_unknown(inside, type(field))
 
 
 def scope_from_json(fields: Fields) -> Scope:

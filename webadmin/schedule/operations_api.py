@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
 from engine.protocol.fields import COUNT_MAX, Fields
@@ -45,9 +46,10 @@ class OperatorView(APIView):
 
     permission_classes = [MayOperate]
 
-    def read(self) -> tuple[Fields, Order]:
-        """Return the body's fields and who asks why."""
+    def read(self, shape: type[Serializer]) -> tuple[Fields, Order]:
+        """Return the body's fields, which are those of this shape, and who asks why."""
         fields = Fields.of(self.request.data, "$")
+        messages.refuse_unknown(fields, shape)
         return fields, messages.order_from_json(fields, f"credential:{self.request.user.name}")
 
 
@@ -69,7 +71,7 @@ class LimitsView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Set a limit for a scope, until further notice or for some seconds; or preview it."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.ChangeLimitSerializer)
         name, value = messages.limit_from_json(fields)
         seconds = messages.integer(fields, "for_seconds", DURATION_SECONDS_MAX)
         scope = messages.scope_from_json(fields)
@@ -90,7 +92,7 @@ class PausesView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Pause or drain everything, a lane, a tenant or a level; or preview it."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.PauseSerializer)
         is_given = fields.values.get("mode") is not None
         mode = PauseMode(fields.choice("mode", [mode.value for mode in PauseMode])) if is_given else PauseMode.PAUSE
         seconds = messages.integer(fields, "for_seconds", DURATION_SECONDS_MAX)
@@ -106,7 +108,7 @@ class ResumeView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Let a scope go on; what is not paused stays as it is."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.ResumeSerializer)
         return Response(resume(scope=messages.scope_from_json(fields), order=order).to_json())
 
 
@@ -135,7 +137,7 @@ class JobsView(OperatorView):
 
     def read_jobs(self) -> tuple[Fields, JobFilter, Order]:
         """Return the body's fields, which jobs are meant, and who asks why."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.JobOrderSerializer)
         return fields, messages.filter_from_json(fields), order
 
 
@@ -223,7 +225,7 @@ class ReleaseView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Let quarantined blocks be tried again, each alone; or preview it."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.ReleaseSerializer)
         outcome = release(
             messages.blocks_from_json(fields),
             everything=messages.flag(fields, "all"),

@@ -83,7 +83,7 @@ class LevelPoliciesView(OperatorView):
     )
     def post(self, request: Request) -> Response:
         """Change the numbers of a level, for everybody or for one tenant; or preview what would be planned."""
-        fields, order = self.read()
+        fields, order = self.read(ChangePolicySerializer)
         numbers = fields.optional("numbers")
         if numbers is None and "numbers" not in fields.values:
             raise fields.error("numbers", "numbers to set, or null to take a tenant's own policy back")

@@ -12,6 +12,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
 from engine.protocol.fields import Fields
@@ -25,7 +26,7 @@ from webadmin.access.scopes import (
     listed_tenants,
 )
 from webadmin.index.errors import TenantNotAllowed
-from webadmin.schedule.operation_messages import flag, order_from_json
+from webadmin.schedule.operation_messages import flag, order_from_json, refuse_unknown
 from webadmin.schedule.serializers import ErrorSerializer
 from webadmin.schedule.services.operation import Order
 from webadmin.timeline import serializers as shapes
@@ -67,9 +68,10 @@ class TableView(APIView):
         """The table of the address."""
         return find_table(self.kwargs["tenant"], self.kwargs["name"])
 
-    def read(self) -> tuple[Fields, Order]:
-        """Return the body's fields and who asks why."""
+    def read(self, shape: type[Serializer]) -> tuple[Fields, Order]:
+        """Return the body's fields, which are those of this shape, and who asks why."""
         fields = Fields.of(self.request.data, "$")
+        refuse_unknown(fields, shape)
         return fields, order_from_json(fields, f"credential:{self.request.user.name}")
 
 
@@ -89,7 +91,7 @@ class TablesView(TableView):
     )
     def post(self, request: Request, tenant: str) -> Response:
         """Create a table; the same one again changes nothing."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.CreateTableSerializer)
         is_confined = not (request.user.has_scope(SCOPE_OPERATE) and is_for_everybody(request.user))
         new = messages.new_table(tenant, fields)
         create_table(new, order=order, is_confined=is_confined)
@@ -113,7 +115,7 @@ class OneTableView(TableView):
     )
     def post(self, request: Request, tenant: str, name: str) -> Response:
         """Change its policy, or pause it; all its chunks are looked at anew."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.AlterTableSerializer)
         changes = dict(messages.settings_of(fields))
         if fields.values.get("is_paused") is not None:
             changes["is_paused"] = flag(fields, "is_paused")
@@ -143,7 +145,7 @@ class SegmentsView(TableView):
     )
     def post(self, request: Request, tenant: str, name: str) -> Response:
         """Bring up to 1,000 files in, beside what is there or in its place; each is answered by itself."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.RegisterSerializer)
         mode = messages.mode_of(fields)
         taken = take_files(
             self.table,
@@ -164,7 +166,7 @@ class DropIntervalView(TableView):
     )
     def post(self, request: Request, tenant: str, name: str) -> Response:
         """Let readers see nothing of an interval of whole chunks; its files are deleted later."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.DropSerializer)
         done = drop_interval(self.table, messages.interval_of(fields), order=order)
         return Response({"dry_run": order.is_dry_run, "sequence": done.sequence, "replaced": done.hidden})
 

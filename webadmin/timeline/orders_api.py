@@ -37,7 +37,7 @@ class OrdersView(TableView):
     )
     def post(self, request: Request, tenant: str, name: str) -> Response:
         """Never compact the chunks that an interval touches, or compact them now."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.OrderChunksSerializer)
         told = order_chunks(self.table, interval_of(fields), messages.kind_of(fields), order=order)
         return Response({"dry_run": order.is_dry_run} | told.to_json())
 
@@ -52,7 +52,7 @@ class EndOrdersView(TableView):
     )
     def post(self, request: Request, tenant: str, name: str) -> Response:
         """Take back what was ordered of chunks that an interval touches: of one kind, or of both."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.EndOrdersSerializer)
         kinds = [messages.kind_of(fields)] if "kind" in fields.values else list(ChunkOrderKind)
         interval = interval_of(fields)
         count = sum(end_orders(self.table, interval, kind, order=order) for kind in kinds)
@@ -69,7 +69,7 @@ class RetryChunksView(TableView):
     )
     def post(self, request: Request, tenant: str, name: str) -> Response:
         """Let quarantined chunks of an interval be tried again; their failures are forgotten."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.DropSerializer)
         count = retry_chunks(self.table, interval_of(fields), order=order)
         return Response({"dry_run": order.is_dry_run, "changed": count})
 
@@ -99,6 +99,6 @@ class ReleaseFilesView(TableView):
     )
     def post(self, request: Request, tenant: str, name: str) -> Response:
         """Let files be seen again that were kept out; one that never was in the table is to be registered anew."""
-        fields, order = self.read()
+        fields, order = self.read(shapes.ReleaseFilesSerializer)
         released = release_files(self.table, kept_store(self.table.url), messages.paths_of(fields), order=order)
         return Response({"dry_run": order.is_dry_run, "released": released})

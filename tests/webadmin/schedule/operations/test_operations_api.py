@@ -151,6 +151,14 @@ def test_an_order_without_a_reason_is_refused(operator: Operator, name: str) -> 
         ("limits", {"limit": "failures_max", "value": "9"}, 400, "invalid_message"),
         ("limits", {"limit": "failures_max"}, 400, "invalid_message"),
         ("limits", {"limit": "failures_max", "valeu": 9}, 400, "invalid_message"),
+        ("limits", {"limit": "failures_max", "value": 9, "dryrun": True}, 400, "invalid_message"),
+        (
+            "limits",
+            {"limit": "failures_max", "value": 9, "scope": {"kind": "lane", "name": "x"}},
+            400,
+            "invalid_message",
+        ),
+        ("requeue", {"filter": {"all": True, "tennant": "acme"}}, 400, "invalid_message"),
         ("limits", {"limit": "failures_max", "value": 5000}, 400, "limit_refused"),
         (
             "limits",
