@@ -13,10 +13,9 @@ from engine.simulation.audit import InvariantBroken
 from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.memory_service import PollFact
 from engine.simulation.rows import BlockState, MemoryJob
-from engine.simulation.scenario import Fleet, Scenario, Workload
 from engine.simulation.simulate import Simulation
 from engine.simulation.snapshots import PollOrder
-from tests.engine.simulation.worlds import POLICY, segments, success
+from tests.engine.simulation.worlds import POLICY, segments, success, world_with_two_jobs
 
 WORKER = "another"
 
@@ -24,16 +23,7 @@ WORKER = "another"
 @pytest.fixture
 def simulation() -> Simulation:
     """Return a healthy world without workers of its own: two jobs run, and two more can be planned."""
-    scenario = Scenario(
-        workload=Workload(segments_per_s=0),
-        fleet=Fleet(workers=0),
-        duration_s=60,
-        policies=dict.fromkeys(range(3), POLICY),
-    )
-    simulation = Simulation(scenario, 1)
-    simulation.world.add(segments(8))
-    simulation.world.service.poll(PollOrder(WORKER, 2))
-    return simulation
+    return world_with_two_jobs(WORKER, segment_count=8)
 
 
 def _job(schedule: MemorySchedule) -> MemoryJob:

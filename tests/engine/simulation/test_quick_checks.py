@@ -15,10 +15,10 @@ from engine.simulation.histories import HistoryName
 from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.memory_service import MemoryService, PollFact
 from engine.simulation.rows import MemoryJob
-from engine.simulation.scenario import Fleet, Sabotage, Scenario, Workload
+from engine.simulation.scenario import Sabotage
 from engine.simulation.simulate import Outcome, Simulation
 from engine.simulation.snapshots import PollOrder
-from tests.engine.simulation.worlds import POLICY, running, segments
+from tests.engine.simulation.worlds import running, world_with_two_jobs
 
 WORKER = "node"
 HISTORIES = {Sabotage.NONE: 10, Sabotage.FENCE: 16, Sabotage.LEDGER: 4, Sabotage.DELAY: 4}
@@ -46,15 +46,7 @@ def test_histories_end_the_same_with_the_invariants_one_by_one(
 @pytest.fixture
 def simulation() -> Simulation:
     """Return a world in which one worker holds two jobs."""
-    scenario = Scenario(
-        workload=Workload(segments_per_s=0),
-        fleet=Fleet(workers=0),
-        duration_s=60,
-        policies=dict.fromkeys(range(3), POLICY),
-    )
-    simulation = Simulation(scenario, 1)
-    simulation.world.add(segments(4))
-    simulation.world.service.poll(PollOrder(WORKER, 2))
+    simulation = world_with_two_jobs(WORKER, segment_count=4)
     simulation.world.now_ms += 5000
     simulation.world.schedule.clock.wall_ms += 5000
     return simulation

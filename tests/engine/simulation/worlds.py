@@ -12,7 +12,8 @@ from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.memory_service import MemoryService, PollFact
 from engine.simulation.results import merge
 from engine.simulation.rows import MemoryJob, NewBlock, Share
-from engine.simulation.scenario import START_MS
+from engine.simulation.scenario import START_MS, Fleet, Scenario, Workload
+from engine.simulation.simulate import Simulation
 from engine.simulation.snapshots import PollOrder, Told
 from engine.simulation.worker import Run
 
@@ -27,6 +28,20 @@ def memory_schedule(policy: LevelPolicy = POLICY, **limits: int) -> MemorySchedu
         cleanup_delay_ms=30_000,
         clock=CommandClock(START_MS),
     )
+
+
+def world_with_two_jobs(worker: str, *, segment_count: int) -> Simulation:
+    """Return a healthy world without workers of its own, in which this one holds two jobs; each took two segments."""
+    scenario = Scenario(
+        workload=Workload(segments_per_s=0),
+        fleet=Fleet(workers=0),
+        duration_s=60,
+        policies=dict.fromkeys(range(3), POLICY),
+    )
+    simulation = Simulation(scenario, 1)
+    simulation.world.add(segments(segment_count))
+    simulation.world.service.poll(PollOrder(worker, 2))
+    return simulation
 
 
 def segments(count: int, *, first: int = 0, shard: int = 1, tenants: Iterable[str] = ("acme",)) -> list[NewBlock]:
