@@ -106,7 +106,8 @@ class Twins:
         answer = worker.poll(*updates, capacity=capacity)
         for row in self.memory.queues.tenants.values():
             row.weight = WEIGHT_DEFAULT  # simulated worlds begin with another one
-        kept, assigned = self.service.poll(PollOrder(name, capacity, tuple(told)))
+        renewed, assigned = self.service.poll(PollOrder(name, capacity, tuple(told)))
+        kept = {renewal.job.name for renewal in renewed}
         assert {lease.job for lease in answer.leases} == kept
         assert [given.job for given in answer.assignments] == [job.name for job in assigned]
         self.tokens |= {job.name: job.token for job in assigned}
