@@ -95,7 +95,7 @@ class WorkerFleet:
             world.tally.troubles[trouble] = world.tally.troubles.get(trouble, 0) + 1
             self._actions[trouble](worker)
         else:
-            self._ask(worker, worker.order())
+            self._poll(worker)
 
     def _poll(self, worker: Worker) -> None:
         self._ask(worker, worker.order())

@@ -26,6 +26,11 @@ class LeaseBook:
         if known is None or job.lease_expires_ms < known[0]:
             self._stand_in_line(job)
 
+    def extend(self, job: MemoryJob) -> None:
+        """Note that a job's lease ends later: nothing to do unless some were found over, this one perhaps."""
+        if self.overdue:
+            self.put(job)
+
     def remove(self, job: MemoryJob) -> None:
         """Forget a job that is not leased any more."""
         self.overdue.pop(job.name, None)

@@ -209,8 +209,7 @@ class MemorySchedule:
                 held.append(renewal)
                 if expires_ms > job.lease_expires_ms:
                     job.lease_expires_ms = expires_ms
-                    if self.leases.overdue:
-                        self.leases.put(job)
+                    self.leases.extend(job)
                     self.touch(job)
         return held
 

@@ -15,10 +15,11 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from engine import sizes
+
 NOTHING = "\N{EN DASH}"
 GAP = "\N{NO-BREAK SPACE}"
 """Between a number and its unit: they stay on one line."""
-SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 TIME_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 STRING_SHOWN_MAX = 160
 """Longer strings in JSON (encoded metadata, mostly) are cut: they would bury the rest of the page."""
@@ -31,13 +32,7 @@ _KEY = re.compile(r"^( *)(&quot;.*?&quot;):", re.MULTILINE)
 
 def size_text(size: int | None) -> str:
     """Return bytes with three digits that matter: ``34.1 KiB``."""
-    if size is None:
-        return NOTHING
-    number, unit = float(size), 0
-    while abs(number) >= 1000 and unit < len(SIZE_UNITS) - 1:
-        number, unit = number / 1024, unit + 1
-    digits = 0 if unit == 0 or number >= 100 else 1
-    return f"{number:.{digits}f}{GAP}{SIZE_UNITS[unit]}"
+    return NOTHING if size is None else sizes.size_text(size).replace(" ", GAP)
 
 
 def count_text(count: int) -> str:

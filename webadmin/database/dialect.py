@@ -126,7 +126,7 @@ def wait_for_disk() -> None:
     SQLite's commits are.
     """
     if is_postgresql():
-        with quick_cursor() as cursor:  # a commit of its own, of nothing but a mark in the server's log
+        with quick_cursor() as cursor:  # a commit, with all asked together, of a mark in the log
             cursor.execute("SELECT pg_logical_emit_message(true, 'lithify', '')")
 
 

@@ -50,7 +50,7 @@ def _try_turn(number: int, asking: Callable[[], Callable[[], Answered]]) -> tupl
             has_turn = dialect.ask("SELECT pg_try_advisory_lock(%s)", [number])
             answer = asking()
         return bool(has_turn()[0][0]), answer()
-    except BaseException:
+    except BaseException:  # whatever it is goes on, and the turn may have come already
         _leave(number)
         raise
 

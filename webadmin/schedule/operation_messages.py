@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import Count
+from rest_framework.request import Request
 from rest_framework.serializers import Serializer
 
 from engine.protocol.fields import COUNT_MAX, Fields
@@ -26,6 +27,13 @@ SCOPE_KINDS = [kind.value for kind in ScopeKind]
 def order_from_json(fields: Fields, actor: str) -> Order:
     """Read why it is asked, and whether it is only a question; the why is not optional."""
     return Order(actor=actor, why=fields.text("why", WHY_MAX, empty=False), is_dry_run=flag(fields, "dry_run"))
+
+
+def read_order(request: Request, shape: type[Serializer]) -> tuple[Fields, Order]:
+    """Return the fields of a request's body, which are those of this shape, and who asks why."""
+    fields = Fields.of(request.data, "$")
+    refuse_unknown(fields, shape)
+    return fields, order_from_json(fields, f"credential:{request.user.name}")
 
 
 def refuse_unknown(fields: Fields, shape: type[Serializer]) -> None:

@@ -48,9 +48,7 @@ class OperatorView(APIView):
 
     def read(self, shape: type[Serializer]) -> tuple[Fields, Order]:
         """Return the body's fields, which are those of this shape, and who asks why."""
-        fields = Fields.of(self.request.data, "$")
-        messages.refuse_unknown(fields, shape)
-        return fields, messages.order_from_json(fields, f"credential:{self.request.user.name}")
+        return messages.read_order(self.request, shape)
 
 
 class LimitsView(OperatorView):

@@ -26,7 +26,7 @@ from webadmin.access.scopes import (
     listed_tenants,
 )
 from webadmin.index.errors import TenantNotAllowed
-from webadmin.schedule.operation_messages import flag, order_from_json, refuse_unknown
+from webadmin.schedule.operation_messages import flag, read_order
 from webadmin.schedule.serializers import ErrorSerializer
 from webadmin.schedule.services.operation import Order
 from webadmin.timeline import serializers as shapes
@@ -70,9 +70,7 @@ class TableView(APIView):
 
     def read(self, shape: type[Serializer]) -> tuple[Fields, Order]:
         """Return the body's fields, which are those of this shape, and who asks why."""
-        fields = Fields.of(self.request.data, "$")
-        refuse_unknown(fields, shape)
-        return fields, order_from_json(fields, f"credential:{self.request.user.name}")
+        return read_order(self.request, shape)
 
 
 class TablesView(TableView):

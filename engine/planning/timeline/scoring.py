@@ -15,6 +15,7 @@ from engine.planning.timeline.columns import Bits, Flags, Ints
 from engine.planning.timeline.layout import Layout
 from engine.planning.timeline.model import PRIORITY_UNIT, Action, Chunk
 from engine.planning.timeline.policy import PERCENT, Align, TimelinePolicy
+from engine.sizes import size_text
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -163,7 +164,7 @@ def _guard_convergence(
             )
         if set(here) == known.outputs[int(layout.start[chunks[place]])]:
             found.action[place], found.cause[place] = _STABLE, words.CONVERGED
-            found.detail[place] = "" if is_good[place] else f": it cannot reach {words.size(policy.segment_bytes_max)}"
+            found.detail[place] = "" if is_good[place] else f": it cannot reach {size_text(policy.segment_bytes_max)}"
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.planning.intervals.words import moment
+from engine.sizes import size_text
 
 if TYPE_CHECKING:
     from engine.planning.timeline.model import Chunk, PlannedTask, StoredChunk
@@ -52,25 +53,14 @@ CHUNK = {
 }
 """Why the rules say of a chunk what they say."""
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def size(count: int) -> str:
-    """Return a number of bytes as people read it, in the units of the pages that show it: three digits that matter."""
-    number, unit = float(count), 0
-    while number >= 1000 and unit < len(_UNITS) - 1:
-        number, unit = number / 1024, unit + 1
-    digits = 0 if unit == 0 or number >= 100 else 1
-    return f"{number:.{digits}f} {_UNITS[unit]}"
-
 
 def chunk_reason(chunk: Chunk) -> str:
     """Return why the rules say of a chunk what they say; estimates are named as such."""
     text = CHUNK[chunk.cause].format(
         detail=chunk.detail,
         segments=chunk.segments,
-        bytes=size(chunk.bytes),
-        largest=size(chunk.largest_bytes),
+        bytes=size_text(chunk.bytes),
+        largest=size_text(chunk.largest_bytes),
         out=chunk.out,
     )
     return text + (" (some sizes are not known)" if chunk.is_estimate else "")

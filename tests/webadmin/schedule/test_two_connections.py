@@ -33,6 +33,12 @@ from webadmin.schedule.services.apply_change_set import ApplyContext, apply_chan
 DEADLINE_SECONDS = 60
 
 
+@pytest.fixture
+def takes_turns(real_service: Service) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("the one writer of SQLite takes no turns")
+
+
 def at_once(*actions: Callable[[], Any]) -> list[Any]:
     """Run each action in a thread with its own connection, all released at the same moment; return their results."""
     gate = threading.Barrier(len(actions))
@@ -239,7 +245,9 @@ def test_results_of_two_jobs_settle_in_one_poll(service: Service) -> None:
     check_invariants()
 
 
-def test_who_waits_for_its_turn_completes_its_jobs_meanwhile(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_its_turn_completes_its_jobs_meanwhile(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """By a command of its own, once; what else the request says is settled when it is its turn."""
     for shard in (1, 2, 3, 4):
         service.add_segments(20, shard=shard)
@@ -258,6 +266,7 @@ def test_who_waits_for_its_turn_completes_its_jobs_meanwhile(service: Service, m
         worker.success(done.job), worker.running(running.job), worker.released(returned.job), capacity=4
     )
     assert ended == [{done.job}]
+    assert "poll_prepared_again" not in caplog.text, "what was completed is not reported once more"
     assert [lease.job for lease in answer.leases] == [running.job]
     assert {given.job for given in answer.assignments}.isdisjoint({done.job, running.job, returned.job})
     assert len(answer.assignments) == 1
@@ -267,9 +276,8 @@ def test_who_waits_for_its_turn_completes_its_jobs_meanwhile(service: Service, m
     check_invariants()
 
 
+@pytest.mark.usefixtures("takes_turns")
 def test_a_turn_is_waited_for_and_the_time_is_used(real_service: Service) -> None:
-    if connection.vendor != "postgresql":
-        pytest.skip("the one writer of SQLite takes no turns")
     is_mine, is_used = threading.Event(), threading.Event()
 
     def first() -> Any:
@@ -289,10 +297,9 @@ def test_a_turn_is_waited_for_and_the_time_is_used(real_service: Service) -> Non
     assert _is_free(1)
 
 
+@pytest.mark.usefixtures("takes_turns")
 def test_a_turn_is_not_waited_for_in_vain(real_service: Service) -> None:
     """Who learns meanwhile that there is nothing to do goes on, with the answer that it has."""
-    if connection.vendor != "postgresql":
-        pytest.skip("the one writer of SQLite takes no turns")
     is_mine, is_done = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -311,11 +318,10 @@ def test_a_turn_is_not_waited_for_in_vain(real_service: Service) -> None:
     assert _is_free(4)
 
 
+@pytest.mark.usefixtures("takes_turns")
 @pytest.mark.parametrize("fails_later", [False, True])
 def test_a_turn_that_came_to_somebody_who_failed_is_free(real_service: Service, fails_later: bool) -> None:
     """What is asked along with waiting may fail when the turn has come already, and so may what is done with it."""
-    if connection.vendor != "postgresql":
-        pytest.skip("the one writer of SQLite takes no turns")
     is_mine, is_used = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -347,12 +353,11 @@ def test_a_turn_that_came_to_somebody_who_failed_is_free(real_service: Service, 
         assert at_once(third) == [True]
 
 
+@pytest.mark.usefixtures("takes_turns")
 def test_a_turn_that_nobody_gives_up_is_not_waited_for_without_end(
     real_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has it may stand on a machine that is frozen or gone; the next turn is to be had as ever."""
-    if connection.vendor != "postgresql":
-        pytest.skip("the one writer of SQLite takes no turns")
     monkeypatch.setattr(turns, "TURN_WAIT_MS", 50)
     is_frozen, goes_on = threading.Event(), threading.Event()
 

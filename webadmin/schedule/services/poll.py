@@ -72,7 +72,7 @@ def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) ->
         if view.ready.asleep:
             rest_tenants(view.ready.asleep)
         _go_on(change_set, view)
-        with together():  # the answer is made while the disk writes
+        with together():  # one wait for the disk and for what the answer needs
             if asked.is_early or (applied and applied.is_early):
                 wait_for_disk()
             return _answer(view, renewed, applied, credential.key_id)
