@@ -19,6 +19,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from engine.storage import is_local
+from spark.authentication import authentication, check_authentication, secret_properties
 from spark.errors import BadSparkSetting
 from spark.frames import CONNECT_PARTITIONS_MAX
 
@@ -41,7 +42,8 @@ class SparkSettings:
     ``remote`` (``sc://host:port``, Spark Connect) wins over ``master``. ``archive`` is what ``./dev pack`` wrote,
     needed where executors are on other machines. ``driver_host`` is the address at which executors reach this node.
     ``scratch`` is a folder for Spark's own temporary files in local mode. ``store_url`` is only looked at: a folder of
-    this machine cannot be merged by others.
+    this machine cannot be merged by others. ``secret_file`` holds the secret that a standalone cluster shares,
+    ``allow_insecure`` goes without authentication.
     """
 
     master: str = DEFAULT_MASTER
@@ -52,12 +54,15 @@ class SparkSettings:
     driver_memory: str = "1g"
     scratch: Path | None = None
     log_level: str = "ERROR"
+    secret_file: str = ""
+    allow_insecure: bool = False
 
     @classmethod
     def from_environment(
         cls, store_url: str, scratch: Path | None = None, environment: Mapping[str, str] = os.environ
     ) -> SparkSettings:
-        """Read SPARK_MASTER, SPARK_REMOTE, SPARK_ARCHIVE, SPARK_DRIVER_HOST, SPARK_DRIVER_MEMORY, SPARK_LOG_LEVEL."""
+        """Read SPARK_MASTER, SPARK_REMOTE, SPARK_ARCHIVE, SPARK_DRIVER_HOST, SPARK_DRIVER_MEMORY, SPARK_LOG_LEVEL,
+        SPARK_SECRET_FILE, ALLOW_INSECURE_SPARK."""
         return cls(
             master=environment.get("SPARK_MASTER") or DEFAULT_MASTER,
             remote=environment.get("SPARK_REMOTE") or "",
@@ -67,6 +72,8 @@ class SparkSettings:
             driver_memory=environment.get("SPARK_DRIVER_MEMORY") or "1g",
             scratch=scratch,
             log_level=environment.get("SPARK_LOG_LEVEL") or "ERROR",
+            secret_file=environment.get("SPARK_SECRET_FILE") or "",
+            allow_insecure=environment.get("ALLOW_INSECURE_SPARK", "").lower() in {"1", "true", "yes"},
         )
 
     @property
@@ -96,7 +103,8 @@ def make_session(settings: SparkSettings) -> SparkSession:
     with tempfile.NamedTemporaryFile("w", prefix="lithify-spark-pools-", suffix=".xml") as pools:
         pools.write(FAIR_POOL)
         pools.flush()
-        return builder.config("spark.scheduler.allocation.file", pools.name).getOrCreate()
+        with secret_properties(settings):
+            return builder.config("spark.scheduler.allocation.file", pools.name).getOrCreate()
 
 
 def _check(settings: SparkSettings) -> None:
@@ -106,6 +114,7 @@ def _check(settings: SparkSettings) -> None:
         return
     if settings.store_url:
         check_visible(settings, settings.store_url)
+    check_authentication(settings)
     if settings.archive and not Path(settings.archive).is_file():
         raise BadSparkSetting(f"SPARK_ARCHIVE={settings.archive!r} is no file: make it with ./dev pack")
 
@@ -153,6 +162,8 @@ def _classic_configuration(settings: SparkSettings) -> dict[str, str]:
     if settings.scratch and settings.runs_here:
         settings.scratch.mkdir(parents=True, exist_ok=True)
         configuration["spark.local.dir"] = str(settings.scratch)
+    if not settings.runs_here:
+        configuration |= authentication(settings)
     if settings.archive:
         configuration["spark.archives"] = f"{settings.archive}#{ARCHIVE_NAME}"
     return configuration

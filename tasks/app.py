@@ -63,6 +63,8 @@ def configure(app: Celery, broker_url: str) -> None:
         },
         worker_enable_prefetch_count_reduction=False,
         worker_send_task_events=False,
+        # Whoever reaches the broker could stop workers with it.
+        worker_enable_remote_control=False,
         worker_hijack_root_logger=False,
         enable_utc=True,
     )

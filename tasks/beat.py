@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 
 from tasks.app import configure
 from tasks.metrics import show_in_control_and_beat
@@ -25,6 +26,7 @@ ISOLATE_TASK = "control.isolate_bad_blocks"
 PLAN_INTERVALS_TASK = "control.plan_intervals"
 PLAN_TABLES_TASK = "control.plan_tables"
 PLACEMENT_TASK = "control.build_placement_rules"
+PUBLISH_REVOCATIONS_TASK = "control.publish_revocations"
 PUBLISH_TABLES_TASK = "control.publish_tables"
 RECOVER_LETTERS_TASK = "control.recover_dead_letters"
 RETENTION_TASK = "control.apply_retention"
@@ -38,6 +40,7 @@ SWEEP_TASK = "control.sweep_leftovers"
 TRIM_TASK = "control.trim_history"
 VERIFY_SOURCES_TASK = "control.verify_sources"
 WRITE_OUTBOXES_TASK = "control.write_outboxes"
+WRITE_POSITION_TASK = "control.write_log_position"
 LOOP_SECONDS_MAX = 5
 """How soon beat notices that the operator changed the schedule."""
 EXPIRE_SECONDS_MIN = 30
@@ -59,6 +62,7 @@ class PeriodicJob:
 
 PERIODIC_JOBS = (
     PeriodicJob(name="Delete replaced objects", task=DELETE_OBJECTS_TASK, every_seconds=30),
+    PeriodicJob(name="Write log position", task=WRITE_POSITION_TASK, every_seconds=60),
     PeriodicJob(name="Count progress", task=COUNT_LOG_TASK, every_seconds=15),
     PeriodicJob(name="Apply retention", task=RETENTION_TASK, every_seconds=15 * 60),
     PeriodicJob(name="Rewrite deleted data", task=REWRITE_TASK, every_seconds=60),
@@ -78,6 +82,7 @@ PERIODIC_JOBS = (
     PeriodicJob(name="Publish tables", task=PUBLISH_TABLES_TASK, every_seconds=5),
     PeriodicJob(name="Settle failures of tables", task=SETTLE_TABLES_TASK, every_seconds=30),
     PeriodicJob(name="Clean tables", task=CLEAN_TABLES_TASK, every_seconds=5 * 60),
+    PeriodicJob(name="Publish revoked secrets", task=PUBLISH_REVOCATIONS_TASK, every_seconds=10),
     PeriodicJob(name="Sense branches", task=SENSE_BRANCHES_TASK, every_seconds=15),
     PeriodicJob(name="Collect garbage of catalogs", task=COLLECT_CATALOGS_TASK, every_seconds=30 * 60),
 )
@@ -88,6 +93,7 @@ def _make_control_app() -> Celery:
     control_app = Celery(
         "lithify-control",
         include=[
+            "tasks.control.access",
             "tasks.control.catalog",
             "tasks.control.dead_letters",
             "tasks.control.deletion",
@@ -111,8 +117,16 @@ def _make_control_app() -> Celery:
     return control_app
 
 
+def _limit_statements(**_: Any) -> None:
+    # Needs Django's settings, which Celery has loaded by now.
+    from webadmin.database.deadlines import ProcessRole, limit_statements
+
+    limit_statements(ProcessRole.CONTROL)
+
+
 app = _make_control_app()
 show_in_control_and_beat()
+signals.worker_init.connect(_limit_statements, weak=False)  # beat: tasks/control/schedule.py
 
 
 def missing_jobs(known_names: set[str]) -> tuple[PeriodicJob, ...]:

@@ -9,15 +9,18 @@ A port that is taken does not stop the process: metrics are worth less than merg
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from wsgiref.simple_server import make_server
 
 import structlog
 from celery import signals
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, make_wsgi_app
 
 from engine.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, SECONDS_BUCKETS, Metric
+from tasks.metrics_server import MetricsServer, QuietHandler
 
 DEFAULT_HOST = "127.0.0.1"
 
@@ -69,10 +72,12 @@ def show(metrics: ProcessMetrics, environment: Mapping[str, str] = os.environ) -
         return lambda: None
     try:
         host = environment.get("METRICS_HOST") or DEFAULT_HOST
-        server, thread = start_http_server(int(text), addr=host, registry=metrics.registry)
+        server = make_server(host, int(text), make_wsgi_app(metrics.registry), MetricsServer, QuietHandler)
     except (OSError, ValueError, OverflowError) as error:
         log.error("metrics_not_shown", port=text, reason=str(error), advice="set METRICS_PORT to a free port")
         return lambda: None
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
     log.info("metrics_shown", host=host, port=server.server_address[1])
 
     def stop() -> None:

@@ -12,7 +12,8 @@ POLL_SECONDS          seconds between polls without news (default 1)
 MERGE_ON              ``spark`` (default) or ``engine``: in this process, for machines without Java
 LOG_LEVEL             of the node's log (default INFO)
 
-Spark's own settings (``SPARK_MASTER``, ``SPARK_REMOTE``, ``SPARK_ARCHIVE``) are read by ``spark.session``.
+Spark's own settings (``SPARK_MASTER``, ``SPARK_REMOTE``, ``SPARK_ARCHIVE``, ``SPARK_SECRET_FILE``,
+``ALLOW_INSECURE_SPARK``) are read by ``spark.session``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.storage import resolve_links
 from tasks.errors import BadSetting
 
 DEFAULT_SERVICE_URL = "http://127.0.0.1:8000"
@@ -58,7 +60,7 @@ class NodeSettings:
             service_url=environment.get("SERVICE_URL") or DEFAULT_SERVICE_URL,
             credential=credential,
             broker_url=environment.get("BROKER_URL") or DEFAULT_BROKER_URL,
-            object_store_url=environment.get("OBJECT_STORE_URL") or f"file://{home}/objects",
+            object_store_url=resolve_links(environment.get("OBJECT_STORE_URL") or f"file://{home}/objects"),
             home=home,
             name=environment.get("NODE_NAME", ""),
             capacity=int(_number(environment, "NODE_CAPACITY", os.cpu_count() or 1, 1, CAPACITY_MAX)),

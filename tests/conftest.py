@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from django.conf import settings as django_settings
+from hypothesis import HealthCheck, settings
 
 # Here and nowhere below: two folders that each had it would set up one database twice.
 from tests import spark_classes
@@ -15,10 +16,19 @@ from tests.database import django_db_keepdb, django_db_modify_db_settings  # noq
 SHARED = Path(os.environ.get("LITHIFY_SHARED", Path(__file__).parents[2] / "shared"))
 FOREIGN_DATA = SHARED / "data"
 
+# On a busy machine an example may take any time; no test fails by the wall clock.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 # For suites that run a second time, with other kernels: what they look for are errors of memory, not of thought.
-settings.register_profile("second_run", parent=settings.default, max_examples=40)
+settings.register_profile("second_run", parent=settings.get_profile("patient"), max_examples=40)
+
+# Tests adopt what they made in their temporary folders; processes that they start inherit it.
+os.environ["STORE_ROOTS"] = "file:///,s3://*"
+django_settings.STORE_ROOTS = ["file:///", "s3://*"]
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
+# The tests' databases are unsafe on purpose. Processes that tests start read it; ours has its settings already.
+os.environ.setdefault("ALLOW_UNSAFE_DATABASE", "1")
 
 _not_run: list[str] = []
 

@@ -82,6 +82,7 @@ def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory, reque
         # A real file: two connections to one database in memory share locks that a file does not have.
         file = tmp_path_factory.mktemp("database") / "test.sqlite3"
         _use(f"sqlite:///{file}?synchronous=off", str(file))
+    settings.ALLOW_UNSAFE_DATABASE = True
     request.getfixturevalue("django_db_modify_db_settings_parallel_suffix")
     name = str(settings.DATABASES["default"]["TEST"]["NAME"])
     if server:

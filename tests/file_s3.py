@@ -3,7 +3,8 @@ more of a machine than the merge beside it.
 
 It knows what ``engine.storage.s3`` asks: objects whole and by range, listings of keys or folders without pages,
 multipart uploads whose parts come in order and are equally long but for the last. It checks no signature.
-``python -m tests.file_s3 FOLDER`` serves the folder and prints its port; keys are paths in it.
+``python -m tests.file_s3 FOLDER [PREFIX]`` serves the folder and prints its port; keys are paths in it. With a prefix,
+listings of anything else are refused, as by a policy of the bucket.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ PARTS = ".parts"
 
 
 @contextmanager
-def running_file_s3(folder: Path) -> Iterator[tuple[S3Server, int]]:
-    """Serve a folder in a process of its own; yield the server and its process id."""
+def running_file_s3(folder: Path, *, listed_below: str = "") -> Iterator[tuple[S3Server, int]]:
+    """Serve a folder in a process of its own; yield the server and its process id.
+
+    Listings of keys that do not begin with ``listed_below`` are refused.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "tests.file_s3", str(folder)]
+    command = [sys.executable, "-m", "tests.file_s3", str(folder), listed_below]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -62,12 +66,17 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     root: Path
+    listed_below = ""
     part_bytes: ClassVar[dict[str, int]] = {}
     """How long the parts of an upload are."""
 
     def do_GET(self) -> None:
-        if "list-type" in self._query():
-            self._answer(200, self._listing())
+        query = self._query()
+        if "list-type" in query:
+            if query.get("prefix", "").startswith(self.listed_below):
+                self._answer(200, self._listing())
+            else:
+                self._answer(403, b"<Error><Code>AccessDenied</Code><Message>not allowed</Message></Error>")
             return
         path = self._path()
         if not path.is_file():
@@ -174,6 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     _Handler.root = Path(sys.argv[1]).absolute()
+    _Handler.listed_below = "".join(sys.argv[2:])
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()

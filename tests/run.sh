@@ -17,7 +17,7 @@ step() {
 }
 
 # Parts of the engine in which nothing is compiled.
-WITHOUT_KERNELS="planning protocol simulation storage"
+WITHOUT_KERNELS="planning profiles/recording protocol simulation storage"
 
 debug_kernels() {
     # A second copy of the engine, compiled with every check on, beside the fast one.
@@ -28,6 +28,9 @@ debug_kernels() {
 }
 
 mkdir -p .lithify
+# Nothing may be touched outside of the checkout, LITHIFY_HOME, temporary folders and the caches of pip and npm.
+.venv/bin/python -m tests.outside list .lithify/outside
+trap '.venv/bin/python -m tests.outside compare .lithify/outside || exit 1' EXIT
 step "format, lint, types, import rules" ./dev lint
 .venv/bin/python -m tests.spark_classes
 # One worker more than cores: tests of whole processes wait most of their time.

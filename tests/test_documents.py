@@ -62,3 +62,10 @@ def test_files_named_in_the_tour_exist_and_hold_what_is_said_of_them() -> None:
     tour = (DOCS / "explanation/tour.md").read_text()
     for path, name in re.findall(r"`([a-z_/]+\.py): (?:\w+\.)?(\w+)`", tour):
         assert re.search(rf"(def|import) {name}\b", (ROOT / path).read_text()), f"{path}: {name}"
+
+
+def test_every_fault_of_the_reference_has_its_test() -> None:
+    named = re.findall(r"`(tests/[^`:]+)::(\w+)`", (DOCS / "reference/faults.md").read_text())
+    assert len(named) > 20
+    missing = [name for file, name in named if f"def {name}(" not in (ROOT / file).read_text()]
+    assert not missing

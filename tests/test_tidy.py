@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parents[1]
 MODULE_LINES_MAX = 500
@@ -113,3 +114,12 @@ def test_nothing_of_one_machine_or_unfinished_is_committed(word: str) -> None:
         path for path in TRACKED if path.suffix in {".py", ".pyx", ".pxd", ".md", ".sh", ".toml", ".html", ".h", ""}
     ]
     assert not [_name(path) for path in texts if path.name != "LICENSE" and word in path.read_text(errors="replace")]
+
+
+def test_no_example_fails_because_the_machine_is_busy() -> None:
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
+    # A list of a test's own replaces the profile's.
+    lists = re.compile(r"suppress_health_check=(\[[^]]*\])")
+    own = [(path, found) for path in MODULES for found in lists.findall(path.read_text()) if "tests" in path.parts]
+    assert not [_name(path) for path, found in own if "too_slow" not in found]

@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -31,11 +31,14 @@ STATUSES = {
     "credential_refused": 401,
     "scope_missing": 403,
     "name_taken": 409,
+    "unknown_credential": 404,
+    "credential_change_refused": 400,
     "too_many_names": 409,
     "not_found": 404,
     "schedule_busy": 503,
     "invalid_batch": 400,
     "invalid_query": 400,
+    "query_too_large": 413,
     "tenant_not_allowed": 403,
     "invalid_rule": 400,
     "tenant_busy": 409,
@@ -45,11 +48,14 @@ STATUSES = {
     "ring_refused": 400,
     "empty_ring": 409,
     "index_busy": 503,
-    "index_moved": 503,
+    "unsafe_database": 503,
+    "index_moved": 409,
     "table_refused": 400,
+    "foreign_table": 409,
     "registration_refused": 409,
     "interval_refused": 400,
     "invalid_store_url": 400,
+    "storage_error": 503,
 }
 """Status by error code; a LithifyError that is not listed is our fault (500)."""
 
@@ -78,6 +84,9 @@ def _count(sender: object, response: Response) -> None:
 def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, LithifyError):
         return _answer(STATUSES.get(error.code, 500), error.code, str(error), retry=error.retryable)
+    if isinstance(error, OperationalError | InterfaceError):
+        log.error("database_unavailable error=%s", error)
+        return _answer(503, "database_unavailable", "the database does not answer; try again", retry=True)
     if isinstance(error, Http404):
         error = exceptions.NotFound()
     elif isinstance(error, PermissionDenied):

@@ -4,16 +4,46 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
 
 SECRET_BYTES = 48
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+OTHERS = 0o077
+"""What group and others may do."""
 
 
 def home_folder() -> Path:
-    """Return ``LITHIFY_HOME`` (default ``.lithify`` in the current folder), made if missing."""
+    """Return ``LITHIFY_HOME`` (default ``.lithify`` in the current folder), made if missing; closed to other users."""
     folder = Path(os.environ.get("LITHIFY_HOME") or ".lithify").resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    return private_folder(folder)
+
+
+def private_folder(folder: Path) -> Path:
+    """Return the folder with mode 0700, made with its parents if missing: no other user may look into it.
+
+    A folder of another user, or a shared one like ``/tmp``, keeps its mode.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    status = folder.stat()
+    is_ours = status.st_uid == os.geteuid() and not status.st_mode & stat.S_ISVTX
+    if is_ours and stat.S_IMODE(status.st_mode) & OTHERS:
+        folder.chmod(FOLDER_MODE)
     return folder
+
+
+def private_file(path: Path) -> Path:
+    """Return the path of a file that only its owner may read, made empty if missing; SQLite's own files follow it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & OTHERS:
+            os.fchmod(descriptor, FILE_MODE)
+    finally:
+        os.close(descriptor)
+    return path
 
 
 def kept_secret(path: Path) -> str:

@@ -26,7 +26,10 @@ class BoundedJSONParser(BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
-        body = stream.read(BODY_BYTES_MAX + 1)
+        try:
+            body = stream.read(BODY_BYTES_MAX + 1)
+        except OSError as error:  # the client left, or was too slow
+            raise ParseError(f"the body breaks off: {error}") from error
         if len(body) > BODY_BYTES_MAX:
             raise BodyTooLarge
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from webadmin.placement.map_page import placement_page
 from webadmin.progress.pages import progress_page, standstill_page
@@ -23,6 +23,7 @@ urlpatterns = [
     path("readyz", readyz),
     path("progressz", progressz),
     path("metrics", metrics),
+    path("api/v1/", include("webadmin.access.urls")),
     path("api/v1/", include("webadmin.schedule.urls")),
     path("api/v1/", include("webadmin.progress.urls")),
     path("api/v1/", include("webadmin.index.urls")),
@@ -31,5 +32,5 @@ urlpatterns = [
     path("lakefs/api/v1/", include("webadmin.catalog.api.urls")),
     path("", include("webadmin.profiles.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
 ]

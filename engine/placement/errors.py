@@ -49,6 +49,12 @@ class BadDocument(LithifyError):
     code = "bad_placement_document"
 
 
+class UnsignedDocument(BadDocument):
+    """A placement document in the object store has no signature, or none of a key in use; nothing of it was used."""
+
+    code = "unsigned_placement_document"
+
+
 class StaleDocument(LithifyError):
     """Somebody else has published placement rules meanwhile; load them and decide again."""
 

@@ -2,15 +2,17 @@
 
 Every version of the rules stays as an object of its own until ``trim_history`` lets old ones go; ``current`` is what
 readers load. Who may publish is decided elsewhere (in the database); the version key only shows two who both think
-that they may: the second finds it taken and gets StaleDocument.
+that they may: the second finds it taken and gets StaleDocument. Documents are signed; one that is not is refused, and
+replaced by the next publication.
 """
 
 from __future__ import annotations
 
 from engine.placement.documents import decode_ring, decode_rules, encode_ring, encode_rules, encode_statistics
-from engine.placement.errors import StaleDocument
+from engine.placement.errors import StaleDocument, UnsignedDocument
 from engine.placement.model import PlacementRules
 from engine.placement.ring import Ring
+from engine.placement.signatures import SignedStore
 from engine.placement.statistics import PlacementStatistics
 from engine.storage.model import ObjectNotFound, ObjectStore
 
@@ -23,40 +25,48 @@ HISTORY_MAX = 240
 """An hour of one version every 15 s."""
 
 
-def publish_rules(store: ObjectStore, rules: PlacementRules) -> None:
+def publish_rules(store: SignedStore, rules: PlacementRules) -> None:
     """Write the rules as their version and as the current ones; StaleDocument if the version has other contents."""
     data = encode_rules(rules)
     key = history_key(rules.version)
     # A create that is tried again after a lost answer finds its own object: equal bytes are no conflict.
-    if not store.create(key, data) and store.get(key) != data:
-        raise StaleDocument(f"placement rules version {rules.version} exist with other contents: load them first")
+    if not store.create(key, data):
+        try:
+            is_same = store.get(key) == data
+        except UnsignedDocument:
+            store.put(key, data)
+        else:
+            if not is_same:
+                raise StaleDocument(
+                    f"placement rules version {rules.version} exist with other contents: load them first"
+                )
     store.put(RULES_KEY, data)
 
 
-def load_rules(store: ObjectStore) -> PlacementRules | None:
-    """Return the current rules; None if there were never any. Errors of the store and BadDocument pass."""
+def load_rules(store: SignedStore) -> PlacementRules | None:
+    """Return the current rules; None if there were never any. Raises StorageError, BadDocument, UnsignedDocument."""
     try:
         return decode_rules(store.get(RULES_KEY))
     except ObjectNotFound:
         return None
 
 
-def load_version(store: ObjectStore, version: int) -> PlacementRules:
+def load_version(store: SignedStore, version: int) -> PlacementRules:
     """Return an earlier version."""
     return decode_rules(store.get(history_key(version)))
 
 
-def publish_statistics(store: ObjectStore, statistics: PlacementStatistics) -> None:
+def publish_statistics(store: SignedStore, statistics: PlacementStatistics) -> None:
     """Write the statistics; the last writer wins."""
     store.put(STATISTICS_KEY, encode_statistics(statistics))
 
 
-def publish_ring(store: ObjectStore, ring: Ring) -> None:
+def publish_ring(store: SignedStore, ring: Ring) -> None:
     """Write the ring; the last writer wins."""
     store.put(RING_KEY, encode_ring(ring))
 
 
-def load_ring(store: ObjectStore) -> Ring | None:
+def load_ring(store: SignedStore) -> Ring | None:
     """Return the ring last published; None if there was never one."""
     try:
         return decode_ring(store.get(RING_KEY))
@@ -81,7 +91,7 @@ def trim_history(store: ObjectStore, version: int) -> int:
 class RulesReader:
     """A distributor's view of the rules: what it loaded last, whatever happens to the store afterwards."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: SignedStore) -> None:
         self._store = store
         self._rules: PlacementRules | None = None
 

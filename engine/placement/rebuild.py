@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from engine.placement.build_rules import PlacementSettings, build_rules, restore_states
 from engine.placement.model import PlacementRules
 from engine.placement.publication import load_rules, publish_rules, publish_statistics
+from engine.placement.signatures import SignedStore
 from engine.placement.state_document import PlacementState
 from engine.placement.statistics import CostModel, samples
 from engine.profiles.model import BlockMeta
-from engine.storage.model import ObjectStore, StorageError
+from engine.storage.model import StorageError
 
 INTERVAL_S = 15.0
 
@@ -23,7 +24,7 @@ INTERVAL_S = 15.0
 class RulesBuilder:
     """The state of the cycle. ``confidence_s`` is how long statistics are gathered before rules are published."""
 
-    store: ObjectStore
+    store: SignedStore
     confidence_s: float = 0.0
     cost: CostModel | None = None
     state: PlacementState = field(default_factory=PlacementState)

@@ -18,6 +18,7 @@ from engine.profiles._parquet_footer cimport (
 )
 from engine.profiles._row_columns cimport FLAT_OPTIONALS, RowBlock, RowColumns, rows_start, to_batch, wrong_total
 
+from engine.profiles.errors import Truncated
 from engine.profiles.merge_model import ROW_BYTES, ROW_GROUP_BYTES, SAMPLE_BYTES
 
 cdef enum:
@@ -41,6 +42,8 @@ cdef class ProfilePages:
         self._whole = source if isinstance(source, bytes) else None
         self._read = None if isinstance(source, bytes) else source
         self._size = size
+        if self._whole is not None and len(self._whole) != size:
+            raise Truncated("profiles", -1, f"a table of {len(self._whole)} bytes where {size} are expected")
         self.understood = self._open()
 
     def __dealloc__(self):
@@ -57,7 +60,12 @@ cdef class ProfilePages:
         return self._whole
 
     cdef bytes _range(self, int64_t start, int64_t size):
-        return self._whole[start : start + size] if self._whole is not None else self._read(start, size)
+        """Return exactly so many bytes: what is decoded from them does not look at their length again."""
+        cdef bytes found = self._whole[start : start + size] if self._whole is not None else self._read(start, size)
+        if found is None or len(found) != size:
+            got = 0 if found is None else len(found)
+            raise Truncated("profiles", start, f"a read of {size} bytes of the table gave {got}")
+        return found
 
     cdef bint _open(self) except -1:
         """Read the footer; false if it is not one this module understands."""
@@ -299,9 +307,12 @@ cdef int _spread(const Column* column, uint8_t present_above, size_t count, size
     return 0
 
 
-def read_batches(bytes section):
-    """Decode a whole table for tests: a record batch per row group, None for a group or table left to pyarrow."""
-    cdef ProfilePages pages = ProfilePages(section, len(section))
+def read_batches(source, int64_t size=-1):
+    """Decode a whole table for tests: a record batch per row group, None for a group or table left to pyarrow.
+
+    ``source`` is the section, or with its size a function that reads ranges of it.
+    """
+    cdef ProfilePages pages = ProfilePages(source, len(source) if size < 0 else size)
     cdef RowBlock block = RowBlock()
     cdef size_t number
     if not pages.understood:

@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset
 from engine.profiles._bad_object cimport BAD, FORMAT, LIMIT, REFERENCE, TRUNCATED, refuse
 from engine.profiles._byte_buffers cimport Cursor, cursor_over, left, read_u8, read_u32_be, read_u64_be, take
 from engine.profiles._symbol_arrays cimport NodeItem, PartitionItem, TreeItem
-from engine.profiles._symbol_ranges cimport Reading, check_range, new_items
+from engine.profiles._symbol_ranges cimport Reading, charge, check_range, new_items
 
 cdef extern from "csrc/packed_bits.h":
     unsigned int lithify_group_read(uint8_t control, const uint8_t* at, uint32_t* values) noexcept nogil
@@ -46,6 +46,7 @@ cdef int read_trees(Reading* reading, Cursor* headers, size_t count, PartitionIt
             refuse(BAD, SECTION, chunk.at + 44, b"several chunks of no nodes each")
         if <uint64_t>partition.node_count + chunk.node_count > 0x7FFFFFFF:
             refuse(LIMIT, SECTION, chunk.at + 36, b"more than 2^31 stack nodes")
+        charge(reading, chunk.node_count, sizeof(NodeItem), chunk.at + 36)
         nodes = <NodeItem*>realloc(partition.nodes, (partition.node_count + chunk.node_count) * sizeof(NodeItem))
         if nodes == NULL:
             with gil:

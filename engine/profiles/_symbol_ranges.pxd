@@ -10,8 +10,11 @@ ctypedef struct Reading:
     size_t size
     size_t data_size               # of what comes before the index
     size_t referenced              # bytes of it that tables have claimed
+    uint64_t decoded               # bytes of the items announced so far
+    uint64_t decoded_max
     int64_t columns[6 * 1024]      # room for six columns of one block
 
 cdef void* new_items(size_t count, size_t size) except NULL nogil
 cdef int open_index(Reading* reading, Cursor* headers) except -1 nogil
 cdef int check_range(Reading* reading, uint64_t offset, uint64_t size, uint32_t crc, int64_t at) except -1 nogil
+cdef int charge(Reading* reading, uint64_t count, uint64_t size, int64_t at) except -1 nogil

@@ -72,3 +72,11 @@ cdef int check_range(Reading* reading, uint64_t offset, uint64_t size, uint32_t 
     if crc32c_of(reading.data + offset, size) != crc:
         refuse(CHECKSUM, SECTION, offset, b"the checksum of a symbol table does not match")
     return 0
+
+
+cdef int charge(Reading* reading, uint64_t count, uint64_t size, int64_t at) except -1 nogil:
+    """Take note of items that will be decoded; refuse the section when they are more than it may have."""
+    if count > (reading.decoded_max - reading.decoded) // size:
+        refuse(LIMIT, SECTION, at, b"the symbols decode to far more than the bytes of the section")
+    reading.decoded += count * size
+    return 0

@@ -1,8 +1,9 @@
 """Reading a symbols section (version 3, section 5 of the format sheet) into C arrays.
 
 Every checksum, length, count and reference is checked here, once: whoever reads a ``SymbolTable`` may follow references
-without looking. Memory is bounded by the section: ranges of tables may not add up to more than the section, and a count
-is believed only if the bytes could hold it.
+without looking. Memory is bounded by the section: ranges of tables may not add up to more than the section, a count is
+believed only if the bytes could hold it, and all items together are charged before they are decoded
+(``engine.profiles.symbol_limits``).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -19,7 +20,9 @@ from engine.profiles._stack_tree_reader cimport read_trees
 from engine.profiles._symbol_arrays cimport (
     FunctionItem, LineItem, LocationItem, MappingItem, PartitionItem, StringItem,
 )
-from engine.profiles._symbol_ranges cimport Reading, check_range, new_items, open_index
+from engine.profiles._symbol_ranges cimport Reading, charge, check_range, new_items, open_index
+
+from engine.profiles.symbol_limits import decoded_bytes_max
 
 cdef enum:
     REFERENCE_BYTES = 32
@@ -74,6 +77,8 @@ cdef SymbolTable read_symbols(bytes section):
     reading.data = <const uint8_t*><char*>section
     reading.size = len(section)
     reading.referenced = 0
+    reading.decoded = 0
+    reading.decoded_max = decoded_bytes_max(len(section))
     with nogil:
         _read_section(table, &reading)
     return table
@@ -108,10 +113,10 @@ cdef int _read_partition(Reading* reading, Cursor* index, PartitionItem* partiti
     chunks = cursor_over(index.data, index.at + chunk_count * CHUNK_HEADER_BYTES)
     chunks.at = index.at
     take(index, chunk_count * CHUNK_HEADER_BYTES)
-    _read_reference(reading, index, 1, 28, &locations)
-    _read_reference(reading, index, 3, 32, &mappings)
-    _read_reference(reading, index, 2, 24, &functions)
-    _read_reference(reading, index, 4, 12, &strings)
+    _read_reference(reading, index, 1, 28, sizeof(LocationItem), &locations)
+    _read_reference(reading, index, 3, 32, sizeof(MappingItem), &mappings)
+    _read_reference(reading, index, 2, 24, sizeof(FunctionItem), &functions)
+    _read_reference(reading, index, 4, 12, sizeof(StringItem), &strings)
     _read_strings(reading, &strings, partition)
     _read_mappings(reading, &mappings, partition)
     _read_functions(reading, &functions, partition)
@@ -121,7 +126,7 @@ cdef int _read_partition(Reading* reading, Cursor* index, PartitionItem* partiti
 
 
 cdef int _read_reference(Reading* reading, Cursor* index, unsigned int format, unsigned int header_bytes,
-                         Reference* reference) except -1 nogil:
+                         size_t item_bytes, Reference* reference) except -1 nogil:
     cdef uint64_t offset
     cdef uint32_t crc
     reference.at = index.data - reading.data + index.at
@@ -140,6 +145,7 @@ cdef int _read_reference(Reading* reading, Cursor* index, unsigned int format, u
     check_range(reading, offset, reference.size, crc, reference.at)
     if reference.count > <uint64_t>reference.size * ITEMS_PER_BYTE_MAX:
         refuse(LIMIT, SECTION, reference.at + 16, b"more symbols than their bytes can hold")
+    charge(reading, reference.count, item_bytes, reference.at + 16)
     reference.data = reading.data + offset
     return 0
 
@@ -331,6 +337,7 @@ cdef int64_t _read_location_block(Reading* reading, Cursor* blocks, size_t wante
         next_line += line_counts[index]
     if next_line - partition.line_count != line_count or line_count > <uint64_t>line_bytes * ITEMS_PER_BYTE_MAX:
         refuse(BAD, SECTION, at + 8, b"the number of lines is not the sum of the locations' counts")
+    charge(reading, line_count, sizeof(LineItem), at + 8)
     _read_lines(reading, blocks, line_bytes, line_count, partition, at)
     _read_column(reading, blocks, address_bytes, 64, count, numbers)
     folded = take(blocks, folded_bytes)

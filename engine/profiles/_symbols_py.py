@@ -15,6 +15,15 @@ from engine.profiles.byte_reader import ByteReader
 from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadReference, LimitExceeded, Truncated, UnknownFormat
 from engine.profiles.model import Location, StackTree, SymbolPartition
+from engine.profiles.symbol_limits import (
+    FUNCTION_BYTES,
+    LINE_BYTES,
+    LOCATION_BYTES,
+    MAPPING_BYTES,
+    NODE_BYTES,
+    STRING_BYTES,
+    decoded_bytes_max,
+)
 
 MAGIC = b"sym1"
 VERSION = 3
@@ -53,6 +62,7 @@ class _Tree(NamedTuple):
 
 _LOCATIONS, _MAPPINGS, _FUNCTIONS, _STRINGS = (28, 1), (32, 3), (24, 2), (12, 4)
 """Block header size and format number per table, in the order of a partition header."""
+_ITEM_BYTES = (LOCATION_BYTES, MAPPING_BYTES, FUNCTION_BYTES, STRING_BYTES)
 _KINDS = (_LOCATIONS, _MAPPINGS, _FUNCTIONS, _STRINGS)
 
 
@@ -67,6 +77,7 @@ def decode_symbols(data: bytes) -> list[SymbolPartition]:
     index = _open_index(data)
     data_end = index.position - INDEX_HEADER_BYTES
     budget = data_end
+    charges = _Charges(decoded_bytes_max(len(data)))
     partitions: list[SymbolPartition] = []
     for _ in range(index.count(PARTITION_BYTES_MIN)):
         start = index.position
@@ -78,7 +89,7 @@ def decode_symbols(data: bytes) -> list[SymbolPartition]:
             raise LimitExceeded(
                 _SECTION, start, f"the partitions claim more than the {data_end} bytes before the index"
             )
-        partitions.append(_read_partition(data[:data_end], partition_id, trees, ranges))
+        partitions.append(_read_partition(data[:data_end], partition_id, trees, ranges, charges))
     index.expect_end()
     return partitions
 
@@ -142,15 +153,19 @@ def _read_table_header(index: ByteReader, header_size: int, table_format: int) -
 
 
 def _read_partition(
-    data: bytes, partition_id: int, trees: Sequence[_Tree], ranges: Sequence[_Table]
+    data: bytes, partition_id: int, trees: Sequence[_Tree], ranges: Sequence[_Table], charges: _Charges
 ) -> SymbolPartition:
     locations, mappings, functions, strings = ranges
+    for table, item_bytes in zip(ranges, _ITEM_BYTES, strict=True):
+        charges.take(table.item_count * item_bytes, table.offset)
+    for tree in trees:
+        charges.take(tree.node_count * NODE_BYTES, tree.offset)
     partition = SymbolPartition(
         id=partition_id,
         strings=_read_table(data, strings, tables.read_strings),
         mappings=_read_table(data, mappings, tables.read_mappings),
         functions=_read_table(data, functions, tables.read_functions),
-        locations=_read_table(data, locations, tables.read_locations),
+        locations=_read_table(data, locations, _charged_locations(charges)),
         trees=[],
     )
     check_references(partition, ranges[0].offset)
@@ -158,6 +173,28 @@ def _read_partition(
     if len({tree.max_nodes for tree in trees}) > 1 or (len(trees) > 1 and trees[0].max_nodes == 0):
         raise BadReference(_SECTION, trees[0].offset, "the trees of a partition differ in their largest node count")
     return partition
+
+
+def _charged_locations(charges: _Charges) -> Callable[[ByteReader, int], list[Location]]:
+    def read(reader: ByteReader, count: int) -> list[Location]:
+        start = reader.position
+        found = tables.read_locations(reader, count)
+        charges.take(sum(len(location.lines) for location in found) * LINE_BYTES, start)
+        return found
+
+    return read
+
+
+class _Charges:
+    """What the items of a section add up to, as the compiled reader would hold them."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def take(self, size: int, offset: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise LimitExceeded(_SECTION, offset, "the symbols decode to far more than the bytes of the section")
 
 
 def _checked_range(data: bytes, offset: int, size: int, crc: int) -> ByteReader:

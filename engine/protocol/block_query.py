@@ -1,11 +1,14 @@
 """The question "which blocks hold this?" as it goes to the service (``POST /api/v1/blocks/query``), and its answer.
 
+The answer comes in pages; a block may be in several of them, each time with other datasets.
+
 For readers without a database. Every value of the answer is checked before it is used; where a section lies is checked
 against the object by who reads it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,18 +22,25 @@ SECTIONS_MAX = 16
 MASKS_MAX = 10_000
 NAME_CHARS_MAX = 10_000
 SELECTOR_CHARS_MAX = 10_000
+CURSOR_CHARS_MAX = 10_000
+DATASETS_PER_PAGE = 50_000
+"""About half a kilobyte each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The live blocks of one moment, with those of their datasets that a question may be about."""
+    """The live blocks of one moment, with those of their datasets that a question may be about.
+
+    ``cursor`` is that of the next page; "" after the last.
+    """
 
     blocks: tuple[QueryBlock, ...]
     unknown_tenants: tuple[str, ...] = ()
+    cursor: str = ""
 
 
-def query_to_json(tenant: str, question: Question) -> dict[str, Any]:
-    """Return the request for the blocks of a question; its range must not end before 1970."""
+def query_to_json(tenant: str, question: Question, cursor: str = "") -> dict[str, Any]:
+    """Return the request for a page of the blocks of a question ("": the first); its range must not end before 1970."""
     return {
         "tenants": [tenant],
         "start_ms": max(question.start_ms, 0),
@@ -38,6 +48,8 @@ def query_to_json(tenant: str, question: Question) -> dict[str, Any]:
         "selector": "{" + ",".join(map(str, question.index_matchers)) + "}",
         "labels": list(INDEX_LABELS),
         "by_name": True,
+        "datasets_max": DATASETS_PER_PAGE,
+        "cursor": cursor,
     }
 
 
@@ -46,7 +58,28 @@ def look_from_json(data: Any, question: Question) -> Look:
     fields = Fields.of(data, "answer")
     blocks = (_block(block, question) for block in fields.objects("blocks", BLOCKS_MAX))
     unknown = fields.items("unknown_tenants", BLOCKS_MAX, default=())
-    return Look(blocks=tuple(block for block in blocks if block.datasets), unknown_tenants=tuple(map(str, unknown)))
+    return Look(
+        blocks=tuple(block for block in blocks if block.datasets),
+        unknown_tenants=tuple(map(str, unknown)),
+        cursor=fields.text("next", CURSOR_CHARS_MAX, default=""),
+    )
+
+
+def join_pages(pages: Iterable[Look]) -> Look:
+    """Return the whole answer: each block once, where it first was, with its datasets by position."""
+    blocks: dict[str, QueryBlock] = {}
+    unknown: tuple[str, ...] = ()
+    for page in pages:
+        unknown = page.unknown_tenants
+        for block in page.blocks:
+            known = blocks.get(block.key)
+            datasets = sorted((*known.datasets, *block.datasets), key=_position) if known else block.datasets
+            blocks[block.key] = QueryBlock(key=block.key, size=block.size, datasets=tuple(datasets))
+    return Look(blocks=tuple(blocks.values()), unknown_tenants=unknown)
+
+
+def _position(dataset: QueryDataset) -> int:
+    return dataset.position
 
 
 def _block(fields: Fields, question: Question) -> QueryBlock:

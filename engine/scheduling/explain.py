@@ -234,6 +234,60 @@ def _explain_parked_job(subject: str, job: JobFacts) -> Explanation:
     return Explanation(subject=subject, state=f"parked ({kind})", why=job.parked_reason.rstrip("."), next=then)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceFacts:
+    """What waits and runs of a tenant, a table or a repository.
+
+    ``waits`` are phrases of what no job was made of yet; ``stuck`` says why nothing is planned there, "" if it is.
+    """
+
+    running_jobs: int = 0
+    waiting_jobs: int = 0
+    parked_jobs: int = 0
+    queued_blocks: int = 0
+    due_blocks: int = 0
+    waits: Sequence[str] = ()
+    paused: Sequence[str] = ()
+    stuck: str = ""
+    polling_workers: int = 0
+
+
+def explain_place(subject: str, place: PlaceFacts) -> Explanation:
+    """Explain a tenant, a table or a repository as a whole."""
+    due = f" ({place.due_blocks} of them due)" if place.due_blocks else ""
+    parts = (
+        (place.running_jobs, f"{count_words(place.running_jobs, 'job')} running"),
+        (place.waiting_jobs, f"{count_words(place.waiting_jobs, 'job')} waiting"),
+        (place.queued_blocks, f"{count_words(place.queued_blocks, 'block')} in queues{due}"),
+        *((1, phrase) for phrase in place.waits),
+        (place.parked_jobs, f"{count_words(place.parked_jobs, 'job')} parked"),
+    )
+    there = ", ".join(text for count, text in parts if count) or "nothing waits and no job runs"
+    has_work = bool(place.waiting_jobs or place.queued_blocks or place.waits)
+    if place.stuck:
+        return Explanation(subject=subject, state="not planned", why=f"{place.stuck}: {there}")
+    if place.paused:
+        then = "resuming that lets it be planned and assigned"
+        return Explanation(subject=subject, state="paused", why=f"{_paused(place.paused)}: {there}", next=then)
+    parked = "requeueing the parked jobs, or giving their blocks back, tries them again" if place.parked_jobs else ""
+    if place.running_jobs:
+        return Explanation(subject=subject, state="being compacted", why=there, next=parked)
+    if place.waiting_jobs or place.due_blocks:
+        then = "the next poll with free capacity takes it, in its turn" if place.polling_workers else "starting a node"
+        return Explanation(subject=subject, state="waiting", why=there, next=then)
+    if has_work:
+        then = "more data or time makes jobs of it"
+        return Explanation(subject=subject, state="waiting", why=there, next=then)
+    return Explanation(subject=subject, state="parked" if parked else "compacted", why=there, next=parked)
+
+
+def explain_held_back(subject: str, paused: Sequence[str], why: str) -> Explanation:
+    """Explain a block that waits to be planned while an operator's pause keeps its lane from planning."""
+    return Explanation(
+        subject=subject, state="waiting", why=f"{_paused(paused)}; {why}", next="resuming that lets it be planned"
+    )
+
+
 def _queued(subject: str, why: str, then: str) -> Explanation:
     return Explanation(subject=subject, state="queued", why=why, next=then)
 

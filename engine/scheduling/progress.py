@@ -7,6 +7,7 @@ by an hour. Nothing here guesses: where nothing was counted yet the answer is th
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 ASSUMED_SECONDS_PER_MIB = 0.5
@@ -21,6 +22,7 @@ class Outlook(enum.StrEnum):
     SHRINKS = "shrinks"  # it will be gone after some time
     NEVER = "never"  # what arrives is at least as much as what is done
     UNKNOWN = "unknown"  # nothing was counted yet
+    PAUSED = "paused"  # an operator holds all that is due
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,32 +53,43 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clearing:
-    """When a backlog is gone; ``seconds`` is None unless it shrinks or is clear."""
+    """When a backlog is gone; ``seconds`` is None unless it shrinks or is clear. ``paused_blocks`` are left out of it:
+    nobody knows when their pause ends."""
 
     outlook: Outlook
     seconds: float | None
+    paused_blocks: int = 0
 
     def words(self) -> str:
         """Return it as an operator reads it."""
+        if self.paused_blocks and self.outlook is not Outlook.PAUSED:
+            rest = Clearing(outlook=self.outlook, seconds=self.seconds).words()
+            return f"{rest}, without {count_words(self.paused_blocks, 'paused block')}"
         if self.outlook is Outlook.SHRINKS and self.seconds is not None:
             return f"in {seconds_text(self.seconds)}"
         return {
             Outlook.CLEAR: "nothing due",
             Outlook.NEVER: "never at this rate",
             Outlook.UNKNOWN: "not counted yet",
+            Outlook.PAUSED: "paused",
         }[self.outlook]
 
 
-def clearing(due_blocks: int, flow: Flow) -> Clearing:
-    """Return when blocks that could be merged now are gone, if blocks go on to arrive and drain as in ``flow``."""
-    if due_blocks == 0:
-        return Clearing(outlook=Outlook.CLEAR, seconds=0.0)
+def clearing(due_blocks: int, flow: Flow, *, paused_blocks: int = 0) -> Clearing:
+    """Return when blocks that could be merged now are gone, if blocks go on to arrive and drain as in ``flow``.
+
+    ``paused_blocks`` of the due ones are held by an operator's pause: no rate of the past says when they are merged.
+    """
+    left = due_blocks - paused_blocks
+    if left <= 0:
+        outlook = Outlook.PAUSED if paused_blocks else Outlook.CLEAR
+        return Clearing(outlook=outlook, seconds=None if paused_blocks else 0.0, paused_blocks=paused_blocks)
     if flow.seconds <= 0:
-        return Clearing(outlook=Outlook.UNKNOWN, seconds=None)
+        return Clearing(outlook=Outlook.UNKNOWN, seconds=None, paused_blocks=paused_blocks)
     surplus = flow.per_second(flow.drained_blocks) - flow.per_second(flow.arrived_blocks)
     if surplus <= 0:
-        return Clearing(outlook=Outlook.NEVER, seconds=None)
-    return Clearing(outlook=Outlook.SHRINKS, seconds=due_blocks / surplus)
+        return Clearing(outlook=Outlook.NEVER, seconds=None, paused_blocks=paused_blocks)
+    return Clearing(outlook=Outlook.SHRINKS, seconds=left / surplus, paused_blocks=paused_blocks)
 
 
 def work_seconds(backlog_bytes: int, flow: Flow) -> float:
@@ -96,6 +109,12 @@ def seconds_text(seconds: float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
+def first_names(names: Sequence[str], most: int = 20) -> str:
+    """Return names as a list in words, the first of many: ``a; b and 3 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(names[:most]) + more
+
+
 def count_words(count: int, noun: str) -> str:
-    """Return a number of things: ``1 block``, ``2 blocks``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """Return a number of things: ``1 block``, ``2 blocks``, ``2 branches``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"

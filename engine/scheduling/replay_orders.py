@@ -22,6 +22,7 @@ WITHOUT_EFFECT = frozenset(
     {
         *("change_limit", "change_level_policy", "pause", "resume", "pin", "unpin"),
         *("request_deletion", "certify_deletion", "release_sources"),
+        *("stop_isolation", "decide_isolation"),
     }
 )
 

@@ -16,7 +16,7 @@ from engine.storage.model import (
     ObjectWriter,
     StorageError,
 )
-from engine.storage.opening import is_local, kept_store, open_store
+from engine.storage.opening import is_local, kept_store, open_store, resolve_links
 
 __all__ = [
     "ConditionRefused",
@@ -32,4 +32,5 @@ __all__ = [
     "is_local",
     "kept_store",
     "open_store",
+    "resolve_links",
 ]

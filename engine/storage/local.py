@@ -1,8 +1,10 @@
-"""Objects as files in a folder: every write goes to a temporary file, is synced, and then renamed.
+"""Objects as regular files in a folder: every write goes to a temporary file, is synced, and then renamed.
 
 1. An object appears under its key only complete: by ``rename`` (``put``, writers) or ``link`` (``create``).
 2. When a write returns, file and folder entries are on disk: the file is synced before the rename, the folders after.
 3. Unfinished files live in one reserved folder of the store, so listings never see them and a sweep finds them.
+4. No symbolic link is followed, in no component of the store's folder or of a key (decision 0055).
+5. Only regular files are objects; opening never blocks (on a FIFO it would wait for a writer).
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 from uuid import uuid4
 
 from engine.storage.conditions import probe_create
-from engine.storage.keys import RESERVED_PART, check_folder, check_key, check_prefix
+from engine.storage.keys import KEY_SIZE_MAX, RESERVED_PART, check_folder, check_key, check_prefix
 from engine.storage.model import (
     ConditionalCreate,
     InvalidKey,
@@ -27,52 +30,69 @@ from engine.storage.model import (
     ObjectWriter,
     StorageError,
 )
+from engine.storage.unlinked_paths import (
+    NO_DESCRIPTOR,
+    READ,
+    READ_FILE,
+    LinkFound,
+    open_at_once,
+    opened_folder,
+    opened_folders,
+)
 from engine.storage.usage import StorageUsage
 
 PUBLISH_ATTEMPTS = 16
 """A deletion may remove a folder that has just become empty under a writer; the writer makes it again, this often."""
+STATUSES_AT_ONCE = 1000
+"""Names of a listing whose sizes and times are read while their folder is open once."""
 
-_Answer = TypeVar("_Answer")
+CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LocalStore(ObjectStore):
-    """A folder as object store. It is made on the first write; until then it lists as empty."""
+    """A folder as object store. It is made on the first write; until then it lists as empty.
+
+    Every operation raises StorageError while a symbolic link leads to the folder: name the folder itself.
+    """
 
     def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
+        self.root = Path(os.path.abspath(root))
         self.url = self.root.as_uri()
         self.usage = StorageUsage()
-        self._unfinished = self.root / RESERVED_PART
+        self.parts = self.root.parts[1:]
+        self._unfinished = (*self.parts, RESERVED_PART)
 
     def get(self, key: str) -> bytes:
-        path = self._path("get", key)
-        data = _translated("get", key, path.read_bytes)
+        with (
+            self.translated("get", key),
+            self._opened_file("get", key) as descriptor,
+            open(descriptor, "rb", buffering=0, closefd=False) as file,
+        ):
+            data = file.read()
         self.usage.record("get", len(data))
         return data
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:
-        path = self._path("get_range", key)
-        data = _translated("get_range", key, lambda: _read_range(path, key, offset, length))
+        with self.translated("get_range", key), self._opened_file("get_range", key) as descriptor:
+            data = _read_range(descriptor, key, offset, length)
         self.usage.record("get_range", length)
         return data
 
     def head(self, key: str) -> ObjectInfo:
-        path = self._path("head", key)
         self.usage.record("head")
-        return _translated("head", key, lambda: _info(path, key))
+        with self.translated("head", key), self._opened_parent("head", key) as (folder, name):
+            return _info("head", key, name, folder)
 
     def put(self, key: str, data: bytes) -> ObjectInfo:
-        writer = LocalWriter(self, key, self._path("put", key), "put")
-        with writer:
+        with self.open_writer(key) as writer:
             writer.write(data)
             return writer.commit()
 
     def create(self, key: str, data: bytes) -> bool:
-        path = self._path("create", key)
-        writer = LocalWriter(self, key, path, "create")
+        writer = LocalWriter(self, key, "create")
         try:
             writer.write(data)
-            writer.publish(os.link)
+            writer.publish(replaces=False)
         except FileExistsError:
             return False
         finally:
@@ -80,82 +100,213 @@ class LocalStore(ObjectStore):
         return True
 
     def open_writer(self, key: str) -> ObjectWriter:
-        return LocalWriter(self, key, self._path("put", key), "put")
+        return LocalWriter(self, key, "put")
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         check_prefix("list", prefix)
         self.usage.record("list")
         folder = prefix.rpartition("/")[0]
-        for key in _walk(self.root, folder + "/" if folder else ""):
-            if key.startswith(prefix) and key.encode() > start_after.encode():
-                # A key can vanish between the walk and the look at it: then it was not there.
-                with contextlib.suppress(ObjectNotFound):
-                    yield _translated("list", key, lambda key=key: _info(self.root / key, key))  # type: ignore[misc]
+        return self._walk(folder + "/" if folder else "", prefix, start_after)
 
     def list_folders(self, prefix: str = "") -> Iterator[str]:
         check_folder("list", prefix)
         self.usage.record("list")
-        for name in _names(self.root / prefix):
+        for name in self._names(prefix):
             if name.endswith("/") and prefix + name != RESERVED_PART + "/":
                 yield prefix + name
 
     def delete(self, key: str) -> None:
-        path = self._path("delete", key)
         self.usage.record("delete")
-        with contextlib.suppress(ObjectNotFound):
-            _translated("delete", key, path.unlink)
-        self._prune(path.parent)
+        with (
+            contextlib.suppress(ObjectNotFound),
+            self.translated("delete", key),
+            self._opened_parent("delete", key) as (folder, name),
+        ):
+            _info("delete", key, name, folder)
+            os.unlink(name, dir_fd=folder)
+        self._prune(key.split("/")[:-1])
 
     def probe_conditional_create(self) -> ConditionalCreate:
         return probe_create(self)
 
     def sweep_unfinished(self, *, before: float) -> int:
         swept = 0
-        for entry in _entries(self._unfinished):
-            with contextlib.suppress(FileNotFoundError):
-                if entry.stat().st_mtime < before:
-                    os.unlink(entry.path)
-                    swept += 1
+        with (
+            contextlib.suppress(FileNotFoundError),
+            self.translated("list", RESERVED_PART, passed_on=(FileNotFoundError,)),
+            opened_folder(self._unfinished, READ) as folder,
+        ):
+            for name in os.listdir(folder):
+                with contextlib.suppress(FileNotFoundError):
+                    if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before:
+                        os.unlink(name, dir_fd=folder)
+                        swept += 1
         return swept
 
-    def open_unfinished(self) -> tuple[Path, BinaryIO]:
+    def create_unfinished(self, operation: str, key: str) -> tuple[str, BinaryIO]:
         """Open a temporary file on the file system of the objects (a rename cannot cross file systems)."""
-        if not self._unfinished.is_dir():
-            _make_folder(self._unfinished)
-            _sync_folders(self.root.parent, self.root.parent)
-        path = self._unfinished / uuid4().hex
-        return path, path.open("xb")
+        name = uuid4().hex
+        with self.translated(operation, key):
+            with contextlib.suppress(FileNotFoundError), opened_folder(self._unfinished) as folder:
+                return name, _created(name, folder)
+            # Three folders: the one that holds the store, which may be new in it, the store, its unfinished files.
+            with opened_folders(self._unfinished, 3, READ, is_made=True) as folders:
+                os.fsync(folders[0])
+                return name, _created(name, folders[-1])
 
-    def _path(self, operation: str, key: str) -> Path:
-        return self.root / check_key(operation, key)
+    def remove_unfinished(self, name: str) -> None:
+        """Remove a temporary file, if it is there."""
+        with contextlib.suppress(OSError), opened_folder(self._unfinished) as folder:
+            os.unlink(name, dir_fd=folder)
 
-    def _prune(self, folder: Path) -> None:
-        """Remove folders that have become empty, as a bucket has none."""
-        while folder != self.root:
-            try:
-                folder.rmdir()
-            except OSError:
+    def publish(self, operation: str, key: str, unfinished: str, *, replaces: bool) -> None:
+        """Give a temporary file its key; FileExistsError if the key is taken and not to be replaced.
+
+        All folders up to the store's are synced, not only new ones: one that is already there may have been made by a
+        writer that has not synced it yet. An unchanged folder costs next to nothing.
+        """
+        *inner, name = key.split("/")
+        for _ in range(PUBLISH_ATTEMPTS):
+            with (
+                contextlib.suppress(FileNotFoundError),
+                self.translated(operation, key, passed_on=(FileNotFoundError, FileExistsError)),
+                opened_folders((*self.parts, *inner), 1 + len(inner), READ, is_made=True) as folders,
+                opened_folder(self._unfinished) as source,
+            ):
+                if replaces:
+                    os.replace(unfinished, name, src_dir_fd=source, dst_dir_fd=folders[-1])
+                else:
+                    os.link(unfinished, name, src_dir_fd=source, dst_dir_fd=folders[-1], follow_symlinks=False)
+                for folder in reversed(folders):
+                    os.fsync(folder)
                 return
-            folder = folder.parent
+        raise StorageError(operation, key, "its folder or the unfinished file vanishes again and again")
+
+    @contextlib.contextmanager
+    def _opened_parent(self, operation: str, key: str) -> Iterator[tuple[int, str]]:
+        *inner, name = check_key(operation, key).split("/")
+        with opened_folder((*self.parts, *inner)) as folder:
+            yield folder, name
+
+    @contextlib.contextmanager
+    def _opened_file(self, operation: str, key: str) -> Iterator[int]:
+        descriptor = open_at_once((*self.parts, check_key(operation, key)), READ_FILE)
+        if descriptor == NO_DESCRIPTOR:
+            with self._opened_parent(operation, key) as (folder, name):
+                _info(operation, key, name, folder)
+                descriptor = os.open(name, READ_FILE, dir_fd=folder)
+        try:
+            _check_regular(operation, key, os.fstat(descriptor))
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+        """Yield the objects below ``folder`` (empty or ending in ``/``) in bytewise order of whole keys."""
+        names = self._names(folder)
+        for start in range(0, len(names), STATUSES_AT_ONCE):
+            for key, info in self._statuses(folder, names[start : start + STATUSES_AT_ONCE], prefix, start_after):
+                if info is not None:
+                    yield info
+                elif key != RESERVED_PART + "/" and len(key.encode()) < KEY_SIZE_MAX:
+                    yield from self._walk(key, prefix, start_after)
+
+    def _statuses(
+        self, folder: str, names: Sequence[str], prefix: str, start_after: str
+    ) -> Sequence[tuple[str, ObjectInfo | None]]:
+        """Return folders, without a status, and objects among ``names`` that the listing is of."""
+        after = start_after.encode()
+        found = deque[tuple[str, ObjectInfo | None]]()
+        with (
+            contextlib.suppress(ObjectNotFound),
+            self.translated("list", folder),
+            opened_folder((*self.parts, *folder.split("/")[:-1])) as descriptor,
+        ):
+            for name in names:
+                key = folder + name
+                if not key.startswith(prefix):
+                    continue
+                if name.endswith("/"):
+                    found.append((key, None))
+                elif key.encode() > after:
+                    # A name can vanish, or become something else, after the folder was read: then it was not there.
+                    with contextlib.suppress(ObjectNotFound, FileNotFoundError):
+                        found.append((key, _info("list", key, name, descriptor)))
+        return found
+
+    def _names(self, folder: str) -> Sequence[str]:
+        """Return the names of files and folders in a folder, those of folders with a slash, in bytewise order.
+
+        Links, FIFOs, sockets and devices are left out and counted; names that are not UTF-8 can be no keys.
+        """
+        names = deque[bytes]()
+        skipped = 0
+        with (
+            contextlib.suppress(ObjectNotFound),
+            self.translated("list", folder),
+            opened_folder((*self.parts, *folder.split("/")[:-1]), READ) as descriptor,
+            os.scandir(descriptor) as entries,
+        ):
+            for entry in entries:
+                name = os.fsencode(entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    names.append(name + b"/")
+                elif entry.is_file(follow_symlinks=False):
+                    names.append(name)
+                else:
+                    skipped += 1
+        self.usage.record_skipped(skipped)
+        # A folder sorts as its name plus the slash: "a-b" comes before "a/x", because "-" is less than "/".
+        return [name.decode("utf-8", "replace") for name in sorted(names)]
+
+    def _prune(self, folder: Sequence[str]) -> None:
+        """Remove folders that have become empty, as a bucket has none."""
+        with contextlib.suppress(OSError):
+            while folder:
+                *above, name = folder
+                with opened_folder((*self.parts, *above)) as descriptor:
+                    os.rmdir(name, dir_fd=descriptor)
+                folder = above
+
+    @contextlib.contextmanager
+    def translated(self, operation: str, key: str, passed_on: tuple[type[OSError], ...] = ()) -> Iterator[None]:
+        """Turn errors of the operating system into StorageErrors that name operation and key."""
+        is_write = operation in ("put", "create")
+        try:
+            yield
+        except passed_on:
+            raise
+        except LinkFound as error:
+            if error.position < len(self.parts):
+                raise StorageError(operation, key, f"in the path of the store's folder {error}") from error
+            raise (InvalidKey if is_write else ObjectNotFound)(operation, key, str(error)) from error
+        except (NotADirectoryError, IsADirectoryError) as error:
+            if is_write:
+                raise InvalidKey(operation, key, "another key is the beginning of this one, or the reverse") from error
+            raise ObjectNotFound(operation, key, "no object has this key") from error
+        except FileNotFoundError as error:
+            raise ObjectNotFound(operation, key, "no object has this key") from error
+        except OSError as error:
+            raise StorageError(operation, key, error.strerror or str(error)) from error
 
 
 class LocalWriter(ObjectWriter):
     """Streams into a temporary file and publishes it under its key."""
 
-    def __init__(self, store: LocalStore, key: str, path: Path, operation: str) -> None:
-        self._store, self._key, self._path, self._operation = store, key, path, operation
+    def __init__(self, store: LocalStore, key: str, operation: str) -> None:
+        self._store, self._key, self._operation = store, check_key(operation, key), operation
         self._info: ObjectInfo | None = None
-        self._temporary, self._file = _translated(operation, key, store.open_unfinished)
+        self._unfinished, self._file = store.create_unfinished(operation, key)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._file.closed:
-            raise StorageError(self._operation, self._key, "the writer is already committed or aborted")
-        _translated(self._operation, self._key, lambda: self._file.write(data))
+        self._check_open()
+        with self._store.translated(self._operation, self._key):
+            self._file.write(data)
 
     def commit(self) -> ObjectInfo:
         if self._info is None:
             try:
-                self._info = self.publish(os.replace)
+                self._info = self.publish(replaces=True)
             finally:
                 self.abort()
         return self._info
@@ -163,125 +314,53 @@ class LocalWriter(ObjectWriter):
     def abort(self) -> None:
         with contextlib.suppress(OSError):  # What it could not flush is given up anyway.
             self._file.close()
-        self._temporary.unlink(missing_ok=True)
+        self._store.remove_unfinished(self._unfinished)
 
-    def publish(self, move: Callable[[Path, Path], None]) -> ObjectInfo:
-        """Sync the file and move it to its place; FileExistsError if ``move`` does not replace and the key is taken."""
+    def publish(self, *, replaces: bool) -> ObjectInfo:
+        """Sync the file and give it its key; FileExistsError if the key is taken and not to be replaced."""
+        self._check_open()
+        with self._store.translated(self._operation, self._key):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            status = os.fstat(self._file.fileno())
+            self._file.close()
+        self._store.publish(self._operation, self._key, self._unfinished, replaces=replaces)
+        self._store.usage.record(self._operation, status.st_size)
+        return ObjectInfo(key=self._key, size=status.st_size, modified_at=status.st_mtime)
+
+    def _check_open(self) -> None:
         if self._file.closed:
             raise StorageError(self._operation, self._key, "the writer is already committed or aborted")
-        info = _translated(self._operation, self._key, lambda: self._publish(move))
-        self._store.usage.record(self._operation, info.size)
-        return info
-
-    def _publish(self, move: Callable[[Path, Path], None]) -> ObjectInfo:
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        status = os.fstat(self._file.fileno())
-        self._file.close()
-        for _ in range(PUBLISH_ATTEMPTS):
-            _make_folder(self._path.parent)
-            with contextlib.suppress(FileNotFoundError):
-                move(self._temporary, self._path)
-                _sync_folders(self._path.parent, self._store.root)
-                return ObjectInfo(key=self._key, size=status.st_size, modified_at=status.st_mtime)
-        raise StorageError(self._operation, self._key, "its folder or the unfinished file vanishes again and again")
 
 
-def _translated(operation: str, key: str, action: Callable[[], _Answer]) -> _Answer:
-    """Run ``action``; errors of the operating system become StorageErrors that name operation and key."""
-    try:
-        return action()
-    except FileExistsError:
-        # Only ``create`` can meet it, as its answer; a file where a folder is needed is NotADirectoryError.
-        raise
-    except (NotADirectoryError, IsADirectoryError) as error:
-        if operation in ("put", "create"):
-            raise InvalidKey(operation, key, "another key is the beginning of this one, or the reverse") from error
-        raise ObjectNotFound(operation, key, "no object has this key") from error
-    except FileNotFoundError as error:
-        raise ObjectNotFound(operation, key, "no object has this key") from error
-    except OSError as error:
-        raise StorageError(operation, key, error.strerror or str(error)) from error
+def _created(name: str, folder: int) -> BinaryIO:
+    return open(os.open(name, CREATE_FILE, 0o666, dir_fd=folder), "wb")
 
 
-def _read_range(path: Path, key: str, offset: int, length: int) -> bytes:
-    with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        if offset < 0 or length < 0 or offset + length > size:
-            raise InvalidRange("get_range", key, f"{length} bytes at {offset} of an object of {size} bytes")
-        data = bytearray()
-        while len(data) < length:  # One read answers at most 2 GiB.
-            piece = os.pread(file.fileno(), length - len(data), offset + len(data))
-            if not piece:
-                raise InvalidRange("get_range", key, "the object became shorter while it was read")
-            if len(piece) == length:
-                return piece
-            data += piece
-        return bytes(data)
-
-
-def _info(path: Path, key: str) -> ObjectInfo:
-    status = path.stat()
-    if not path.is_file():
-        raise ObjectNotFound("head", key, "no object has this key")
+def _info(operation: str, key: str, name: str, folder: int) -> ObjectInfo:
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    _check_regular(operation, key, status)
     return ObjectInfo(key=key, size=status.st_size, modified_at=status.st_mtime)
 
 
-def _walk(root: Path, prefix: str) -> Iterator[str]:
-    """Yield the keys below ``prefix`` (empty or ending in ``/``) in bytewise order of whole keys."""
-    for name in _names(root / prefix):
-        key = prefix + name
-        if key == RESERVED_PART + "/":
-            continue
-        if key.endswith("/"):
-            yield from _walk(root, key)
-        else:
-            yield key
+def _check_regular(operation: str, key: str, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ObjectNotFound(operation, key, "no object has this key")
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "a FIFO, a socket or a device"
+        raise ObjectNotFound(operation, key, f"it is {kind}, and only regular files are objects")
 
 
-def _names(folder: Path) -> list[str]:
-    """Return the names in a folder, those of folders with a slash after them, in bytewise order."""
-    # A folder sorts as its name plus the slash: "a-b" comes before "a/x", because "-" is less than "/".
-    encoded = sorted(
-        (entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name).encode("utf-8", "surrogateescape")
-        for entry in _entries(folder)
-    )
-    return [name.decode("utf-8", "replace") for name in encoded]
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _make_folder(folder: Path) -> None:
-    # A deletion may prune the folder, or one above it, at any moment: then the caller tries again.
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISDIR(os.stat(error.filename).st_mode):
-                raise NotADirectoryError(f"{error.filename} is a file") from error
-    except FileNotFoundError:
-        return
-
-
-def _sync_folders(folder: Path, top: Path) -> None:
-    """Sync the entries of ``folder`` and of every folder above it up to ``top``.
-
-    All of them, not only new ones: a folder that is already there may have been made by a writer that has not synced
-    it yet. An unchanged folder costs next to nothing.
-    """
-    for each in (folder, *folder.parents):
-        # A folder that is gone again needs no sync.
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(each, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        if each == top:
-            return
+def _read_range(descriptor: int, key: str, offset: int, length: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    if offset < 0 or length < 0 or offset + length > size:
+        raise InvalidRange("get_range", key, f"{length} bytes at {offset} of an object of {size} bytes")
+    data = bytearray()
+    while len(data) < length:  # One read answers at most 2 GiB.
+        piece = os.pread(descriptor, length - len(data), offset + len(data))
+        if not piece:
+            raise InvalidRange("get_range", key, "the object became shorter while it was read")
+        if len(piece) == length:
+            return piece
+        data += piece
+    return bytes(data)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
-from engine.storage.keys import check_key
 from engine.storage.local import LocalStore
-from engine.storage.model import InvalidKey, InvalidStoreUrl, ObjectStore
+from engine.storage.model import InvalidStoreUrl, ObjectStore
 from engine.storage.retrying import Retrying
-
-FORMS = "use file:///folder, a folder's path, or s3://bucket/prefix?endpoint=URL&region=NAME"
-ENDPOINT_VARIABLES = ("OBJECT_STORE_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+from engine.storage.s3_location import FORMS, location_of
 
 STORES_KEPT = 16
 
@@ -27,21 +23,11 @@ def open_store(url: str, *, retrying: Retrying | None = None) -> ObjectStore:
     wrong with a URL.
     """
     if is_local(url):
-        return LocalStore(_folder(url))
+        return LocalStore(folder_of(url))
     # boto3 takes a third of a second to import; a folder needs none of it.
-    from engine.storage.s3 import S3Location, S3Store
+    from engine.storage.s3 import S3Store
 
-    parts = urlsplit(url)
-    if parts.scheme != "s3" or not parts.netloc or parts.fragment or "@" in parts.netloc:
-        raise InvalidStoreUrl(f"{url!r} is no object store: {FORMS}")
-    query = _query(url)
-    location = S3Location(
-        bucket=parts.netloc,
-        prefix=_prefix(url, unquote(parts.path)),
-        endpoint=query.get("endpoint") or _first_set(ENDPOINT_VARIABLES),
-        region=query.get("region") or _first_set(REGION_VARIABLES) or "us-east-1",
-    )
-    return S3Store(location, url, retrying)
+    return S3Store(location_of(url), url, retrying)
 
 
 @functools.lru_cache(maxsize=STORES_KEPT)
@@ -55,7 +41,20 @@ def is_local(url: str) -> bool:
     return "://" not in url or url.startswith("file://")
 
 
-def _folder(url: str) -> Path:
+def resolve_links(url: str) -> str:
+    """Return the URL of the same store without symbolic links in the path of its folder.
+
+    For the URLs of an installation's own settings only: nobody but its operator decides where these links lead.
+    """
+    if not is_local(url):
+        return url
+    folder = os.path.abspath(folder_of(url))
+    resolved = os.path.realpath(folder)
+    return url if resolved == folder else Path(resolved).as_uri()
+
+
+def folder_of(url: str) -> Path:
+    """Return the folder that a path or a ``file://`` URL names. Raises InvalidStoreUrl."""
     if not url:
         raise InvalidStoreUrl(f"the object store's URL is empty: {FORMS}")
     if "://" not in url:
@@ -64,26 +63,3 @@ def _folder(url: str) -> Path:
     if parts.netloc not in ("", "localhost") or not parts.path or parts.query or parts.fragment:
         raise InvalidStoreUrl(f"{url!r} is no folder of this machine: {FORMS}")
     return Path(unquote(parts.path))
-
-
-def _query(url: str) -> dict[str, str]:
-    query = {name: values[-1] for name, values in parse_qs(urlsplit(url).query, keep_blank_values=True).items()}
-    unknown = sorted(query.keys() - {"endpoint", "region"})
-    if unknown:
-        raise InvalidStoreUrl(f"{url!r}: unknown setting {unknown[0]!r}: {FORMS}")
-    return query
-
-
-def _prefix(url: str, path: str) -> str:
-    prefix = path.strip("/")
-    if not prefix:
-        return ""
-    try:
-        check_key("open", prefix)
-    except InvalidKey as error:
-        raise InvalidStoreUrl(f"{url!r}: bad prefix: {error.reason}") from error
-    return prefix + "/"
-
-
-def _first_set(variables: tuple[str, ...]) -> str | None:
-    return next((value for variable in variables if (value := os.environ.get(variable))), None)

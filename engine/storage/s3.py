@@ -7,7 +7,6 @@ boto3 raises into StorageErrors. Streams become multipart uploads; an upload tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from engine.storage.model import (
     StorageError,
 )
 from engine.storage.retrying import Retrying
+from engine.storage.s3_location import S3Location
 from engine.storage.usage import StorageUsage
 
 PART_SIZE = 8 << 20
@@ -48,16 +48,6 @@ MISSING_CODES = frozenset({"NoSuchKey", "404", "NotFound"})
 UNSUPPORTED_CODES = frozenset({"NotImplemented", "501", "InvalidArgument", "InvalidRequest"})
 
 _Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class S3Location:
-    """Where the objects are: ``prefix`` is empty or ends in ``/``; no endpoint means Amazon's of the region."""
-
-    bucket: str
-    prefix: str = ""
-    endpoint: str | None = None
-    region: str = "us-east-1"
 
 
 class S3Store(ObjectStore):

@@ -17,6 +17,7 @@ class StorageUsage:
         self._lock = threading.Lock()
         self._requests: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
+        self._skipped = 0
 
     def record(self, operation: str, byte_count: int = 0) -> None:
         """Count one request of ``operation`` that moved ``byte_count`` bytes of object data."""
@@ -28,6 +29,16 @@ class StorageUsage:
         """Add bytes to a request counted before, when its answer tells their number."""
         with self._lock:
             self._bytes[operation] += byte_count
+
+    def record_skipped(self, count: int) -> None:
+        """Count names that a listing left out because they are no objects: links, FIFOs, sockets and devices."""
+        with self._lock:
+            self._skipped += count
+
+    def skipped(self) -> int:
+        """Return how many names listings have left out so far."""
+        with self._lock:
+            return self._skipped
 
     def requests(self) -> dict[str, int]:
         """Return the number of requests per operation so far."""

@@ -118,8 +118,22 @@ cdef void fill(Part* parts, int count, int64_t rows, const int64_t* offsets, uin
         heads[row] = head
 
 
+cdef bint are_offsets(const int64_t[::1] offsets, int64_t rows, int64_t size, int64_t first) noexcept nogil:
+    """Tell whether offsets, from row ``first`` on, bound ``rows`` values in ``size`` bytes: none below the one before."""
+    cdef int64_t row, least
+    cdef bint is_descending = False
+    if offsets.shape[0] != rows + 1:
+        return False
+    if first > rows:
+        return True
+    least = offsets[first]
+    for row in range(first, rows):
+        is_descending |= offsets[row + 1] < offsets[row]
+    return least >= 0 and not is_descending and offsets[rows] <= size
+
+
 def join_parts(int64_t rows, parts):
-    """Return the keys of ``rows`` rows: each column's part after the other."""
+    """Return the keys of ``rows`` rows: each column's part after the other. Raises ValueError for impossible offsets."""
     cdef int number, count = len(parts)
     cdef Part* found = <Part*>malloc((count + 1) * sizeof(Part))
     cdef const uint8_t[::1] bytes_view, valid_view
@@ -132,8 +146,8 @@ def join_parts(int64_t rows, parts):
     try:
         for number, part in enumerate(parts):
             bytes_view, offsets_view = part.data, part.offsets
-            if offsets_view.shape[0] != rows + 1 or offsets_view[0] < 0 or offsets_view[rows] > bytes_view.shape[0]:
-                raise ValueError("a part of the keys has another number of rows")
+            if not are_offsets(offsets_view, rows, bytes_view.shape[0], 0):
+                raise ValueError("the offsets of a part are not those of its rows and bytes")
             found[number].data = &bytes_view[0] if bytes_view.shape[0] else NULL
             found[number].offsets = &offsets_view[0]
             found[number].valid = NULL
@@ -157,28 +171,31 @@ def join_parts(int64_t rows, parts):
     return Keys(made_heads, made_data, made_offsets)
 
 
-cdef int open_run(keys, Run* run) except -1:
-    """Point to the arrays of keys, which the caller keeps."""
+cdef int open_run(keys, Run* run, int64_t first) except -1:
+    """Point to the arrays of keys, which the caller keeps; their offsets are checked from row ``first`` on."""
     cdef const uint64_t[::1] heads = keys.heads
     cdef const uint8_t[::1] data = keys.data
     cdef const int64_t[::1] offsets = keys.offsets
     run.end = heads.shape[0]
-    run.at = 0
+    run.at = first
     run.heads = &heads[0] if run.end else NULL
     run.data = &data[0] if data.shape[0] else NULL
     run.offsets = NULL
     if offsets.shape[0]:
-        if offsets.shape[0] != run.end + 1 or offsets[0] < 0 or offsets[run.end] > data.shape[0]:
-            raise ValueError("the arrays of keys do not belong together")
+        if not are_offsets(offsets, run.end, data.shape[0], first):
+            raise ValueError("the offsets of keys are not those of their rows and bytes")
         run.offsets = &offsets[0]
     return 0
 
 
 def first_unsorted(keys):
-    """Return the first row whose key is less than that of the row before it, -1 if there is none."""
+    """Return the first row whose key is less than that of the row before it, -1 if there is none.
+
+    Raises ValueError for impossible offsets.
+    """
     cdef Run run
     cdef int64_t row, found = -1
-    open_run(keys, &run)
+    open_run(keys, &run, 0)
     with nogil:
         for row in range(1, run.end):
             if compare(&run, row, &run, row - 1) < 0:
@@ -239,7 +256,7 @@ def merge_runs(runs, int64_t[::1] positions, const uint8_t[::1] goes_on, int64_t
     """Merge sorted runs from ``positions`` on, and move these on; rows with equal keys come in the order of runs.
 
     Returns (run, first row, rows) of the segments of the result. Ends after ``limit`` rows, or when a run is used up of
-    which more follows (``goes_on``), or when all are.
+    which more follows (``goes_on``), or when all are. Raises ValueError for impossible positions or offsets.
     """
     cdef int count = len(runs), size = 0, number, winner, other
     cdef int64_t end, room, at
@@ -256,10 +273,9 @@ def merge_runs(runs, int64_t[::1] positions, const uint8_t[::1] goes_on, int64_t
     cdef int64_t[::1] segment_starts = made_starts, segment_counts = made_counts
     try:
         for number in range(count):
-            open_run(runs[number], &opened[number])
-            opened[number].at = positions[number]
             if positions[number] < 0:
                 raise ValueError("a position before the first row")
+            open_run(runs[number], &opened[number], positions[number])
             if opened[number].at < opened[number].end:
                 heap[size] = number
                 size += 1

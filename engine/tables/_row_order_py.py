@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +15,15 @@ Segments = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.in
 
 
 def join_parts(rows: int, parts: Sequence[KeyPart]) -> Keys:
-    """Return the keys of ``rows`` rows: each column's part after the other."""
+    """Return the keys of ``rows`` rows: each column's part after the other.
+
+    Raises ValueError if offsets are impossible.
+    """
+    for part in parts:
+        if not _are_offsets(part.offsets, rows, len(part.data)):
+            raise ValueError("the offsets of a part are not those of its rows and bytes")
+        if part.valid is not None and len(part.valid) != rows:
+            raise ValueError("a part of the keys has another number of rows")
     keys = []
     for row in range(rows):
         key = bytearray()
@@ -33,7 +42,11 @@ def join_parts(rows: int, parts: Sequence[KeyPart]) -> Keys:
 
 
 def first_unsorted(keys: Keys) -> int:
-    """Return the first row whose key is less than that of the row before it, -1 if there is none."""
+    """Return the first row whose key is less than that of the row before it, -1 if there is none.
+
+    Raises ValueError for impossible offsets.
+    """
+    _check_keys(keys)
     for row in range(1, len(keys)):
         if keys.key(row) < keys.key(row - 1):
             return row
@@ -46,8 +59,12 @@ def merge_runs(
     """Merge sorted runs from ``positions`` on, and move these on; rows with equal keys come in the order of runs.
 
     Returns (run, first row, rows) of the segments of the result. Ends after ``limit`` rows, or when a run is used up of
-    which more follows (``goes_on``), or when all are.
+    which more follows (``goes_on``), or when all are. Raises ValueError for impossible positions or offsets.
     """
+    for number, run in enumerate(runs):
+        if positions[number] < 0:
+            raise ValueError("a position before the first row")
+        _check_keys(run, int(positions[number]))
     heap = [
         (run.key(int(positions[number])), number) for number, run in enumerate(runs) if positions[number] < len(run)
     ]
@@ -70,3 +87,17 @@ def merge_runs(
             heapq.heappop(heap)
     told = np.array(segments, np.int64).reshape(-1, 3)
     return told[:, 0].astype(np.int32), told[:, 1].copy(), told[:, 2].copy()
+
+
+def _check_keys(keys: Keys, first: int = 0) -> None:
+    """Raise ValueError unless the offsets of keys, from a row on, bound values in their bytes."""
+    if len(keys.offsets) and not _are_offsets(keys.offsets, len(keys), len(keys.data), first):
+        raise ValueError("the offsets of keys are not those of their rows and bytes")
+
+
+def _are_offsets(offsets: npt.NDArray[np.int64], rows: int, size: int, first: int = 0) -> bool:
+    """Tell whether offsets, from a row on, bound ``rows`` values in ``size`` bytes: none below the one before."""
+    if len(offsets) != rows + 1:
+        return False
+    told = [0, *offsets[first:].tolist(), size]
+    return all(before <= after for before, after in itertools.pairwise(told))

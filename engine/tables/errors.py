@@ -7,6 +7,13 @@ A file that is not what it should be is a ``BadObject``: ``section`` is the part
 from __future__ import annotations
 
 from engine.errors import LithifyError
+from engine.profiles.errors import BadObject
+
+
+class ForeignFile(BadObject):
+    """A file that another table format wrote and lists; it is never merged, and never deleted."""
+
+    code = "foreign_table"
 
 
 class SchemaConflict(LithifyError):

@@ -9,6 +9,7 @@ import pyarrow as pa
 from engine.profiles.errors import BadObject, UnknownFormat
 from engine.storage import ObjectStore
 from engine.tables.footers import SECTION, Footer, open_parquet, read_footer
+from engine.tables.foreign_formats import check_footer
 from engine.tables.store_file import open_object
 from engine.tables.times import NoTimeType, time_bounds, to_milliseconds
 
@@ -42,9 +43,10 @@ def read_facts(
     """Read and check the footer of a file; the time column itself only if it has no usable statistics.
 
     ``time_unit`` is what an integer time column counts ("s", "ms", "us", "ns"). ``size`` saves the question for it.
-    Raises a BadObject naming file, section and offset, StorageError.
+    Raises a BadObject naming file, section and offset (a ForeignFile if another table format wrote it), StorageError.
     """
     footer = read_footer(store, path, size)
+    check_footer(footer)
     kind = time_type(footer, time_column)
     try:
         to_milliseconds(kind, time_unit)

@@ -15,6 +15,7 @@ from engine.storage import ObjectStore
 from engine.tables.conservation import Tally, summable
 from engine.tables.file_rows import Cut, read_rows, rows_per_piece
 from engine.tables.footers import Footer, read_footer
+from engine.tables.foreign_formats import check_footer
 from engine.tables.output_files import OutputRules
 from engine.tables.rolling import RollUpPlan, roll_up_json, rolled_file, rolled_schema
 from engine.tables.schemas import unified_schema
@@ -130,6 +131,7 @@ def plan_folder(
     files = tuple(chunk.folders()[folder])
     footers = read_footers(files, store, cancelled)
     for footer in footers:
+        check_footer(footer)
         _check_time(footer, spec)
     roll_up, names = None, [*spec.sort_columns, spec.time_column]
     if spec.roll_up is None:

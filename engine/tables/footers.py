@@ -130,7 +130,7 @@ def parse_footer(head: bytes, tail: bytes, size: int, path: str = "") -> Footer:
     length = _footer_length(tail, size)
     start = size - END_BYTES - length
     if head != MAGIC:
-        raise UnknownFormat(SECTION, 0, f"the file begins with {head!r}, not {MAGIC!r}", path)
+        raise UnknownFormat(SECTION, 0, f"the file does not begin with {MAGIC!r}", path)
     data = tail[-END_BYTES - length : -END_BYTES]
     try:
         metadata = checked_footer(data, SECTION)
@@ -158,7 +158,7 @@ def _footer_length(tail: bytes, size: int) -> int:
     if tail[-4:] == ENCRYPTED_MAGIC:
         raise UnknownFormat(SECTION, size - 4, "the footer is encrypted")
     if tail[-4:] != MAGIC:
-        raise UnknownFormat(SECTION, size - 4, f"the file ends with {tail[-4:]!r}, not {MAGIC!r}")
+        raise UnknownFormat(SECTION, size - 4, f"the file does not end with {MAGIC!r}")
     length = int.from_bytes(tail[-END_BYTES:-4], "little")
     if not 0 < length <= size - END_BYTES - len(MAGIC):
         raise Truncated(SECTION, size - END_BYTES, f"a footer of {length} bytes is not in a file of {size}")

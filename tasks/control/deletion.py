@@ -15,7 +15,12 @@ log = structlog.get_logger(__name__)
 def delete_tombstoned_objects() -> None:
     """Delete the objects of replaced blocks whose delay is over."""
     from webadmin.index.services import delete_tombstoned_objects as delete
+    from webadmin.schedule.errors import LogBehind
 
-    outcome = delete(store=object_store(settings.OBJECT_STORE_URL))
+    try:
+        outcome = delete(store=object_store(settings.OBJECT_STORE_URL))
+    except LogBehind as error:
+        log.error("objects_not_deleted", reason=str(error))
+        return
     if outcome.deleted or outcome.failed:
         log.info("objects_deleted", deleted=outcome.deleted, failed=len(outcome.failed))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import structlog
 from django.conf import settings
 
-from tasks.beat import SETTLE_QUEUES_TASK, SWEEP_ORPHANS_TASK, SWEEP_TASK, TRIM_TASK, app
+from tasks.beat import SETTLE_QUEUES_TASK, SWEEP_ORPHANS_TASK, SWEEP_TASK, TRIM_TASK, WRITE_POSITION_TASK, app
 from tasks.control.object_store import object_store
 
 log = structlog.get_logger(__name__)
@@ -17,8 +17,13 @@ log = structlog.get_logger(__name__)
 def sweep_leftovers() -> None:
     """Sweep the ledger, lineage records, scratch objects and unfinished uploads."""
     from webadmin.index.services.sweep_leftovers import sweep_leftovers as sweep
+    from webadmin.schedule.errors import LogBehind
 
-    report = asdict(sweep(store=object_store(settings.OBJECT_STORE_URL)))
+    try:
+        report = asdict(sweep(store=object_store(settings.OBJECT_STORE_URL)))
+    except LogBehind as error:
+        log.error("leftovers_not_swept", reason=str(error))
+        return
     if any(report.values()):
         log.info("leftovers_swept", **report)
 
@@ -28,12 +33,13 @@ def sweep_orphans() -> None:
     """Delete objects that were written and never committed, once they are a day old. Lists the whole bucket."""
     from webadmin.index.errors import SweepRefused
     from webadmin.index.services.compare_bucket import sweep_orphans as sweep
+    from webadmin.schedule.errors import LogBehind
 
     store = object_store(settings.OBJECT_STORE_URL)
     try:
         # Nobody looks at it before: where little is known, the index may have been lost.
         outcome = sweep(store=store, actor="control:orphans", surely_fine=0)
-    except SweepRefused as error:
+    except (SweepRefused, LogBehind) as error:
         log.warning("orphans_not_swept", reason=str(error))
         return
     log.info("orphans_swept", swept=len(outcome.swept), kept=len(outcome.kept))
@@ -55,3 +61,15 @@ def settle_queues() -> None:
     from webadmin.schedule.services.change_level_policy import settle_after_changes
 
     settle_after_changes()
+
+
+@app.task(name=WRITE_POSITION_TASK)
+def write_log_position() -> None:
+    """Write the position of the command log to the bucket, and look whether one there is ahead of it."""
+    from webadmin.schedule.errors import LogBehind
+    from webadmin.schedule.services.guard_deletions import allow_deletions
+
+    try:
+        allow_deletions(store=object_store(settings.OBJECT_STORE_URL))
+    except LogBehind as error:
+        log.error("deletions_refused", reason=str(error))

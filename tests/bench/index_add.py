@@ -23,6 +23,7 @@ from tests.bench.database import embedded_postgresql, manage
 from tests.bench.figures import Figures
 from tests.block_factory import block_meta
 from tests.processes import LOOPBACK, Processes, answers_http, free_port
+from webadmin.serving import GUNICORN_SETTINGS
 
 NAME = "index_add"
 BLOCKS_PER_CALL = 500
@@ -104,8 +105,8 @@ def _start_web(processes: Processes, environment: dict[str, str]) -> str:
     port = free_port()
     web = processes.start_python(
         "web",
-        *("-m", "gunicorn", "webadmin.wsgi:application", "--bind", f"{LOOPBACK}:{port}", "--no-control-socket"),
-        *("--worker-class", "gthread", "--workers", str(WEB_WORKERS), "--threads", "2"),
+        *("-m", "gunicorn", "--config", GUNICORN_SETTINGS, "--bind", f"{LOOPBACK}:{port}"),
+        *("--workers", str(WEB_WORKERS), "--threads", "2"),
         environment=environment,
     )
     processes.wait_until_answers(web, lambda: answers_http(f"http://{LOOPBACK}:{port}/healthz"))

@@ -27,6 +27,7 @@ from tests.bench.database import embedded_postgresql, manage
 from tests.bench.figures import Figures, process_seconds
 from tests.bench.segment_build import SAMPLES, message
 from tests.processes import LOOPBACK, Processes, answers_http, free_port
+from webadmin.serving import GUNICORN_SETTINGS
 
 NAME = "ingest"
 SEED = 7
@@ -91,8 +92,8 @@ def served(url: str) -> Iterator[tuple[str, dict[str, int]]]:
         port = free_port()
         web = processes.start_python(
             "web",
-            *("-m", "gunicorn", "webadmin.wsgi:application", "--bind", f"{LOOPBACK}:{port}", "--no-control-socket"),
-            *("--worker-class", "gthread", "--workers", "1", "--threads", str(WEB_THREADS)),
+            *("-m", "gunicorn", "--config", GUNICORN_SETTINGS, "--bind", f"{LOOPBACK}:{port}"),
+            *("--workers", "1", "--threads", str(WEB_THREADS)),
             environment=environment,
         )
         processes.wait_until_answers(writer, lambda: len(ring_of(url)) > 0)

@@ -67,7 +67,9 @@ def run(full: bool) -> Figures:
     """Measure in a fresh process, whose environment has the credentials of the S3 server, and return its figures."""
     series, rounds = (SERIES_FULL, ROUNDS_FULL) if full else (SERIES, ROUNDS)
     program = [sys.executable, "-m", "tests.bench.tsdb_end_to_end", str(series), str(rounds)]
-    answer = subprocess.run(program, stdout=subprocess.PIPE, check=True, text=True, env=os.environ | CREDENTIALS)
+    answer = subprocess.run(
+        program, stdout=subprocess.PIPE, check=True, text=True, env=os.environ | CREDENTIALS | {"STORE_ROOTS": "s3://*"}
+    )
     parameters = {"groups": GROUPS, "replicas": REPLICAS, "series": series, "rounds": rounds, "capacity": CAPACITY}
     return Figures(parameters, json.loads(answer.stdout.splitlines()[-1]))
 

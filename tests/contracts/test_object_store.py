@@ -316,7 +316,9 @@ def test_the_conformance_check_passes_and_leaves_nothing(store: ObjectStore) -> 
 part = st.text("abc-.0é", min_size=1, max_size=3).filter(lambda text: text not in (".", ".."))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(contents=st.dictionaries(st.lists(part, min_size=1, max_size=3).map("/".join), st.binary(max_size=9)))
 def test_a_store_is_a_sorted_dictionary(store: ObjectStore, contents: dict[str, bytes]) -> None:
     for info in list(store.list()):

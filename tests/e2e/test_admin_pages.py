@@ -9,7 +9,9 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from django.contrib import admin
@@ -97,14 +99,29 @@ def cookie(pages: list[str]) -> str:
     return client.cookies["sessionid"].value
 
 
-@pytest.fixture
-def browser(cookie: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
-    """Chromium. Playwright runs an event loop in this thread, which Django takes for asynchronous code of ours."""
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+@contextmanager
+def running_chromium() -> Iterator[Browser]:
+    """Run Chromium with a home folder of its own: it keeps crash reports and caches there, whatever its profile is.
+
+    Playwright runs an event loop in this thread, which Django takes for asynchronous code of ours.
+    """
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        TemporaryDirectory(prefix="lithify-chromium-", ignore_cleanup_errors=True) as home,
+        sync_playwright() as playwright,
+    ):
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        homes = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"), home)
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES, env=os.environ | homes)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture
+def browser(cookie: str) -> Iterator[Browser]:
+    """Chromium, started when the session is in the database."""
+    with running_chromium() as chromium:
+        yield chromium
 
 
 def signed_in(browser: Browser, live_server: LiveServer, cookie: str) -> BrowserContext:

@@ -16,10 +16,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
-from tests.e2e.test_admin_pages import CHROMIUM, OVERFLOW, SWITCHES, complaints_of, keep_picture, signed_in
+from tests.e2e.test_admin_pages import CHROMIUM, OVERFLOW, complaints_of, keep_picture, running_chromium, signed_in
 from tests.webadmin.admin.timeline_rows import DAYS, fill_timeline, make_chunks, make_table
 from webadmin.timeline.models import Chunk, DataSource, Policy
 
@@ -39,12 +39,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium. Playwright runs an event loop in this thread, which Django takes for asynchronous code of ours."""
-    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+    """One Chromium for all tests of the page."""
+    with running_chromium() as chromium:
         yield chromium
-        chromium.close()
 
 
 class Visit:

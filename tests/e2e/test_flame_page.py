@@ -18,14 +18,14 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from engine.profiles.pprof import parse_profile
 from engine.storage import open_store
 from tests.database import clock  # noqa: F401  (a fixture)
 from tests.e2e import flame_scene
-from tests.e2e.test_admin_pages import CHROMIUM, OVERFLOW, SWITCHES, complaints_of, keep_picture, signed_in
+from tests.e2e.test_admin_pages import CHROMIUM, OVERFLOW, complaints_of, keep_picture, running_chromium, signed_in
 from tests.webadmin.conftest import real_service  # noqa: F401  (a fixture)
 from tests.webadmin.profiles.viewers.conftest import CPU, Viewer
 from tests.webadmin.query.stored import Stored
@@ -60,12 +60,9 @@ def viewer(real_service: Service, settings: Any, tmp_path: Path) -> Viewer:  # n
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium. Playwright runs an event loop in this thread, which Django takes for asynchronous code of ours."""
-    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+    """One Chromium for all tests of the page."""
+    with running_chromium() as chromium:
         yield chromium
-        chromium.close()
 
 
 class Visit:

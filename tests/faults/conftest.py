@@ -10,7 +10,7 @@ import pytest
 from tests.faults.database_proxy import database_proxy
 from tests.faults.http_proxy import http_proxy
 from tests.faults.postgresql import running_postgresql
-from tests.faults.stack import FaultStack, Surroundings
+from tests.faults.stack import OBJECTS_PREFIX, FaultStack, Surroundings
 from tests.object_stores import S3Server, s3_credentials, s3_server, s3_store
 
 __all__ = ["s3_credentials", "s3_server", "s3_store"]
@@ -41,8 +41,8 @@ def fault_stack(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -
             postgresql=postgresql,
             database=parts.enter_context(database_proxy(postgresql.socket_file)),
             store=store,
-            store_url=s3_server.store_url(bucket),
-            proxied_store_url=S3Server(store.url).store_url(bucket),
+            store_url=s3_server.store_url(bucket, OBJECTS_PREFIX),
+            proxied_store_url=S3Server(store.url).store_url(bucket, OBJECTS_PREFIX),
         )
         stack = FaultStack(tmp_path_factory.mktemp("faults"), around)
         parts.callback(stack.stop)

@@ -1,13 +1,15 @@
 """A proxy before PostgreSQL, with traps: it holds or loses a statement, or the answer to it.
 
 It follows the protocol as far as it must: the traps see each message of a client, and the text of its transaction so
-far. Django writes the parameters into the text.
+far. Django writes the parameters into the text. ``partitioned`` drops what comes and ends no connection, ``slow``
+delays each message.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +38,7 @@ class DatabaseProxy:
     def __init__(self, socket_file: str) -> None:
         self._socket_file = socket_file
         self.traps: Traps[Statement] = Traps()
+        self._link = _Link()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = int(self._listener.getsockname()[1])
 
@@ -46,7 +49,26 @@ class DatabaseProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=_Session(client, self._socket_file, self.traps).run, daemon=True).start()
+            session = _Session(client, self._socket_file, self.traps, self._link)
+            threading.Thread(target=session.run, daemon=True).start()
+
+    @contextmanager
+    def partitioned(self) -> Iterator[None]:
+        """Drop everything in both directions. Connections stay open, and one that lost a message never works again."""
+        self._link.drops.set()
+        try:
+            yield
+        finally:
+            self._link.drops.clear()
+
+    @contextmanager
+    def slow(self, seconds: float) -> Iterator[None]:
+        """Pass each message of a client on so much later."""
+        self._link.delay_seconds = seconds
+        try:
+            yield
+        finally:
+            self._link.delay_seconds = 0.0
 
     def close(self) -> None:
         """Take no more connections."""
@@ -55,11 +77,20 @@ class DatabaseProxy:
         self._listener.close()
 
 
+class _Link:
+    """The state of the network between clients and server."""
+
+    def __init__(self) -> None:
+        self.drops = threading.Event()
+        self.delay_seconds = 0.0
+
+
 class _Session:
     """One connection: a thread in each direction."""
 
-    def __init__(self, client: socket.socket, socket_file: str, traps: Traps[Statement]) -> None:
-        self._client, self._socket_file, self._traps = client, socket_file, traps
+    def __init__(self, client: socket.socket, socket_file: str, traps: Traps[Statement], link: _Link) -> None:
+        self._client, self._socket_file, self._traps, self._link = client, socket_file, traps, link
+        self._is_lost = False
         self._server = socket.socket(socket.AF_UNIX)
         self._port = int(client.getpeername()[1])
         self._answer_trap: Trap[Statement] | None = None
@@ -79,6 +110,9 @@ class _Session:
     def _statements(self) -> None:
         transaction, is_open = b"", False
         while data := self._client.recv(CHUNK_BYTES):
+            if self._is_dropped():
+                continue
+            time.sleep(self._link.delay_seconds)
             is_open = is_open or BEGIN in data
             transaction = transaction + data if is_open else data
             statement = Statement(data, transaction)
@@ -93,11 +127,18 @@ class _Session:
     def _answers(self) -> None:
         with suppress(OSError):
             while data := self._server.recv(CHUNK_BYTES):
+                if self._is_dropped():
+                    continue
                 trap, self._answer_trap = self._answer_trap, None
                 if trap and trap.hold(self._port) is not Fate.PASS:
                     break
                 self._client.sendall(data)
         self._end()
+
+    def _is_dropped(self) -> bool:
+        """Say whether a message is lost now; then so is the connection, in which bytes are missing."""
+        self._is_lost = self._is_lost or self._link.drops.is_set()
+        return self._is_lost
 
     def _end(self) -> None:
         for end in (self._client, self._server):

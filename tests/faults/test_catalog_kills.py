@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.faults.stack import NODES, SETTLE_SECONDS, WEBS, FaultStack
+from tests.faults.stack import CONTROLS, NODES, SETTLE_SECONDS, WEBS, FaultStack
 from tests.faults.steps import Matches, Step
 from tests.faults.traps import Moment
 from tests.processes import wait_until
@@ -59,7 +59,7 @@ def published(repository: int) -> Callable[[Any], bool]:
 
 
 STEPS = (
-    Step(name="run", on="store", match=put("runs"), moment=Moment.BEFORE, victims=("control",)),
+    Step(name="run", on="store", match=put("runs"), moment=Moment.BEFORE, victims=CONTROLS),
     Step(name="range", on="store", match=put("ranges"), moment=Moment.AFTER, victims=NODES),
     Step(name="metarange", on="store", match=put("metaranges"), moment=Moment.BEFORE, victims=NODES),
     Step(name="publication", on="database", match=published, moment=Moment.AFTER, victims=WEBS),
@@ -80,7 +80,7 @@ def kill_at(stack: FaultStack, step: Step, repository: int, branch: int) -> None
     with is_set:
         order(stack, branch)
         stack.kill_client(trap, *step.victims)
-    if step.victims == ("control",):
+    if step.victims == CONTROLS:
         assert outcomes(stack, branch) == [("open",)]
         stack.rows("UPDATE catalog_compaction SET begun_ms = 0 WHERE branch_id = %s RETURNING id", branch)
         wait_until(lambda: outcomes(stack, branch) == [("failed",)], "the dead one is noticed", SETTLE_SECONDS)

@@ -6,15 +6,13 @@ goes on by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from tests.faults.http_proxy import Request
-from tests.faults.stack import NODES, WEBS, FaultStack
-from tests.faults.steps import Matches, Step
+from tests.faults.stack import CONTROLS, NODES, WEBS, FaultStack
+from tests.faults.steps import SWAPPED, Matches, Step, commit, report
 from tests.faults.traps import Moment
 
 BEFORE, AFTER = Moment.BEFORE, Moment.AFTER
@@ -34,14 +32,6 @@ def store(method: str, folder: str) -> Matches:
     return lambda shard: lambda request: request.is_about(method, f"/{folder}/{shard}/")
 
 
-def report(shard: int) -> Callable[[Request], bool]:
-    return lambda request: request.is_about("POST", "/jobs/poll", b'"success"') and b"-S%d-L0" % shard in request.body
-
-
-def commit(*parts: str) -> Matches:
-    return lambda shard: lambda statement: statement.commits(*(part.format(shard=shard) for part in parts))
-
-
 def statement(text: bytes) -> Matches:
     return lambda _: lambda said: text in said.text
 
@@ -57,7 +47,6 @@ def both(name: str, *, on: str, match: Any, victims: tuple[str, ...], **more: An
 ADDED = commit("add_blocks", "index_block")
 # By the values: of statements that the server knows by now only these are sent.
 ASSIGNED = commit("is_assigned", "-S{shard}-L0")
-SWAPPED = commit("blocks/{shard}/", "-S{shard}-L0")
 CONFIRMED = commit('UPDATE "index_tombstone" SET "deleted_at_ms"')
 DISPATCHED = statement(b'UPDATE "index_tombstone" SET "dispatched_at_ms"')
 NODE: dict[str, Any] = {"moment": BEFORE, "victims": NODES, "is_counted": True}
@@ -84,12 +73,10 @@ WEB_STEPS = [
     *both("the swap", on="database", match=SWAPPED, victims=WEBS, done=JOBS.format("done")),
 ]
 CONTROL_STEPS = [
-    *both("recording lineage", on="store", match=store("PUT", "lineage"), victims=("control",)),
-    *both(
-        "dispatching tombstones", on="database", match=DISPATCHED, victims=("control",), done=SENT.format("dispatched")
-    ),
-    *both("the second deletion", on="store", match=store("DELETE", "segments"), victims=("control",), call=2),
-    *both("confirming deletions", on="database", match=CONFIRMED, victims=("control",), done=SENT.format("deleted")),
+    *both("recording lineage", on="store", match=store("PUT", "lineage"), victims=CONTROLS),
+    *both("dispatching tombstones", on="database", match=DISPATCHED, victims=CONTROLS, done=SENT.format("dispatched")),
+    *both("the second deletion", on="store", match=store("DELETE", "segments"), victims=CONTROLS, call=2),
+    *both("confirming deletions", on="database", match=CONFIRMED, victims=CONTROLS, done=SENT.format("deleted")),
 ]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import httpx
 import pytest
 
 from tests.faults.http_proxy import Request
@@ -15,6 +18,7 @@ FATES = [
     (Moment.AFTER, Fate.CUT),  # the store does it and nobody hears of it
     (Moment.AFTER, Fate.TEAR),  # half of an answer
 ]
+STORM_SECONDS = 60.0
 CALLS = 12
 """The sweep. A shard of two segments sees more than half as many calls from its first read to its last deletion."""
 
@@ -87,6 +91,24 @@ def test_a_job_whose_objects_cannot_be_read_for_a_while_fails_and_is_done_when_t
         expected = fault_stack.write_segments(shard, 4)
         wait_until(lambda: fault_stack.attempts(shard)["failed"], "the job fails", SETTLE_SECONDS)
     assert fault_stack.check(shard, expected) == []
+
+
+def test_a_store_that_slows_everybody_down_for_a_minute_delays_the_work_only(fault_stack: FaultStack) -> None:
+    """Every request is answered with 503; segments are registered meanwhile."""
+    storm: Trap[Request] = Trap(
+        moment=Moment.BEFORE, matches=lambda request: True, times=1 << 30, fate=Fate.REFUSE, holds=False
+    )
+    shards = {shard: fault_stack.put_segments(shard, 4) for shard in (fault_stack.new_shard() for _ in range(3))}
+    expected = {shard: fault_stack.samples(segments) for shard, segments in shards.items()}
+    ends_at = time.monotonic() + STORM_SECONDS
+    with fault_stack.around.store.traps.set(storm):
+        for segments in shards.values():
+            fault_stack.register(segments)
+        wait_until(lambda: time.monotonic() >= ends_at, "the storm is over", 2 * STORM_SECONDS)
+        assert httpx.get(f"{fault_stack.service.url}/readyz", timeout=30).is_success
+    assert storm.struck > 100
+    for shard, samples in expected.items():
+        fault_stack.check(shard, samples)
 
 
 def _fault(shard: int, number: int) -> Trap[Request]:

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from tests.faults.stack import NODES, WEBS, FaultStack
+from tests.faults.stack import CONTROLS, NODES, WEBS, FaultStack
 
 KILLS_PER_ROUND = 8
 REQUESTS_BETWEEN_MAX = 40
 POSTGRESQL = "postgresql"
-VICTIMS = (*WEBS, *NODES, *NODES, "beat", "control", "redis", POSTGRESQL)
+VICTIMS = (*WEBS, *NODES, *NODES, *CONTROLS, "beat", "redis", POSTGRESQL)
 """Nodes twice: they hold the most."""
 
 

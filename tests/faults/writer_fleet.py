@@ -32,7 +32,9 @@ from engine.placement.ring import EMPTY_RING, Ring
 from engine.profiles.metadata import decode_metadata
 from engine.profiles.query.top_functions import top_functions
 from engine.storage import ObjectStore, open_store
+from tests.faults.preloaded import Disk
 from tests.processes import ROOT, Process, Processes, wait_until
+from tests.signed_documents import signed
 from tests.webadmin.writer.pushes import PROFILE_TYPE, SAMPLE_VALUE, SERVICE, TENANT, push_bytes, pushed_profile
 from webadmin.profiles.writer.credential import authorization_header
 from webadmin.profiles.writer.http import PUSH_PATH
@@ -64,6 +66,7 @@ class WriterFleet:
         self._processes = processes
         self._database_url = database_url
         self.objects = home / "objects"
+        self.disk = Disk(home / "disk", self.objects)
         self.store: ObjectStore = open_store(str(self.objects))
         self.writers: dict[str, Process] = {}
         self.environment = {
@@ -72,6 +75,7 @@ class WriterFleet:
             "OBJECT_STORE_URL": f"file://{self.objects}",
             "DJANGO_SETTINGS_MODULE": "webadmin.settings",
             "LITHIFY_TOKEN_KEYS": ",".join(settings.TOKEN_KEYS),
+            **self.disk.environment,
             **more,
         }
 
@@ -102,7 +106,7 @@ class WriterFleet:
 
     def ring(self) -> Ring:
         """Return the ring that distributors see."""
-        return load_ring(self.store) or EMPTY_RING
+        return load_ring(signed(self.store)) or EMPTY_RING
 
     def writable(self) -> set[str]:
         """Return the instances that get profiles."""
@@ -206,7 +210,7 @@ class _Sender:
         self._ring = EMPTY_RING
         self._refreshed_at = 0.0
         self._breakers: dict[str, CircuitBreaker] = {}
-        self._client = httpx.Client(headers={"Authorization": authorization_header()}, timeout=ATTEMPT_SECONDS)
+        self._client = httpx.Client(timeout=ATTEMPT_SECONDS)
 
     def run(self, stop: threading.Event) -> None:
         """Send one profile after the other."""
@@ -254,7 +258,9 @@ class _Sender:
     def _try(self, body: bytes, instance: str) -> Answer:
         address = next(one.address for one in self._ring.instances if one.id == instance)
         try:
-            status = self._client.post(f"{address}{PUSH_PATH}", content=body).status_code
+            status = self._client.post(
+                f"{address}{PUSH_PATH}", content=body, headers={"Authorization": authorization_header(instance)}
+            ).status_code
         except httpx.TransportError:
             status = 503
         answer = _answer(status)

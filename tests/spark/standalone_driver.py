@@ -1,16 +1,20 @@
 """A node's use of Spark in a process of its own: ``standalone_driver.py STORE_URL``, settings in the environment.
 
 Reads job specifications and the options of a question as JSON from standard input and prints one JSON object: the
-probe's answers, where the executors found our code, the results, and the question's answer.
+probe's answers, where the executors found our code, the results, the question's answer, and how many processes of the
+machine show the cluster's secret in their command line.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 
 from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
@@ -31,6 +35,12 @@ def tell_where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     for batch in batches:
         yield pyarrow.record_batch({"file": [engine.__file__] * batch.num_rows})
+
+
+def count_command_lines_with(secret: str) -> int:
+    """Return how many processes of this machine have the secret in their command line."""
+    lines = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    return sum(secret in "\0".join(line) for line in lines)
 
 
 def main(store_url: str) -> dict[str, Any]:
@@ -55,7 +65,15 @@ def main(store_url: str) -> dict[str, Any]:
         profiles = session.read.format("lithify.profiles").options(**told["options"]).load()
         (answer,) = profiles.selectExpr("count(*)", "sum(value)", "sum(size(stack))").collect()
         found = sorted(set(where["file"].to_pylist()))
-        return {"probe": answers, "engine": found, "results": results, "blocks": of_blocks, "answer": list(answer)}
+        shown = count_command_lines_with(Path(os.environ["SPARK_SECRET_FILE"]).read_text())
+        return {
+            "probe": answers,
+            "engine": found,
+            "results": results,
+            "blocks": of_blocks,
+            "answer": list(answer),
+            "secret_shown": shown,
+        }
     finally:
         session.stop()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
 import tarfile
@@ -97,13 +98,29 @@ def _wait_for_line(lines: Queue[str], pattern: str) -> re.Match[str]:
 
 
 @pytest.fixture
-def standalone(tmp_path: Path) -> Iterator[str]:
-    """A standalone master and one worker with two cores; yields the master's URL."""
+def secret_file(tmp_path: Path) -> Path:
+    """The secret that the processes of the cluster share."""
+    file = tmp_path / "secret"
+    file.touch(mode=0o600)
+    file.write_text(secrets.token_hex(32))
+    return file
+
+
+@pytest.fixture
+def standalone(tmp_path: Path, secret_file: Path) -> Iterator[str]:
+    """A standalone master and one worker with two cores, as the how-to sets them up; yields the master's URL."""
     port = free_port()
+    properties = tmp_path / "spark.conf"
+    properties.write_text(
+        f"spark.authenticate true\nspark.authenticate.secret {secret_file.read_text()}\n"
+        "spark.network.crypto.enabled true\nspark.network.crypto.saslFallback false\n"
+    )
+    secured = ["--properties-file", str(properties)]
     master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+    master += secured
     with spark_process(master, r"I have been elected leader|New state: ALIVE", tmp_path / "master"):
         worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "2"]
-        worker += ["--memory", "1g", "--work-dir", str(tmp_path / "work"), f"spark://127.0.0.1:{port}"]
+        worker += ["--memory", "1g", "--work-dir", str(tmp_path / "work"), *secured, f"spark://127.0.0.1:{port}"]
         with spark_process(worker, r"Successfully registered with master", tmp_path / "worker"):
             yield f"spark://127.0.0.1:{port}"
 
@@ -121,13 +138,13 @@ def drive(store_url: str, asked: object, settings: Mapping[str, str], folder: Pa
         timeout=200,
         check=False,
     )
-    assert answer.returncode == 0, answer.stderr[-4000:]
+    assert answer.returncode == 0, answer.stderr
     told: dict[str, object] = json.loads(answer.stdout.splitlines()[-1])
     return told
 
 
 def test_a_standalone_cluster_merges_with_the_archive_and_s3(
-    standalone: str, archive: Path, s3_server: S3Server, tmp_path: Path
+    standalone: str, secret_file: Path, archive: Path, s3_server: S3Server, tmp_path: Path
 ) -> None:
     store = open_store(s3_server.store_url(s3_server.new_bucket()))
     specs = [profile_job(f"job-{number}", store, first=10 * number, fence=number) for number in range(3)]
@@ -139,6 +156,7 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
         for source in spec.sources
     ]
     settings = {"SPARK_MASTER": standalone, "SPARK_ARCHIVE": str(archive), "SPARK_DRIVER_HOST": "127.0.0.1"}
+    settings |= {"SPARK_SECRET_FILE": str(secret_file)}
     settings |= {"LITHIFY_EXECUTOR_PYTHON": sys._base_executable, "OBJECT_STORE_URL": store.url}
     with tarfile.open(archive) as opened, service_double({"blocks": [block_to_json(*each) for each in sources]}) as url:
         opened.extractall(tmp_path / "driver/lithify", filter="data")  # as the how-to page says
@@ -147,6 +165,7 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
         asked["blocks"] = [spec.to_json() for spec in of_blocks]
         told = drive(store.url, asked, settings, tmp_path / "driver")
 
+    assert told["secret_shown"] == 0
     (where,) = told["engine"]  # type: ignore[misc]
     assert str(where).startswith(str(tmp_path / "work"))
     assert "/lithify/site-packages/engine/" in str(where)

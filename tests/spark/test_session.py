@@ -24,14 +24,15 @@ def test_a_folder_of_this_machine_is_refused_with_executors_elsewhere(where: dic
 
 
 def test_a_missing_archive_is_refused() -> None:
+    settings = SparkSettings(master="spark://h:7077", store_url="s3://b", archive="missing.tar.gz", allow_insecure=True)
     with pytest.raises(BadSparkSetting, match="dev pack"):
-        make_session(SparkSettings(master="spark://127.0.0.1:7077", store_url="s3://b", archive="missing.tar.gz"))
+        make_session(settings)
 
 
 def test_spark_connect_without_its_libraries_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc_status", None)
     with pytest.raises(BadSparkSetting, match=r"pip install 'pyspark\[connect\]'"):
-        make_session(SparkSettings(remote="sc://127.0.0.1:1", store_url="s3://b"))
+        make_session(SparkSettings(remote="sc://127.0.0.1:1", store_url="s3://b", allow_insecure=True))
 
 
 def test_a_machine_without_localhost_says_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import urllib.request
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from engine.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, Metric
 from tasks import metrics as process_metrics
 from tasks.metrics import ProcessMetrics, TaskCounter, count_sent, show
+from tasks.metrics_server import MetricsServer
 
 
 def free_port() -> int:
@@ -37,6 +39,23 @@ def test_a_port_shows_what_is_listed(listed: tuple[Metric, ...]) -> None:
     assert {metric.name.removesuffix("_total"): metric.kind for metric in listed} == {
         name: family.type for name, family in families.items()
     }
+
+
+def test_connections_without_a_request_are_few_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MetricsServer, "connection_seconds", 0.5)
+    port = free_port()
+    stop = show(ProcessMetrics(NODE_METRICS), {"METRICS_PORT": str(port)})
+    slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(2 * MetricsServer.connections_max)]
+    try:
+        for connection in slow:
+            with contextlib.suppress(ConnectionError):  # those beyond the bound
+                connection.send(b"GET /metrics HTTP/1.1\r\n")
+                assert connection.recv(1) == b""
+        assert scraped(port)
+    finally:
+        for connection in slow:
+            connection.close()
+        stop()
 
 
 def test_without_a_port_nothing_is_shown() -> None:

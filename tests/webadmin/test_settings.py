@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from webadmin.database.url import BadDatabaseUrl, database_settings
-from webadmin.home import kept_secret
+from webadmin.database.deadlines import ProcessRole, set_limit
+from webadmin.database.url import CONNECTION, BadDatabaseUrl, database_settings
+from webadmin.home import kept_secret, private_folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,12 +39,47 @@ def test_an_sqlite_url_gives_a_file_in_wal_mode_with_immediate_transactions() ->
 def test_a_postgresql_url_is_taken_apart(url: str, expected: tuple) -> None:
     entry = database_settings(url)
     assert "idle_in_transaction_session_timeout=5min" in entry["OPTIONS"].pop("options")
+    assert {name: entry["OPTIONS"].pop(name) for name in CONNECTION} == CONNECTION
     assert tuple(entry[key] for key in ("NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")) == expected
 
 
-def test_what_sessions_are_told_can_be_replaced() -> None:
-    entry = database_settings("postgresql://db/lithify?options=-c%20jit%3Doff")
-    assert entry["OPTIONS"] == {"options": "-c jit=off"}
+def test_options_of_the_url_are_merged_with_ours_and_win() -> None:
+    options = database_settings("postgresql://db/lithify?options=-c%20jit%3Doff&connect_timeout=60")["OPTIONS"]
+    assert options["options"].startswith("-c idle_in_transaction_session_timeout=5min")
+    assert options["options"].endswith(" -c jit=off")
+    assert options["connect_timeout"] == "60"
+
+
+@pytest.mark.parametrize(
+    ("role", "seconds", "milliseconds", "answer_seconds"),
+    [
+        (ProcessRole.WEB, "", 10_000, 12),
+        (ProcessRole.WRITER, "", 5_000, 7),
+        (ProcessRole.CONTROL, "", 60_000, 62),
+        (ProcessRole.WEB, "1.5", 1_500, 3.5),
+    ],
+)
+def test_the_statements_of_a_process_are_limited_by_its_role(
+    role: ProcessRole, seconds: str, milliseconds: int, answer_seconds: float
+) -> None:
+    entry = database_settings("postgresql://db/lithify")
+    set_limit(entry, role, seconds)
+    assert entry["OPTIONS"]["options"].endswith(f" -c statement_timeout={milliseconds}")
+    assert entry["OPTIONS"]["answer_seconds"] == answer_seconds
+
+
+def test_a_limit_of_the_url_is_kept_and_none_can_be_asked_for() -> None:
+    own = database_settings("postgresql://db/lithify?options=-c%20statement_timeout%3D1h")
+    unlimited, sqlite = database_settings("postgresql://db/lithify"), database_settings("sqlite:///x")
+    for entry, seconds in ((own, ""), (unlimited, "0"), (sqlite, "")):
+        before = dict(entry["OPTIONS"])
+        set_limit(entry, ProcessRole.WEB, seconds)
+        assert entry["OPTIONS"] == before
+
+
+def test_a_limit_that_is_no_number_is_refused() -> None:
+    with pytest.raises(BadDatabaseUrl, match="DATABASE_STATEMENT_SECONDS is 'ten'"):
+        set_limit(database_settings("postgresql://db/lithify"), ProcessRole.WEB, "ten")
 
 
 @pytest.mark.parametrize(
@@ -88,3 +124,30 @@ def test_no_process_of_the_service_imports_pandas_when_it_starts() -> None:
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "webadmin.settings"}
     ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr.decode()
+
+
+def test_an_installation_is_closed_to_other_users_of_the_machine(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    (home / "tables").mkdir(mode=0o777)
+    (home / "tables").chmod(0o777)
+    (home / "lithify.sqlite3").touch(mode=0o644)
+    environment = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "METRICS_TOKEN")}
+    subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=ROOT,
+        env=environment | {"LITHIFY_HOME": str(home)},
+        umask=0,
+        check=True,
+        capture_output=True,
+    )
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (home, *home.iterdir())}
+    closed = {"home": 0o700, "objects": 0o700, "lithify.sqlite3": 0o600, "secret_key": 0o600, "metrics_token": 0o600}
+    assert {name: modes[name] for name in closed} == closed
+    assert modes["tables"] == 0o777, "tenants write there"
+
+
+def test_a_shared_folder_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    assert private_folder(tmp_path) == tmp_path
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777

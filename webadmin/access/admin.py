@@ -15,9 +15,12 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
+from webadmin.access.credential_orders import CREDENTIAL_ORDERS
 from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
+from webadmin.access.queries import credential_warning
 from webadmin.console import formatting as show
 from webadmin.console.audited import AuditedAdmin
+from webadmin.console.orders import OrderedAdmin
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Json, Section
 from webadmin.index import block_page
@@ -79,15 +82,18 @@ class TenantAdmin(ReadOnlyAdmin):
 
 
 @admin.register(WorkerCredential)
-class WorkerCredentialAdmin(ReadOnlyAdmin):
-    """What nodes prove themselves with. The secret was shown once, when it was issued; not even its hash is here."""
+class WorkerCredentialAdmin(OrderedAdmin):
+    """Credentials of workers, senders and catalog clients. Neither secrets nor their hashes are shown here."""
 
-    list_display = ("name", "state_cell", "key", "scope_text", "issued", "used")
-    about = "What nodes prove themselves with. Secrets are shown once, by create_worker_credential, and never again."
-    empty_list = "No worker credentials: issue one with manage.py create_worker_credential NAME."
+    list_display = ("name", "state_cell", "key", "scope_text", "issued", "expires", "used")
+    search_fields = ("name",)
+    search_help_text = "Part of a credential's name"
+    about = "Credentials of workers, senders and catalog clients. A secret is shown once, when it is made."
+    empty_list = "No credentials yet: create one."
+    orders = CREDENTIAL_ORDERS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkerCredential]:
-        return WorkerCredential.objects.defer("secret_hash")
+        return WorkerCredential.objects.defer("secret_hash", "previous_secret_hash")
 
     def sections(self, row: WorkerCredential) -> Sequence[Section]:
         return [
@@ -98,6 +104,10 @@ class WorkerCredentialAdmin(ReadOnlyAdmin):
                     ("Key id", self.key(row)),
                     ("May", self.scope_text(row)),
                     ("Issued", self.issued(row)),
+                    ("Expires", self.expires(row)),
+                    ("Replaced secret accepted until", show.moment_text(show.epoch_ms(row.previous_valid_until)))
+                    if row.previous_valid_until
+                    else ("Replaced secret", show.NOTHING),
                     ("Last used", self.used(row)),
                     ("Revoked", show.moment_age(row.revoked_at, timezone.now())),
                 ],
@@ -108,6 +118,9 @@ class WorkerCredentialAdmin(ReadOnlyAdmin):
     def state_cell(self, row: WorkerCredential) -> SafeString:
         if row.revoked_at is not None:
             return show.badge("revoked", "bad", f"{show.moment_text(show.epoch_ms(row.revoked_at))} UTC")
+        warning = credential_warning(row, timezone.now())
+        if warning:
+            return show.badge(warning, "bad" if warning == "expired" else "warn")
         return show.badge("in use", "good") if row.last_used_at else show.badge("never used", "quiet")
 
     @display(description="Key id")
@@ -121,6 +134,10 @@ class WorkerCredentialAdmin(ReadOnlyAdmin):
     @display(description="Issued")
     def issued(self, row: WorkerCredential) -> SafeString | str:
         return show.moment_age(row.created_at, timezone.now())
+
+    @display(description="Expires (UTC)")
+    def expires(self, row: WorkerCredential) -> str:
+        return "never" if row.expires_at is None else show.moment_text(show.epoch_ms(row.expires_at))
 
     @display(description="Last used")
     def used(self, row: WorkerCredential) -> SafeString | str:

@@ -27,3 +27,15 @@ class TooManyNames(LithifyError):
     """One credential names more workers than a fleet has; find out what makes new names, then poll again."""
 
     code = "too_many_names"
+
+
+class UnknownCredential(LithifyError):
+    """No credential in use has this name."""
+
+    code = "unknown_credential"
+
+
+class CredentialChangeRefused(LithifyError):
+    """The change of a credential makes no sense; the message says what is expected."""
+
+    code = "credential_change_refused"

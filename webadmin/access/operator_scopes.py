@@ -1,5 +1,4 @@
-"""Whose data a person who is signed in may see: everybody's with a permission, else that of the tenants which the names
-of his groups list, in the words that credentials use: ``tenant:shop``."""
+"""Whose data a person who is signed in may see on pages that need no view permission."""
 
 from __future__ import annotations
 
@@ -7,14 +6,19 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from webadmin.access.confined_staff import tenants_of
 from webadmin.access.models import Tenant
 from webadmin.access.scopes import ANY_TENANT, TENANT_PREFIX
 
 
 def readable_tenants(user: Any, every_tenant: str) -> QuerySet[Tenant]:
-    """Return the tenants whose data a signed-in person may see; ``every_tenant`` is the permission that opens all."""
-    if user.has_perm(every_tenant):
+    """Return the tenants whose data a signed-in person may see.
+
+    Who is confined to tenants sees these. Others need the permission ``every_tenant`` or the group ``tenant:*``.
+    """
+    confined = tenants_of(user)
+    if confined is not None:
+        return Tenant.objects.filter(name__in=confined)
+    if user.has_perm(every_tenant) or user.groups.filter(name=TENANT_PREFIX + ANY_TENANT).exists():
         return Tenant.objects.all()
-    groups = user.groups.filter(name__startswith=TENANT_PREFIX).values_list("name", flat=True)
-    names = {name.removeprefix(TENANT_PREFIX) for name in groups}
-    return Tenant.objects.all() if ANY_TENANT in names else Tenant.objects.filter(name__in=names)
+    return Tenant.objects.none()

@@ -16,6 +16,7 @@ from webadmin.access.models import WorkerCredential
 SCOPE_ADD_BLOCKS = "blocks:add"
 SCOPE_QUERY_BLOCKS = "blocks:query"
 SCOPE_OPERATE = "operate"
+SCOPE_MANAGE_CREDENTIALS = "credentials:manage"
 SCOPE_READ_TABLES = "tables:read"
 SCOPE_WRITE_TABLES = "tables:write"
 SCOPE_READ_CATALOG = "catalog:read"
@@ -81,10 +82,9 @@ class MayWriteTables(_HasScope):
     scope = SCOPE_WRITE_TABLES
 
 
-class MayOperate(_HasScope):
-    """The caller may steer the schedule as an operator does in the admin."""
+class _ForEverybody(_HasScope):
+    """The scope of the class, in a credential that is not confined to tenants which it lists."""
 
-    scope = SCOPE_OPERATE
     _confined = ""
 
     @property
@@ -96,3 +96,15 @@ class MayOperate(_HasScope):
             return False
         self._confined = "" if is_for_everybody(request.user) else confined_words(request.user)
         return not self._confined
+
+
+class MayOperate(_ForEverybody):
+    """The caller may steer the schedule as an operator does in the admin."""
+
+    scope = SCOPE_OPERATE
+
+
+class MayManageCredentials(_ForEverybody):
+    """The caller may create, rotate, expire and revoke credentials, of any scope."""
+
+    scope = SCOPE_MANAGE_CREDENTIALS

@@ -1,4 +1,4 @@
-"""The write side of access: issue, check and revoke worker credentials, record what operators do, intern tenants."""
+"""The write side of access: issue and check worker credentials, record what operators do, intern tenants."""
 
 from __future__ import annotations
 
@@ -35,37 +35,62 @@ class IssuedCredential:
     wire_form: str
 
 
-def issue_worker_credential(*, name: str, scopes: Iterable[str] = (SCOPE_POLL,), actor: str) -> IssuedCredential:
-    """Make a credential for nodes. Raises NameTaken."""
-    key_id, secret = secrets.token_hex(KEY_ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
+def issue_worker_credential(
+    *, name: str, scopes: Iterable[str] = (SCOPE_POLL,), actor: str, expires_at: datetime | None = None
+) -> IssuedCredential:
+    """Make a credential. Raises NameTaken if one that is not revoked has the name."""
+    key_id, secret = secrets.token_hex(KEY_ID_BYTES), new_secret()
+    detail: dict[str, Any] = {"scopes": list(scopes)}
+    if expires_at is not None:
+        detail["expires_at"] = expires_at.isoformat()
     try:
         with transaction.atomic():
             credential = WorkerCredential.objects.create(
-                name=name, key_id=key_id, secret_hash=_hash(secret), scopes=list(scopes)
+                name=name,
+                key_id=key_id,
+                secret_hash=hash_secret(secret),
+                scopes=detail["scopes"],
+                expires_at=expires_at,
             )
-            record_audit(actor=actor, action="issue_worker_credential", target=name, detail={"scopes": list(scopes)})
+            record_audit(actor=actor, action="issue_worker_credential", target=name, detail=detail)
     except IntegrityError as error:
         raise NameTaken(f"there is already a worker credential {name!r}") from error
-    return IssuedCredential(credential=credential, wire_form=f"lw_{key_id}_{secret}")
+    return IssuedCredential(credential=credential, wire_form=wire_form(key_id, secret))
 
 
-def revoke_worker_credential(*, name: str, actor: str, at: datetime) -> bool:
-    """Make a credential useless from now on; False if there is none of this name that still worked."""
-    with transaction.atomic():
-        revoked = WorkerCredential.objects.filter(name=name, revoked_at=None).update(revoked_at=at)
-        if revoked:
-            record_audit(actor=actor, action="revoke_worker_credential", target=name)
-    return bool(revoked)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenCredential:
+    """A credential that a secret proved, that secret's hash, and until when the secret is accepted (None: no end)."""
+
+    credential: WorkerCredential
+    secret_hash: str
+    valid_until: datetime | None
 
 
 def check_worker_credential(*, wire_form: str, at: datetime) -> WorkerCredential:
     """Return the credential that this secret proves. Raises CredentialRefused, with one text for every cause."""
+    return prove_credential(wire_form=wire_form, at=at).credential
+
+
+def prove_credential(*, wire_form: str, at: datetime) -> ProvenCredential:
+    """Return what this secret proves. Raises CredentialRefused, with one text for every cause."""
     match = _WIRE_FORM.fullmatch(wire_form)
     credential = WorkerCredential.objects.filter(key_id=match[1], revoked_at=None).first() if match else None
-    if match is None or credential is None or not hmac.compare_digest(credential.secret_hash, _hash(match[2])):
+    proven = _match_secret(credential, hash_secret(match[2])) if match and credential else None
+    if proven is None or (proven.valid_until is not None and proven.valid_until <= at):
         raise CredentialRefused("unknown or revoked worker credential")
-    _note_use(credential, at)
-    return credential
+    _note_use(proven.credential, at)
+    return proven
+
+
+def _match_secret(credential: WorkerCredential, given: str) -> ProvenCredential | None:
+    ends = [credential.expires_at]
+    if not hmac.compare_digest(credential.secret_hash, given):
+        if not hmac.compare_digest(credential.previous_secret_hash, given):
+            return None
+        ends.append(credential.previous_valid_until)
+    known = [end for end in ends if end is not None]
+    return ProvenCredential(credential=credential, secret_hash=given, valid_until=min(known, default=None))
 
 
 def _note_use(credential: WorkerCredential, at: datetime) -> None:
@@ -107,5 +132,16 @@ def _ask_tenant_ids(names: list[str]) -> Callable[[], dict[str, int]]:
     return lambda: dict(rows())
 
 
-def _hash(secret: str) -> str:
+def new_secret() -> str:
+    """Return a new secret of 256 random bits."""
+    return secrets.token_urlsafe(SECRET_BYTES)
+
+
+def wire_form(key_id: str, secret: str) -> str:
+    """Return the text by which a caller proves a credential."""
+    return f"lw_{key_id}_{secret}"
+
+
+def hash_secret(secret: str) -> str:
+    """Return the hash under which a secret is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()

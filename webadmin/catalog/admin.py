@@ -31,6 +31,7 @@ from webadmin.catalog.repository_sections import (
     sensor_words,
     staged_words,
     state_badge,
+    tombstones_text,
 )
 from webadmin.catalog.standing import standings
 from webadmin.catalog.states import CompactionState, RepositoryState
@@ -80,7 +81,10 @@ class RepositoryAdmin(OrderedAdmin):
     list_display = ("name_cell", "branches", "sealed", "tombstones", "compactions", "garbage", "state_cell")
     search_fields = ("name",)
     search_help_text = "A repository's name"
-    about = "Versioned catalogs: branches, commits, what is staged. A repository's page says which branches are slow."
+    about = (
+        "Versioned catalogs: branches, commits, what is staged. A repository's page says which branches are slow. "
+        "Deleted ones are listed until their files are deleted."
+    )
     empty_list = "No catalog is known yet: one is made over the API of catalogs."
     orders = REPOSITORY_ORDERS
 
@@ -88,7 +92,7 @@ class RepositoryAdmin(OrderedAdmin):
         return show.page_address(rows[0]) if len(rows) == 1 else super().back_address(rows)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Repository]:
-        return Repository.objects.filter(state=RepositoryState.ACTIVE)
+        return Repository.objects.exclude(state=RepositoryState.DELETING)
 
     def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
         return RepositoryChangeList
@@ -118,7 +122,7 @@ class RepositoryAdmin(OrderedAdmin):
 
     @display(description="Tombstones")
     def tombstones(self, row: Any) -> str:
-        return show.count_text(row.now.tombstones)
+        return tombstones_text(row.now.tombstones)
 
     @display(description="Compactions")
     def compactions(self, row: Any) -> SafeString | str:
@@ -130,7 +134,7 @@ class RepositoryAdmin(OrderedAdmin):
 
     @display(description="State")
     def state_cell(self, row: Any) -> SafeString:
-        return state_badge(row.now)
+        return state_badge(row, row.now)
 
 
 @admin.register(Branch)
@@ -193,7 +197,7 @@ class BranchAdmin(OrderedAdmin):
 
     @display(description="Tombstones")
     def tombstones(self, row: Any) -> str:
-        return show.count_text(row.watched.load.tombstones)
+        return tombstones_text(row.watched.load.tombstones)
 
     @display(description="Wasteful listings")
     def listings(self, row: Any) -> str:

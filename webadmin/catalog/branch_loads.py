@@ -9,7 +9,7 @@ from django.db.models import Count, F, Min, Q, Sum
 
 from engine.planning.staging.sensor import BranchLoad as Load
 from engine.planning.staging.sensor import Budget
-from webadmin.catalog.lane_models import BranchWatch, Compaction
+from webadmin.catalog.lane_models import IS_PARKED, BranchWatch, Compaction
 from webadmin.catalog.models import Branch, BranchLoad, BranchToken, Build, Repository
 from webadmin.catalog.states import CompactionState, RepositoryState, TokenState, Why
 from webadmin.database.dialect import clock_ms
@@ -23,13 +23,15 @@ COMMIT_MS_MAX = 15 * 60_000
 class WatchedBranch:
     """A branch with its load, and what the sensor said of it before (None: nothing yet).
 
-    ``staged`` is about how many rows were written since the last published compaction or commit.
+    ``staged`` is about how many rows were written since the last published compaction or commit. ``failed`` is the
+    error of a compaction whose job failed too often and is parked, empty if there is none.
     """
 
     branch: Branch
     load: Load
     staged: int
     watch: BranchWatch | None
+    failed: str = ""
 
 
 def watched_branches(branch_ids: Collection[int] | None = None) -> list[WatchedBranch]:
@@ -45,8 +47,10 @@ def watched_branches(branch_ids: Collection[int] | None = None) -> list[WatchedB
     if branch_ids is None:
         watched |= ~Q(is_wanted=False, ordered_by="", held="")
     watches = {row.branch_id: row for row in BranchWatch.objects.filter(watched)}
-    wanted = ids | watches.keys()
-    busy = set(Compaction.objects.filter(state=CompactionState.OPEN).values_list("branch_id", flat=True))
+    under_way = Compaction.objects.filter(state=CompactionState.OPEN)
+    parked = dict(under_way.filter(IS_PARKED).values_list("branch_id", "ended_because"))
+    wanted = ids | watches.keys() | (parked.keys() if branch_ids is None else set())
+    busy = set(under_way.values_list("branch_id", flat=True)) - parked.keys()
     committed = set(
         Build.objects.filter(kind=Why.COMMIT, begun_ms__gt=now_ms - COMMIT_MS_MAX).values_list("branch_id", flat=True)
     )
@@ -70,14 +74,16 @@ def watched_branches(branch_ids: Collection[int] | None = None) -> list[WatchedB
             is_running=branch.pk in busy,
             was_wanted=watch.is_wanted if watch else False,
         )
-        found.append(WatchedBranch(branch=branch, load=load, staged=count.rows, watch=watch))
+        failed = parked.get(branch.pk)
+        error = "" if failed is None else failed or "its job was parked within the last seconds"
+        found.append(WatchedBranch(branch=branch, load=load, staged=count.rows, watch=watch, failed=error))
     return found
 
 
 def budgets_of(repositories: Collection[Repository]) -> dict[int, Budget]:
     """Return what compactions use at present, by the ids of repositories: two queries."""
     own = Compaction.objects.filter(repository__in=repositories).order_by()
-    running = own.filter(state=CompactionState.OPEN).values("repository_id").annotate(count=Count("id"))
+    running = own.filter(~IS_PARKED, state=CompactionState.OPEN).values("repository_id").annotate(count=Count("id"))
     since_ms = clock_ms() - HOUR_MS
     written = own.filter(finished_ms__gt=since_ms).values("repository_id").annotate(size=Sum("bytes_written"))
     counts = {row["repository_id"]: row["count"] for row in running}

@@ -21,17 +21,18 @@ from engine.scheduling.explain import Explanation
 from engine.scheduling.model import JobResult
 from webadmin.catalog.compaction_sections import job_sections
 from webadmin.catalog.errors import FilesCondemned
-from webadmin.catalog.explain import explain_branch
+from webadmin.catalog.explain import explain_branch, explain_repository
 from webadmin.catalog.lane_models import Compaction
-from webadmin.catalog.models import Build
+from webadmin.catalog.lane_report import branches_waiting, repositories_kept
+from webadmin.catalog.models import Build, Repository
 from webadmin.catalog.places import files_of, metarange_of, prefix_of
 from webadmin.catalog.services.end_compactions import basis_of_row, close_compactions, refused_words
 from webadmin.catalog.services.publish import files_in, publish_compaction
-from webadmin.catalog.states import CompactionState
+from webadmin.catalog.states import CompactionState, RepositoryState
 from webadmin.console.sections import Section
 from webadmin.database.dialect import locked
 from webadmin.index.errors import SourcesChanged
-from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment
+from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment, Waiting
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Operation
 
@@ -74,7 +75,16 @@ class CatalogLane(Lane):
         return told | {"written": len(result.written)}
 
     def explain(self, name: str) -> list[Explanation]:
-        return explain_branch(name)
+        return explain_branch(name) + explain_repository(name)
+
+    def has_tenant(self, name: str) -> bool:
+        return Repository.objects.filter(tenant=name, state=RepositoryState.ACTIVE).exists()
+
+    def waiting(self) -> list[Waiting]:
+        return branches_waiting()
+
+    def kept_by_deletion(self, tenant: str) -> list[str]:
+        return repositories_kept(tenant)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)

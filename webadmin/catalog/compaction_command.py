@@ -11,14 +11,15 @@ from rich.table import Table
 
 from engine.planning.staging.sensor import Held
 from webadmin.catalog.branch_loads import watched_branches
-from webadmin.catalog.errors import RepositoryMissing
+from webadmin.catalog.errors import CatalogRefused, RepositoryMissing
 from webadmin.catalog.explain import weigh
 from webadmin.catalog.models import Repository
+from webadmin.catalog.repository_sections import deleted_words, tombstones_text
 from webadmin.catalog.services.branches import find_branch
 from webadmin.catalog.services.collect_garbage import collect_garbage
 from webadmin.catalog.services.compact_branch import NOTHING_STAGED, begin_compaction
-from webadmin.catalog.services.repositories import find_repository
-from webadmin.catalog.standing import active_repositories, standings
+from webadmin.catalog.services.repositories import find_repository, restore_repository
+from webadmin.catalog.standing import active_repositories, deleted_repositories, standings
 from webadmin.catalog.states import CompactionState
 from webadmin.console.formatting import GAP, counted, size_text
 from webadmin.schedule.services.operation import Order
@@ -28,24 +29,28 @@ TENANTS_TOLD = 5
 
 
 def add_actions(actions: Any) -> None:
-    """Add ``status``, ``compact`` and ``gc`` to the command's actions."""
+    """Add ``status``, ``compact``, ``gc`` and ``restore`` to the command's actions."""
     status: ArgumentParser = actions.add_parser("status", help="what makes branches slow, and what the sensor says")
     status.add_argument("--tenant", default="", help="of one tenant only")
     compact: ArgumentParser = actions.add_parser("compact", help="fold a branch now, whatever its thresholds are")
     compact.add_argument("branch", nargs="?", default="main")
     collect: ArgumentParser = actions.add_parser("gc", help="delete what nothing reaches, after its grace")
     collect.add_argument("--dry-run", action="store_true", help="say what would go, and delete nothing")
-    for each in (compact, collect):
+    restore = actions.add_parser("restore", help="make a deleted repository reachable again, within its grace time")
+    restore.add_argument("--id", type=int, help="which one, of several deleted ones of this name")
+    restore.add_argument("--dry-run", action="store_true", help="say whether it can be restored, and change nothing")
+    for each in (compact, collect, restore):
         each.add_argument("--repository", required=True, help="which one")
         each.add_argument("--tenant", default=DEFAULT_TENANT, help=f"whose (default: {DEFAULT_TENANT})")
-    for each in (status, compact, collect):
+    for each in (status, compact, collect, restore):
         each.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of words")
 
 
 def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
     """Print every branch on which something is staged."""
     repositories = [row for row in active_repositories() if options["tenant"] in ("", row.tenant)]
-    if options["tenant"] and not repositories:
+    deleted = [row for row in deleted_repositories() if options["tenant"] in ("", row.tenant)]
+    if options["tenant"] and not repositories and not deleted:
         raise RepositoryMissing(f"{options['tenant']} has no repository")
     own = [one for one in watched_branches() if options["tenant"] in ("", one.branch.repository.tenant)]
     told = [(one, weigh(one)) for one in own]
@@ -64,12 +69,17 @@ def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
             }
             for one, decision in told
         ]
-        out.write(json.dumps({"branches": rows}, indent=2))
+        gone = [
+            {"tenant": row.tenant, "repository": row.name, "id": row.pk, "deleted_ms": row.deleted_ms}
+            for row in deleted
+        ]
+        out.write(json.dumps({"branches": rows, "deleted_repositories": gone}, indent=2))
         return
     table = Table("repository", "branch", "sealed tokens", "rows", "tombstones", "the sensor says")
     for one, decision in told:
         why = decision.reason if decision.held is not Held.FIRES else f"fires: {decision.reason}"
-        counts = (one.load.sealed_tokens, one.load.sealed_rows, one.load.tombstones)
+        tombstones = tombstones_text(one.load.tombstones).replace(GAP, " ")
+        counts = (one.load.sealed_tokens, one.load.sealed_rows, tombstones)
         table.add_row(str(one.branch.repository), one.branch.name, *map(str, counts), why)
     if told:
         Console(file=out, width=180, soft_wrap=True).print(table)
@@ -79,6 +89,8 @@ def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
     condemned = sum(now[row.pk].orphans for row in repositories)
     words = (counted(len(repositories), "repository", "repositories"), counted(condemned, "condemned file"))
     out.write(", ".join(words).replace(GAP, " "))
+    for row in deleted:
+        out.write(f"{row} (id {row.pk}): {deleted_words(row)}".replace(GAP, " "))
 
 
 def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
@@ -106,11 +118,29 @@ def collect(options: dict[str, Any], actor: str, out: Any) -> None:
     verb = "would be deleted" if options["dry_run"] else "deleted"
     out.write(
         f"{done.files_seen} files looked at: {done.files_condemned} condemned, {done.files_deleted} {verb}; "
-        f"{done.objects_seen} objects: {done.objects_deleted} {verb}; {done.rows_deleted} rows; "
-        f"{size_text(done.bytes_deleted)}"
+        f"{done.objects_seen} objects: {done.objects_condemned} condemned, {done.objects_deleted} {verb}; "
+        f"{done.rows_deleted} rows; {size_text(done.bytes_deleted)}"
     )
     for name in done.names:
         out.write(f"  {name}")
+
+
+def restore(options: dict[str, Any], actor: str, out: Any) -> None:
+    """Make a deleted repository reachable again, or say whether that is possible."""
+    wanted = (options["tenant"], options["repository"])
+    found = [row for row in deleted_repositories() if (row.tenant, row.name) == wanted]
+    found = [row for row in found if options["id"] in (None, row.pk)]
+    if not found:
+        raise RepositoryMissing(f"{wanted[0]} has no deleted repository {wanted[1]!r} that can be restored")
+    if len(found) > 1:
+        ids = ", ".join(str(row.pk) for row in found)
+        raise CatalogRefused(
+            f"{len(found)} deleted repositories are named {wanted[1]!r}: choose with --id one of {ids}"
+        )
+    restore_repository(found[0], order=Order(actor=actor, why="restored by command", is_dry_run=options["dry_run"]))
+    verb = "can be restored" if options["dry_run"] else "restored"
+    told = {"repository": str(found[0]), "id": found[0].pk, "restored": not options["dry_run"]}
+    out.write(json.dumps(told) if options["as_json"] else f"{found[0]} (id {found[0].pk}): {verb}")
 
 
 def _repository(options: dict[str, Any]) -> Repository:
@@ -125,4 +155,4 @@ def _repository(options: dict[str, Any]) -> Repository:
         raise RepositoryMissing(f"{error}, but {', '.join(tenants)} {have}: name it with --tenant") from error
 
 
-ACTIONS = {"status": show_status, "compact": compact_now, "gc": collect}
+ACTIONS = {"status": show_status, "compact": compact_now, "gc": collect, "restore": restore}

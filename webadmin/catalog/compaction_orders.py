@@ -11,6 +11,8 @@ from webadmin.catalog.models import Branch, Repository
 from webadmin.catalog.repository_sections import setting_value
 from webadmin.catalog.services.change_compaction import change_policy, order_compaction
 from webadmin.catalog.services.collect_garbage import collect_garbage
+from webadmin.catalog.services.repositories import restore_repository
+from webadmin.catalog.states import RepositoryState
 from webadmin.console import formatting as show
 from webadmin.console.orders import OperatorOrder, OrderForm, Outcome
 from webadmin.console.setting_words import setting_field, write_size
@@ -83,9 +85,10 @@ def _collect(rows: Sequence[Repository], values: Values, actor: str, is_dry_run:
             {"what": what, "count": count, "repository": str(row)}
             for what, count in (
                 ("Files looked at", show.count_text(done.files_seen)),
-                ("Condemned: deleted after their grace", show.count_text(done.files_condemned)),
+                ("Files condemned: deleted after their grace", show.count_text(done.files_condemned)),
                 ("Files deleted", show.count_text(done.files_deleted)),
                 ("Objects looked at", show.count_text(done.objects_seen)),
+                ("Objects condemned: deleted by a later round", show.count_text(done.objects_condemned)),
                 ("Objects deleted", show.count_text(done.objects_deleted)),
                 ("Rows of retired tokens", show.count_text(done.rows_deleted)),
                 ("Freed", show.size_text(done.bytes_deleted)),
@@ -95,6 +98,16 @@ def _collect(rows: Sequence[Repository], values: Values, actor: str, is_dry_run:
     return Done(changed=[str(row) for row in rows], told={"counts": counts, "the_first_that_go": names})
 
 
+def _restore(rows: Sequence[Repository], values: Values, actor: str, is_dry_run: bool) -> Outcome:
+    for row in rows:
+        restore_repository(row, order=_order(values, actor, is_dry_run))
+    return Done(changed=[str(row) for row in rows])
+
+
+def _is_active(row: Repository) -> bool:
+    return row.state == RepositoryState.ACTIVE
+
+
 CHANGE_POLICY = OperatorOrder(
     name="change-compaction",
     label="Change what is set",
@@ -102,6 +115,7 @@ CHANGE_POLICY = OperatorOrder(
     "holds from the sensor's next round.",
     form=PolicyForm,
     give=_change,
+    fits=_is_active,
     initial=form_values,
 )
 COLLECT = OperatorOrder(
@@ -110,6 +124,7 @@ COLLECT = OperatorOrder(
     about="Looks for files, objects and rows that nothing reaches. The preview deletes nothing and says what would go "
     "now; what is condemned goes after its grace. It reads every range of the repository.",
     give=_collect,
+    fits=_is_active,
 )
 COMPACT_NOW = OperatorOrder(
     name="compact-now",
@@ -119,5 +134,14 @@ COMPACT_NOW = OperatorOrder(
     give=_compact,
 )
 
-REPOSITORY_ORDERS = (CHANGE_POLICY, COLLECT)
+RESTORE = OperatorOrder(
+    name="restore",
+    label="Restore",
+    about="Makes deleted repositories reachable again, with all that was on them. It is refused once their files are "
+    "being deleted, or if another repository has the name or the storage namespace by now.",
+    give=_restore,
+    fits=lambda row: row.state == RepositoryState.DELETED,
+)
+
+REPOSITORY_ORDERS = (CHANGE_POLICY, COLLECT, RESTORE)
 BRANCH_ORDERS = (COMPACT_NOW,)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from engine.planning.staging.sensor import Budget, Decision, decide
-from engine.scheduling.explain import Explanation
+from engine.protocol.catalog_jobs import KIND
+from engine.scheduling.explain import Explanation, explain_place
+from engine.scheduling.progress import count_words
 from webadmin.catalog.branch_loads import WatchedBranch, budgets_of, watched_branches
 from webadmin.catalog.compaction_policies import policy_of, sensor_policy
 from webadmin.catalog.lane_models import Compaction
-from webadmin.catalog.models import Branch
+from webadmin.catalog.models import Branch, Repository
+from webadmin.catalog.standing import standings
 from webadmin.catalog.states import CompactionState, RepositoryState
+from webadmin.schedule.explain_places import pauses_of, place_facts
+from webadmin.schedule.models import Job
 
 
 def weigh(one: WatchedBranch, budget: Budget | None = None) -> Decision:
@@ -35,12 +40,40 @@ def explain_branch(name: str) -> list[Explanation]:
     return [_explained(one) for one in found]
 
 
+def explain_repository(name: str) -> list[Explanation]:
+    """Explain the repository ``tenant/name``, if there is one."""
+    tenant, _, repository = name.partition("/")
+    rows = Repository.objects.filter(tenant=tenant, name=repository, state=RepositoryState.ACTIVE)
+    return [_repository(row) for row in rows]
+
+
+def _repository(repository: Repository) -> Explanation:
+    now = standings([repository])[repository.pk]
+    counts = (
+        (now.wanted, f"{count_words(now.wanted, 'branch')} worth compacting"),
+        (now.sealed_tokens, count_words(now.sealed_tokens, "sealed token")),
+        (now.failed, f"{count_words(now.failed, 'compaction')} failed within the last hour"),
+    )
+    waits = [text for count, text in counts if count]
+    paused = pauses_of(lane=KIND, tenant=repository.tenant, level=0, planning=True)
+    open_ones = Compaction.objects.filter(repository=repository, state=CompactionState.OPEN)
+    jobs = Job.objects.filter(id__in=open_ones.values("job"))
+    return explain_place(f"Repository {repository}", place_facts(jobs, waits=waits, paused=paused))
+
+
 def _explained(one: WatchedBranch) -> Explanation:
     decision = weigh(one)
     subject = f"Branch {one.branch.repository}/{one.branch.name}"
     under_way = Compaction.objects.filter(branch_id=one.branch.pk, state=CompactionState.OPEN).first()
     if under_way is not None:
         job = under_way.job
+        if one.failed:
+            after = (
+                "the sensor tries again when the branch has rested, or when an operator requeues the job or compacts it"
+            )
+            return Explanation(
+                subject=subject, state=f"its compaction failed (parked: {job})", why=one.failed, next=after
+            )
         state = "being gathered" if job is None else f"{job.state}: {job.name}"
         return Explanation(subject=subject, state=f"being compacted ({state})", why=under_way.cause)
     last = Compaction.objects.filter(branch_id=one.branch.pk).first()

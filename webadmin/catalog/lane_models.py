@@ -9,6 +9,8 @@ from django.db.models import Q
 from engine.planning.staging.build_path import PathLimits
 from engine.planning.staging.retention import KEEP_ALL
 from engine.planning.staging.sensor import SensorPolicy
+from engine.scheduling.model import JobState, ParkedKind
+from webadmin.access.confinement import ConfinedManager
 from webadmin.catalog.models import ID_LENGTH, NAME_MAX, Branch, Repository
 from webadmin.catalog.states import CompactionState
 from webadmin.database.fields import ByteOrderedField
@@ -47,6 +49,8 @@ class CompactionPolicy(models.Model):
     object_grace_seconds = models.PositiveIntegerField(default=2 * 86_400)
     retention_days = models.PositiveIntegerField(default=KEEP_ALL)
 
+    objects = ConfinedManager()
+
     class Meta:
         verbose_name_plural = "compaction policies"
 
@@ -76,6 +80,8 @@ class BranchWatch(models.Model):
     ordered_by = models.CharField(max_length=ACTOR_MAX, blank=True)
     ordered_why = models.CharField(max_length=REASON_MAX, blank=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         verbose_name_plural = "branch watches"
 
@@ -87,7 +93,8 @@ class Compaction(models.Model):
     """A compaction of a branch, from the seal to its end; these rows are the history.
 
     ``basis`` is what its build rests on. ``run_key`` is the run with the rows of its tokens while that is in the store.
-    ``build_id`` is the row that says since when it may have put files.
+    ``build_id`` is the row that says since when it may have put files. An open one whose job was parked has
+    ``ended_because`` already.
     """
 
     repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="compactions", db_index=False)
@@ -117,6 +124,8 @@ class Compaction(models.Model):
     bytes_changed = models.PositiveBigIntegerField(null=True)
     bytes_written = models.PositiveBigIntegerField(null=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [
             # Two sensors that fire for the same branch at once: one of them finds it taken.
@@ -145,6 +154,10 @@ class Compaction(models.Model):
         return f"compaction {self.id}"
 
 
+IS_PARKED = Q(state=CompactionState.OPEN, job__state=JobState.PARKED, job__parked_kind__in=["", ParkedKind.EVICTED])
+"""The condition that the job of a compaction failed too often: it is parked until somebody or the sensor retries."""
+
+
 class Collection(models.Model):
     """One look for what nothing reaches in a repository, and what came of it; counts of files, objects and rows.
 
@@ -161,11 +174,15 @@ class Collection(models.Model):
     files_spared = models.PositiveBigIntegerField(default=0)
     files_deleted = models.PositiveBigIntegerField(default=0)
     objects_seen = models.PositiveBigIntegerField(default=0)
+    objects_condemned = models.PositiveBigIntegerField(default=0)
+    objects_spared = models.PositiveBigIntegerField(default=0)
     objects_deleted = models.PositiveBigIntegerField(default=0)
     bytes_deleted = models.PositiveBigIntegerField(default=0)
     rows_deleted = models.PositiveBigIntegerField(default=0)
     failed = models.PositiveIntegerField(default=0)
     error = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         indexes = [models.Index(fields=["repository", "-id"], name="catalog_collection_history")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.catalog.states import RepositoryState, TokenState, Why
 from webadmin.database.fields import ByteOrderedField
@@ -19,6 +20,8 @@ REPOSITORY_NAME_MAX = 63
 NAMESPACE_MAX = 1000
 COMMITTER_MAX = 255
 ID_LENGTH = 64
+ADDRESS_MAX = 1024
+"""No key in an object store is longer."""
 COMMIT_VERSION = 1
 
 
@@ -26,6 +29,8 @@ class Repository(models.Model):
     """A catalog of one tenant. ``storage_namespace`` is what its clients call the place of its objects.
 
     ``protection`` lists rules: ``{"pattern": glob of branch names, "blocks": ["staging_write", "commit"]}``.
+    ``deleted_ms`` is when it was deleted; names are unique among those that are not.
+    ``links`` counts what may make objects reachable again (``services/condemned_objects.py``).
     """
 
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX)
@@ -36,6 +41,10 @@ class Repository(models.Model):
     protection = models.JSONField(default=list)
     state = models.CharField(max_length=10, choices=RepositoryState, default=RepositoryState.ACTIVE)
     created_ms = models.BigIntegerField()
+    deleted_ms = models.BigIntegerField(null=True)
+    links = models.PositiveBigIntegerField(default=0)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -73,6 +82,8 @@ class Branch(models.Model):
     generation = models.PositiveBigIntegerField(default=0)
     is_hidden = models.BooleanField(default=False)
     created_ms = models.BigIntegerField()
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["repository", "name"], name="catalog_branch_name_unique")]
@@ -176,6 +187,8 @@ class Commit(models.Model):
     generation = models.PositiveBigIntegerField()
     version = models.PositiveSmallIntegerField(default=COMMIT_VERSION)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["repository", "commit_id"], name="catalog_commit_id_unique")]
         # History is read some generations at a time.
@@ -193,6 +206,8 @@ class Tag(models.Model):
     name = ByteOrderedField(max_length=NAME_MAX)
     commit_id = ByteOrderedField(max_length=ID_LENGTH)
     created_ms = models.BigIntegerField()
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["repository", "name"], name="catalog_tag_name_unique")]
@@ -241,6 +256,26 @@ class CondemnedFile(models.Model):
 
     def __str__(self) -> str:
         return self.file_id[:16]
+
+
+class CondemnedObject(models.Model):
+    """An uploaded object that no entry named when the store was looked at. ``is_marked``: its deletion has begun.
+
+    ``address`` is the one in entries, below the repository's folder. The row goes with the object.
+    """
+
+    repository_id = models.BigIntegerField()
+    address = ByteOrderedField(max_length=ADDRESS_MAX)
+    since_ms = models.BigIntegerField()
+    is_marked = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["repository_id", "address"], name="catalog_condemned_object_unique")
+        ]
+
+    def __str__(self) -> str:
+        return self.address
 
 
 class BranchLoad(models.Model):

@@ -15,7 +15,7 @@ from engine.storage.keys import check_key
 from webadmin.catalog.errors import AddressRefused
 from webadmin.catalog.models import Repository
 from webadmin.catalog.places import catalog_store, data_prefix_of, folder_of
-from webadmin.timeline.places import place_of_tenant
+from webadmin.timeline.places import place_of_tenant, shown_place_of_tenant
 
 DATA = "data/"
 TOLD = 200
@@ -61,7 +61,9 @@ def key_in_tenants_folder(repository: Repository, url: str, *, is_prefix: bool =
     folder, path = unquote(below.path).rstrip("/") + "/", unquote(here.path)
     is_same_store = (below.scheme or "file", below.netloc) == (here.scheme or "file", here.netloc)
     if not is_same_store or here.query or here.fragment or not path.startswith(folder):
-        raise AddressRefused(f"{url[:TOLD]!r}: objects of {repository.tenant} lie below {url_in(place, '')}")
+        raise AddressRefused(
+            f"{url[:TOLD]!r}: objects of {repository.tenant} lie below {shown_place_of_tenant(repository.tenant)}"
+        )
     key = path.removeprefix(folder)
     try:
         if not (is_prefix and not key):

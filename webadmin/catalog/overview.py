@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from django.core.cache import cache
 
+from webadmin.access.confinement import cache_key
 from webadmin.catalog.models import Repository
-from webadmin.catalog.repository_sections import collection_words, done_words, state_badge
+from webadmin.catalog.repository_sections import collection_words, done_words, state_badge, tombstones_text
 from webadmin.catalog.standing import RepositoryStanding, active_repositories, standings
 from webadmin.console import formatting as show
 from webadmin.console.sections import Table
@@ -29,13 +30,14 @@ class CatalogStanding:
 
 def catalog_standings() -> list[CatalogStanding]:
     """Return how each repository stands, the one with most sealed tokens first; at most ``KEPT_SECONDS`` old."""
-    found: list[CatalogStanding] | None = cache.get(_KEY)
+    key = cache_key(_KEY)
+    found: list[CatalogStanding] | None = cache.get(key)
     if found is None:
         repositories = active_repositories()
         now = standings(repositories) if repositories else {}
         rows = [CatalogStanding(repository=one, now=now[one.pk]) for one in repositories]
         found = sorted(rows, key=lambda one: -one.now.sealed_tokens)
-        cache.set(_KEY, found, timeout=KEPT_SECONDS)
+        cache.set(key, found, timeout=KEPT_SECONDS)
     return found
 
 
@@ -48,10 +50,10 @@ def catalogs_table(rows: Sequence[CatalogStanding]) -> Table:
         rows=[
             (
                 show.row_link(one.repository, show.name(str(one.repository))),
-                state_badge(one.now),
+                state_badge(one.repository, one.now),
                 show.count_text(one.now.branches),
                 show.count_text(one.now.sealed_tokens),
-                show.count_text(one.now.tombstones),
+                tombstones_text(one.now.tombstones),
                 done_words(one.now),
                 collection_words(one.now),
             )

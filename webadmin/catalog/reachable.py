@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
 
 from engine.catalog.entry_blocks import decode_block
 from engine.catalog.files import CatalogFiles
@@ -13,10 +16,12 @@ from engine.catalog.metarange import Metarange
 from engine.catalog.object_entry import ObjectEntry
 from engine.catalog.range_file import FileInfo
 from engine.planning.staging.retention import KEEP_ALL, KeptCommit, active_commits
+from webadmin.catalog.compaction_policies import policy_of
 from webadmin.catalog.lane_models import Compaction
 from webadmin.catalog.models import Branch, BranchToken, Build, Commit, Repository, StagedEntry, Tag
+from webadmin.catalog.places import files_of
 from webadmin.catalog.states import CompactionState
-from webadmin.database.dialect import one_snapshot
+from webadmin.database.dialect import clock_ms, one_snapshot
 
 DAY_MS = 86_400_000
 
@@ -66,18 +71,54 @@ def _staged_addresses(repository: Repository) -> Iterator[str]:
             yield ObjectEntry.from_payload(bytes(payload)).address
 
 
-def reached_states(files: CatalogFiles, roots: Roots) -> dict[str, Metarange]:
-    """Return the metaranges that are reached. Raises BadObject, StorageError: then nothing may be deleted."""
-    return {id_: files.read_metarange(id_) for id_ in sorted(roots.metaranges)}
+class Reach:
+    """What the roots of a repository reach. They can be read again: what was reached once counts as reached, and no
+    file is read twice. Addresses are held as hashes: of two with the same one an object may stay that could go.
+
+    ``links`` and ``read_ms`` are the repository's count of links and the database's time just before the last reading.
+    """
+
+    def __init__(self, repository: Repository, *, has_objects: bool) -> None:
+        self.files = files_of(repository)
+        self.states: dict[str, Metarange] = {}
+        self.links = self.read_ms = 0
+        self._repository, self._has_objects = repository, has_objects
+        self._ranges: set[str] = set()
+        self._hashes = np.empty(0, np.int64)
+
+    def read(self) -> Roots:
+        """Read the roots as they are now. Raises BadObject, StorageError: then nothing may be deleted."""
+        own = Repository.objects.filter(pk=self._repository.pk)
+        self.links = own.values_list("links", flat=True).first() or 0
+        self.read_ms = clock_ms()
+        days = policy_of(self._repository).retention_days
+        roots = read_roots(self._repository, now_ms=self.read_ms, retention_days=days, has_objects=self._has_objects)
+        for id_ in sorted(roots.metaranges - self.states.keys()):
+            self.states[id_] = self.files.read_metarange(id_)
+        if self._has_objects:
+            self._add_addresses(roots)
+        return roots
+
+    def __contains__(self, address: object) -> bool:
+        value = hash(address)
+        at = int(np.searchsorted(self._hashes, value))
+        return at < len(self._hashes) and int(self._hashes[at]) == value
+
+    def _add_addresses(self, roots: Roots) -> None:
+        new = {
+            info.id: info
+            for id_ in sorted(roots.keeping_objects)
+            for info in self.states[id_].ranges
+            if info.id not in self._ranges
+        }
+        found = np.fromiter(map(hash, chain(roots.staged, addresses_in(self.files, new.values()))), np.int64)
+        self._hashes = np.union1d(self._hashes, found)
+        self._ranges |= new.keys()
 
 
 def addresses_in(files: CatalogFiles, ranges: Iterable[FileInfo]) -> Iterator[str]:
-    """Yield the addresses of the entries in these ranges; each range is read once."""
-    seen: set[str] = set()
+    """Yield the addresses of the entries in these ranges."""
     for info in ranges:
-        if info.id in seen:
-            continue
-        seen.add(info.id)
         for block in files.whole_blocks(info):
             for _, _, payload in decode_block(block):
                 yield ObjectEntry.from_payload(payload).address

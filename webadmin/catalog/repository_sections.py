@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db.models import Count, Q
+from django.conf import settings
 from django.utils.safestring import SafeString
 
 from webadmin.access.models import AuditEntry
@@ -32,10 +32,12 @@ _THRESHOLDS = ("tombstones", "sealed_rows", "sealed_tokens", "sealed_age_seconds
 _OFF_AT_0 = dict.fromkeys(_THRESHOLDS, "off") | {"retention_days": "all"}
 
 
-def state_badge(now: RepositoryStanding) -> SafeString:
+def state_badge(row: Repository, now: RepositoryStanding) -> SafeString:
     """Return in a word how a repository is."""
+    if row.deleted_ms is not None:
+        return show.badge("deleted", "bad", deleted_words(row))
     if now.failed:
-        return show.badge("compactions fail", "bad", "within the last hour: see its compactions")
+        return show.badge("compactions fail", "bad", "within the last hour, or parked: see its compactions")
     if now.is_not_collected:
         return show.badge("not collected", "bad", now.collection.error if now.collection else "")
     if now.running:
@@ -63,12 +65,24 @@ def ago_text(ms: int) -> str:
     return f"{show.duration_text(max(0, clock_ms() - ms))} ago"
 
 
+def deleted_words(row: Repository) -> str:
+    """Return when a deleted repository was deleted, and until when it can be restored."""
+    at_ms = row.deleted_ms or 0
+    until_ms = at_ms + 1000 * settings.CATALOG_REPOSITORY_GRACE_SECONDS
+    return (
+        f"Deleted {show.moment_text(at_ms)} (UTC). It can be restored until {show.moment_text(until_ms)}; then its "
+        "files are deleted."
+    )
+
+
 def repository_notices(row: Repository) -> list[Notice]:
     """Return what needs somebody first."""
+    if row.deleted_ms is not None:
+        return [Notice(tone="bad", text=deleted_words(row))]
     [now] = standings([row]).values()
     notices = []
     if now.failed:
-        text = f"{show.counted(now.failed, 'compaction')} failed within an hour: see why below."
+        text = f"{show.counted(now.failed, 'compaction')} failed within an hour, or parked: see why below."
         notices.append(Notice(tone="bad", text=text))
     if now.is_not_collected and now.collection:
         notices.append(Notice(tone="bad", text=f"Nothing is deleted: {now.collection.error}"))
@@ -84,10 +98,10 @@ def repository_sections(row: Repository) -> list[Section]:
         Facts(
             title="How it stands",
             rows=[
-                ("State", state_badge(now)),
+                ("State", state_badge(row, now)),
                 ("Branches", show.count_text(now.branches)),
                 ("Sealed tokens", show.count_text(now.sealed_tokens)),
-                ("Tombstones", f"about {show.count_text(now.tombstones)} since branches were folded last"),
+                ("Tombstones", tombstones_text(now.tombstones)),
                 ("Branches that want compaction", show.count_text(now.wanted)),
                 ("Compactions under way", show.count_text(now.running)),
                 ("Compactions", done_words(now)),
@@ -121,7 +135,7 @@ def branch_sections(row: Branch) -> list[Section]:
                 ("Sealed tokens", show.count_text(load.sealed_tokens)),
                 ("Rows in them", show.count_text(load.sealed_rows)),
                 ("Oldest of them", age_text(one)),
-                ("Tombstones", f"about {show.count_text(load.tombstones)}"),
+                ("Tombstones", tombstones_text(load.tombstones)),
                 ("Wasteful listings", show.count_text(load.wasteful_lists)),
                 ("Base", "snapshot " + row.snapshot[:16] if row.snapshot else "the head commit"),
                 ("Head", show.code(row.head[:16])),
@@ -132,6 +146,7 @@ def branch_sections(row: Branch) -> list[Section]:
             title="What the sensor says",
             rows=[
                 ("Now", decision.held.value),
+                ("Failed compaction", one.failed or show.NOTHING),
                 ("Why", signals_text(decision.signals)),
                 ("Ordered", f"by {watch.ordered_by}: {watch.ordered_why}" if watch and watch.ordered_by else "no"),
                 ("Lost or failed in a row", show.count_text(load.lost_in_a_row)),
@@ -153,12 +168,16 @@ def signals_text(signals: Sequence[tuple[str, float, float]]) -> str:
 
 def staged_text(row: Branch) -> str:
     """Return what the staging token holds; many rows are not counted to their end."""
-    first = StagedEntry.objects.filter(token_id=row.staging).values("identity")[: STAGED_COUNTED + 1]
-    found = first.aggregate(rows=Count("identity"), tombstones=Count("identity", filter=Q(identity=b"")))
-    if found["rows"] > STAGED_COUNTED:
+    count = StagedEntry.objects.filter(token_id=row.staging).values("key")[: STAGED_COUNTED + 1].count()
+    if count > STAGED_COUNTED:
         return f"more than {show.counted(STAGED_COUNTED, 'row')} in the staging token"
-    rows = f"{show.counted(found['rows'], 'row')} in the staging token"
-    return f"{rows}, {show.counted(found['tombstones'], 'tombstone')} among them" if found["rows"] else rows
+    return f"{show.counted(count, 'row')} in the staging token"
+
+
+def tombstones_text(count: int) -> str:
+    """Return the tombstones of a branch or repository, as every page and command shows them: a count of deletions since
+    the last compaction or commit, in which one that was repeated is counted again."""
+    return f"about {show.count_text(count)}" if count else show.NOTHING
 
 
 def staged_words(one: WatchedBranch) -> str:
@@ -182,6 +201,8 @@ def age_text(one: WatchedBranch) -> str:
 def sensor_words(one: WatchedBranch) -> SafeString | str:
     """Return what the sensor said of a branch last."""
     watch = one.watch
+    if one.failed:
+        return show.note(show.badge("compaction failed", "bad", "its job is parked"), one.failed)
     if watch is not None and watch.ordered_by and not one.load.is_running:
         return show.note("ordered", f"by {watch.ordered_by}: {watch.ordered_why}")
     if watch is None or not watch.held:
@@ -220,7 +241,7 @@ def _branches(row: Repository) -> Table:
                 show.note(show.count_text(one.load.sealed_tokens), show.counted(one.load.sealed_rows, "row")),
                 age_text(one),
                 staged_words(one),
-                show.count_text(one.load.tombstones),
+                tombstones_text(one.load.tombstones),
                 sensor_words(one),
                 last_words(last.get(one.branch.pk)),
             )
@@ -264,7 +285,18 @@ def _collections(row: Repository) -> Table:
     found = Collection.objects.filter(repository=row).order_by("-pk")[:HISTORY_SHOWN]
     return Table(
         title="Last looks for what nothing reaches",
-        headers=("When", "By", "Files", "Condemned", "Deleted", "Objects deleted", "Rows deleted", "Freed", "Error"),
+        headers=(
+            "When",
+            "By",
+            "Files",
+            "Condemned",
+            "Deleted",
+            "Objects condemned",
+            "Objects deleted",
+            "Rows deleted",
+            "Freed",
+            "Error",
+        ),
         rows=[
             (
                 show.moment_text(each.begun_ms),
@@ -272,7 +304,8 @@ def _collections(row: Repository) -> Table:
                 show.count_text(each.files_seen),
                 show.count_text(each.files_condemned),
                 show.count_text(each.files_deleted),
-                show.count_text(each.objects_deleted) if each.has_objects else "not looked at",
+                show.count_text(each.objects_condemned) if each.has_objects else "not looked at",
+                show.count_text(each.objects_deleted) if each.has_objects else show.NOTHING,
                 show.count_text(each.rows_deleted),
                 show.size_text(each.bytes_deleted),
                 each.error or show.NOTHING,

@@ -25,6 +25,7 @@ class RepositoryStanding:
     oldest_sealed_ms: int = 0
     wanted: int = 0
     running: int = 0
+    parked: int = 0
     compactions: dict[str, int] = field(default_factory=dict)
     took_ms: int = 0
     written: int = 0
@@ -40,8 +41,8 @@ class RepositoryStanding:
 
     @property
     def failed(self) -> int:
-        """How many compactions failed for good within the last hour."""
-        return self.compactions.get(CompactionState.FAILED, 0)
+        """How many compactions failed for good within the last hour, or have a job that is parked for it."""
+        return self.compactions.get(CompactionState.FAILED, 0) + self.parked
 
 
 def standings(repositories: Iterable[Repository]) -> dict[int, RepositoryStanding]:
@@ -75,6 +76,7 @@ def _add(now: RepositoryStanding, one: WatchedBranch) -> None:
     now.tombstones += load.tombstones
     now.oldest_sealed_ms = max(now.oldest_sealed_ms, round(1000 * (load.sealed_age_s or 0)))
     now.running += load.is_running
+    now.parked += bool(one.failed)
     now.wanted += load.was_wanted and not load.is_running
     if now.most_sealed is None or load.sealed_tokens > now.most_sealed.load.sealed_tokens:
         now.most_sealed = one
@@ -96,6 +98,11 @@ def _add_garbage(found: dict[int, RepositoryStanding]) -> None:
 def active_repositories() -> list[Repository]:
     """Return all repositories that are there, by name."""
     return list(Repository.objects.filter(state=RepositoryState.ACTIVE).order_by("tenant", "name"))
+
+
+def deleted_repositories() -> list[Repository]:
+    """Return the deleted repositories that can be restored, by name, the one deleted last first."""
+    return list(Repository.objects.filter(state=RepositoryState.DELETED).order_by("tenant", "name", "-deleted_ms"))
 
 
 def states_within_hour(now: RepositoryStanding) -> dict[str, int]:

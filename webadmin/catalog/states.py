@@ -6,9 +6,10 @@ from django.db import models
 
 
 class RepositoryState(models.TextChoices):
-    """Whether a repository is there, or only its rows and files still are."""
+    """Whether a repository is there. A deleted one can be restored until its rows and files are being deleted."""
 
     ACTIVE = "active"
+    DELETED = "deleted"
     DELETING = "deleting"
 
 

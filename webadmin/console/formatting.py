@@ -21,6 +21,7 @@ NOTHING = "\N{EN DASH}"
 GAP = "\N{NO-BREAK SPACE}"
 """Between a number and its unit: they stay on one line."""
 TIME_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+WALL_TIME, COMMAND_TIME = "UTC", "command time"
 STRING_SHOWN_MAX = 160
 """Longer strings in JSON (encoded metadata, mostly) are cut: they would bury the rest of the page."""
 LIST_SHOWN_MAX = 200
@@ -76,16 +77,16 @@ def moment_text(ms: int | None) -> str:
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def age(ms: int | None, now_ms: int) -> SafeString | str:
-    """Return how long ago this was, with the moment on hover."""
+def age(ms: int | None, now_ms: int, *, clock: str = WALL_TIME) -> SafeString | str:
+    """Return how long ago this was, with the moment on hover; ``clock`` is the time that both are in."""
     if ms is None:
         return NOTHING
-    return hint(f"{duration_text(max(now_ms - ms, 0))} ago", f"{moment_text(ms)} UTC")
+    return hint(f"{duration_text(max(now_ms - ms, 0))} ago", f"{moment_text(ms)} {clock}")
 
 
-def waited(ms: int | None, now_ms: int) -> SafeString | str:
+def waited(ms: int | None, now_ms: int, *, clock: str = WALL_TIME) -> SafeString | str:
     """Return the age alone, for columns whose header says what it is."""
-    return NOTHING if ms is None else hint(duration_text(max(now_ms - ms, 0)), f"{moment_text(ms)} UTC")
+    return NOTHING if ms is None else hint(duration_text(max(now_ms - ms, 0)), f"{moment_text(ms)} {clock}")
 
 
 def moment_age(at: datetime | None, now: datetime) -> SafeString | str:

@@ -54,6 +54,7 @@ class OperatorOrder:
     """``give`` is called with the chosen rows, the form's values, the operator's name and whether it is a dry run.
 
     ``of_rows`` says that it is about chosen rows; other orders stand above the list. ``initial`` fills the form.
+    ``shows_outcome``: what it did is shown on a page of its own, once, instead of a line above the list.
     """
 
     name: str
@@ -62,6 +63,7 @@ class OperatorOrder:
     give: Callable[[Sequence[Any], Mapping[str, Any], str, bool], Outcome]
     form: type[OrderForm] = OrderForm
     of_rows: bool = True
+    shows_outcome: bool = False
     fits: Callable[[Any], bool] = lambda row: True
     initial: Callable[[Sequence[Any]], Mapping[str, Any]] = lambda rows: {}
 
@@ -133,6 +135,8 @@ class OrderedAdmin(ReadOnlyAdmin):
                 step = PREVIEW
                 form.add_error(None, "This is not what was previewed: look at the new preview first.")
             outcome = self._give(order, rows, form, request, is_dry_run=step == PREVIEW)
+            if outcome is not None and step == APPLY and order.shows_outcome:
+                return self._outcome_page(request, order, outcome)
             if outcome is not None and step == APPLY:
                 messages.success(request, f"{order.label}: {summary(outcome)}")
                 return HttpResponseRedirect(self.back_address(rows))
@@ -160,6 +164,17 @@ class OrderedAdmin(ReadOnlyAdmin):
         except LithifyError as error:
             form.add_error(None, str(error))
             return None
+
+    def _outcome_page(self, request: HttpRequest, order: OperatorOrder, outcome: dict[str, Any]) -> HttpResponse:
+        """Show what was done. Pages of the admin are never stored by a cache."""
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": order.label,
+            "sections": outcome_sections(outcome, title="Result"),
+            "back": self._list_address(),
+        }
+        return TemplateResponse(request, "console/order_done.html", context, headers={"Cache-Control": "no-store"})
 
     def _chosen(self, request: HttpRequest) -> list[Model]:
         text = request.POST.get("ids") or request.GET.get("ids") or ""
@@ -201,10 +216,10 @@ def summary(outcome: Mapping[str, Any]) -> str:
     return "done"
 
 
-def outcome_sections(outcome: Mapping[str, Any]) -> list[Section]:
-    """Return what an order would do, as facts and tables."""
+def outcome_sections(outcome: Mapping[str, Any], title: str = "What it would do") -> list[Section]:
+    """Return what an order would do, or did, as facts and tables."""
     facts = [(_words(name), _fact(name, value)) for name, value in outcome.items() if _is_fact(name, value)]
-    sections: list[Section] = [Facts(title="What it would do", rows=facts)] if facts else []
+    sections: list[Section] = [Facts(title=title, rows=facts)] if facts else []
     for name, value in outcome.items():
         if isinstance(value, list) and not (name == "commands" and not value):
             sections.append(_table(name, value))
@@ -231,7 +246,7 @@ def _row(values: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _fact(name: str, value: Any) -> object:
     if name == "valid_until_ms":
-        return "further notice" if value is None else f"{show.moment_text(value)} command time"
+        return "further notice" if value is None else f"{show.moment_text(value)} UTC"
     return _value(name, value)
 
 

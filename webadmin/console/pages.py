@@ -14,25 +14,33 @@ from django.utils.safestring import SafeString
 
 from engine.scheduling.model import JobState
 from engine.scheduling.pauses import PausedScope
+from webadmin.access.confinement import confined_tenants
+from webadmin.access.models import WorkerCredential
+from webadmin.access.queries import expiring_credential_count
 from webadmin.catalog.overview import catalog_standings, catalogs_table
 from webadmin.console import formatting as show
 from webadmin.console.sections import Table
 from webadmin.console.verdict import Notice, Standing, verdict
+from webadmin.database import dialect, durability
 from webadmin.index.deletion_queries import late_requests
-from webadmin.index.models import Block, DeadLetter, DeleteRequest, Tombstone
+from webadmin.index.models import Block, DeadLetter, DeleteRequest, LineageMark, Tombstone
 from webadmin.index.operator_queries import IndexTotals, LevelTotal, index_totals
 from webadmin.index.states import BlockState
+from webadmin.progress.due_work import covered_by, held_jobs
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule import job_page, queue_words
+from webadmin.schedule.isolation_stops import open_stop
 from webadmin.schedule.models import Command, Job, LevelQueue, Worker
-from webadmin.schedule.operation_models import Pause, Quarantine
+from webadmin.schedule.operation_models import IsolationStop, Pause, Quarantine
 from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, ScheduleOverview, schedule_overview
 from webadmin.schedule.pauses import paused_scopes
+from webadmin.schedule.services.guard_deletions import log_behind
 from webadmin.schedule.suspects import merging_is_broken
 from webadmin.timeline.models import BadFile, Chunk, DataSource
 from webadmin.timeline.overview import TableStanding, table_standings, tables_table
 from webadmin.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep
-from webadmin.tsdb.overview import BucketStanding, bucket_standings, buckets_table
+from webadmin.tsdb.overview import buckets_table
+from webadmin.tsdb.standing import BucketStanding, bucket_standings
 
 REFRESH_SECONDS = 5
 OLD_TOTALS_SECONDS = 15
@@ -55,6 +63,7 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     overview, totals, buckets = schedule_overview(timezone.now()), index_totals(), bucket_standings()
     tables = table_standings()
     catalogs = catalog_standings()
+    is_for_all = confined_tenants() is None
     is_refresh = request.headers.get("HX-Request") == "true"
     notices = verdict(_standing(overview, totals, buckets, tables))
     return context | {
@@ -63,15 +72,18 @@ def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "refresh_seconds": REFRESH_SECONDS,
         "notices": [(notice, _place(notice)) for notice in notices],
         "tiles": _tiles(overview, totals),
-        "tables": [_levels(totals), _queues(overview), _jobs(overview.jobs), _workers(overview)],
+        "tables": [
+            *(_levels(totals), _queues(overview), _jobs(overview.jobs)),
+            *([_workers(overview)] if is_for_all else []),
+        ],
         "wide_tables": [
             *([tables_table(tables)] if tables else []),
             *([buckets_table(buckets)] if buckets else []),
             *([catalogs_table(catalogs)] if catalogs else []),
             _first_queues(overview),
-            _commands(overview),
+            *([_commands(overview)] if is_for_all else []),
         ],
-        "as_of": f"{show.moment_text(overview.now_ms)} UTC",
+        "as_of": f"{show.moment_text(dialect.clock_ms())} UTC",
     }
 
 
@@ -84,6 +96,8 @@ def _standing(
     queues, jobs = overview.queues, overview.jobs
     next_ready = [queue.next_ready_ms for queue in queues if queue.next_ready_ms is not None]
     ready = sum(queue.ready_count for queue in queues)
+    scopes = paused_scopes(overview.now_ms)
+    ready_queues = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=overview.now_ms)
     return Standing(
         block_count=sum(total.block_count for total in totals.live),
         parked_blocks=sum(total.block_count for total in totals.live if total.state == BlockState.PARKED),
@@ -100,7 +114,10 @@ def _standing(
         polling_workers=overview.polling_worker_count,
         known_workers=overview.known_worker_count,
         broken_builds=[str(breakage) for breakage in merging_is_broken(overview.now_ms)],
-        paused=_paused(paused_scopes(overview.now_ms)),
+        paused=_paused(scopes),
+        paused_queues=ready_queues.filter(covered_by(scopes)).count() if scopes else 0,
+        paused_jobs=Job.objects.filter(held_jobs(scopes), state=JobState.WAITING).count() if scopes else 0,
+        isolation_stop=stop.reason if (stop := open_stop()) else "",
         quarantined_blocks=Quarantine.objects.filter(released_at_ms=None).count(),
         waiting_letters=totals.waiting_letters,
         late_requests=late_requests(DeleteRequest.objects.all(), overview.now_ms).count(),
@@ -110,12 +127,19 @@ def _standing(
         refused_tenants=sum(one.refused for one in buckets),
         kept_out_blocks=sum(one.kept_out for one in buckets),
         failing_writes=sum(one.failing_writes for one in buckets),
+        published_parts=sum(one.parts for one in buckets),
+        too_large_groups=sum(one.too_large for one in buckets),
         compactions_ahead=sum(one.compactions for one in buckets),
         tables=len(tables),
-        refused_tables=sum(bool(one.source.refusal) and not one.source.is_paused for one in tables),
+        refused_tables=sum(bool(one.source.refusal) for one in tables),
         unpublished_tables=sum(bool(one.source.publish_error) for one in tables),
         quarantined_chunks=sum(one.now.quarantined for one in tables),
+        stuck_chunks=sum(one.now.stuck for one in tables),
         bad_files=sum(one.now.bad_files for one in tables),
+        expiring_credentials=expiring_credential_count(timezone.now()),
+        log_behind=log_behind(),
+        unsafe_database=durability.refusal(),
+        unknown_segments=LineageMark.objects.values_list("unknown_segments", flat=True).first() or 0,
     )
 
 
@@ -134,6 +158,7 @@ def _place(notice: Notice) -> str:
         "standstill": lambda: reverse("standstill-page"),
         "pauses": lambda: show.list_address(Pause, now="in_force"),
         "late_requests": lambda: show.list_address(DeleteRequest, state="late"),
+        "isolation_stop": lambda: show.list_address(IsolationStop, ended_at_ms__isnull=1),
         "quarantine": lambda: show.list_address(Quarantine, released_at_ms__isnull=1),
         "letters": lambda: show.list_address(DeadLetter, state="waiting"),
         "failing_deletions": lambda: show.list_address(Tombstone, state="failing"),
@@ -144,6 +169,7 @@ def _place(notice: Notice) -> str:
         "refused_tenants": lambda: show.list_address(BucketTenant, state="refused"),
         "tables": lambda: show.list_address(DataSource),
         "quarantined_chunks": lambda: show.list_address(Chunk, state="quarantined"),
+        "credentials": lambda: show.list_address(WorkerCredential),
         "bad_files": lambda: show.list_address(BadFile),
         "parked_blocks": lambda: show.list_address(Block, state=BlockState.PARKED.value),
     }
@@ -224,7 +250,7 @@ def _queues(overview: ScheduleOverview) -> Table:
                 show.link(show.list_address(LevelQueue, level=queue.level), queue.level),
                 show.count_text(queue.queue_count),
                 show.note(show.count_text(queue.block_count), show.size_text(queue.byte_count)),
-                show.age(queue.oldest_arrival_ms, now_ms),
+                show.age(queue.oldest_arrival_ms, now_ms, clock=show.COMMAND_TIME),
                 _readiness(queue.ready_count, queue.next_ready_ms, now_ms),
             )
             for queue in overview.queues
@@ -297,7 +323,7 @@ def _first_queues(overview: ScheduleOverview) -> Table:
                 show.row_link(queue, show.name(job_page.tenant_text(queue.tenant))),
                 queue.shard,
                 queue.level,
-                show.age(queue.oldest_arrival_ms, overview.now_ms),
+                show.age(queue.oldest_arrival_ms, overview.now_ms, clock=show.COMMAND_TIME),
                 queue_words.ready_badge(fill),
                 queue_words.ready_reason(fill),
             )

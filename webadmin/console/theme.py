@@ -44,6 +44,7 @@ NAVIGATION = [
             _list("Level queues", "stacks", "schedule", "levelqueue"),
             _list("Evictions register", "inventory_2", "progress", "parkedjob"),
             _list("Quarantine", "coronavirus", "schedule", "quarantine"),
+            _list("Stops of quarantine", "front_hand", "schedule", "isolationstop"),
             _list("Workers", "memory", "schedule", "worker"),
             _list("Command log", "receipt_long", "schedule", "command"),
         ],

@@ -11,6 +11,12 @@ from django.db import models
 
 from webadmin.database.dialect import is_postgresql, quoted
 
+_POSTGRESQL_SERVER = (
+    "concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
+    "left(pg_walfile_name(pg_current_wal_lsn()), 8), extract(epoch FROM pg_postmaster_start_time()), "
+    "'schedule_loghead'::regclass::oid)"
+)
+
 
 def rows_column(columns: Sequence[str], select: str) -> str:
     """Return all rows of a ``select`` as one column: JSON, a list of these columns for each row, in any order.
@@ -29,3 +35,13 @@ def next_id_column(model: type[models.Model]) -> str:
     if is_postgresql():
         return f"nextval(pg_get_serial_sequence('{table}', '{column}'))"
     return f"(SELECT COALESCE(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = '{table}')"  # noqa: S608
+
+
+def server_column() -> str:
+    """Return a column that changes whenever the database may be another state than the one last written to.
+
+    PostgreSQL: the server's start, its system identifier and timeline, and the row id of a table of ours. A server that
+    took over, that recovered to an earlier time, or that was restored from a copy or a snapshot was started since, and
+    a dump that was loaded made the table anew. SQLite's file tells nothing: there the column is constant.
+    """
+    return _POSTGRESQL_SERVER if is_postgresql() else "'sqlite'"

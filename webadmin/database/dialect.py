@@ -108,6 +108,11 @@ def locked(rows: models.QuerySet[Row]) -> models.QuerySet[Row]:
     return rows.select_for_update(no_key=True) if is_postgresql() else rows
 
 
+def share_lock() -> str:
+    """Return the end of a SELECT, also inside a statement, that keeps its rows unchanged until the transaction ends."""
+    return " FOR SHARE" if is_postgresql() else ""
+
+
 def lock_row(model: type[models.Model], *, commits_early: bool = False) -> None:
     """Lock the one row of this table until the end of the transaction.
 

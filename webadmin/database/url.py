@@ -21,7 +21,15 @@ SESSION = {
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
 }
-"""What the sessions of PostgreSQL are told; ``?options=…`` in the URL takes the place of it all."""
+"""Settings of PostgreSQL's sessions. ``?options=…`` in the URL comes after them, so what it sets wins."""
+CONNECTION = {
+    "connect_timeout": "5",  # seconds
+    "tcp_user_timeout": "15000",  # milliseconds until a connection whose packets are not acknowledged is closed
+    "keepalives_idle": "30",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+}
+"""Parameters of libpq, so that a server that is gone is noticed; the URL's own win."""
 
 SYNCHRONOUS_MODES = {"full", "normal", "off"}
 
@@ -61,14 +69,15 @@ def _sqlite(path: str, parameters: dict[str, str]) -> dict[str, Any]:
 
 def _postgresql(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
-    options.setdefault("options", " ".join(f"-c {name}={value}" for name, value in SESSION.items()))
+    options = CONNECTION | dict(parse_qsl(parts.query))
+    session = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
+    options["options"] = f"{session} {options.get('options', '')}".rstrip()
     host = options.pop("host", None) or parts.hostname or ""
     name = unquote(parts.path.lstrip("/"))
     if not name:
         raise BadDatabaseUrl("the PostgreSQL URL has no database name at its end")
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "webadmin.database.postgresql",
         "NAME": name,
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),

@@ -121,7 +121,7 @@ class BlockAdmin(ReadOnlyAdmin):
 
     @display(description="Arrived ago")
     def arrived(self, row: Block) -> SafeString | str:
-        return show.waited(row.arrived_at_ms, row.now_ms)
+        return show.waited(row.arrived_at_ms, row.now_ms, clock=show.COMMAND_TIME)
 
     @display(description="Job")
     def job(self, row: Block) -> SafeString | str:

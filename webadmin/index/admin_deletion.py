@@ -203,7 +203,7 @@ class DeleteRequestAdmin(OrderedAdmin):
                     ("Series", show.code(row.selector) if row.selector else "all of them"),
                     ("Time of the data", page.time_words(row)),
                     ("Accepted before command", show.command_link(row.command_index)),
-                    ("Asked", show.age(row.requested_at_ms, row.now_ms)),
+                    ("Asked", show.age(row.requested_at_ms, row.now_ms, clock=show.COMMAND_TIME)),
                     ("By", row.actor),
                     ("Why", row.why or show.NOTHING),
                 ],

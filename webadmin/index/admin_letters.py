@@ -20,7 +20,12 @@ from webadmin.index.models import DeadLetter, LetterState, RefusalCount
 from webadmin.index.operator_orders import LETTER_ORDERS
 from webadmin.schedule.operator_queries import with_now
 
-STATE_TONES = {LetterState.WAITING: "warn", LetterState.RECOVERED: "good", LetterState.DISCARDED: "quiet"}
+STATE_TONES = {
+    LetterState.WAITING: "warn",
+    LetterState.RECOVERED: "good",
+    LetterState.DISCARDED: "quiet",
+    LetterState.SWEPT: "quiet",
+}
 
 
 class LetterStateFilter(StateFilter):

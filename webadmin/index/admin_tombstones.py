@@ -22,6 +22,7 @@ CAUSES = {
     RemovalCause.REPLACED: ("merged", "a job merged it into other blocks"),
     RemovalCause.RETENTION: ("too old", "all of it was older than its tenants keep data"),
     RemovalCause.REQUEST: ("deleted on request", "all of it was deleted on request"),
+    RemovalCause.REPAIR: ("repaired", "a record in the bucket says that it was merged or removed before"),
 }
 
 
@@ -92,7 +93,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
         return ()
 
     def sections(self, row: Tombstone) -> Sequence[Section]:
-        asked = show.age(row.dispatched_at_ms, row.now_ms)
+        asked = show.age(row.dispatched_at_ms, row.now_ms, clock=show.COMMAND_TIME)
         retries = row.deleted_at_ms is None and row.last_error
         return [
             Facts(
@@ -115,8 +116,16 @@ class TombstoneAdmin(ReadOnlyAdmin):
                     ("Store asked", asked if row.dispatched_at_ms else "not yet"),
                     ("Attempts", row.attempts),
                     ("Last error", row.last_error or show.NOTHING),
-                    ("Tried again from", show.moment_text(row.retry_at_ms) if retries else show.NOTHING),
-                    ("Confirmed", show.age(row.deleted_at_ms, row.now_ms) if row.deleted_at_ms else "not yet"),
+                    (
+                        "Tried again from",
+                        f"{show.moment_text(row.retry_at_ms)} command time" if retries else show.NOTHING,
+                    ),
+                    (
+                        "Confirmed",
+                        show.age(row.deleted_at_ms, row.now_ms, clock=show.COMMAND_TIME)
+                        if row.deleted_at_ms
+                        else "not yet",
+                    ),
                 ],
             ),
         ]
@@ -152,7 +161,7 @@ class TombstoneAdmin(ReadOnlyAdmin):
 
     @display(description="Left the index")
     def removed(self, row: Tombstone) -> SafeString | str:
-        return show.age(row.created_at_ms, row.now_ms)
+        return show.age(row.created_at_ms, row.now_ms, clock=show.COMMAND_TIME)
 
     @display(description="By job")
     def job_cell(self, row: Tombstone) -> SafeString | str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import IO, Any
 
+from django.conf import settings
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.parsers import BaseParser
@@ -11,11 +12,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from engine.storage import kept_store
 from webadmin import request_bounds
 from webadmin.access.scopes import ANY_TENANT, MayAddBlocks, MayQueryBlocks, listed_tenants
+from webadmin.database.durability import check_durable
 from webadmin.index.block_list import CONTENT_TYPE
-from webadmin.index.queries import find_blocks, unknown_tenants
-from webadmin.index.query_messages import answer_to_json, query_from_json
+from webadmin.index.queries import find_blocks, find_page, unknown_tenants
+from webadmin.index.query_messages import answer_to_json, cursor_from_json, page_to_json, query_from_json
 from webadmin.index.serializers import (
     AddBlocksResponseSerializer,
     BlockQueryRequestSerializer,
@@ -25,7 +28,7 @@ from webadmin.index.services.take_block_list import take_block_list
 from webadmin.schedule.serializers import ErrorSerializer
 
 ADD_ERRORS = dict.fromkeys((400, 401, 403, 413, 415, 503), ErrorSerializer)
-QUERY_ERRORS = dict.fromkeys((400, 401, 403, 413, 415), ErrorSerializer)
+QUERY_ERRORS = dict.fromkeys((400, 401, 403, 409, 413, 415), ErrorSerializer)
 BLOCK_LIST_BYTES_MAX = 32 << 20
 """500 blocks of 64 KiB of metadata each, which is far more than segments have."""
 
@@ -57,9 +60,13 @@ class AddBlocksView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Add up to 500 blocks (a protobuf `BlockMetaList`); each is answered by itself, in the order sent."""
+        check_durable()
         body = request.data if isinstance(request.data, bytes) else b""  # a request without a body has no bytes
         taken = take_block_list(
-            body, actor=f"credential:{request.user.name}", tenants=listed_tenants(request.user) - {ANY_TENANT}
+            body,
+            actor=f"credential:{request.user.name}",
+            store=kept_store(settings.OBJECT_STORE_URL),
+            tenants=listed_tenants(request.user) - {ANY_TENANT},
         )
         return Response(taken.to_json())
 
@@ -75,6 +82,12 @@ class QueryBlocksView(APIView):
         responses={200: BlockQueryResponseSerializer, **QUERY_ERRORS},
     )
     def post(self, request: Request) -> Response:
-        """Find the blocks with matching datasets of the credential's tenants, by tenant, shard and id."""
+        """Find the blocks with matching datasets of the credential's tenants, by tenant, shard and id.
+
+        With `cursor` the answer comes in pages: send "" for the first, then `next` of the page before until it is "".
+        """
         query = query_from_json(request.data, listed_tenants(request.user))
-        return Response(answer_to_json(find_blocks(query), unknown_tenants(query.tenants)))
+        cursor = cursor_from_json(request.data)
+        if cursor is None:
+            return Response(answer_to_json(find_blocks(query), unknown_tenants(query.tenants)))
+        return Response(page_to_json(find_page(query, cursor), unknown_tenants(query.tenants)))

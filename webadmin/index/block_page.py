@@ -10,6 +10,7 @@ from django.utils.safestring import SafeString
 from engine.errors import LithifyError
 from engine.profiles.metadata import decode_metadata
 from engine.profiles.model import DATASET_INDEX
+from engine.scheduling.model import JobState, ParkedKind
 from webadmin.console import formatting as show
 from webadmin.console.sections import Branch, Facts, Lineage, Section, Table
 from webadmin.index import operator_queries as queries
@@ -32,7 +33,11 @@ TONES = {
 
 
 def state_badge(block: Block) -> SafeString:
-    """Return the state with what it means, or why the block is parked, on hover."""
+    """Return the state with what it means, or why the block is parked, on hover. A source of a parked job is shown as
+    what its job is: in quarantine, evicted or deferred."""
+    job = block.owner_job if block.state == BlockState.OWNED else None
+    if job is not None and job.state == JobState.PARKED:
+        return show.badge(job.parked_kind or ParkedKind.EVICTED.value, "bad", job.parked_reason)
     tone, meaning = TONES[BlockState(block.state)]
     return show.badge(block.state, tone, block.parked_reason or meaning)
 
@@ -59,7 +64,7 @@ def block_table(title: str, blocks: Sequence[Block], *, now_ms: int, empty: str,
                 block.level,
                 block.shard,
                 show.size_text(block.size_bytes),
-                show.age(block.arrived_at_ms, now_ms),
+                show.age(block.arrived_at_ms, now_ms, clock=show.COMMAND_TIME),
             )
             for block in blocks
         ],
@@ -105,13 +110,18 @@ def block_sections(block: Block, now_ms: int) -> list[Section]:
     return [_facts(block, now_ms), _lineage(block), _datasets(block), _metadata(block)]
 
 
+def _meaning(block: Block) -> str:
+    job = block.owner_job if block.state == BlockState.OWNED else None
+    return (job.parked_reason if job else "") or block.parked_reason or TONES[BlockState(block.state)][1]
+
+
 def _facts(block: Block, now_ms: int) -> Facts:
     crc32c = show.NOTHING if block.crc32c is None else show.code(f"{block.crc32c:08x}")
     removed = block.removed_command_index
     return Facts(
         title="The object",
         rows=[
-            ("State", show.note(state_badge(block), block.parked_reason or TONES[BlockState(block.state)][1])),
+            ("State", show.note(state_badge(block), _meaning(block))),
             ("Job", _job(block)),
             ("Queue", show.row_link(block.queue)),
             ("Tenant", tenant_cell(block)),
@@ -121,7 +131,7 @@ def _facts(block: Block, now_ms: int) -> Facts:
             ("CRC-32C", crc32c),
             ("Data from, to", show.time_range(block.min_time_ms, block.max_time_ms)),
             ("Made (time in its id)", f"{show.moment_text(block.created_at_ms)} UTC"),
-            ("Arrived", show.age(block.arrived_at_ms, now_ms)),
+            ("Arrived", show.age(block.arrived_at_ms, now_ms, clock=show.COMMAND_TIME)),
             ("Added by command", show.command_link(block.added_command_index)),
             ("Removed by command", show.NOTHING if removed is None else show.command_link(removed)),
         ],

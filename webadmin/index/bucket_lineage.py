@@ -16,6 +16,7 @@ another one of the same millisecond, shard and tenant, one level below; it would
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -44,12 +45,14 @@ class _Neighbour(NamedTuple):
 
 @dataclass(slots=True)
 class BucketLineage:
-    """What records and names in a bucket say. ``bad`` are records that cannot be read, or tell of lost data."""
+    """What records and names in a bucket say. ``bad`` are records that cannot be read, or tell of lost data;
+    ``superseded`` are the replaced blocks whose results are all there, or that were removed."""
 
     store: ObjectStore
     replaced: set[BlockName] = field(default_factory=set)
     accepted: set[BlockName] = field(default_factory=set)
     useless: set[BlockName] = field(default_factory=set)
+    superseded: set[BlockName] = field(default_factory=set)
     largest_index: int = 0
     holds_results: bool = False
     bad: list[tuple[str, LithifyError]] = field(default_factory=list)
@@ -57,8 +60,12 @@ class BucketLineage:
     _records_of_time: defaultdict[int, list[LineageRecord]] = field(default_factory=lambda: defaultdict(list))
 
     @classmethod
-    def read(cls, store: ObjectStore) -> BucketLineage:
-        """List the bucket once and read its records."""
+    def read(
+        cls,
+        store: ObjectStore,
+        select: Callable[[Sequence[tuple[str, LineageRecord]]], Sequence[tuple[str, LineageRecord]]] = list,
+    ) -> BucketLineage:
+        """List the bucket once and read its records; those that ``select`` leaves out do not count."""
         lineage = cls(store)
         names, elsewhere = lineage._read_names()
         records: list[tuple[str, LineageRecord]] = []
@@ -67,6 +74,9 @@ class BucketLineage:
                 records.append((key, record))
             else:
                 lineage.bad.append((key, record))
+        # Also of those that do not count: no index is used twice.
+        lineage.largest_index = max((record.command_index for _, record in records), default=0)
+        records = list(select(records))
         merged_further = {source for _, record in records for source in record.sources}
         for key, record in records:
             lineage._note(key, record, names, elsewhere, merged_further)
@@ -117,13 +127,13 @@ class BucketLineage:
         elsewhere: set[str],
         merged_further: set[BlockName],
     ) -> None:
-        self.largest_index = max(self.largest_index, record.command_index)
         self.accepted.update(record.sources, record.results)
         for time_ms in {ulids.time_ms(block_id) for _, block_id in record.sources}:
             self._records_of_time[time_ms].append(record)
         lost = [name for name in record.results if name not in names and name not in merged_further]
         if not record.sources or not lost:
             self.replaced.update(record.sources)
+            self.superseded.update(record.sources)
             return
         is_first = merged_further.isdisjoint(record.results)
         if is_first and all(name in names or name[1] in elsewhere for name in record.sources):

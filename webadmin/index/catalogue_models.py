@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import Tenant
 from webadmin.database.fields import ByteOrderedField
 
@@ -21,10 +22,14 @@ class TenantService(models.Model):
     label_sets = models.ForeignKey("index.LabelSets", on_delete=models.CASCADE, related_name="+", db_index=False)
     span_max_ms = models.BigIntegerField()
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["tenant", "name", "label_sets"], name="tenant_service_unique"),
         ]
+        # "The next services of this tenant" (query)
+        indexes = [models.Index(fields=["tenant", "id"], name="tenant_service_in_batches")]
 
     def __str__(self) -> str:
         return f"{self.tenant_id}/{self.name_id}"
@@ -34,7 +39,8 @@ class LineageMark(models.Model):
     """Up to which command the bucket itself tells what was merged into what; the one row has number 1.
 
     It also tells of the blocks from elsewhere up to the row ``foreign_block``; rows up to ``seen_block`` were there
-    when somebody looked before. ``swept_record`` is the last ``LineageObject`` that the sweep has looked at.
+    when somebody looked before. ``swept_record`` is the last ``LineageObject`` that the sweep has looked at,
+    ``unknown_segments`` how many segments that the index does not know the last sweep of orphans left in the bucket.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
@@ -42,6 +48,7 @@ class LineageMark(models.Model):
     foreign_block = models.BigIntegerField(default=0)
     seen_block = models.BigIntegerField(default=0)
     swept_record = models.BigIntegerField(default=0)
+    unknown_segments = models.PositiveIntegerField(default=0)
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="lineage_mark_is_one_row")]

@@ -21,6 +21,7 @@ from webadmin.index.services.retention_rules import lift_hold, place_hold, set_r
 from webadmin.schedule.operation_messages import flag, integer, integer_or_null
 from webadmin.schedule.operation_serializers import OrderSerializer
 from webadmin.schedule.operations_api import BEFORE, ERRORS, ROWS_MAX, OperatorView
+from webadmin.schedule.wall_times import WallTimes, wall_times
 
 BUSY = {409: ERRORS[400]}
 
@@ -117,7 +118,11 @@ class DeleteRequestsView(OperatorView):
         before = request.query_params.get("before", "")
         if before.isascii() and before.isdigit() and len(before) <= 18:
             rows = rows.filter(id__lt=int(before))
-        return Response({"requests": [request_to_json(row) for row in rows[:ROWS_MAX]]})
+        found = list(rows[:ROWS_MAX])
+        indexes = [row.command_index for row in found]
+        indexes += [each.command_index for row in found for each in row.certificates.all()]
+        walls = wall_times(indexes)
+        return Response({"requests": [request_to_json(row, walls) for row in found]})
 
     @extend_schema(
         operation_id="request_deletion",
@@ -138,8 +143,8 @@ class DeleteRequestsView(OperatorView):
         return Response(request_deletion(wanted, order=order).to_json())
 
 
-def request_to_json(row: DeleteRequest) -> dict[str, Any]:
-    """Return a request as API and admin show it."""
+def request_to_json(row: DeleteRequest, walls: WallTimes) -> dict[str, Any]:
+    """Return a request as the API shows it, with wall times."""
     return {
         "id": row.id,
         "tenant": row.tenant.name,
@@ -149,14 +154,15 @@ def request_to_json(row: DeleteRequest) -> dict[str, Any]:
         "until_ms": row.until_ms,
         "state": row.state,
         "command": row.command_index,
-        "requested_at_ms": row.requested_at_ms,
-        "deadline_at_ms": row.deadline_at_ms,
+        "requested_at_ms": walls.of(row.requested_at_ms, row.command_index),
+        "deadline_at_ms": walls.of(row.deadline_at_ms),
         "hidden_blocks": row.hidden_blocks,
         "hidden_datasets": row.hidden_datasets,
         "waits_for": list(request_progress(row).waits_for()),
         "actor": row.actor,
         "why": row.why,
         "certificates": [
-            {"command": each.command_index, "issued_at_ms": each.issued_at_ms} for each in row.certificates.all()
+            {"command": each.command_index, "issued_at_ms": walls.of(each.issued_at_ms, each.command_index)}
+            for each in row.certificates.all()
         ],
     }

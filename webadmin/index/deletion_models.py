@@ -9,6 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX, Tenant
 from webadmin.database.fields import ByteOrderedField
 
@@ -27,6 +28,8 @@ class RetentionRule(models.Model):
     at = models.DateTimeField(auto_now=True)
     actor = models.CharField(max_length=ACTOR_MAX)
     why = models.CharField(max_length=WHY_MAX)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -48,6 +51,8 @@ class LegalHold(models.Model):
     why = models.CharField(max_length=WHY_MAX)
     ended_at = models.DateTimeField(null=True)
     ended_by = models.CharField(max_length=ACTOR_MAX, blank=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -91,6 +96,8 @@ class DeleteRequest(models.Model):
     actor = models.CharField(max_length=ACTOR_MAX)
     why = models.CharField(max_length=WHY_MAX)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["command_index"], name="delete_request_command_unique"),
@@ -119,6 +126,8 @@ class DeletionCertificate(models.Model):
     issued_at_ms = models.BigIntegerField()
     at = models.DateTimeField(auto_now_add=True)
     detail = models.JSONField(default=dict)
+
+    objects = ConfinedManager()
 
     class Meta:
         ordering = ["-id"]

@@ -10,7 +10,7 @@ class BlockRefused(LithifyError):
 
     ``code`` says what is wrong: ``bad_id``, ``bad_shard``, ``bad_level``, ``bad_tenant``, ``bad_size``, ``bad_key``,
     ``bad_name``, ``bad_time``, ``bad_dataset``, ``bad_metadata``, ``id_too_old``, ``id_in_future``,
-    ``data_in_future`` or ``tenant_not_allowed``.
+    ``data_in_future``, ``tenant_not_allowed`` or ``object_missing``.
     """
 
     code = "block_refused"
@@ -28,7 +28,7 @@ class SourcesChanged(LithifyError):
 
 
 class IndexMoved(LithifyError):
-    """Blocks were replaced and their objects deleted while the index was read, again and again."""
+    """Blocks were removed, or their data was hidden, while an answer was read: begin again with its first page."""
 
     code = "index_moved"
     retryable = True

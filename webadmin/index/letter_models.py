@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.database.fields import ByteOrderedField, UlidField
 
@@ -19,6 +20,7 @@ class LetterState(models.TextChoices):
     WAITING = "waiting", "waiting"  # the object is there and every sweep tries it again
     RECOVERED = "recovered", "recovered"  # its block is in the index, the letter's object is gone
     DISCARDED = "discarded", "discarded"  # an operator gave it up and said why
+    SWEPT = "swept", "swept"  # no letter: the sweep is deleting the object that one of this key would be about
 
 
 class DeadLetter(models.Model):
@@ -40,6 +42,8 @@ class DeadLetter(models.Model):
     code = models.CharField(max_length=CODE_MAX, blank=True)
     reason = models.CharField(max_length=REASON_MAX, blank=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["key"], name="dead_letter_key_unique")]
         indexes = [
@@ -60,6 +64,8 @@ class RefusalCount(models.Model):
     count = models.PositiveBigIntegerField(default=0)
     last_at_ms = models.BigIntegerField()
     last_reason = models.CharField(max_length=REASON_MAX)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["actor", "code"], name="refusal_count_unique")]

@@ -13,6 +13,7 @@ from django.db import models
 from django.db.models import Q
 
 from engine.profiles.model import COMPACTION_LEVEL_MAX
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import Tenant
 from webadmin.database.fields import ByteOrderedField, UlidField
 from webadmin.index.querysets import BlockQuerySet, TombstoneQuerySet
@@ -82,7 +83,7 @@ class Block(models.Model):
     removed_command_index = models.BigIntegerField(null=True)
     arrived_at_ms = models.BigIntegerField()
 
-    objects = BlockQuerySet.as_manager()
+    objects = ConfinedManager.from_queryset(BlockQuerySet)()
 
     class Meta:
         constraints = [
@@ -158,6 +159,8 @@ class Dataset(models.Model):
     size_bytes = models.PositiveBigIntegerField()
     masks_applied = models.BigIntegerField(default=0)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["block", "position"], name="dataset_position_unique")]
         indexes = [
@@ -179,6 +182,8 @@ class BlockLineage(models.Model):
     # Who asks for a job's results goes by its sources, which have an index by their job.
     job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="lineage", db_index=False, db_constraint=False)
 
+    objects = ConfinedManager()
+
     class Meta:
         verbose_name_plural = "block lineage"
         constraints = [models.UniqueConstraint(fields=["result", "source"], name="lineage_pair_unique")]
@@ -193,6 +198,7 @@ class RemovalCause(models.TextChoices):
     REPLACED = "replaced", "replaced"  # a job merged it
     RETENTION = "retention", "retention"  # all of it was older than its tenants keep data
     REQUEST = "request", "request"  # all of it was deleted on request
+    REPAIR = "repair", "repair"  # a record in the bucket says so: its removal was in a history that the database lost
 
 
 class Tombstone(models.Model):
@@ -215,7 +221,7 @@ class Tombstone(models.Model):
     last_error = models.CharField(max_length=500, blank=True)
     deleted_at_ms = models.BigIntegerField(null=True, help_text="When the deletion of the object was confirmed")
 
-    objects = TombstoneQuerySet.as_manager()
+    objects = ConfinedManager.from_queryset(TombstoneQuerySet)()
 
     class Meta:
         indexes = [

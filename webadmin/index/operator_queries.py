@@ -19,6 +19,7 @@ from django.db.models.functions import RowNumber
 from engine.profiles import ulids
 from engine.profiles.model import COMPACTION_LEVEL_MAX
 from engine.scheduling.model import HOLDING_STATES
+from webadmin.access.confinement import cache_key
 from webadmin.index.models import Block, BlockLineage, Dataset, DeadLetter, LetterState, RemovalCause, Tombstone
 from webadmin.index.states import LIVE_STATES, BlockState
 
@@ -58,12 +59,13 @@ class IndexTotals:
 
 def index_totals() -> IndexTotals:
     """Return the sums of the front page; over millions of blocks they are counted rarely, over thousands each time."""
-    totals: IndexTotals | None = cache.get(TOTALS_KEY)
+    key = cache_key(TOTALS_KEY)
+    totals: IndexTotals | None = cache.get(key)
     if totals is None:
         started = time.monotonic()
         totals = _count_totals()
         kept_seconds = (time.monotonic() - started) / TOTALS_COST_SHARE
-        cache.set(TOTALS_KEY, totals, timeout=max(kept_seconds, TOTALS_KEPT_SECONDS_MIN))
+        cache.set(key, totals, timeout=max(kept_seconds, TOTALS_KEPT_SECONDS_MIN))
     return totals
 
 

@@ -1,33 +1,38 @@
 """What others may ask of the index: which datasets of which blocks to read, which labels there are, how much there is.
 
-Everything starts from the list of services, which is small: label matchers are decided there. The datasets of the
-services that match are found by the end of their data, which lies inside the range or at most one span behind it.
-Only live blocks count, and one statement decides which: so a query sees a job's sources or its results, never both and
-never neither. Times are unix milliseconds, closed at both ends.
+Services are read in batches by row id, and label matchers are decided on them; the datasets of the services that match
+are found by the end of their data, which lies inside the range or at most one span behind it. Reading stops when the
+answer is full, so that what is in memory follows the answer and not the tenant. All statements of an answer see one
+snapshot: a job's sources or its results, never both and never neither. Times are unix milliseconds, closed at both
+ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, OuterRef, QuerySet, Subquery
+from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, OuterRef, Q, Subquery
 
 from engine.profiles.model import DATASET_INDEX, Labels
 from engine.profiles.query.errors import QueryTooLarge
 from engine.profiles.query.selectors import Matcher, project, select_label_sets
 from engine.profiles.sections import read_tables_of_contents
 from engine.protocol.profile_jobs import DeleteMask
+from webadmin.access.models import Tenant
+from webadmin.database.dialect import one_snapshot
 from webadmin.index.errors import IndexMoved, InvalidIndexQuery
 from webadmin.index.masks import read_masks, reading_masks
 from webadmin.index.models import Block, Dataset, LabelSets, TenantService
+from webadmin.index.query_cursor import Cursor, Place, blocks_of, check_unmoved, read_snapshot
 from webadmin.index.states import LIVE_STATES
 
 TENANTS_MAX = 1_000
-NAMES_PER_QUERY = 500
+SERVICES_PER_QUERY = 500
+LABEL_SETS_PER_QUERY = 500
 LABEL_NAMES_MAX = 100
 BLOCKS_PER_QUERY = 500
-LOOKS_MAX = 5
+ROWS_PER_QUERY_MIN = 1_000
 SERVICE_NAME = "service_name"
 
 
@@ -36,8 +41,7 @@ class IndexQuery:
     """What to look for. ``labels`` are the label names to return; without them no labels are.
 
     With ``by_name`` a dataset without label sets, as old writers leave it, counts as one of the service of its name;
-    otherwise it can only be found without matchers. More than ``datasets_max`` datasets (0: any number) are not looked
-    at: QueryTooLarge.
+    otherwise it can only be found without matchers. ``datasets_max`` bounds the datasets of one answer (0: any number).
     """
 
     tenants: tuple[str, ...]
@@ -117,48 +121,50 @@ class ServiceFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Service:
-    tenant_id: int
-    name_id: int
-    label_sets_id: int
-    span_max_ms: int
-    matching: tuple[Labels, ...]
+class BlockPage:
+    """A part of an answer; ``cursor`` reads the next one, "" if there is none.
 
-    @property
-    def key(self) -> tuple[int, int, int]:
-        return (self.tenant_id, self.name_id, self.label_sets_id)
+    A block may be in several pages, each time with other datasets.
+    """
+
+    blocks: list[BlockFound]
+    cursor: str
 
 
 def find_blocks(query: IndexQuery) -> list[BlockFound]:
     """Return the blocks with matching datasets, by tenant ("" first), shard and id.
 
-    Raises InvalidIndexQuery, QueryTooLarge or IndexMoved.
+    Raises InvalidIndexQuery, QueryTooLarge with more than ``datasets_max`` datasets, or, within a transaction of the
+    caller that is no snapshot, IndexMoved.
     """
     query.check()
-    for _ in range(LOOKS_MAX):
-        if (found := _look(query)) is not None:
-            return found
-    raise IndexMoved("blocks were deleted faster than the index could be read: ask again")
+    with one_snapshot():
+        masks = read_masks(query.tenants)
+        rows, _, is_more = _read_rows(query, masks, Q(block__state__in=LIVE_STATES), Place())
+        if is_more:
+            raise QueryTooLarge("datasets", query.datasets_max)
+        return _blocks(rows, query, masks)
 
 
-def _look(query: IndexQuery) -> list[BlockFound] | None:
-    """Return what there is at this moment; None if a block's object was deleted while this was looking."""
-    services = {service.key: service for service in _matching_services(query)}
-    masks = read_masks(query.tenants)  # before the rows: what is done in between was rewritten
-    rows = [row for row in _visible_rows(list(services.values()), query, masks) if row[:3] in services]
-    tables = _tables_of_contents(rows)
-    blocks: dict[int, list[DatasetFound]] = {}
-    facts: dict[int, tuple] = {}
-    for row in sorted(rows, key=lambda row: (row[3], row[4])):
-        (block_id, position), dataset, block = row[3:5], row[5:12], row[12:]
-        if (block_id, position) not in tables:
-            return None
-        facts[block_id] = block
-        labels = tuple(project(services[row[:3]].matching, query.labels)) if query.labels else ()
-        table, own = tables[block_id, position], _masks_of(dataset, masks)
-        blocks.setdefault(block_id, []).append(_dataset(position, dataset, table, labels, own))
-    found = [_block(block_id, facts[block_id], datasets) for block_id, datasets in blocks.items()]
-    return sorted(found, key=lambda block: (block.tenant, block.shard, block.id))
+def find_page(query: IndexQuery, cursor: str = "") -> BlockPage:
+    """Return up to ``datasets_max`` datasets of the answer behind a cursor of the page before ("": from the first).
+
+    All pages show the blocks that were live at the command index of the first one. Raises InvalidIndexQuery, or
+    IndexMoved when something was removed or hidden since then that may belong to the answer.
+    """
+    query.check()
+    if not query.datasets_max:
+        raise InvalidIndexQuery("pages need datasets_max")
+    given = Cursor.parse(cursor, _identity(query)) if cursor else None
+    with one_snapshot():
+        masks = read_masks(query.tenants)
+        now = read_snapshot(masks)
+        shown = given.snapshot if given else now
+        check_unmoved(shown, now, query.tenants)
+        rows, last, is_more = _read_rows(query, masks, blocks_of(shown), given.place if given else Place())
+        blocks = _blocks(rows, query, masks)
+    following = Cursor(query=_identity(query), snapshot=shown, place=last).to_text() if is_more else ""
+    return BlockPage(blocks=blocks, cursor=following)
 
 
 def find_labels(query: IndexQuery) -> list[Labels]:
@@ -166,10 +172,9 @@ def find_labels(query: IndexQuery) -> list[Labels]:
     query.check()
     if not query.labels:
         return []
-    services = {service.key: service for service in _matching_services(query)}
-    masks = read_masks(query.tenants)
-    live = {row[:3] for row in _visible_rows(list(services.values()), query, masks)} & services.keys()
-    return sorted({labels for key in live for labels in project(services[key].matching, query.labels)})
+    with one_snapshot():
+        rows, _, _ = _read_rows(query, read_masks(query.tenants), Q(block__state__in=LIVE_STATES), Place())
+        return sorted({labels for found in _projected_labels(rows, query).values() for labels in found})
 
 
 def tenant_statistics(tenant: str) -> TenantStatistics:
@@ -236,88 +241,148 @@ def tenant_services(tenant: str) -> list[ServiceFound]:
     return sorted(found.values(), key=lambda service: service.name)
 
 
-def _matching_services(query: IndexQuery) -> Iterator[_Service]:
-    listed = TenantService.objects.filter(tenant__name__in=query.tenants)
-    rows = list(listed.values_list("tenant_id", "name_id", "label_sets_id", "span_max_ms"))
-    matching = _matching_label_sets({row[2] for row in rows}, query)
-    named = _matching_names(listed, query) if query.by_name and query.matchers else set()
-    for tenant_id, name_id, label_sets_id, span_max_ms in rows:
-        if label_sets_id in matching or (name_id, label_sets_id) in named:
-            yield _Service(
-                tenant_id=tenant_id,
-                name_id=name_id,
-                label_sets_id=label_sets_id,
-                span_max_ms=span_max_ms,
-                matching=matching.get(label_sets_id, ()),
-            )
+def _identity(query: IndexQuery) -> str:
+    """Return the text by which a cursor knows its query; the size of a page is no part of it."""
+    matchers = [str(matcher) for matcher in query.matchers]
+    return repr((query.tenants, query.start_ms, query.end_ms, matchers, query.labels, query.by_name))
 
 
-def _matching_names(listed: QuerySet[TenantService], query: IndexQuery) -> set[tuple[int, int]]:
-    """Return (name, label sets) of services without any label set whose name matches as if it were in one."""
-    bare = listed.filter(label_sets__label_sets=[]).values_list("name_id", "label_sets_id", "name__name")
-    return {
-        (name_id, label_sets_id)
-        for name_id, label_sets_id, name in bare
-        if name and select_label_sets([((SERVICE_NAME, name),)], query.matchers)
-    }
+def _read_rows(
+    query: IndexQuery, masks: Sequence[DeleteMask], blocks: Q, place: Place
+) -> tuple[list[tuple], Place, bool]:
+    """Return the rows behind a place, at most ``datasets_max``; the place of the last one; whether there are more."""
+    rows: list[tuple] = []
+    last = place
+    for after, until, services in _service_batches(query, place):
+        matching = _matching_services(services, query)
+        if place.services_until != until:
+            place = Place(services_after=after, services_until=until)
+        is_left = bool(matching)
+        while is_left:
+            limit = max(query.datasets_max + 1 - len(rows), ROWS_PER_QUERY_MIN) if query.datasets_max else 0
+            part = _dataset_rows(matching, query, blocks, place, limit)
+            for row in part:
+                place = Place(services_after=after, services_until=until, end_ms=row[10], dataset=row[0])
+                if row[1:4] in matching and _is_visible(row, masks):
+                    if 0 < query.datasets_max == len(rows):
+                        return rows, last, True
+                    rows.append(row[1:])
+                    last = place
+            is_left = 0 < limit == len(part)
+    return rows, last, False
 
 
-def _matching_label_sets(ids: set[int], query: IndexQuery) -> dict[int, tuple[Labels, ...]]:
-    """Return the matching sets of those lists that match; without matchers even a list without sets does."""
-    if not query.matchers and not query.labels:
-        return dict.fromkeys(ids, ())
-    found: dict[int, tuple[Labels, ...]] = {}
-    for part in _parts(sorted(ids), NAMES_PER_QUERY):
-        for row_id, label_sets in LabelSets.objects.filter(id__in=part).values_list("id", "label_sets"):
-            sets = [tuple((name, value) for name, value in labels) for labels in label_sets]
-            matching = tuple(select_label_sets(sets, query.matchers))
-            if matching or not query.matchers:
-                found[row_id] = matching
+def _service_batches(query: IndexQuery, place: Place) -> Iterator[tuple[int, int, list[tuple]]]:
+    """Yield services by row id from the batch of a place on, with the row ids that bound each batch: (after, until].
+
+    Rows only come: a batch that is read again has what it had, and perhaps services of later blocks.
+    """
+    tenants = list(Tenant.objects.filter(name__in=query.tenants).values_list("id", flat=True))
+    columns = ["id", "tenant_id", "name_id", "label_sets_id", "span_max_ms"]
+    if query.matchers:
+        columns += ["label_sets__label_sets", "name__name"]
+    listed = TenantService.objects.filter(tenant__in=tenants).order_by("id").values_list(*columns)
+    after = place.services_after
+    if place.services_until:
+        services = list(listed.filter(id__gt=after, id__lte=place.services_until))
+        yield after, place.services_until, services
+        after = place.services_until
+    while services := list(listed.filter(id__gt=after)[:SERVICES_PER_QUERY]):
+        until = services[-1][0]
+        yield after, until, services
+        if len(services) < SERVICES_PER_QUERY:
+            return
+        after = until
+
+
+def _matching_services(services: Iterable[tuple], query: IndexQuery) -> dict[tuple[int, int, int], int]:
+    """Return the keys (tenant, name, label sets) of services that match, with their spans; without matchers all do."""
+    if not query.matchers:
+        return {service[1:4]: service[4] for service in services}
+    found: dict[tuple[int, int, int], int] = {}
+    for service in services:
+        *_, span_max_ms, label_sets, name = service
+        sets = _label_sets(label_sets)
+        if query.by_name and not sets and name:
+            sets = [((SERVICE_NAME, name),)]
+        if select_label_sets(sets, query.matchers):
+            found[service[1:4]] = span_max_ms
     return found
 
 
-def _dataset_rows(services: Sequence[_Service], query: IndexQuery) -> list[tuple]:
-    """Return the live datasets of these services in the range; other label sets of the same names may be among them."""
-    rows: list[tuple] = []
-    tenants = sorted({service.tenant_id for service in services})
-    for names in _parts(sorted({service.name_id for service in services}), NAMES_PER_QUERY):
-        wanted = set(names)
-        span = max(service.span_max_ms for service in services if service.name_id in wanted)
-        found = Dataset.objects.filter(
-            tenant__in=tenants,
-            name__in=names,
-            max_time_ms__gte=query.start_ms,
-            max_time_ms__lte=query.end_ms + span,
-            min_time_ms__lte=query.end_ms,
-            block__state__in=LIVE_STATES,
-            block__min_time_ms__lte=query.end_ms,
-            block__max_time_ms__gte=query.start_ms,
-        )
-        found = found[: query.datasets_max + 1 - len(rows)] if query.datasets_max else found
-        rows += found.values_list(
-            *("tenant_id", "name_id", "label_sets_id", "block_id", "position"),
+def _dataset_rows(
+    services: Mapping[tuple[int, int, int], int], query: IndexQuery, blocks: Q, place: Place, limit: int
+) -> list[tuple]:
+    """Return datasets of these services in the range behind a place, by the end of their data; others of the same names
+    may be among them. At most ``limit`` (0: all).
+    """
+    tenants, names, label_sets = (sorted(ids) for ids in map(set, zip(*services, strict=True)))
+    found = Dataset.objects.filter(
+        blocks,
+        tenant__in=tenants,
+        name__in=names,
+        label_sets__in=label_sets,
+        max_time_ms__gte=max(query.start_ms, place.end_ms),
+        max_time_ms__lte=query.end_ms + max(services.values()),
+        min_time_ms__lte=query.end_ms,
+        block__min_time_ms__lte=query.end_ms,
+        block__max_time_ms__gte=query.start_ms,
+    )
+    if place.dataset:
+        found = found.filter(Q(max_time_ms__gt=place.end_ms) | Q(id__gt=place.dataset))
+    if limit:
+        # No index has this order, so that the database does not choose one for it instead of the one by service.
+        found = found.order_by("max_time_ms", "id")[:limit]
+    return list(
+        found.values_list(
+            *("id", "tenant_id", "name_id", "label_sets_id", "block_id", "position"),
             *("tenant__name", "name__name", "format", "min_time_ms", "max_time_ms", "size_bytes", "masks_applied"),
             *("block__ulid", "block__tenant__name", "block__shard", "block__level", "block__object_key"),
             *("block__size_bytes", "block__crc32c", "block__min_time_ms", "block__max_time_ms"),
             "block__added_command_index",
         )
-        if query.datasets_max and len(rows) > query.datasets_max:
-            raise QueryTooLarge("datasets", query.datasets_max)
-    return rows
+    )
 
 
-def _visible_rows(services: Sequence[_Service], query: IndexQuery, masks: Sequence[DeleteMask]) -> list[tuple]:
-    """Return the rows that delete requests do not hide whole."""
-    rows = _dataset_rows(services, query)
-    if not masks:
-        return rows
-    return [
-        row
-        for row in rows
-        if not any(
-            mask.takes_all(row[8], row[9]) and mask.service in ("", row[6]) for mask in _masks_of(row[5:12], masks)
-        )
-    ]
+def _blocks(rows: Sequence[tuple], query: IndexQuery, masks: Sequence[DeleteMask]) -> list[BlockFound]:
+    """Return the blocks of these rows, by tenant, shard and id; what else they need is read for them alone."""
+    labels = _projected_labels(rows, query)
+    tables = _tables_of_contents(rows)
+    blocks: dict[int, list[DatasetFound]] = {}
+    facts: dict[int, tuple] = {}
+    for row in sorted(rows, key=lambda row: (row[3], row[4])):
+        (block_id, position), dataset, block = row[3:5], row[5:12], row[12:]
+        if (block_id, position) not in tables:
+            raise IndexMoved("blocks were deleted while the index was read: ask again")
+        facts[block_id] = block
+        table, own = tables[block_id, position], _masks_of(dataset, masks)
+        blocks.setdefault(block_id, []).append(_dataset(position, dataset, table, labels.get(row[2], ()), own))
+    found = [_block(block_id, facts[block_id], datasets) for block_id, datasets in blocks.items()]
+    return sorted(found, key=lambda block: (block.tenant, block.shard, block.id))
+
+
+def _projected_labels(rows: Iterable[tuple], query: IndexQuery) -> dict[int, tuple[Labels, ...]]:
+    """Return what was asked for of the matching sets, by row id of the lists that these rows have."""
+    found: dict[int, tuple[Labels, ...]] = {}
+    ids = sorted({row[2] for row in rows}) if query.labels else []
+    for part in _parts(ids, LABEL_SETS_PER_QUERY):
+        for row_id, label_sets in LabelSets.objects.filter(id__in=part).values_list("id", "label_sets"):
+            matching = select_label_sets(_label_sets(label_sets), query.matchers)
+            found[row_id] = tuple(project(matching, query.labels))
+    return found
+
+
+def _label_sets(stored: Iterable[Iterable[Sequence[str]]]) -> list[Labels]:
+    return [tuple((name, value) for name, value in labels) for labels in stored]
+
+
+def _is_visible(row: tuple, masks: Sequence[DeleteMask]) -> bool:
+    """Say whether no delete request hides the dataset of a row with its id whole."""
+    dataset = row[6:13]
+    _, name, _, min_time_ms, max_time_ms, *_ = dataset
+    return not any(
+        mask.takes_all(min_time_ms, max_time_ms) and mask.service in ("", name) for mask in _masks_of(dataset, masks)
+    )
 
 
 def _masks_of(dataset: tuple, masks: Sequence[DeleteMask]) -> tuple[DeleteMask, ...]:
@@ -338,7 +403,7 @@ def _tables_of_contents(rows: Iterable[tuple]) -> dict[tuple[int, int], tuple[in
     tables: dict[tuple[int, int], tuple[int, ...]] = {}
     for part in _parts(sorted(positions), BLOCKS_PER_QUERY):
         for block_id, metadata in Block.objects.filter(id__in=part).values_list("id", "metadata"):
-            if not metadata:  # replaced and deleted since its rows were read
+            if not metadata:  # replaced and deleted since its rows were read: only where there was no snapshot
                 continue
             read = read_tables_of_contents(bytes(metadata), positions[block_id])
             tables |= {(block_id, position): table for position, table in read.items()}

@@ -9,9 +9,12 @@ from engine.profiles.query.errors import InvalidSelector
 from engine.profiles.query.selectors import parse_selector
 from webadmin.access.scopes import ANY_TENANT
 from webadmin.index.errors import InvalidIndexQuery, TenantNotAllowed
-from webadmin.index.queries import BlockFound, DatasetFound, IndexQuery
+from webadmin.index.queries import BlockFound, BlockPage, DatasetFound, IndexQuery
 
-FIELDS = {"tenants", "start_ms", "end_ms", "selector", "labels", "by_name"}
+FIELDS = {"tenants", "start_ms", "end_ms", "selector", "labels", "by_name", "datasets_max", "cursor"}
+DATASETS_MAX = 200_000
+"""Of one answer or page, which is made in memory and takes about half a kilobyte for each. A request may ask for
+fewer."""
 
 
 def query_from_json(body: Any, allowed: Collection[str]) -> IndexQuery:
@@ -38,14 +41,32 @@ def query_from_json(body: Any, allowed: Collection[str]) -> IndexQuery:
         matchers=matchers,
         labels=_names(body, "labels") if "labels" in body else (),
         by_name=_flag(body, "by_name"),
+        datasets_max=_datasets_max(body),
     )
     query.check()
     return query
 
 
+def cursor_from_json(body: dict[str, Any]) -> str | None:
+    """Return the cursor of a request for a page, "" for the first; None if a complete answer is wanted.
+
+    Raises InvalidIndexQuery.
+    """
+    if "cursor" not in body:
+        return None
+    if not isinstance(body["cursor"], str):
+        raise InvalidIndexQuery("cursor is not a text")
+    return body["cursor"]
+
+
 def answer_to_json(blocks: list[BlockFound], unknown_tenants: Sequence[str]) -> dict[str, Any]:
     """Return the answer as it goes over the wire."""
     return {"blocks": [_block_to_json(block) for block in blocks], "unknown_tenants": list(unknown_tenants)}
+
+
+def page_to_json(page: BlockPage, unknown_tenants: Sequence[str]) -> dict[str, Any]:
+    """Return a page of an answer as it goes over the wire."""
+    return answer_to_json(page.blocks, unknown_tenants) | {"next": page.cursor}
 
 
 def _names(body: dict[str, Any], field: str) -> tuple[str, ...]:
@@ -59,6 +80,13 @@ def _time(body: dict[str, Any], field: str) -> int:
     value = body.get(field)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidIndexQuery(f"{field} is not a whole number of unix milliseconds")
+    return value
+
+
+def _datasets_max(body: dict[str, Any]) -> int:
+    value = body.get("datasets_max", DATASETS_MAX)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= DATASETS_MAX:
+        raise InvalidIndexQuery(f"datasets_max is not a whole number from 1 to {DATASETS_MAX}")
     return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
+from webadmin.index.query_messages import DATASETS_MAX
 from webadmin.index.services.add_blocks import AddStatus
 
 
@@ -33,6 +34,18 @@ class BlockQueryRequestSerializer(serializers.Serializer):
     labels = serializers.ListField(child=serializers.CharField(), required=False, help_text="label names to return")
     by_name = serializers.BooleanField(
         required=False, help_text="a dataset without label sets counts as one of the service of its name"
+    )
+    datasets_max = serializers.IntegerField(
+        min_value=1,
+        max_value=DATASETS_MAX,
+        required=False,
+        help_text="how many datasets a page has at most; without cursor, more are refused (413). Default and most: "
+        "200,000",
+    )
+    cursor = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        help_text='asks for a page: "" for the first, then next of the page before; 409 index_moved: begin again',
     )
 
 
@@ -74,4 +87,7 @@ class BlockQueryResponseSerializer(serializers.Serializer):
     blocks = BlockFoundSerializer(many=True)
     unknown_tenants = serializers.ListField(
         child=serializers.CharField(), help_text="those asked for of which there never was any data"
+    )
+    next = serializers.CharField(
+        required=False, allow_blank=True, help_text='with cursor: the cursor of the next page, "" after the last'
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,6 +21,7 @@ from engine.placement.rate import rate_text
 from engine.placement.ring import Ring
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics
 from engine.placement.subrings import dataset_subring, key_hash
+from webadmin.access.confinement import confined_tenants, may_see
 from webadmin.console import formatting as show
 from webadmin.console.orders import outcome_sections
 from webadmin.console.sections import Facts, Picture, Section, Table
@@ -51,11 +52,12 @@ class PlacementNow:
 def read_now() -> PlacementNow:
     """Read ring, rules and statistics."""
     head = RulesHead.objects.filter(id=1).defer("state").first() or RulesHead()
-    data = bytes(head.statistics)
+    data, rules = bytes(head.statistics), rules_of(head)
+    statistics = decode_statistics(data) if data else PlacementStatistics(created_at_ms=0)
     return PlacementNow(
         ring=current_ring(),
-        rules=rules_of(head),
-        statistics=decode_statistics(data) if data else PlacementStatistics(created_at_ms=0),
+        rules=replace(rules, datasets={key: rule for key, rule in rules.datasets.items() if may_see(key[0])}),
+        statistics=replace(statistics, datasets=tuple(one for one in statistics.datasets if may_see(one.tenant))),
         now_ms=dialect.clock_ms(),
     )
 
@@ -87,7 +89,7 @@ def placement_page(request: HttpRequest) -> HttpResponse:
 def _chosen(request: HttpRequest, heaviest: Sequence[DatasetStatistics]) -> DatasetKey | None:
     """Return the dataset that is asked for, else the one that writes most."""
     tenant = request.GET.get("tenant", "").strip()
-    if tenant:
+    if tenant and may_see(tenant):
         return (tenant, request.GET.get("dataset", "").strip())
     return (heaviest[0].tenant, heaviest[0].dataset) if heaviest else None
 
@@ -212,6 +214,9 @@ def _address(found: DatasetStatistics) -> str:
 
 def _answer(asked: dict[str, str]) -> tuple[list[Section], list[Notice]]:
     """Return what would move, or why that cannot be said."""
+    if confined_tenants() is not None:
+        text = "What a change of the fleet moves is about all tenants: ask an operator who may see them."
+        return [], [Notice(tone="warn", text=text)]
     shards = asked["shards"]
     if shards and not (shards.isascii() and shards.isdigit()):
         return [], [Notice(tone="warn", text=f"{shards!r} is no number of shards.")]

@@ -120,6 +120,7 @@ class ForesightSerializer(serializers.Serializer):
     shards_after = serializers.IntegerField()
     moved_to_other_instances = serializers.CharField()
     unavoidable = serializers.CharField()
+    moved_if_shards_stayed = serializers.CharField(help_text="what would move with the present number of shards")
     moved_to_other_shards = serializers.CharField()
     instances = LoadSerializer(many=True)
     datasets = MoverSerializer(many=True)

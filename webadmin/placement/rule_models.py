@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.database.fields import ByteOrderedField
 
@@ -72,6 +73,8 @@ class RuleChange(models.Model):
     after = models.JSONField(null=True)
     reason = models.CharField(max_length=WHY_MAX)
 
+    objects = ConfinedManager()
+
     class Meta:
         indexes = [
             # "What happened to this dataset?" and "What did this version change?"
@@ -99,6 +102,8 @@ class PlacementLimit(models.Model):
     decay_window_s = models.FloatField(null=True, blank=True)
     may_leave_zone = models.BooleanField(null=True, blank=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant"], name="placement_limit_tenant_unique")]
         ordering = ["tenant"]
@@ -116,6 +121,8 @@ class PlacementOverride(models.Model):
     dataset_shards = models.PositiveIntegerField(null=True, blank=True)
     load_balancing = models.PositiveSmallIntegerField(null=True, blank=True)
     shards = models.JSONField(default=list)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -143,6 +150,8 @@ class PlacementChange(models.Model):
     dataset = ByteOrderedField(max_length=DATASET_NAME_MAX, blank=True)
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         indexes = [models.Index(fields=["tenant", "dataset", "-id"], name="placement_decision_of_dataset")]

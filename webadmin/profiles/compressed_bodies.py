@@ -5,24 +5,36 @@ ISA-L unpacks in less than half the time of zlib, which would be a fifth of what
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from isal import isal_zlib
+
+from engine.profiles.pprof import MEMBERS_MAX, RATIO_FREE_SIZE, RATIO_MAX
 
 _GZIP_WINDOW = 16 + isal_zlib.MAX_WBITS
 _CHUNK = 1 << 18
 
 
-class BodyTooLarge(Exception):
+class UnreadableBody(Exception):
+    """A body that was not taken. ``work_bytes`` is what it cost all the same: bytes read and bytes unpacked."""
+
+    work_bytes = 0
+
+
+class BodyTooLarge(UnreadableBody):
     """The body has more bytes than allowed, before or after it was unpacked; nothing of it was used."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"request body too large: more than {limit} bytes")
 
 
-class BadGzip(Exception):
-    """The body says it is gzip and is not, or ends early."""
+class BadGzip(UnreadableBody):
+    """The body says it is gzip and is not, ends early, or is made to cost more than what it holds is worth."""
+
+
+class BodyBreaksOff(UnreadableBody):
+    """The client left, or was too slow, before the body was whole."""
 
 
 class Readable(Protocol):
@@ -33,26 +45,54 @@ class Readable(Protocol):
 
 
 def read_body(stream: Readable, *, gzipped: bool, limit: int) -> bytes:
-    """Return the whole body, unpacked if it is gzipped. Raises BodyTooLarge or BadGzip."""
+    """Return the whole body, unpacked if it is gzipped; ``limit`` is for the bytes before and after. UnreadableBody
+    otherwise.
+    """
+    chunks = _Chunks(stream, limit)
     parts: list[bytes] = []
-    left = limit
-    for part in _unpacked(stream) if gzipped else _chunks(stream):
-        left -= len(part)
-        if left < 0:
-            raise BodyTooLarge(limit)
-        parts.append(part)
+    size = 0
+    try:
+        for part in _unpacked(chunks) if gzipped else chunks:
+            size += len(part)
+            if size > limit:
+                raise BodyTooLarge(limit)
+            if gzipped and size > max(RATIO_FREE_SIZE, RATIO_MAX * chunks.size):
+                raise BadGzip(f"the gzip body unpacks to more than {RATIO_MAX} times its size")
+            parts.append(part)
+    except UnreadableBody as error:
+        error.work_bytes = chunks.size + (size if gzipped else 0)
+        raise
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _chunks(stream: Readable) -> Iterator[bytes]:
-    while chunk := stream.read(_CHUNK):
-        yield chunk
+class _Chunks:
+    """A stream's bytes as they come, within a limit. ``size`` is how many came."""
+
+    def __init__(self, stream: Readable, limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+        self.size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            chunk = self._stream.read(_CHUNK)
+        except OSError as error:
+            raise BodyBreaksOff(f"the body breaks off after {self.size} bytes") from error
+        self.size += len(chunk)
+        if self.size > self._limit:
+            raise BodyTooLarge(self._limit)
+        if not chunk:
+            raise StopIteration
+        return chunk
 
 
-def _unpacked(stream: Readable) -> Iterator[bytes]:
+def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Unpack chunk by chunk, never holding more than one chunk beyond what was handed on."""
-    inflater = isal_zlib.decompressobj(_GZIP_WINDOW)
-    for chunk in _chunks(stream):
+    inflater, members = isal_zlib.decompressobj(_GZIP_WINDOW), 1
+    for chunk in chunks:
         waiting = chunk
         while waiting:
             try:
@@ -63,6 +103,9 @@ def _unpacked(stream: Readable) -> Iterator[bytes]:
             if inflater.eof:
                 waiting = inflater.unused_data
                 if waiting:
+                    members += 1
+                    if members > MEMBERS_MAX:
+                        raise BadGzip(f"the gzip body has more than {MEMBERS_MAX} members")
                     inflater = isal_zlib.decompressobj(_GZIP_WINDOW)
     if not inflater.eof:
         raise BadGzip("the gzip body ends early")

@@ -20,7 +20,7 @@ from django.views.decorators.csrf import csrf_exempt
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from webadmin.profiles.compressed_bodies import BadGzip, BodyTooLarge, read_body
+from webadmin.profiles.compressed_bodies import BodyBreaksOff, BodyTooLarge, UnreadableBody, read_body
 
 log = logging.getLogger(__name__)
 
@@ -55,16 +55,26 @@ STATUSES = {
 class ConnectError(Exception):
     """A call that fails with one of Connect's codes; ``message`` is for people, ``reason`` is what may be counted.
 
-    ``retry_after_s`` is when to come again if the code is ``unavailable``.
+    ``retry_after_s`` is when to send it again if the code is ``unavailable`` or ``resource_exhausted``; ``work_bytes``
+    is what the call's body cost.
     """
 
-    def __init__(self, code: str, message: str, *, reason: str = "", retry_after_s: int = RETRY_AFTER_S) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        reason: str = "",
+        retry_after_s: int = RETRY_AFTER_S,
+        work_bytes: int = 0,
+    ) -> None:
         super().__init__(message)
         assert code in STATUSES
         self.code = code
         self.message = message
         self.reason = reason or code
         self.retry_after_s = retry_after_s
+        self.work_bytes = work_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +106,13 @@ View = Callable[[HttpRequest], HttpResponse]
 class Gate:
     """Who may call, and how much. ``admit`` sees a request before its body is read and returns the call's sender.
 
-    ``body_bytes_max`` is the sender's bound for an unpacked body; ``count`` hears of calls that could not be read.
+    ``body_bytes_max`` is the sender's bound for an unpacked body; ``count`` hears of calls that could not be read, and
+    how many bytes they cost.
     """
 
     admit: Callable[[HttpRequest], Any] = lambda request: None
     body_bytes_max: Callable[[Any], int] = lambda sender: BODY_BYTES_MAX
-    count: Callable[[Any, str, str], None] = lambda sender, reason, message: None
+    count: Callable[[Any, str, str, int], None] = lambda sender, reason, message, work_bytes: None
 
 
 def unary(handler: Handler, gate: Gate | None = None) -> View:
@@ -116,12 +127,12 @@ def unary(handler: Handler, gate: Gate | None = None) -> View:
         try:
             sender = gate.admit(request)
             if kind not in {PROTO, JSON}:
-                gate.count(sender, "content_type", f"content type {kind[:100]!r}")
+                gate.count(sender, "content_type", f"content type {kind[:100]!r}", 0)
                 return HttpResponse(status=415, headers={"Accept-Post": f"{JSON}, {PROTO}"})
             try:
                 call = _call(request, sender, is_json=kind == JSON, body_bytes_max=gate.body_bytes_max(sender))
             except ConnectError as error:
-                gate.count(sender, error.reason, error.message)
+                gate.count(sender, error.reason, error.message, error.work_bytes)
                 raise
             with call.held:
                 return _answer(call, kind, handler(call))
@@ -143,7 +154,7 @@ def error_answer(code: str, message: str, *, reason: str = "", retry_after_s: in
     """Return an error in Connect's form, which is never compressed; a header has our own, narrower code."""
     body = json.dumps({"code": code, "message": message}, ensure_ascii=False).encode("utf-8", "replace")
     headers = {REASON_HEADER: reason or code}
-    if code == "unavailable":
+    if code in ("unavailable", "resource_exhausted"):
         headers["Retry-After"] = str(retry_after_s)
     return HttpResponse(body, status=STATUSES[code], content_type=JSON, headers=headers)
 
@@ -162,9 +173,12 @@ def _call(request: HttpRequest, sender: Any, *, is_json: bool, body_bytes_max: i
     try:
         body = read_body(request, gzipped=encoding == "gzip", limit=body_bytes_max)
     except BodyTooLarge as error:
-        raise ConnectError("resource_exhausted", str(error), reason="body_size_limit") from error
-    except BadGzip as error:
-        raise ConnectError("invalid_argument", str(error), reason="bad_gzip") from error
+        text, work = str(error), error.work_bytes
+        raise ConnectError("resource_exhausted", text, reason="body_size_limit", work_bytes=work) from error
+    except BodyBreaksOff as error:
+        raise ConnectError("canceled", str(error), reason="body_breaks_off", work_bytes=error.work_bytes) from error
+    except UnreadableBody as error:
+        raise ConnectError("invalid_argument", str(error), reason="bad_gzip", work_bytes=error.work_bytes) from error
     if is_json and not body.strip():
         raise ConnectError(
             "invalid_argument", "the body is empty; JSON needs an object, {} at least", reason="empty_body"

@@ -23,6 +23,7 @@ from engine.profiles.ingest.model import PushedProfile
 from engine.profiles.segment_push import PushedSeries, encode_segment_push
 from engine.storage.model import ObjectStore
 from engine.storage.opening import open_store
+from webadmin.access.revocations import Revocations
 from webadmin.profiles.not_taken import NotTaken
 from webadmin.profiles.placement_view import PlacementView
 from webadmin.profiles.push_tally import PushTally
@@ -56,7 +57,8 @@ class Distributor:
 
     def __init__(self, store: ObjectStore, *, zone: str = "") -> None:
         self.placement = PlacementView(store, zone)
-        self.senders = Senders()
+        self.revocations = Revocations(store)
+        self.senders = Senders(self.revocations)
         self.budgets = TenantBudgets()
         self.tally = PushTally()
         self.writers = WriterClients()
@@ -75,6 +77,7 @@ class Distributor:
         if rules_too:
             self.placement.refresh_rules()
             self._refresh_limits()
+            self.revocations.refresh()
         self.flush_counts()
 
     def flush_counts(self) -> None:

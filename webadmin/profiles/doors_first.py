@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.urls import ResolverMatch
 
@@ -19,7 +20,7 @@ _REPEATED = re.compile(r"/{2,}")
 
 
 class DoorsFirst:
-    """Answers pushes itself and gives everything else on, with single slashes."""
+    """Answers pushes itself, if their Host is allowed, and passes everything else on with single slashes."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -31,5 +32,10 @@ class DoorsFirst:
         view = DOORS.get(PUSH_METHOD if path.endswith("/" + PUSH_METHOD) else path)
         if view is None:
             return self._get_response(request)
+        try:
+            request.get_host()
+        except DisallowedHost:
+            text = "the Host of this request is not in ALLOWED_HOSTS\n"
+            return HttpResponse(text, status=400, content_type="text/plain")
         request.resolver_match = ResolverMatch(view, (), {}, route=path)
         return view(request)

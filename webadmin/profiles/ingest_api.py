@@ -21,10 +21,10 @@ from engine.profiles.ingest.ingest_request import (
     rate_of,
 )
 from engine.profiles.ingest.push import DecodedPush
-from webadmin.profiles.compressed_bodies import BodyTooLarge, read_body
+from webadmin.profiles.compressed_bodies import UnreadableBody, read_body
 from webadmin.profiles.not_taken import NotTaken
-from webadmin.profiles.plain_answers import BODY_SIZE, ingest_status, json_error
-from webadmin.profiles.receive import body_limit, identify, receive, refuse
+from webadmin.profiles.plain_answers import ingest_status, json_error
+from webadmin.profiles.receive import body_limit, identify, receive, refuse, unread
 from webadmin.profiles.senders import Sender
 from webadmin.profiles.time_words import parse_time
 
@@ -55,8 +55,8 @@ def _body(request: HttpRequest, sender: Sender) -> bytes:
     try:
         # Content-Encoding says nothing here: a gzipped pprof is known by its first bytes.
         return read_body(request, gzipped=False, limit=body_limit(sender))
-    except BodyTooLarge as error:
-        raise refuse(sender, "invalid_argument", BODY_SIZE, str(error)) from error
+    except UnreadableBody as error:
+        raise unread(sender, error) from error
 
 
 def _asked(request: HttpRequest, body: bytes, sender: Sender) -> IngestRequest:

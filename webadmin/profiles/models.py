@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.database.fields import ByteOrderedField
 from webadmin.profiles.tenant_limits import PushLimitName
@@ -31,6 +32,8 @@ class PushLimitChange(models.Model):
     at = models.DateTimeField(auto_now_add=True)
     actor = models.CharField(max_length=ACTOR_MAX)
     why = models.CharField(max_length=WHY_MAX)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -59,6 +62,8 @@ class PushCount(models.Model):
     bytes = models.PositiveBigIntegerField(default=0, help_text="Uncompressed pprof and labels")
     last_at_ms = models.BigIntegerField()
     last_message = models.CharField(max_length=MESSAGE_MAX, blank=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant", "outcome"], name="push_count_unique")]

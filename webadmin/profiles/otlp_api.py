@@ -6,10 +6,10 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from engine.profiles.ingest.otlp import decode_otlp
-from webadmin.profiles.compressed_bodies import BadGzip, BodyTooLarge, read_body
+from webadmin.profiles.compressed_bodies import UnreadableBody, read_body
 from webadmin.profiles.not_taken import NotTaken
-from webadmin.profiles.plain_answers import BODY_SIZE, otlp_status, text_error
-from webadmin.profiles.receive import body_limit, identify, receive, refuse
+from webadmin.profiles.plain_answers import otlp_status, text_error
+from webadmin.profiles.receive import body_limit, identify, receive, refuse, unread
 from webadmin.profiles.senders import Sender
 
 PROTO = "application/x-protobuf"
@@ -49,7 +49,5 @@ def _body(request: HttpRequest, sender: Sender) -> bytes:
         raise refuse(sender, "invalid_argument", "content_encoding", message)
     try:
         return read_body(request, gzipped=encoding == "gzip", limit=body_limit(sender))
-    except BodyTooLarge as error:
-        raise refuse(sender, "invalid_argument", BODY_SIZE, str(error)) from error
-    except BadGzip as error:
-        raise refuse(sender, "invalid_argument", "bad_gzip", str(error)) from error
+    except UnreadableBody as error:
+        raise unread(sender, error) from error

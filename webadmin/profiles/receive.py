@@ -11,25 +11,35 @@ from engine.profiles.ingest.ingest_request import bytes_of
 from engine.profiles.ingest.labels import series_hash
 from engine.profiles.ingest.model import PushedProfile, PushLimits, Refused
 from engine.profiles.ingest.push import DecodedPush
+from webadmin.profiles.compressed_bodies import BadGzip, BodyTooLarge, UnreadableBody
 from webadmin.profiles.distributor import PUSH_SECONDS, Distributor, distributor
 from webadmin.profiles.models import ACCEPTED
 from webadmin.profiles.not_taken import NotTaken
+from webadmin.profiles.plain_answers import BODY_SIZE
 from webadmin.profiles.senders import Sender
+from webadmin.profiles.tenant_limits import TenantPushLimits
 
 Decode = Callable[[PushLimits, int], DecodedPush]
 """From limits and the time in unix nanoseconds to what is taken and what is refused."""
+BREAKS_OFF = "body_breaks_off"
 MESSAGES_MAX = 5
 """Of the refusals of one push, so many are said in words."""
 
 
 def identify(request: HttpRequest) -> Sender:
-    """Return who pushes; NotTaken, counted, before anything of the body is read."""
+    """Return who pushes; NotTaken, counted, before anything of the body is read, also if the tenant is in debt."""
     found = distributor()
+    tenant = ""
     try:
-        return found.senders.identify(request)
+        sender = found.senders.identify(request)
+        tenant = sender.tenant
+        limits = found.limits(tenant)
+        if not found.budgets.may_read(tenant, limits, time.monotonic()):
+            raise _rate_limited(tenant, limits)
     except NotTaken as error:
-        found.tally.add("", error.reason, message=error.message)
+        found.tally.add(tenant, error.reason, message=error.message)
         raise
+    return sender
 
 
 def receive(sender: Sender, size: int, decode: Decode, *, deadline: float | None = None) -> None:
@@ -51,9 +61,18 @@ def body_limit(sender: Sender) -> int:
     return distributor().limits(sender.tenant).profile.body_bytes_max
 
 
-def count_unread(sender: Sender, reason: str, message: str) -> None:
-    """Count a Connect push whose body could not be read."""
-    distributor().tally.add(sender.tenant, reason, message=message)
+def count_unread(sender: Sender, reason: str, message: str, work_bytes: int = 0) -> None:
+    """Count a push whose body could not be read, and charge the tenant for the bytes that it cost."""
+    found = distributor()
+    found.tally.add(sender.tenant, reason, message=message)
+    found.budgets.charge(sender.tenant, work_bytes)
+
+
+def unread(sender: Sender, error: UnreadableBody) -> NotTaken:
+    """Count and charge a push whose body could not be read; return the error to raise."""
+    reason = BODY_SIZE if isinstance(error, BodyTooLarge) else "bad_gzip" if isinstance(error, BadGzip) else BREAKS_OFF
+    count_unread(sender, reason, str(error), error.work_bytes)
+    return NotTaken("invalid_argument", reason, str(error))
 
 
 def refuse(sender: Sender, code: str, reason: str, message: str) -> NotTaken:
@@ -65,8 +84,7 @@ def refuse(sender: Sender, code: str, reason: str, message: str) -> NotTaken:
 def _receive(found: Distributor, tenant: str, size: int, decode: Decode, deadline: float) -> None:
     limits, now_ns = found.limits(tenant), time.time_ns()
     if not found.budgets.may_send(tenant, size, limits, time.monotonic()):
-        message = f"tenant {tenant} sends more than {limits.bytes_per_second} bytes/s (burst {limits.burst_bytes})"
-        raise NotTaken("resource_exhausted", "rate_limited", message)
+        raise _rate_limited(tenant, limits)
     try:
         decoded = decode(limits.profile, now_ns)
     except Refused as error:
@@ -90,6 +108,11 @@ def _receive(found: Distributor, tenant: str, size: int, decode: Decode, deadlin
     if refused:
         is_full = all(one.reason == "series_limit" for one in refused)
         raise _joined("resource_exhausted" if is_full else "invalid_argument", refused[0].reason, [*map(str, refused)])
+
+
+def _rate_limited(tenant: str, limits: TenantPushLimits) -> NotTaken:
+    message = f"tenant {tenant} sends more than {limits.bytes_per_second} bytes/s (burst {limits.burst_bytes})"
+    return NotTaken("resource_exhausted", "rate_limited", message)
 
 
 def _joined(code: str, reason: str, messages: Sequence[str]) -> NotTaken:

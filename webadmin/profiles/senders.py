@@ -1,7 +1,8 @@
 """Who pushes or asks, and for which tenant: a credential as bearer token or as password of HTTP Basic.
 
-A push may come with a trusted header instead, a question may not. What was found is remembered for a while, so that a
-push costs no query and pushes go on while the database is away.
+A push may come with a trusted header instead, a query may not. Credentials are cached, so that a push costs no database
+query and pushes continue while the database is away. A cached credential is refused when its secret has expired, and
+when the list of revoked secrets in the object store has it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import binascii
 import hashlib
 import time
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -20,8 +22,9 @@ from django.utils import timezone
 from engine.profiles.errors import BadBlockName
 from engine.profiles.object_names import check_tenant
 from webadmin.access.errors import CredentialRefused
+from webadmin.access.revocations import Revocations
 from webadmin.access.scopes import ANY_TENANT, listed_tenants
-from webadmin.access.services import check_worker_credential
+from webadmin.access.services import prove_credential
 from webadmin.profiles.not_taken import NotTaken
 
 SCOPE_PUSH = "profiles:push"
@@ -30,9 +33,9 @@ TENANT_HEADER = "X-Scope-OrgID"
 ANONYMOUS = "anonymous"
 """The tenant of senders that name none, where bare headers are trusted."""
 FRESH_S = 30.0
-"""So long a revoked credential may go on."""
+"""For how long a cached credential is used without asking the database again."""
 STALE_S = 900.0
-"""So old may what is known of a credential be while the database is away."""
+"""For how long it is used while the database is away."""
 REMEMBERED_MAX = 10_000
 
 
@@ -58,6 +61,8 @@ class _Known:
     tenants: frozenset[str]
     scopes: frozenset[str]
     checked_at: float
+    secret_hash: str
+    valid_until: datetime | None
 
     def check_scope(self, scope: str) -> None:
         if scope not in self.scopes:
@@ -70,9 +75,13 @@ class _Known:
 
 
 class Senders:
-    """Recognises senders; one per process."""
+    """Recognises senders; one per process and list of revocations.
 
-    def __init__(self) -> None:
+    Without ``revocations`` a cached credential is not used while the database is away: queries need it anyway.
+    """
+
+    def __init__(self, revocations: Revocations | None = None) -> None:
+        self._revocations = revocations
         self._known: dict[bytes, _Known] = {}
 
     def identify(self, request: HttpRequest) -> Sender:
@@ -104,23 +113,40 @@ class Senders:
     def _check(self, wire_form: str) -> _Known:
         key = hashlib.sha256(wire_form.encode("utf-8", "replace")).digest()
         found, now = self._known.get(key), time.monotonic()
+        if found is not None and not self._is_usable(found):
+            self._known.pop(key, None)
+            found = None
         if found is not None and now - found.checked_at < FRESH_S:
             return found
         try:
-            credential = check_worker_credential(wire_form=wire_form, at=timezone.now())
+            proven = prove_credential(wire_form=wire_form, at=timezone.now())
         except CredentialRefused as error:
             self._known.pop(key, None)
             raise NotTaken("unauthenticated", CredentialRefused.code, str(error)) from error
         except DatabaseError as error:
-            if found is not None and now - found.checked_at < STALE_S:
+            if found is not None and self._revocations is not None and now - found.checked_at < STALE_S:
                 return found
             message = "credentials cannot be checked now: the database is away"
             raise NotTaken("unavailable", "database_away", message) from error
         if len(self._known) >= REMEMBERED_MAX:
             self._known.clear()
-        known = _Known(credential.name, listed_tenants(credential), frozenset(credential.scopes), now)
+        credential = proven.credential
+        known = _Known(
+            name=credential.name,
+            tenants=listed_tenants(credential),
+            scopes=frozenset(credential.scopes),
+            checked_at=now,
+            secret_hash=proven.secret_hash,
+            valid_until=proven.valid_until,
+        )
         self._known[key] = known
         return known
+
+    def _is_usable(self, known: _Known) -> bool:
+        """Say whether the secret is still valid, by its dates and by the list of revoked secrets."""
+        if known.valid_until is not None and known.valid_until <= timezone.now():
+            return False
+        return self._revocations is None or not self._revocations.is_revoked(known.secret_hash)
 
 
 def _wire_form(authorization: str) -> str:

@@ -125,7 +125,7 @@ class WriterClients:
             if connection.sock is None:
                 connection.connect()
             connection.sock.settimeout(seconds)
-            connection.sock.sendall(_request(urlsplit(exchange.address).netloc, exchange.body))
+            connection.sock.sendall(_request(exchange))
         except BaseException:
             connection.close()
             raise
@@ -148,13 +148,14 @@ class WriterClients:
         return response.status, bytes(response.body)
 
 
-def _request(netloc: str, body: bytes) -> bytes:
+def _request(exchange: Exchange) -> bytes:
     """Return a whole request: head and body leave in one call, and arrive as one."""
     head = (
-        f"POST {PATH} HTTP/1.1\r\nHost: {netloc}\r\nContent-Type: application/x-protobuf\r\n"
-        f"Authorization: {authorization_header()}\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"POST {PATH} HTTP/1.1\r\nHost: {urlsplit(exchange.address).netloc}\r\n"
+        f"Content-Type: application/x-protobuf\r\nAuthorization: {authorization_header(exchange.instance)}\r\n"
+        f"Content-Length: {len(exchange.body)}\r\n\r\n"
     )
-    return head.encode("ascii") + body
+    return head.encode("ascii") + exchange.body
 
 
 class _Response:
@@ -195,7 +196,7 @@ def _reply(status: int, body: bytes) -> Reply:
     message = _message(body) or f"status {status}"
     if status in {400, 413, 422}:
         return Reply(Answer.REFUSED, message)
-    if status in {408, 429, 502, 503, 504}:
+    if status in {401, 408, 429, 502, 503, 504}:  # 401: its keys or its clock are others, another writer's may not be
         return Reply(Answer.UNAVAILABLE, message)
     return Reply(Answer.FAILED, f"status {status}: {message}")
 

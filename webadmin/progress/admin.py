@@ -111,4 +111,4 @@ class ParkedJobAdmin(OrderedAdmin):
 
     @display(description="Planned ago")
     def age(self, row: ParkedJob) -> SafeString | str:
-        return show.waited(row.added_at_ms, row.now_ms)
+        return show.waited(row.added_at_ms, row.now_ms, clock=show.COMMAND_TIME)

@@ -19,7 +19,7 @@ RECENT_JOBS = 200
 
 def advice_now(*, window_seconds: int, clear_seconds: int, slots_per_node: int) -> Advice:
     """Return what keeps up with the arrivals of the last ``window_seconds`` and clears the backlog in time."""
-    report = progress_report(window_seconds=window_seconds)
+    report = progress_report(window_seconds=window_seconds, with_lanes=False)
     flow, limits = report.everything.flow, limits_now(read_time().now_ms)
     load = Load(
         arrived_bytes_per_second=flow.per_second(flow.arrived_bytes),

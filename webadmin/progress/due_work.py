@@ -28,19 +28,25 @@ def is_work_due() -> bool:
 def due_queues(now_ms: int, paused: Sequence[PausedScope]) -> QuerySet[LevelQueue]:
     """Return the queues of which jobs could be made now."""
     ready = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms)
-    return ready.exclude(_covered(paused)) if paused else ready
+    return ready.exclude(covered_by(paused)) if paused else ready
 
 
 def due_jobs(paused: Sequence[PausedScope]) -> QuerySet[Job]:
     """Return the jobs that wait or are held: each is to be completed some time."""
     waiting = Q(state=JobState.WAITING)
-    assigning = [scope for scope in paused if scope.mode is PauseMode.PAUSE]
-    if assigning:
-        waiting &= ~_covered(assigning)
+    if paused:
+        waiting &= ~held_jobs(paused)
     return Job.objects.filter(waiting | Q(state=JobState.LEASED))
 
 
-def _covered(paused: Sequence[PausedScope]) -> Q:
+def held_jobs(paused: Sequence[PausedScope]) -> Q:
+    """Return the condition that a job that nobody runs is held by one of these pauses: draining assigns what waits."""
+    waits = Q(state__in=[JobState.WAITING, JobState.BLOCKED])
+    return waits & covered_by([scope for scope in paused if scope.mode is PauseMode.PAUSE])
+
+
+def covered_by(paused: Sequence[PausedScope]) -> Q:
+    """Return the condition that a row of jobs or queues is within one of these scopes."""
     covered = Q(pk__in=[])
     for scope in paused:
         if scope.kind is ScopeKind.GLOBAL:

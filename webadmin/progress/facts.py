@@ -9,14 +9,18 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Count, Max, Min, Q, Sum
 
 from engine.scheduling.model import LIVE_STATES, JobState
-from webadmin.database import dialect
-from webadmin.progress.due_work import due_jobs, due_queues
+from engine.scheduling.pauses import PausedScope
+from webadmin.database import dialect, durability
+from webadmin.progress.due_work import due_jobs, due_queues, held_jobs
 from webadmin.progress.models import CountingMark
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.hindrances import caps_reached, pinned_to_nobody
+from webadmin.schedule.isolation_stops import open_stop
+from webadmin.schedule.lanes import Trouble, lanes
 from webadmin.schedule.models import Job, LevelQueue, LogHead, Worker
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.queries import limits_now
+from webadmin.schedule.services.guard_deletions import log_behind
 from webadmin.schedule.suspects import merging_is_broken
 
 SILENT_AFTER_SECONDS = 60
@@ -28,7 +32,13 @@ CAPPED_MAX = 50
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
     """All that decides whether the schedule moves and, if not, why. Times are milliseconds that have passed.
-    ``pinned_jobs`` wait for who does not poll, ``capped`` are the caps that hold due work, in words."""
+
+    ``paused_blocks`` are due and held by pauses, in ``paused_queues`` and ``paused_jobs``; ``parked_blocks`` are the
+    sources of parked jobs; ``troubles`` are what lanes say stands still. ``isolation_stop`` is why quarantine is
+    stopped, "" if it is not. ``pinned_jobs`` wait for who does not poll, ``capped`` are the caps that hold due work, in
+    words. ``log_behind`` is why nothing is deleted because the database went back in time, ``unsafe_database`` why no
+    push is acknowledged, "" if neither is so.
+    """
 
     due_queues: int
     due_jobs: int
@@ -48,8 +58,15 @@ class Standstill:
     stalled_ms: int | None
     completed_ms_ago: int | None
     next_ready_in_ms: int | None
+    parked_blocks: int = 0
+    paused_queues: int = 0
+    paused_jobs: int = 0
+    troubles: Sequence[Trouble] = ()
+    isolation_stop: str = ""
     pinned_jobs: int = 0
     capped: Sequence[str] = ()
+    log_behind: str = ""
+    unsafe_database: str = ""
 
     @property
     def is_merging_broken(self) -> bool:
@@ -69,7 +86,7 @@ def read_standstill() -> Standstill:
     paused = paused_scopes(now_ms)
     limits, head = limits_now(now_ms), LogHead.objects.get()
     mark = CountingMark.objects.filter(id=1).first()
-    jobs = _job_counts(now_ms)
+    jobs = _job_counts(now_ms, paused)
     workers = _worker_counts(clock_ms)
     queues = LevelQueue.objects.filter(block_count__gt=0)
     due = due_queues(now_ms, paused)
@@ -88,7 +105,11 @@ def read_standstill() -> Standstill:
         known_workers=workers["known"],
         offered_capacity=workers["capacity"] or 0,
         paused=tuple(str(scope) for scope in paused),
-        paused_blocks=int(ready["blocks"] or 0) - int(free["blocks"] or 0),
+        paused_blocks=int(ready["blocks"] or 0) - int(free["blocks"] or 0) + int(jobs["paused_blocks"] or 0),
+        paused_queues=ready["count"] - free["count"],
+        paused_jobs=jobs["paused"],
+        parked_blocks=int(jobs["parked_blocks"] or 0),
+        troubles=tuple(trouble for lane in lanes() for trouble in lane.troubles()),
         broken_builds=tuple(str(breakage) for breakage in merging_is_broken(now_ms)),
         counted_ms_ago=None if mark is None else max(0, clock_ms - mark.counted_at_ms),
         stalled_ms=None if mark is None or mark.stalled_since_ms is None else max(0, clock_ms - mark.stalled_since_ms),
@@ -96,18 +117,24 @@ def read_standstill() -> Standstill:
         if mark is None or mark.last_completed_ms is None
         else max(0, clock_ms - mark.last_completed_ms),
         next_ready_in_ms=_next_ready_in_ms(now_ms),
+        isolation_stop=stop.reason if (stop := open_stop()) else "",
         pinned_jobs=pinned_to_nobody(wall_ms=clock_ms).count(),
         capped=caps_reached(now_ms, due.order_by().values_list("lane", "tenant").distinct()[:CAPPED_MAX]),
+        log_behind=log_behind(),
+        unsafe_database=durability.refusal(),
     )
 
 
-def _job_counts(now_ms: int) -> dict[str, int]:
+def _job_counts(now_ms: int, paused: Sequence[PausedScope]) -> dict[str, int]:
     held = Job.objects.filter(state__in=[*LIVE_STATES, JobState.PARKED]).order_by()
     return held.aggregate(
         waiting=Count("id", filter=Q(state=JobState.WAITING)),
         leased=Count("id", filter=Q(state=JobState.LEASED)),
         expired=Count("id", filter=Q(state=JobState.LEASED, lease_expires_ms__lt=now_ms)),
         parked=Count("id", filter=Q(state=JobState.PARKED)),
+        parked_blocks=Sum("source_count", filter=Q(state=JobState.PARKED)),
+        paused=Count("id", filter=held_jobs(paused)),
+        paused_blocks=Sum("source_count", filter=held_jobs(paused)),
     )
 
 

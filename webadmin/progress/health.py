@@ -7,7 +7,7 @@ wants it so. A pause is an operator's wish: it is named, and it is no illness.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.scheduling.progress import count_words, seconds_text
@@ -19,11 +19,13 @@ COUNTING_LATE_MS = 3 * 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """One reason why work does not go on, and what ends it. ``code`` is stable."""
+    """One reason why work does not go on, and what ends it. ``code`` is stable. ``is_for_due_work`` is False for what
+    stands still by itself while other work goes on."""
 
     code: str
     text: str
     remedy: str
+    is_for_due_work: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,34 +38,56 @@ class Health:
     paused: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the progress check and the API show it."""
+        """Return it as the progress check shows it; names are in it unless the facts were ``without_names``."""
         return {
             "status": "ok" if self.is_healthy else "stalled",
             "summary": self.summary,
-            "blocker": self.blockers[0].code if self.blockers else None,
+            "blocker": next((blocker.code for blocker in self.blockers if blocker.is_for_due_work), None),
             "blockers": [{"code": b.code, "text": b.text, "remedy": b.remedy} for b in self.blockers],
             "paused": list(self.paused),
         }
 
 
+def without_names(facts: Standstill) -> Standstill:
+    """Return the facts with counts in place of the names of tenants and jobs, for the progress check."""
+    named = ("tenant", "job")
+    paused = [f"a {text.split()[0]}" if text.startswith(named) else text for text in facts.paused]
+    reached = "cap is reached" if len(facts.capped) == 1 else "caps are reached"
+    return replace(
+        facts,
+        paused=tuple(paused),
+        capped=(f"{len(facts.capped)} {reached}",) if facts.capped else (),
+        isolation_stop="too many blocks are bad" if facts.isolation_stop else "",
+    )
+
+
 def judge(facts: Standstill, *, stalled_after_seconds: int) -> Health:
     """Say whether the schedule moves, and what holds it if not."""
-    blockers = tuple(_blockers(facts))
+    blockers = (*_blockers(facts), *_counting(facts), *_set_aside(facts))
     is_counting = facts.counted_ms_ago is not None and facts.counted_ms_ago <= COUNTING_LATE_MS
     is_stalled = facts.is_work_due and facts.stalled_ms is not None and facts.stalled_ms > stalled_after_seconds * 1000
-    is_healthy = is_counting and not is_stalled and not facts.is_merging_broken
-    if is_stalled and not blockers:
-        blockers = (_slow(facts),)
+    is_broken = facts.is_merging_broken or bool(facts.isolation_stop) or bool(facts.log_behind or facts.unsafe_database)
+    is_healthy = is_counting and not is_stalled and not is_broken
+    if is_stalled and not any(blocker.is_for_due_work for blocker in blockers):
+        blockers = (_slow(facts), *blockers)
     return Health(is_healthy=is_healthy, summary=_summary(facts, blockers), blockers=blockers, paused=facts.paused)
 
 
 def _blockers(facts: Standstill) -> Iterator[Blocker]:
+    yield from _database_blockers(facts)
     for broken in facts.broken_builds:
         yield Blocker(
             code="merging_broken",
             text=broken,
             remedy="look at its jobs in the evictions register, then move the nodes to another build; bad blocks are "
             "not looked for meanwhile",
+        )
+    if facts.isolation_stop:
+        yield Blocker(
+            code="quarantine_stopped",
+            text=f"quarantine is stopped: {facts.isolation_stop}",
+            remedy="check the object store, then decide on the page of the stop whether the blocks are tried again or "
+            "quarantined",
         )
     if facts.is_work_due and not facts.polling_workers:
         known = f"{facts.known_workers} known and silent" if facts.known_workers else "none has ever polled"
@@ -103,15 +127,51 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
         )
     if facts.paused and facts.paused_blocks:
         due = count_words(facts.paused_blocks, "block")
+        places = ((facts.paused_queues, "queue"), (facts.paused_jobs, "job"))
+        within = " and ".join(count_words(count, noun) for count, noun in places if count)
+        within = f" in {within}" if within else ""
         yield Blocker(
             code="paused",
-            text=f"an operator holds {' and '.join(facts.paused)}, with {due} due",
+            text=f"an operator holds {' and '.join(facts.paused)}, with {due} due{within}",
             remedy="resume it",
         )
+
+
+def _set_aside(facts: Standstill) -> Iterator[Blocker]:
+    """Name what stands still by itself, whatever else goes on."""
+    if facts.parked_jobs:
+        keep = "it keeps" if facts.parked_jobs == 1 else "they keep"
+        yield Blocker(
+            code="parked",
+            text=f"{count_words(facts.parked_jobs, 'job')} parked: {keep} {count_words(facts.parked_blocks, 'block')}",
+            remedy="look at the evictions register: requeue, give blocks back, or release them from quarantine",
+            is_for_due_work=False,
+        )
+    for trouble in facts.troubles:
+        yield Blocker(code=trouble.code, text=trouble.text, remedy=trouble.remedy, is_for_due_work=False)
+
+
+def _counting(facts: Standstill) -> Iterator[Blocker]:
     if facts.counted_ms_ago is None or facts.counted_ms_ago > COUNTING_LATE_MS:
         since = "never" if facts.counted_ms_ago is None else f"{seconds_text(facts.counted_ms_ago / 1000)} ago"
         yield Blocker(
             code="not_counting", text=f"progress was last counted {since}", remedy="start beat and a control worker"
+        )
+
+
+def _database_blockers(facts: Standstill) -> Iterator[Blocker]:
+    if facts.unsafe_database:
+        yield Blocker(
+            code="unsafe_database",
+            text=f"no push is acknowledged: {facts.unsafe_database}",
+            remedy="change the setting; `lithify check_deployment` reads it again",
+        )
+    if facts.log_behind:
+        yield Blocker(
+            code="log_behind",
+            text=facts.log_behind,
+            remedy="run `lithify fsck --repair`, unless another installation uses this bucket: then give one of them "
+            "another OBJECT_STORE_URL",
         )
 
 
@@ -124,6 +184,12 @@ def _slow(facts: Standstill) -> Blocker:
 
 
 def _summary(facts: Standstill, blockers: Sequence[Blocker]) -> str:
+    beside = "; ".join(blocker.text for blocker in blockers if not blocker.is_for_due_work)
+    course = _course(facts, [blocker for blocker in blockers if blocker.is_for_due_work])
+    return f"{course}; {beside}" if beside else course
+
+
+def _course(facts: Standstill, blockers: Sequence[Blocker]) -> str:
     if facts.is_work_due:
         work = f"{count_words(facts.due_queues, 'queue')} ready, {count_words(facts.due_jobs, 'job')} not done"
         if facts.stalled_ms is not None and facts.stalled_ms > COUNTING_LATE_MS:

@@ -24,7 +24,7 @@ from webadmin.schedule.models import Command, Job
 
 MINUTE_MS = 60_000
 ADDING = (Command.Kind.ADD_BLOCKS, Command.Kind.IMPORT_BLOCKS)
-DROPPING = ("retention", "drop_deleted")
+DROPPING = ("retention", "drop_deleted", "repair_index")
 """Orders that take blocks out of the index unmerged."""
 LET_GO = "let go"
 """Stands for the lane in the flows of dropped blocks: they left a backlog, and no run did it."""

@@ -10,12 +10,14 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import Count, Min, Q, Sum
+from django.utils import timezone
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from engine.metrics import SERVICE_METRICS
 from engine.scheduling.model import HOLDING_STATES, LIVE_STATES
 from engine.version import VERSION
+from webadmin.access.queries import expiring_credential_count
 from webadmin.catalog.samples import catalog_samples
 from webadmin.database import dialect
 from webadmin.index.deletion_queries import late_requests
@@ -78,6 +80,7 @@ def _samples() -> Iterator[tuple[str, list[Sample]]]:
     yield from tsdb_samples(TENANTS_MAX)
     yield from table_samples(TENANTS_MAX)
     yield from catalog_samples(TENANTS_MAX)
+    yield "lithify_credentials_expiring", [((), expiring_credential_count(timezone.now()))]
     time, head = read_time(), LogHead.objects.get()
     yield "lithify_command_index", [((), head.last_index)]
     yield "lithify_command_time_lag_seconds", [((), max(0, time.wall_ms - time.now_ms) / 1000)]
@@ -89,6 +92,7 @@ def _standing() -> Iterator[tuple[str, list[Sample]]]:
     health = judge(facts, stalled_after_seconds=settings.STALLED_AFTER_SECONDS)
     yield "lithify_healthy", [((), health.is_healthy)]
     yield "lithify_merging_broken", [((), facts.is_merging_broken)]
+    yield "lithify_quarantine_stopped", [((), bool(facts.isolation_stop))]
     yield "lithify_stalled_seconds", [((), (facts.stalled_ms or 0) / 1000)]
     yield "lithify_last_completion_age_seconds", _known(facts.completed_ms_ago)
     yield "lithify_counting_age_seconds", _known(facts.counted_ms_ago)
@@ -106,7 +110,7 @@ def _known(ms: int | None) -> list[Sample]:
 
 
 def _backlog() -> Iterator[tuple[str, list[Sample]]]:
-    report = progress_report()
+    report = progress_report(with_lanes=False)
     backlog = report.everything.backlog
     yield "lithify_backlog_blocks", [((), backlog.blocks)]
     yield "lithify_backlog_bytes", [((), backlog.bytes)]

@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from engine.scheduling.model import JobState
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.database.fields import ByteOrderedField
 from webadmin.schedule.models import LANE_MAX, Job, SingleRow
@@ -32,6 +33,8 @@ class FlowMinute(models.Model):
     drained_bytes = models.PositiveBigIntegerField(default=0)
     completed_jobs = models.PositiveBigIntegerField(default=0)
     run_ms = models.PositiveBigIntegerField(default=0, help_text="Time of the runs that completed, command time")
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -77,7 +80,7 @@ class CountingMark(SingleRow):
         return f"counted up to {self.counted_index}"
 
 
-class ParkedJobs(models.Manager):
+class ParkedJobs(ConfinedManager):
     """The jobs that are out of the schedule."""
 
     def get_queryset(self) -> models.QuerySet:

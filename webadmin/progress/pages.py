@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -10,18 +10,24 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from engine.scheduling.progress import Outlook, seconds_text
+from engine.scheduling.progress import Outlook, count_words, seconds_text
 from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Section, Table
 from webadmin.console.verdict import Notice
 from webadmin.progress.facts import Standstill, read_standstill
 from webadmin.progress.health import Health, judge
-from webadmin.progress.report import ProgressReport, ProgressRow, progress_report
+from webadmin.progress.report import LaneRow, ProgressReport, ProgressRow, progress_report
 from webadmin.schedule.errors import NotFound
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.job_page import tenant_text
 
-TONES = {Outlook.CLEAR: "good", Outlook.SHRINKS: "busy", Outlook.NEVER: "bad", Outlook.UNKNOWN: "quiet"}
+TONES = {
+    Outlook.CLEAR: "good",
+    Outlook.SHRINKS: "busy",
+    Outlook.NEVER: "bad",
+    Outlook.UNKNOWN: "quiet",
+    Outlook.PAUSED: "warn",
+}
 ROWS_SHOWN_MAX = 200
 EVERY_JOB = "schedule.view_job"
 
@@ -34,6 +40,7 @@ def progress_page(request: HttpRequest) -> HttpResponse:
         _everything(report),
         _table("By tenant and level", ("Tenant", "Level"), report.tenants),
         _table("By shard", ("Shard",), report.shards),
+        *([_lanes(report.lanes)] if report.lanes else []),
     ]
     notices = [] if report.counted_ms_ago is not None else [_not_counted()]
     return _page(request, "Progress", sections, notices)
@@ -94,6 +101,7 @@ def _everything(report: ProgressReport) -> Facts:
         rows=[
             ("Waits", f"{show.counted(row.backlog.blocks, 'block')}, {show.size_text(row.backlog.bytes)}"),
             ("Due of it", show.counted(row.backlog.due_blocks, "block")),
+            ("Held by pauses", show.counted(row.backlog.paused_blocks, "due block")),
             ("In jobs", show.counted(row.backlog.jobs, "job")),
             ("Parked", show.counted(row.backlog.parked_jobs, "job")),
             ("Arrives", rates(row.flow.arrived_blocks, row.flow.arrived_bytes, row)),
@@ -141,6 +149,23 @@ def _table(title: str, place: tuple[str, ...], rows: Iterable[ProgressRow]) -> T
     )
 
 
+def _lanes(rows: Sequence[LaneRow]) -> Table:
+    return Table(
+        title="Before the schedule: tables, repositories and buckets",
+        headers=("Lane", "Name", "Waits", "Size", "Clear"),
+        rows=[
+            (
+                row.lane,
+                show.name(row.waiting.name),
+                count_words(row.waiting.count, row.waiting.unit),
+                show.size_text(row.waiting.size_bytes),
+                row.words,
+            )
+            for row in rows[:ROWS_SHOWN_MAX]
+        ],
+    )
+
+
 def _place(row: ProgressRow) -> tuple[object, ...]:
     return (row.shard,) if row.shard is not None else (show.name(tenant_text(row.tenant or "")), row.level)
 
@@ -164,12 +189,17 @@ def clear_badge(row: ProgressRow) -> str:
     return show.badge(clear.words(), TONES[clear.outlook])
 
 
+def _held(count: int, paused: int, noun: str) -> str:
+    text = show.counted(count, noun)
+    return f"{text}, of them {show.count_text(paused)} held by pauses" if paused else text
+
+
 def _facts(facts: Standstill) -> Facts:
     return Facts(
         title="What this rests on",
         rows=[
-            ("Queues ready", show.counted(facts.due_queues, "queue")),
-            ("Jobs waiting", show.counted(facts.waiting_jobs, "job")),
+            ("Queues ready", _held(facts.due_queues + facts.paused_queues, facts.paused_queues, "queue")),
+            ("Jobs waiting", _held(facts.waiting_jobs, facts.paused_jobs, "job")),
             ("Jobs running", f"{facts.leased_jobs}, of them {facts.expired_jobs} with a lease that is over"),
             ("Jobs parked", show.counted(facts.parked_jobs, "job")),
             ("Room", f"{facts.live_jobs} of {facts.queue_max or 'any number of'} jobs"),

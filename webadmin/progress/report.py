@@ -14,18 +14,23 @@ from typing import Any
 from django.db.models import Count, Q, Sum
 
 from engine.scheduling.model import HOLDING_STATES, JobState
-from engine.scheduling.progress import Clearing, Flow, clearing, work_seconds
+from engine.scheduling.pauses import PausedScope, is_paused
+from engine.scheduling.progress import Clearing, Flow, Outlook, clearing, work_seconds
 from webadmin.database import dialect
+from webadmin.progress.due_work import covered_by, held_jobs
 from webadmin.progress.log_counts import LET_GO
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
+from webadmin.schedule.lanes import Waiting, lanes
 from webadmin.schedule.models import Job, LevelQueue
+from webadmin.schedule.pauses import paused_scopes
 
 WINDOW_SECONDS = 15 * 60
 """Over which rates are taken unless asked otherwise: long enough for the slowest ordinary merge."""
 WINDOW_SECONDS_MAX = 24 * 3600
 MINUTE_MS = 60_000
 ROWS_MAX = 500
+Paused = Sequence[PausedScope]
 FLOW_SUMS = {
     name: Sum(name)
     for name in ("arrived_blocks", "arrived_bytes", "drained_blocks", "drained_bytes", "completed_jobs", "run_ms")
@@ -37,12 +42,14 @@ FLOW_SUMS = {
 
 @dataclass(slots=True, kw_only=True)
 class Backlog:
-    """What waits: in queues, in jobs of the schedule, and parked. ``due_blocks`` are those that could be merged now."""
+    """What waits: in queues, in jobs of the schedule, and parked. ``due_blocks`` are those that could be merged now,
+    ``paused_blocks`` those of them that an operator's pause holds."""
 
     queued_blocks: int = 0
     queued_bytes: int = 0
     due_blocks: int = 0
     due_bytes: int = 0
+    paused_blocks: int = 0
     jobs: int = 0
     job_blocks: int = 0
     job_bytes: int = 0
@@ -73,7 +80,7 @@ class ProgressRow:
     @property
     def clearing(self) -> Clearing:
         """When what is due will be done."""
-        return clearing(self.backlog.due_blocks, self.flow)
+        return clearing(self.backlog.due_blocks, self.flow, paused_blocks=self.backlog.paused_blocks)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as API and command show it; rates are per second, ``None`` seconds mean never or unknown."""
@@ -84,6 +91,7 @@ class ProgressRow:
             "bytes": backlog.bytes,
             "jobs": backlog.jobs,
             "due_blocks": backlog.due_blocks,
+            "paused_blocks": backlog.paused_blocks,
             "parked_jobs": backlog.parked_jobs,
             "parked_blocks": backlog.parked_blocks,
             "arrivals_per_second": round(flow.per_second(flow.arrived_blocks), 4),
@@ -99,14 +107,38 @@ class ProgressRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaneRow:
+    """What waits in a lane before it is on the schedule: chunks of a table, branches of a repository."""
+
+    lane: str
+    waiting: Waiting
+    is_paused: bool
+
+    @property
+    def words(self) -> str:
+        """When it will be done, as an operator reads it."""
+        return Outlook.PAUSED.value if self.is_paused or self.waiting.is_paused else self.waiting.words
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as API and command show it."""
+        told = self.waiting
+        about = {"lane": self.lane, "tenant": told.tenant, "name": told.name, "count": told.count, "unit": told.unit}
+        return about | {"bytes": told.size_bytes, "clear_words": self.words}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """Everything, by tenant and level, and by shard. ``counted_ms_ago`` None: nothing was ever counted."""
+    """Everything on the schedule, by tenant and level, and by shard; ``lanes`` is what waits before the schedule.
+
+    ``counted_ms_ago`` None: nothing was ever counted.
+    """
 
     window_seconds: float
     counted_ms_ago: int | None
     everything: ProgressRow
     tenants: Sequence[ProgressRow] = field(default_factory=tuple)
     shards: Sequence[ProgressRow] = field(default_factory=tuple)
+    lanes: Sequence[LaneRow] = field(default_factory=tuple)
 
     @property
     def work_seconds(self) -> float:
@@ -122,26 +154,45 @@ class ProgressReport:
             "total": self.everything.to_json(),
             "tenants": [row.to_json() for row in self.tenants],
             "shards": [row.to_json() for row in self.shards],
+            "lanes": [row.to_json() for row in self.lanes],
         }
 
 
-def progress_report(*, window_seconds: int = WINDOW_SECONDS) -> ProgressReport:
-    """Read the backlog and the rates of the last ``window_seconds``; rows with the largest backlog first."""
+def progress_report(*, window_seconds: int = WINDOW_SECONDS, with_lanes: bool = True) -> ProgressReport:
+    """Read the backlog and the rates of the last ``window_seconds``; rows with the largest backlog first.
+
+    Without ``with_lanes`` no lane is asked what waits before the schedule.
+    """
     mark = CountingMark.objects.filter(id=1).first()
     clock_ms, now_ms = dialect.clock_ms(), read_time().now_ms
+    paused = paused_scopes(now_ms)
     from_ms = clock_ms - window_seconds * 1000
     watched_ms = 0 if mark is None else max(0, clock_ms - max(mark.counting_since_ms, from_ms - from_ms % MINUTE_MS))
     return ProgressReport(
         window_seconds=watched_ms / 1000,
         counted_ms_ago=None if mark is None or not mark.counted_at_ms else max(0, clock_ms - mark.counted_at_ms),
-        everything=_rows((), from_ms, watched_ms, now_ms)[0],
-        tenants=_rows(("tenant", "level"), from_ms, watched_ms, now_ms),
-        shards=_rows(("shard",), from_ms, watched_ms, now_ms),
+        everything=_rows((), from_ms, watched_ms, now_ms, paused)[0],
+        tenants=_rows(("tenant", "level"), from_ms, watched_ms, now_ms, paused),
+        shards=_rows(("shard",), from_ms, watched_ms, now_ms, paused),
+        lanes=_lane_rows(paused) if with_lanes else (),
     )
 
 
-def _rows(by: tuple[str, ...], from_ms: int, watched_ms: int, now_ms: int) -> list[ProgressRow]:
-    backlogs = _backlogs(by, now_ms)
+def _lane_rows(paused: Paused) -> list[LaneRow]:
+    rows = [
+        LaneRow(
+            lane=lane.name,
+            waiting=waiting,
+            is_paused=is_paused(paused, lane=lane.name, tenant=waiting.tenant, level=0, planning=True),
+        )
+        for lane in lanes()
+        for waiting in lane.waiting()
+    ]
+    return sorted(rows, key=lambda row: (row.lane, -row.waiting.count, row.waiting.name))[:ROWS_MAX]
+
+
+def _rows(by: tuple[str, ...], from_ms: int, watched_ms: int, now_ms: int, paused: Paused) -> list[ProgressRow]:
+    backlogs = _backlogs(by, now_ms, paused)
     sums = _summed(FlowMinute.objects.filter(minute_ms__gte=from_ms - from_ms % MINUTE_MS), by, FLOW_SUMS)
     flows = {key: Flow(seconds=watched_ms / 1000, **found) for key, found in sums.items()}
     keys = ({(): None} if not by else {}) | backlogs | flows
@@ -157,7 +208,7 @@ def _rows(by: tuple[str, ...], from_ms: int, watched_ms: int, now_ms: int) -> li
     return [row for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0])][:ROWS_MAX]
 
 
-def _backlogs(by: tuple[str, ...], now_ms: int) -> dict[tuple[Any, ...], Backlog]:
+def _backlogs(by: tuple[str, ...], now_ms: int, paused: Paused) -> dict[tuple[Any, ...], Backlog]:
     found: defaultdict[tuple[Any, ...], Backlog] = defaultdict(Backlog)
     queues = LevelQueue.objects.filter(block_count__gt=0).order_by().values(*by) if by else LevelQueue.objects.all()
     is_due = Q(ready_at_ms__lte=now_ms)
@@ -166,6 +217,7 @@ def _backlogs(by: tuple[str, ...], now_ms: int) -> dict[tuple[Any, ...], Backlog
         "queued_bytes": Sum("byte_count"),
         "due_blocks": Sum("block_count", filter=is_due),
         "due_bytes": Sum("byte_count", filter=is_due),
+        "paused_blocks": Sum("block_count", filter=is_due & covered_by(paused)),
     }
     for row in _grouped(queues, by, sums):
         backlog = found[tuple(row[name] for name in by)]
@@ -175,7 +227,12 @@ def _backlogs(by: tuple[str, ...], now_ms: int) -> dict[tuple[Any, ...], Backlog
     for row in _grouped(
         jobs,
         (*by, "state"),
-        {"count": Count("id"), "sources": Sum("source_count"), "bytes": Sum("source_bytes")},
+        {
+            "count": Count("id"),
+            "sources": Sum("source_count"),
+            "bytes": Sum("source_bytes"),
+            "paused": Sum("source_count", filter=held_jobs(paused)),
+        },
     ):
         _add_jobs(found[tuple(row[name] for name in by)], row)
     return dict(found)
@@ -191,6 +248,7 @@ def _add_jobs(backlog: Backlog, row: dict[str, Any]) -> None:
         backlog.job_blocks + sources,
         backlog.job_bytes + size,
     )
+    backlog.paused_blocks += int(row["paused"] or 0)
     backlog.due_blocks, backlog.due_bytes = backlog.due_blocks + sources, backlog.due_bytes + size
 
 

@@ -31,6 +31,7 @@ class ProgressRowSerializer(serializers.Serializer):
     bytes = serializers.IntegerField()
     jobs = serializers.IntegerField()
     due_blocks = serializers.IntegerField()
+    paused_blocks = serializers.IntegerField(help_text="of the due: held by an operator's pause")
     parked_jobs = serializers.IntegerField()
     parked_blocks = serializers.IntegerField()
     arrivals_per_second = serializers.FloatField()
@@ -41,8 +42,20 @@ class ProgressRowSerializer(serializers.Serializer):
         help_text="of the drained: dropped unmerged, by retention or on request"
     )
     jobs_per_second = serializers.FloatField()
-    clear = serializers.ChoiceField(choices=["clear", "shrinks", "never", "unknown"])
+    clear = serializers.ChoiceField(choices=["clear", "shrinks", "never", "unknown", "paused"])
     clear_seconds = serializers.FloatField(allow_null=True)
+    clear_words = serializers.CharField()
+
+
+class LaneRowSerializer(serializers.Serializer):
+    """What waits in a lane before it is on the schedule: chunks of a table, branches of a repository."""
+
+    lane = serializers.CharField()
+    tenant = serializers.CharField()
+    name = serializers.CharField()
+    count = serializers.IntegerField()
+    unit = serializers.CharField()
+    bytes = serializers.IntegerField(allow_null=True)
     clear_words = serializers.CharField()
 
 
@@ -55,3 +68,4 @@ class BacklogSerializer(serializers.Serializer):
     total = ProgressRowSerializer()
     tenants = ProgressRowSerializer(many=True)
     shards = ProgressRowSerializer(many=True)
+    lanes = LaneRowSerializer(many=True)

@@ -25,6 +25,7 @@ from webadmin.schedule.explain import explain_job_row
 from webadmin.schedule.lanes import lane_of
 from webadmin.schedule.models import Command, Job, LevelQueue, Worker
 from webadmin.schedule.operator_orders import JOB_ORDERS
+from webadmin.schedule.wall_times import wall_times
 
 TROUBLE = "trouble"
 RUNS_SHOWN_MAX = 50
@@ -176,7 +177,7 @@ class JobAdmin(OrderedAdmin):
 
     @display(description="Age")
     def age(self, row: Job) -> SafeString | str:
-        return show.waited(row.added_at_ms, row.now_ms)
+        return show.waited(row.added_at_ms, row.now_ms, clock=show.COMMAND_TIME)
 
 
 @admin.register(LevelQueue)
@@ -206,7 +207,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
                     ("Shard, level", f"shard {row.shard}, level {row.level}"),
                     ("Blocks", self.blocks_cell(row)),
                     ("Oldest arrival", self.oldest(row)),
-                    ("Newest arrival", show.age(row.newest_arrival_ms, row.now_ms)),
+                    ("Newest arrival", show.age(row.newest_arrival_ms, row.now_ms, clock=show.COMMAND_TIME)),
                 ],
             ),
             block_page.queue_table(row, row.now_ms),
@@ -234,7 +235,7 @@ class LevelQueueAdmin(ReadOnlyAdmin):
 
     @display(description="Oldest arrival")
     def oldest(self, row: LevelQueue) -> SafeString | str:
-        return show.age(row.oldest_arrival_ms, row.now_ms)
+        return show.age(row.oldest_arrival_ms, row.now_ms, clock=show.COMMAND_TIME)
 
 
 @admin.register(Worker)
@@ -290,6 +291,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     def _attempts(self, row: Worker, now_ms: int) -> Table:
         attempts = queries.attempts_of_worker(row, RUNS_SHOWN_MAX)
+        walls = wall_times(attempt.token for attempt in attempts)
         return Table(
             title="Its last runs",
             headers=("Job", "Token", "Assigned", "Outcome"),
@@ -297,7 +299,7 @@ class WorkerAdmin(ReadOnlyAdmin):
                 (
                     show.row_link(attempt.job, show.code(attempt.job.name)),
                     show.command_link(attempt.token),
-                    show.age(attempt.assigned_at_ms, now_ms),
+                    show.age(walls.of(attempt.assigned_at_ms, attempt.token), walls.wall_ms),
                     job_page.outcome(attempt),
                 )
                 for attempt in attempts

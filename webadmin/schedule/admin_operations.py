@@ -17,7 +17,8 @@ from webadmin.console.orders import OrderedAdmin
 from webadmin.console.sections import Facts, Section
 from webadmin.schedule import operator_orders as orders
 from webadmin.schedule import operator_queries as queries
-from webadmin.schedule.operation_models import LimitChange, Pause, Quarantine
+from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause, Quarantine
+from webadmin.schedule.wall_times import commanded_ms, with_wall_times
 
 BYTES_LIMITS = (LimitName.RUNNING_BYTES_MAX, LimitName.TASK_MEMORY_BYTES)
 SECONDS_LIMITS = (LimitName.LEASE_SECONDS, LimitName.CLEANUP_DELAY_SECONDS)
@@ -52,16 +53,18 @@ def scope_text(kind: str, value: str) -> str:
     return str(Scope(ScopeKind(kind), value))
 
 
-def until_cell(valid_until_ms: int | None, ended_at_ms: int | None, now_ms: int) -> SafeString | str:
-    """Return how long something still holds, or since when it is over."""
+def until_cell(valid_until_ms: int | None, ended_at_ms: int | None, *, now_ms: int, wall_ms: int) -> SafeString | str:
+    """Return how long something still holds, or since when it is over; moments are shown in wall time."""
+    lag_ms = wall_ms - now_ms
     if ended_at_ms is not None:
-        return show.badge("ended", "quiet", f"{show.moment_text(ended_at_ms)} command time")
+        return show.badge("ended", "quiet", f"about {show.moment_text(ended_at_ms + lag_ms)} UTC")
     if valid_until_ms is None:
         return show.badge("until further notice", "busy")
     left_ms = valid_until_ms - now_ms
     if left_ms <= 0:
-        return show.badge("ran out", "quiet", f"{show.moment_text(valid_until_ms)} command time")
-    return show.badge(f"{show.duration_text(left_ms)} left", "busy", f"until {show.moment_text(valid_until_ms)}")
+        return show.badge("ran out", "quiet", f"about {show.moment_text(valid_until_ms + lag_ms)} UTC")
+    until = f"until {show.moment_text(valid_until_ms + lag_ms)} UTC"
+    return show.badge(f"{show.duration_text(left_ms)} left", "busy", until)
 
 
 def limit_value(name: str, value: int | None) -> str:
@@ -95,7 +98,7 @@ class LimitChangeAdmin(OrderedAdmin):
     orders = (orders.SET_LIMIT,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LimitChange]:
-        return queries.with_now(LimitChange.objects.all(), queries.command_now_ms())
+        return with_wall_times(LimitChange.objects.all())
 
     def heading(self, row: LimitChange) -> str:
         return str(row)
@@ -111,7 +114,7 @@ class LimitChangeAdmin(OrderedAdmin):
                     ("Holds", self.until(row)),
                     ("Set by", self.who(row)),
                     ("Why", row.why or show.NOTHING),
-                    ("Set at", f"{show.moment_text(row.set_at_ms)} command time"),
+                    ("Set at", f"{show.moment_text(commanded_ms(row, row.set_at_ms))} UTC"),
                     ("Command", show.command_link(row.command_index)),
                 ],
             )
@@ -133,11 +136,11 @@ class LimitChangeAdmin(OrderedAdmin):
     def until(self, row: LimitChange) -> SafeString | str:
         if row.is_superseded:
             return show.badge("replaced", "quiet", "a later value for the same scope holds instead")
-        return until_cell(row.valid_until_ms, None, row.now_ms)
+        return until_cell(row.valid_until_ms, None, now_ms=row.now_ms, wall_ms=row.wall_ms)
 
     @display(description="Set by")
     def who(self, row: LimitChange) -> SafeString:
-        return show.note(row.actor, f"{show.duration_text(max(0, row.now_ms - row.set_at_ms))} ago")
+        return show.note(row.actor, f"{show.duration_text(max(0, row.wall_ms - commanded_ms(row, row.set_at_ms)))} ago")
 
     @display(description="Why")
     def why_cell(self, row: LimitChange) -> str:
@@ -156,7 +159,7 @@ class PauseAdmin(OrderedAdmin):
     orders = (orders.PAUSE, orders.RESUME)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Pause]:
-        return queries.with_now(Pause.objects.all(), queries.command_now_ms())
+        return with_wall_times(Pause.objects.all())
 
     def heading(self, row: Pause) -> str:
         return str(row).capitalize()
@@ -169,7 +172,7 @@ class PauseAdmin(OrderedAdmin):
                     ("What", str(row)),
                     ("How", self.mode_cell(row)),
                     ("Holds", self.until(row)),
-                    ("Since", show.age(row.since_ms, row.now_ms)),
+                    ("Since", show.age(commanded_ms(row, row.since_ms), row.wall_ms)),
                     ("Set by", row.actor),
                     ("Why", row.why or show.NOTHING),
                     ("Ended by", row.ended_by or show.NOTHING),
@@ -189,11 +192,11 @@ class PauseAdmin(OrderedAdmin):
 
     @display(description="Holds")
     def until(self, row: Pause) -> SafeString | str:
-        return until_cell(row.valid_until_ms, row.ended_at_ms, row.now_ms)
+        return until_cell(row.valid_until_ms, row.ended_at_ms, now_ms=row.now_ms, wall_ms=row.wall_ms)
 
     @display(description="Set by")
     def who(self, row: Pause) -> SafeString:
-        return show.note(row.actor, f"{show.duration_text(max(0, row.now_ms - row.since_ms))} ago")
+        return show.note(row.actor, f"{show.duration_text(max(0, row.wall_ms - commanded_ms(row, row.since_ms)))} ago")
 
     @display(description="Why")
     def why_cell(self, row: Pause) -> str:
@@ -220,7 +223,7 @@ class QuarantineAdmin(OrderedAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Quarantine]:
         rows = Quarantine.objects.select_related("block", "job").defer("block__metadata", "job__spec", "job__result")
-        return queries.with_now(rows, queries.command_now_ms())
+        return with_wall_times(rows)
 
     def order_rows(self, ids: Sequence[str]) -> QuerySet[Quarantine]:
         return Quarantine.objects.filter(pk__in=ids).select_related("block")
@@ -243,7 +246,7 @@ class QuarantineAdmin(OrderedAdmin):
                     ("Where", damage_place(row) or show.NOTHING),
                     ("Build that failed", row.build or show.NOTHING),
                     ("Attempts alone", row.attempts),
-                    ("Found", show.age(row.at_ms, row.now_ms)),
+                    ("Found", show.age(commanded_ms(row, row.at_ms), row.wall_ms)),
                     ("Command", show.command_link(row.command_index)),
                     ("Released by", row.released_by or show.NOTHING),
                     ("Why released", row.release_why or show.NOTHING),
@@ -271,8 +274,66 @@ class QuarantineAdmin(OrderedAdmin):
 
     @display(description="Found")
     def found(self, row: Quarantine) -> SafeString | str:
-        return show.age(row.at_ms, row.now_ms)
+        return show.age(commanded_ms(row, row.at_ms), row.wall_ms)
 
     @display(description="Job")
     def job_cell(self, row: Quarantine) -> SafeString | str:
         return show.row_link(row.job, show.short_code(row.job.name))
+
+
+@admin.register(IsolationStop)
+class IsolationStopAdmin(OrderedAdmin):
+    """When quarantine was stopped because too many blocks could not be merged, the last stop first."""
+
+    list_display = ("state_cell", "reason", "stopped", "who", "why_cell")
+    shortcuts = (("Open", "ended_at_ms__isnull=1"), ("Decided", "ended_at_ms__isnull=0"))
+    about = (
+        "Quarantine stops when over a fifth of recent blocks fail alone or are missing: then the object store is "
+        "suspected, not the blocks. Nothing is quarantined until somebody decides."
+    )
+    empty_list = "Quarantine was never stopped."
+    orders = (orders.DECIDE,)
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        return lookup == "ended_at_ms__isnull" or super().lookup_allowed(lookup, value, request)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[IsolationStop]:
+        return with_wall_times(IsolationStop.objects.all())
+
+    def heading(self, row: IsolationStop) -> str:
+        return f"Stop of quarantine of {row.lane}"
+
+    def sections(self, row: IsolationStop) -> Sequence[Section]:
+        return [
+            Facts(
+                title="The stop",
+                rows=[
+                    ("State", self.state_cell(row)),
+                    ("Reason", row.reason),
+                    ("Blocks that cannot be merged", show.count_text(row.bad_blocks)),
+                    ("Blocks merged in the same hour", show.count_text(row.merged_blocks)),
+                    ("Stopped", show.age(commanded_ms(row, row.at_ms), row.wall_ms)),
+                    ("Command", show.command_link(row.command_index)),
+                    ("Decided by", row.ended_by or show.NOTHING),
+                    ("Why", row.why or show.NOTHING),
+                ],
+            )
+        ]
+
+    @display(description="State")
+    def state_cell(self, row: IsolationStop) -> SafeString:
+        if row.ended_at_ms is None:
+            return show.badge("stopped", "bad", "until somebody decides")
+        return show.badge(row.decision, "quiet", row.get_decision_display())
+
+    @display(description="Stopped")
+    def stopped(self, row: IsolationStop) -> SafeString | str:
+        return show.age(commanded_ms(row, row.at_ms), row.wall_ms)
+
+    @display(description="Decided by")
+    def who(self, row: IsolationStop) -> str:
+        return row.ended_by or show.NOTHING
+
+    @display(description="Why")
+    def why_cell(self, row: IsolationStop) -> str:
+        return row.why

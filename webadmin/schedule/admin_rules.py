@@ -21,6 +21,7 @@ from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Section, Table
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.admin_operations import limit_value, until_cell
+from webadmin.schedule.command_log import CommandTime, read_time
 from webadmin.schedule.job_page import SEGMENT_TENANT
 from webadmin.schedule.models import LevelPolicy, LevelQueue, Limits
 from webadmin.schedule.operation_models import LimitChange
@@ -51,26 +52,26 @@ class LimitsAdmin(ReadOnlyAdmin):
         return "Limits"
 
     def sections(self, row: Limits) -> Sequence[Section]:
-        now_ms = queries.command_now_ms()
-        in_force = queries.global_limits_in_force(now_ms)
+        time = read_time()
+        in_force = queries.global_limits_in_force(time.now_ms)
         return [
             Table(
                 title="In force for everything",
                 headers=("Limit", "In force", "Holds", "Set by", "Otherwise", "Order"),
-                rows=[self._limit(row, LimitName(name), in_force.get(name), now_ms) for name in LIMIT_COLUMNS],
+                rows=[self._limit(row, LimitName(name), in_force.get(name), time) for name in LIMIT_COLUMNS],
                 more="Caps, weights and limits of single lanes, tenants and jobs are among those set at run time.",
             ),
             Facts(title="Fixed", rows=[("Policy of the planner and scheduler", row.policy)]),
         ]
 
-    def _limit(self, row: Limits, name: LimitName, change: LimitChange | None, now_ms: int) -> tuple[object, ...]:
+    def _limit(self, row: Limits, name: LimitName, change: LimitChange | None, time: CommandTime) -> tuple[object, ...]:
         otherwise = limit_value(name, getattr(row, name))
         order = reverse("admin:schedule_limitchange_order", args=["set-limit"], query={"name": name.value})
         change_link = show.link(order, "Change")
         if change is None:
             return (MEANINGS[name], otherwise, "until somebody sets another", show.NOTHING, otherwise, change_link)
         value = show.row_link(change, limit_value(name, change.value))
-        until = until_cell(change.valid_until_ms, None, now_ms)
+        until = until_cell(change.valid_until_ms, None, now_ms=time.now_ms, wall_ms=time.wall_ms)
         return (MEANINGS[name], value, until, show.note(change.actor, change.why), otherwise, change_link)
 
     @display(description="Lease")

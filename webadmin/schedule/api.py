@@ -24,6 +24,7 @@ class PollView(APIView):
     """One request of a worker carries its reports, its lease renewals and its wish for new jobs."""
 
     permission_classes = [MayPoll]
+    throttle_classes = ()
 
     @extend_schema(
         operation_id="poll_jobs", request=PollRequestSerializer, responses={200: PollResponseSerializer, **ERRORS}

@@ -2,11 +2,15 @@
 
 Command time runs with the database's clock, but from one command to the next it advances by at least nothing and at
 most one lease. A clock that jumps, or a service that was away, therefore ends no lease by itself.
+
+Indexes are never used twice, also when the database went back in time: whoever takes the head and finds another run of
+the database server than the one of the last command first continues the log behind everything that may be lost.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -17,8 +21,10 @@ from django.db.models.functions import Greatest
 
 from engine.scheduling.model import FORMAT_VERSION, JobState
 from webadmin.database import dialect
-from webadmin.database.columns import next_id_column
-from webadmin.schedule.models import Command, Job, LogHead
+from webadmin.database.columns import next_id_column, server_column
+from webadmin.schedule.models import Command, Job, LogHead, PositionMark
+
+log = logging.getLogger(__name__)
 
 _HEAD_COLUMNS = """
        h.last_index, h.command_time_ms, h.clock_ms, h.live_job_count,
@@ -36,6 +42,10 @@ _ENTRY = ("kind", "actor", "command_time_ms", "wall_time", "format_version", "ch
 
 Asking = Callable[[], None] | None
 """Sends statements without waiting for their answers."""
+
+INDEX_MARGIN = 10_000_000
+"""Commands of days under full load, which a lost log may have been ahead of what is known of it."""
+_RECORDED, _NOT_RECORDED, _OTHER = "same", "unknown", "other"
 
 LEASES_AWAY = 2
 """While jobs run, each lease sees a command, and workers poll several times in a lease: after two without any command
@@ -76,8 +86,9 @@ def take_head() -> tuple[LogHead, CommandTime]:
     Who finds that the service was away gives every running job a whole lease from now on: their workers could not renew
     them, and get the time to do so before anybody takes their jobs over.
     """
-    (row,) = _take(_head_statement())
-    return _held(row)
+    [(server, *row)] = _take(_head_statement(_server_state()))
+    held = _held(row)
+    return read_head() if _continue_if_other(server) else held
 
 
 def take_head_for_entry(
@@ -88,10 +99,13 @@ def take_head_for_entry(
     ``before`` and ``also`` send what belongs right before and behind the lock: it is answered with the head.
     ``commits_early`` is as for ``lock_row``.
     """
-    [(index, *row)] = _take(
-        _head_statement(next_id_column(Command)), before=before, also=also, commits_early=commits_early
-    )
-    return (*_held(row), int(index))
+    statement = _head_statement(_server_state(), next_id_column(Command))
+    [(server, index, *row)] = _take(statement, before=before, also=also, commits_early=commits_early)
+    held = _held(row)
+    if _continue_if_other(server):  # the index was taken from before
+        [(index, *row)] = dialect.ask(_head_statement(next_id_column(Command)))()
+        held = head_of(row)
+    return (*held, int(index))
 
 
 def _take(
@@ -119,6 +133,51 @@ def _held(row: Sequence[int]) -> tuple[LogHead, CommandTime]:
             lease_expires_ms=Greatest("lease_expires_ms", Value(expires_ms))
         )
     return head, time
+
+
+def continue_log(behind: int, *, actor: str, why: str) -> int:
+    """Write an entry whose index is far above ``behind`` and above every index of this log, and begin a new epoch.
+
+    Call it while holding the head. Return the index.
+
+    A log grows by far less than a command per millisecond, so the time in milliseconds is above any index that a lost
+    history may have issued; should the clock be wrong, ``INDEX_MARGIN`` is.
+    """
+    head, time = read_head()
+    last = Command.objects.order_by("-index").values_list("index", flat=True).first() or head.last_index
+    first = max(behind + INDEX_MARGIN, last + 1, time.wall_ms)
+    detail = {"behind": behind, "why": why}
+    write_command(kind=Command.Kind.ADVANCE_CLOCK, actor=actor, time=time, change_set=detail, index=first)
+    dialect.continue_ids(Command, "index", first)
+    move_head(first, time, live_jobs=head.live_job_count)
+    PositionMark.objects.update(epoch="")  # the next position begins another one
+    return first
+
+
+def _continue_if_other(server: str) -> bool:
+    """Continue the log if another run of the database server wrote the last command, and record this run. Say whether
+    the log was continued."""
+    if server == _RECORDED:
+        return False
+    if server == _OTHER:
+        last = Command.objects.order_by("-index").values_list("index", flat=True).first() or 0
+        index = continue_log(last, actor="service", why="the database server was restarted, restored or replaced")
+        log.warning("log_continued index=%d last=%d reason=another run of the database server", index, last)
+    with dialect.quick_cursor() as cursor:
+        cursor.execute(f"UPDATE schedule_loghead SET server = {server_column()}")  # noqa: S608
+    return server == _OTHER
+
+
+def _is_server_known() -> bool:
+    """Say whether the database tells one run of its server from another: SQLite has none."""
+    return dialect.is_postgresql()
+
+
+def _server_state() -> str:
+    """Return a column that compares the run of the server with the one of the last command."""
+    if not _is_server_known():
+        return f"'{_RECORDED}'"
+    return f"CASE h.server WHEN '' THEN '{_NOT_RECORDED}' WHEN {server_column()} THEN '{_RECORDED}' ELSE '{_OTHER}' END"
 
 
 def move_head(index: int, time: CommandTime, *, live_jobs: int) -> None:

@@ -41,3 +41,9 @@ class DurationRefused(LithifyError):
     """A limit or pause cannot last that long."""
 
     code = "duration_refused"
+
+
+class LogBehind(LithifyError):
+    """The bucket holds a position that is not in this command log; objects may not be deleted."""
+
+    code = "log_behind"

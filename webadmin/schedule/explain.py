@@ -22,7 +22,6 @@ from engine.scheduling.explain import (
 )
 from engine.scheduling.limits import LimitName
 from engine.scheduling.model import JobState
-from engine.scheduling.pauses import PausedScope, is_paused
 from webadmin.index.models import Block, BlockLineage, Tombstone
 from webadmin.index.operator_queries import find_blocks
 from webadmin.index.states import BlockState
@@ -30,18 +29,18 @@ from webadmin.progress.facts import polling_worker_count
 from webadmin.schedule import queries
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import NotFound, PolicyMissing
+from webadmin.schedule.explain_places import explain_tenant, pauses_of
 from webadmin.schedule.hindrances import cap_words, pin_words
 from webadmin.schedule.lanes import lane_of, lanes
 from webadmin.schedule.models import Job, LevelQueue, LogHead
 from webadmin.schedule.operation_models import Quarantine
-from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.register import with_last_error
 
 FOUND_MAX = 20
 NAME_MAX = 1100
 NAMES = (
-    "a block id or its first 6 characters, an object key, a job name, TENANT/REPOSITORY/BRANCH, "
-    "or the path of a file in its table"
+    "a block id or its first 6 characters, an object key, a job name, a tenant, TENANT/TABLE, TENANT/REPOSITORY, "
+    "TENANT/REPOSITORY/BRANCH, or the path of a file in its table"
 )
 """What can be explained."""
 
@@ -51,7 +50,7 @@ def explain_name(name: str) -> list[Explanation]:
     name = name.strip()[:NAME_MAX]
     found = _explained(name) if _can_be_stored(name) else []
     if not found:
-        raise NotFound(f"no block and no job {name[:60]!r}: give {NAMES}")
+        raise NotFound(f"nothing is called {name[:60]!r}: give {NAMES}")
     return found
 
 
@@ -69,12 +68,18 @@ def _explained(name: str) -> list[Explanation]:
         blocks = find_blocks(Block.objects.defer("metadata").select_related("queue", "owner_job"), name)
         found = [explain_block_row(block) for block in blocks[:FOUND_MAX]]
         found += [told for lane in lanes() for told in lane.explain(name)]
+        found += explain_tenant(name)
     return found
 
 
 def explain_job_row(job: Job) -> Explanation:
     """Explain one job."""
     return explain_job(_job_facts(job))
+
+
+def explain_source(subject: str, job: Job) -> Explanation:
+    """Explain a source of a job of any lane: its fate is the job's."""
+    return explain_owned(subject, _job_facts(job))
 
 
 def explain_block_row(block: Block) -> Explanation:
@@ -130,7 +135,7 @@ def _queue_facts(queue: LevelQueue) -> QueueFacts:
         byte_count=queue.byte_count,
         ready_at_ms=queue.ready_at_ms if queue.ready_at_ms is not None else now_ms,
         policy=_policy(queue),
-        paused=_covering(now_ms, queue.lane, queue.tenant, queue.level, planning=True),
+        paused=pauses_of(lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True),
         is_schedule_full=0 < limits.queue_max <= live_jobs,
         polling_workers=polling_worker_count(),
         capped=cap_words(now_ms, lane=queue.lane, tenant=queue.tenant),
@@ -166,18 +171,11 @@ def _job_facts(job: Job) -> JobFacts:
         parked_reason=job.parked_reason,
         last_error=told or "",
         result_ids=[str(block["id"]) for block in results if isinstance(block, dict) and "id" in block],
-        paused=_covering(now_ms, job.lane, job.tenant, job.level, planning=False),
+        paused=pauses_of(lane=job.lane, tenant=job.tenant, level=job.level, planning=False),
         polling_workers=polling_worker_count(),
         capped=cap_words(now_ms, lane=job.lane, tenant=job.tenant),
         pinned=pin_words(job, wall_ms=read_time().wall_ms),
     )
-
-
-def _covering(now_ms: int, lane: str, tenant: str, level: int, *, planning: bool) -> list[str]:
-    scopes: tuple[PausedScope, ...] = paused_scopes(now_ms)
-    return [
-        str(scope) for scope in scopes if is_paused([scope], lane=lane, tenant=tenant, level=level, planning=planning)
-    ]
 
 
 def _place(tenant: str, shard: int, level: int) -> str:

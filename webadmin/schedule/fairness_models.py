@@ -9,6 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.database.fields import ByteOrderedField
 
@@ -38,6 +39,8 @@ class TenantShare(models.Model):
     tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
     virtual_time = models.BigIntegerField(default=0)
     is_awake = models.BooleanField(default=False)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["lane", "tenant"], name="tenant_share_unique")]

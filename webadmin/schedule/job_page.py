@@ -13,6 +13,7 @@ from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Json, Section, Table
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.models import Attempt, Command, Job, Worker
+from webadmin.schedule.wall_times import WallTimes, wall_times
 
 SEGMENT_TENANT = f"all{show.GAP}(segments)"
 TONES = {
@@ -94,9 +95,11 @@ def tenant_text(tenant: str) -> str:
 def job_sections(job: Job, now_ms: int) -> list[Section]:
     """Return what the page of a job shows of the schedule; the index adds sources and results."""
     attempts = queries.attempts_of(job)
+    indexes = [job.created_command_index, job.token, job.finished_command_index or 0]
+    walls = wall_times([*indexes, *(attempt.token for attempt in attempts)])
     return [
-        _job_facts(job, now_ms),
-        _attempts(attempts, now_ms),
+        _job_facts(job, now_ms, walls),
+        _attempts(attempts, now_ms, walls),
         _commands(job, queries.commands_of_job(job, attempts)),
     ]
 
@@ -124,7 +127,7 @@ def job_data(job: Job) -> list[Section]:
     return [Json(title="Specification", data=job.spec, folded=True), *result]
 
 
-def _job_facts(job: Job, now_ms: int) -> Facts:
+def _job_facts(job: Job, now_ms: int, walls: WallTimes) -> Facts:
     run_ms = None
     if job.assigned_at_ms is not None:
         run_ms = (now_ms if job.finished_at_ms is None else job.finished_at_ms) - job.assigned_at_ms
@@ -144,15 +147,19 @@ def _job_facts(job: Job, now_ms: int) -> Facts:
             ("Tenant", tenant_text(job.tenant)),
             ("Shard, level", f"shard {job.shard}, level {job.level} → {job.level + 1}"),
             ("Sources", sources),
-            ("Planned", show.age(job.added_at_ms, now_ms)),
-            ("Last assigned", show.age(job.assigned_at_ms, now_ms)),
-            ("Finished", show.age(job.finished_at_ms, now_ms)),
+            ("Planned", _age(job.added_at_ms, job.created_command_index, walls)),
+            ("Last assigned", _age(job.assigned_at_ms, job.token, walls)),
+            ("Finished", _age(job.finished_at_ms, job.finished_command_index, walls)),
             ("Last run took", show.duration_text(run_ms) if job.finished_at_ms is not None else show.NOTHING),
         ],
     )
 
 
-def _attempts(attempts: Sequence[Attempt], now_ms: int) -> Table:
+def _age(ms: int | None, command_index: int | None, walls: WallTimes) -> SafeString | str:
+    return show.NOTHING if ms is None else show.age(walls.of(ms, command_index), walls.wall_ms)
+
+
+def _attempts(attempts: Sequence[Attempt], now_ms: int, walls: WallTimes) -> Table:
     return Table(
         title="Attempts",
         headers=("Token", "Worker", "Assigned", "Ran for", "Outcome"),
@@ -160,7 +167,7 @@ def _attempts(attempts: Sequence[Attempt], now_ms: int) -> Table:
             (
                 show.command_link(attempt.token),
                 show.row_link(attempt.worker),
-                show.age(attempt.assigned_at_ms, now_ms),
+                _age(attempt.assigned_at_ms, attempt.token, walls),
                 _ran_for(attempt, now_ms),
                 outcome(attempt),
             )

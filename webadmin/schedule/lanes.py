@@ -61,6 +61,27 @@ class Offer:
     lease_ms: int
 
 
+class Waiting(NamedTuple):
+    """What waits in a lane before jobs are made of it: ``count`` things called ``unit`` in the tenant's ``name``.
+    ``words`` say when they will be done; ``size_bytes`` None: not known."""
+
+    tenant: str
+    name: str
+    count: int
+    unit: str
+    size_bytes: int | None
+    words: str
+    is_paused: bool = False
+
+
+class Trouble(NamedTuple):
+    """Something of a lane that stands still until somebody acts; ``code`` is stable, ``text`` names no tenant."""
+
+    code: str
+    text: str
+    remedy: str
+
+
 class Lane(ABC):
     """A kind of work. Each method takes all jobs of the lane at once and costs a fixed number of statements."""
 
@@ -110,6 +131,22 @@ class Lane(ABC):
 
     def explain(self, name: str) -> list[Explanation]:
         """Explain the lane's own blocks of this id, if it has any beside those of the index."""
+        return []
+
+    def has_tenant(self, name: str) -> bool:
+        """Say whether the lane knows a tenant of this name, beside those of the index."""
+        return False
+
+    def waiting(self) -> list[Waiting]:
+        """Return what waits to be planned, beside the blocks of level queues."""
+        return []
+
+    def kept_by_deletion(self, tenant: str) -> list[str]:
+        """Return in sentences what a tenant has in this lane that a request to delete its data leaves as it is."""
+        return []
+
+    def troubles(self) -> list[Trouble]:
+        """Return what stands still until somebody acts, beside parked jobs."""
         return []
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:

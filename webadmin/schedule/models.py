@@ -10,11 +10,14 @@ from django.db import models
 from django.db.models import Q
 
 from engine.scheduling.model import HOLDING_STATES, AttemptOutcome, JobState, ParkedKind, PolicyName
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX, WorkerCredential
 from webadmin.database.fields import ByteOrderedField
 
 LANE_MAX = 20
 JOB_NAME_MAX = 250
+EPOCH_MAX = 32
+SERVER_MAX = 100
 
 
 class SingleRow(models.Model):
@@ -27,7 +30,11 @@ class SingleRow(models.Model):
 
 
 class LogHead(SingleRow):
-    """The place where the command log grows; whoever extends the log holds this row."""
+    """The place where the command log grows; whoever extends the log holds this row.
+
+    ``server`` is the run of the database server that wrote the last command (``columns.server_column``), "" while
+    unknown.
+    """
 
     last_index = models.BigIntegerField(default=0)
     command_time_ms = models.BigIntegerField(default=0)
@@ -35,12 +42,49 @@ class LogHead(SingleRow):
     clock_ms = models.BigIntegerField(default=0)
     # Waiting, blocked and leased jobs: what the queue limit is compared with, without counting rows.
     live_job_count = models.PositiveIntegerField(default=0)
+    server = models.CharField(max_length=SERVER_MAX, blank=True, default="")
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="log_head_is_one_row")]
 
     def __str__(self) -> str:
         return f"head at {self.last_index}"
+
+
+class PositionMark(SingleRow):
+    """The epoch of this log, and up to which command a position was, or is being, written to the bucket.
+
+    An epoch names a history: it is made with the first position, and anew whenever the log is continued behind a
+    history that may be lost. ``claimed_index`` only grows.
+    """
+
+    epoch = models.CharField(max_length=EPOCH_MAX, blank=True, default="")
+    claimed_index = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="position_mark_is_one_row")]
+
+    def __str__(self) -> str:
+        return f"position claimed up to {self.claimed_index}"
+
+
+class AheadPosition(models.Model):
+    """A position in the bucket that this log does not contain; while there is one, nothing is deleted.
+
+    Times are wall time. ``written_at_ms`` is by the clock of the database that wrote it.
+    """
+
+    epoch = ByteOrderedField(max_length=EPOCH_MAX)
+    command_index = models.BigIntegerField()
+    written_at_ms = models.BigIntegerField()
+    found_at_ms = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["epoch"], name="ahead_position_unique")]
+        ordering = ["epoch"]
+
+    def __str__(self) -> str:
+        return f"command {self.command_index} of epoch {self.epoch}"
 
 
 class Command(models.Model):
@@ -60,6 +104,8 @@ class Command(models.Model):
     actor = models.CharField(max_length=150)
     format_version = models.PositiveSmallIntegerField(default=1)
     change_set = models.JSONField()
+
+    objects = ConfinedManager()
 
     class Meta:
         ordering = ["-index"]
@@ -89,6 +135,8 @@ class LevelQueue(models.Model):
     priority_ms = models.BigIntegerField(null=True)
     served_at_ms = models.BigIntegerField(default=0)
     is_noticed = models.BooleanField(default=False)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -170,6 +218,8 @@ class Job(models.Model):
     progress = models.JSONField(null=True)
     result = models.JSONField(null=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [
             models.UniqueConstraint(
@@ -246,6 +296,8 @@ class Attempt(models.Model):
     reason = models.JSONField(null=True)
     build = models.CharField(max_length=100, blank=True, help_text="What the worker ran")
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "token"], name="attempt_token_unique_per_job")]
         ordering = ["-id"]
@@ -294,6 +346,8 @@ class LevelPolicy(models.Model):
     result_bytes_max = models.PositiveBigIntegerField(default=0)
     remnant_bytes = models.PositiveBigIntegerField(default=0)
     remnant_age_seconds = models.PositiveIntegerField(default=0)
+
+    objects = ConfinedManager()
 
     class Meta:
         verbose_name_plural = "level policies"

@@ -13,9 +13,10 @@ from engine.scheduling.limits import LimitName, Scope, ScopeKind
 from engine.scheduling.model import ParkedKind
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.schedule.models import JOB_NAME_MAX, LANE_MAX, Job
-from webadmin.schedule.operation_models import WHY_MAX, LimitChange, Pause, Quarantine
+from webadmin.schedule.operation_models import WHY_MAX, IsolationStop, LimitChange, Pause, Quarantine
 from webadmin.schedule.register import NAMES_MAX, JobFilter
 from webadmin.schedule.services.operation import Order
+from webadmin.schedule.wall_times import WallTimes
 
 ERROR_CLASS_MAX = 100
 ULID_LENGTH = 26
@@ -113,14 +114,14 @@ def _item(fields: Fields, name: str, item: object, length_max: int) -> str:
     return Fields(f"{fields.path}.{name}", {"item": item}).text("item", length_max, empty=False)
 
 
-def limit_to_json(row: LimitChange) -> dict[str, Any]:
-    """Return a limit as somebody set it."""
+def limit_to_json(row: LimitChange, walls: WallTimes) -> dict[str, Any]:
+    """Return a limit as somebody set it, with wall times."""
     return {
         "limit": row.name,
         "scope": {"kind": row.scope_kind, "value": row.scope_value},
         "value": row.value,
-        "set_at_ms": row.set_at_ms,
-        "valid_until_ms": row.valid_until_ms,
+        "set_at_ms": walls.of(row.set_at_ms, row.command_index),
+        "valid_until_ms": None if row.valid_until_ms is None else walls.of(row.valid_until_ms),
         "superseded": row.is_superseded,
         "actor": row.actor,
         "why": row.why,
@@ -128,13 +129,13 @@ def limit_to_json(row: LimitChange) -> dict[str, Any]:
     }
 
 
-def pause_to_json(row: Pause) -> dict[str, Any]:
-    """Return a pause."""
+def pause_to_json(row: Pause, walls: WallTimes) -> dict[str, Any]:
+    """Return a pause, with wall times."""
     return {
         "scope": {"kind": row.scope_kind, "value": row.scope_value},
         "mode": row.mode,
-        "since_ms": row.since_ms,
-        "valid_until_ms": row.valid_until_ms,
+        "since_ms": walls.of(row.since_ms, row.command_index),
+        "valid_until_ms": None if row.valid_until_ms is None else walls.of(row.valid_until_ms),
         "actor": row.actor,
         "why": row.why,
         "command": row.command_index,
@@ -163,7 +164,7 @@ def parked_to_json(jobs: Any) -> list[dict[str, Any]]:
     ]
 
 
-def quarantine_to_json(row: Quarantine) -> dict[str, Any]:
+def quarantine_to_json(row: Quarantine, walls: WallTimes) -> dict[str, Any]:
     """Return what is known of a quarantined block."""
     job: Job = row.job
     return {
@@ -181,6 +182,18 @@ def quarantine_to_json(row: Quarantine) -> dict[str, Any]:
         "offset": row.offset,
         "build": row.build,
         "attempts": row.attempts,
-        "at_ms": row.at_ms,
+        "at_ms": walls.of(row.at_ms, row.command_index),
         "command": row.command_index,
+    }
+
+
+def stop_to_json(stop: IsolationStop, walls: WallTimes) -> dict[str, Any]:
+    """Return a stop of the isolation of bad blocks."""
+    return {
+        "lane": stop.lane,
+        "at_ms": walls.of(stop.at_ms, stop.command_index),
+        "reason": stop.reason,
+        "bad_blocks": stop.bad_blocks,
+        "merged_blocks": stop.merged_blocks,
+        "command": stop.command_index,
     }

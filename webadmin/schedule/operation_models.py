@@ -1,4 +1,5 @@
-"""What operators set and what was set aside: limits with their history, pauses, pins, split jobs, quarantine.
+"""What operators set and what was set aside: limits with their history, pauses, pins, split jobs, quarantine and its
+stops.
 
 Columns named ``…_ms`` are milliseconds of command time; ``command_index`` is the entry of the log that made the row.
 Rows are history: they end, and are not deleted.
@@ -11,6 +12,7 @@ from django.db.models import Q
 
 from engine.scheduling.limits import SCOPE_VALUE_MAX, LimitName, ScopeKind
 from engine.scheduling.pauses import PauseMode
+from webadmin.access.confinement import ConfinedManager
 from webadmin.database.fields import ByteOrderedField
 
 ACTOR_MAX = 150
@@ -36,6 +38,8 @@ class LimitChange(models.Model):
     at = models.DateTimeField(auto_now_add=True)
     actor = models.CharField(max_length=ACTOR_MAX)
     why = models.CharField(max_length=WHY_MAX)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -72,6 +76,8 @@ class Pause(models.Model):
     why = models.CharField(max_length=WHY_MAX)
     ended_at_ms = models.BigIntegerField(null=True)
     ended_by = models.CharField(max_length=ACTOR_MAX, blank=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -144,6 +150,8 @@ class Quarantine(models.Model):
     released_by = models.CharField(max_length=ACTOR_MAX, blank=True)
     release_why = models.CharField(max_length=WHY_MAX, blank=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         verbose_name_plural = "quarantine"
         constraints = [
@@ -155,3 +163,36 @@ class Quarantine(models.Model):
 
     def __str__(self) -> str:
         return f"block {self.block_id}: {self.error_class}"
+
+
+class IsolationStop(models.Model):
+    """A stop of the isolation of bad blocks: too many recent blocks could not be merged. It lasts until an operator
+    decides whether the blocks are tried again or quarantined. At most one is open per lane."""
+
+    class Decision(models.TextChoices):
+        RETRY = "retry", "try the blocks again: the store is repaired"
+        QUARANTINE = "quarantine", "quarantine the blocks: they are damaged"
+
+    lane = ByteOrderedField(max_length=20)
+    at_ms = models.BigIntegerField()
+    command_index = models.BigIntegerField()
+    bad_blocks = models.PositiveIntegerField()
+    merged_blocks = models.PositiveBigIntegerField()
+    reason = models.CharField(max_length=WHY_MAX)
+    ended_at_ms = models.BigIntegerField(null=True)
+    decision = models.CharField(max_length=10, choices=Decision, blank=True)
+    ended_by = models.CharField(max_length=ACTOR_MAX, blank=True)
+    why = models.CharField(max_length=WHY_MAX, blank=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["lane"], condition=Q(ended_at_ms=None), name="isolation_stop_is_open_once_per_lane"
+            )
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"quarantine of {self.lane} is stopped: {self.reason}"

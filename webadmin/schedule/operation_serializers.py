@@ -43,7 +43,7 @@ class LimitOutcomeSerializer(serializers.Serializer):
     scope = ScopeSerializer()
     before = serializers.IntegerField()
     after = serializers.IntegerField()
-    valid_until_ms = serializers.IntegerField(allow_null=True, help_text="command time")
+    valid_until_ms = serializers.IntegerField(allow_null=True, help_text="wall time")
     dry_run = serializers.BooleanField()
     command = serializers.IntegerField(allow_null=True, help_text="null if nothing was changed")
     notes = serializers.ListField(child=serializers.CharField())
@@ -95,6 +95,7 @@ class PauseOutcomeSerializer(serializers.Serializer):
     waiting_jobs = serializers.IntegerField()
     queued_blocks = serializers.IntegerField()
     command = serializers.IntegerField(allow_null=True)
+    notes = serializers.ListField(child=serializers.CharField())
 
 
 class PauseRowSerializer(serializers.Serializer):
@@ -155,6 +156,7 @@ class OutcomeSerializer(serializers.Serializer):
     changed = serializers.ListField(child=serializers.CharField())
     left = LeftSerializer(many=True)
     commands = serializers.ListField(child=serializers.IntegerField())
+    notes = serializers.ListField(child=serializers.CharField())
 
 
 class ParkedJobSerializer(serializers.Serializer):
@@ -210,6 +212,33 @@ class ReleaseSerializer(OrderSerializer):
     blocks = serializers.ListField(child=serializers.CharField(), required=False)
     all = serializers.BooleanField(required=False)
     newer_build_only = serializers.BooleanField(required=False)
+
+
+class IsolationStopSerializer(serializers.Serializer):
+    """A stop of the isolation of bad blocks."""
+
+    lane = serializers.CharField()
+    at_ms = serializers.IntegerField()
+    reason = serializers.CharField()
+    bad_blocks = serializers.IntegerField()
+    merged_blocks = serializers.IntegerField()
+    command = serializers.IntegerField()
+
+
+class IsolationSerializer(serializers.Serializer):
+    stop = IsolationStopSerializer(allow_null=True)
+
+
+class DecideIsolationSerializer(OrderSerializer):
+    """What becomes of the blocks that could not be merged."""
+
+    decision = serializers.ChoiceField(choices=["retry", "quarantine"])
+
+
+class QuarantineDecisionSerializer(OutcomeSerializer):
+    """What a decision did, or would do."""
+
+    decision = serializers.CharField()
 
 
 class BreakageSerializer(serializers.Serializer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -17,7 +18,8 @@ from webadmin.access.scopes import MayOperate
 from webadmin.schedule import operation_messages as messages
 from webadmin.schedule import operation_serializers as shapes
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.operation_models import LimitChange, Quarantine
+from webadmin.schedule.isolation_stops import open_stop
+from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause, Quarantine
 from webadmin.schedule.pauses import pauses_in_force
 from webadmin.schedule.register import JobFilter, parked_jobs
 from webadmin.schedule.serializers import ErrorSerializer
@@ -29,7 +31,9 @@ from webadmin.schedule.services.pause_schedule import pause, resume
 from webadmin.schedule.services.quarantine_blocks import release
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.stop_isolation import decide_isolation
 from webadmin.schedule.suspects import merging_is_broken
+from webadmin.schedule.wall_times import WallTimes, wall_times
 
 ERRORS = dict.fromkeys((400, 401, 403, 404, 413, 415), ErrorSerializer)
 ROWS_MAX = 200
@@ -59,8 +63,9 @@ class LimitsView(OperatorView):
     )
     def get(self, request: Request) -> Response:
         """List what was set, the last first."""
-        rows = LimitChange.objects.order_by("-id").filter(id__lt=_before(request))
-        return Response({"limits": [messages.limit_to_json(row) | {"id": row.id} for row in rows[:ROWS_MAX]]})
+        rows = list(LimitChange.objects.order_by("-id").filter(id__lt=_before(request))[:ROWS_MAX])
+        walls = _walls(rows)
+        return Response({"limits": [messages.limit_to_json(row, walls) | {"id": row.id} for row in rows]})
 
     @extend_schema(
         operation_id="change_limit",
@@ -82,8 +87,9 @@ class PausesView(OperatorView):
     @extend_schema(operation_id="list_pauses", responses={200: shapes.PauseListSerializer, **ERRORS})
     def get(self, request: Request) -> Response:
         """List what is paused or draining now."""
-        rows = pauses_in_force(read_time().now_ms).order_by("id")
-        return Response({"pauses": [messages.pause_to_json(row) for row in rows]})
+        rows = list(pauses_in_force(read_time().now_ms).order_by("id"))
+        walls = _walls(rows)
+        return Response({"pauses": [messages.pause_to_json(row, walls) for row in rows]})
 
     @extend_schema(
         operation_id="pause", request=shapes.PauseSerializer, responses={200: shapes.PauseOutcomeSerializer, **ERRORS}
@@ -212,7 +218,9 @@ class QuarantineView(OperatorView):
     def get(self, request: Request) -> Response:
         """List quarantined blocks with what is known of their damage, the newest first."""
         held = Quarantine.objects.filter(released_at_ms=None, id__lt=_before(request)).select_related("job", "block")
-        return Response({"quarantine": [messages.quarantine_to_json(row) for row in held[:ROWS_MAX]]})
+        rows = list(held[:ROWS_MAX])
+        walls = _walls(rows)
+        return Response({"quarantine": [messages.quarantine_to_json(row, walls) for row in rows]})
 
 
 class ReleaseView(OperatorView):
@@ -233,6 +241,27 @@ class ReleaseView(OperatorView):
         return Response(outcome.to_json())
 
 
+class IsolationView(OperatorView):
+    """Whether the isolation of bad blocks is stopped, and the decision that ends the stop."""
+
+    @extend_schema(operation_id="isolation", responses={200: shapes.IsolationSerializer, **ERRORS})
+    def get(self, request: Request) -> Response:
+        """Return the stop that waits for a decision, null if there is none."""
+        stop = open_stop()
+        return Response({"stop": messages.stop_to_json(stop, _walls([stop])) if stop else None})
+
+    @extend_schema(
+        operation_id="decide_isolation",
+        request=shapes.DecideIsolationSerializer,
+        responses={200: shapes.QuarantineDecisionSerializer, **ERRORS},
+    )
+    def post(self, request: Request) -> Response:
+        """Try the blocks again, or quarantine them; or preview it."""
+        fields, order = self.read(shapes.DecideIsolationSerializer)
+        decision = IsolationStop.Decision(fields.choice("decision", IsolationStop.Decision.values))
+        return Response(decide_isolation(decision, order=order).to_json())
+
+
 class BreakagesView(OperatorView):
     """Whether merging is broken in a build."""
 
@@ -242,6 +271,10 @@ class BreakagesView(OperatorView):
         found = merging_is_broken()
         fields = ("build", "error_class", "failed_jobs", "jobs")
         return Response({"breakages": [{name: getattr(one, name) for name in fields} for one in found]})
+
+
+def _walls(rows: Sequence[LimitChange | Pause | Quarantine | IsolationStop]) -> WallTimes:
+    return wall_times(row.command_index for row in rows)
 
 
 def _before(request: Request) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.scheduling.limits import LIMIT_RULES, LimitName, Scope, ScopeKind
@@ -11,7 +12,7 @@ from engine.scheduling.pauses import PauseMode
 from webadmin.console.order_fields import choice_field, number_field, switch_field, text_field
 from webadmin.console.orders import OperatorOrder, OrderForm, Outcome
 from webadmin.schedule.models import Job
-from webadmin.schedule.operation_models import Pause, Quarantine
+from webadmin.schedule.operation_models import IsolationStop, Pause, Quarantine
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.adjust_jobs import pin, reset_failures, unpin
 from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX, change_limit
@@ -21,6 +22,7 @@ from webadmin.schedule.services.pause_schedule import pause, resume
 from webadmin.schedule.services.quarantine_blocks import release
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
+from webadmin.schedule.services.stop_isolation import decide_isolation
 
 Values = Mapping[str, Any]
 HOUR_SECONDS = 3_600
@@ -51,7 +53,17 @@ class RequeueManyForm(RequeueForm):
     tenant = text_field("Tenant", "A tenant's name.", 150)
     level = number_field("Level", "0 is segments.", low=0, high=100)
     everything = switch_field("All of them", "Says that no filter is meant so.")
-    field_order = ("error_class", "tenant", "level", "everything", "newer_build_only", "keep_failures", "why")
+    deferred = switch_field("Deferred jobs instead", "Jobs that an operator set aside, instead of evicted ones.")
+    field_order = (
+        "error_class",
+        "tenant",
+        "level",
+        "everything",
+        "deferred",
+        "newer_build_only",
+        "keep_failures",
+        "why",
+    )
 
 
 class ReleaseForm(OrderForm):
@@ -59,6 +71,13 @@ class ReleaseForm(OrderForm):
 
     newer_build_only = switch_field("On a newer build only", "Newer than every build that failed on them.")
     field_order = ("newer_build_only", "why")
+
+
+class DecisionForm(OrderForm):
+    """What becomes of the blocks that could not be merged."""
+
+    decision = choice_field("Decision", list(IsolationStop.Decision.choices))
+    field_order = ("decision", "why")
 
 
 class PinForm(OrderForm):
@@ -126,6 +145,8 @@ def _requeue_many(rows: Sequence[Job], values: Values, actor: str, is_dry_run: b
         level=values["level"],
         everything=values["everything"],
     )
+    wanted.check()
+    wanted = replace(wanted, kind=ParkedKind.DEFERRED if values["deferred"] else ParkedKind.EVICTED)
     return _requeue_by(wanted, values, actor, is_dry_run)
 
 
@@ -182,6 +203,11 @@ def _release(rows: Sequence[Quarantine], values: Values, actor: str, is_dry_run:
     )
 
 
+def _decide(rows: Sequence[IsolationStop], values: Values, actor: str, is_dry_run: bool) -> Outcome:
+    decision = IsolationStop.Decision(values["decision"])
+    return decide_isolation(decision, order=_order(values, actor, is_dry_run))
+
+
 CANCEL = OperatorOrder(
     name="cancel",
     label="Set aside",
@@ -223,7 +249,7 @@ REQUEUE = OperatorOrder(
 REQUEUE_MANY = OperatorOrder(
     name="requeue-many",
     label="Requeue by filter",
-    about="Gives another chance to all parked jobs that fit what is given here.",
+    about="Gives another chance to all evicted jobs that fit what is given here.",
     form=RequeueManyForm,
     give=_requeue_many,
     of_rows=False,
@@ -265,6 +291,15 @@ RELEASE = OperatorOrder(
     form=ReleaseForm,
     give=_release,
     fits=lambda row: row.released_at_ms is None,
+)
+DECIDE = OperatorOrder(
+    name="decide",
+    label="Decide",
+    about="Ends the stop. Check the object store first: read one of the objects with another tool. Trying again "
+    "requeues all evicted jobs of profiles and releases the blocks quarantined in the hour before the stop.",
+    form=DecisionForm,
+    give=_decide,
+    fits=lambda row: row.ended_at_ms is None,
 )
 
 JOB_ORDERS = (CANCEL, RESET_FAILURES, PIN, UNPIN)

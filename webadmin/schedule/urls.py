@@ -16,6 +16,7 @@ urlpatterns = [
     path("operations/resume", operations.ResumeView.as_view(), name="resume"),
     path("operations/parked", operations.ParkedView.as_view(), name="parked"),
     path("operations/quarantine", operations.QuarantineView.as_view(), name="quarantine"),
+    path("operations/isolation", operations.IsolationView.as_view(), name="isolation"),
     path("operations/release", operations.ReleaseView.as_view(), name="release"),
     path("operations/breakages", operations.BreakagesView.as_view(), name="breakages"),
     path("operations/requeue", operations.RequeueView.as_view(), name="requeue"),

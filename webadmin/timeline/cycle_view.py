@@ -26,6 +26,7 @@ from webadmin.timeline.budget import read_budget
 from webadmin.timeline.models import Chunk, ChunkOrder, DataSource, Policy, Segment
 from webadmin.timeline.policies import excluded_of, limits_of, policy_of
 from webadmin.timeline.segment_view import Interval, closure, latest_end
+from webadmin.timeline.standing import WITHOUT_TASK
 from webadmin.timeline.states import ChunkOrderKind, ChunkStanding, TaskState
 from webadmin.timeline.task_models import Task, TaskChunk, TaskDependency
 
@@ -93,9 +94,12 @@ def read_cycle(source: DataSource, *, room: int) -> CycleView:
 
 
 def _changed(source: DataSource, now_ms: int) -> list[Chunk]:
-    """Return the chunks to look at: those that changed, and those of which time alone may say something else."""
+    """Return the chunks to look at: those that changed, those of which time alone may say something else, and those
+    worth compacting that no open task has."""
     due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms)
-    return list(Chunk.objects.filter(due, source=source).order_by("start_ms")[:CHUNKS_MAX])
+    chunks = Chunk.objects.filter(source=source).order_by("start_ms")
+    changed = list(chunks.filter(due)[:CHUNKS_MAX])
+    return changed + list(chunks.exclude(due).filter(WITHOUT_TASK)[: CHUNKS_MAX - len(changed)])
 
 
 def _rows(
@@ -210,7 +214,7 @@ def stored(row: Chunk) -> StoredChunk:
         chunk=looked_chunk(row.looked),
         state=ChunkState(row.state),
         fp=row.fingerprint,
-        task=row.task.name if row.task_id and row.task else "",
+        task=row.task.name if row.task is not None and row.task.state == TaskState.OPEN else "",
         outputs=tuple(row.outputs),
         outputs_fp=row.outputs_fingerprint,
         failures=row.failures,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from engine.scheduling.explain import Explanation
+from engine.protocol.table_jobs import KIND
+from engine.scheduling.explain import Explanation, explain_place
 from engine.scheduling.model import JobState
+from engine.scheduling.progress import count_words
 from webadmin.console.formatting import moment_text, size_text
+from webadmin.schedule.explain import explain_job_row
+from webadmin.schedule.explain_places import pauses_of, place_facts
+from webadmin.schedule.models import Job
 from webadmin.timeline.cycle_view import budget_left
 from webadmin.timeline.models import BadFile, Chunk, DataSource, Policy, Segment
+from webadmin.timeline.standing import standings
 from webadmin.timeline.states import ChunkStanding, SegmentState, TaskState
 from webadmin.timeline.task_models import Task
 
@@ -21,6 +27,25 @@ def explain_path(path: str, source: DataSource | None = None) -> list[Explanatio
         found, held = found.filter(source=source), held.filter(source=source)
     told = [explain_segment(row) for row in found.order_by("id")[:FOUND_MAX]] if path else []
     return told + [_bad(row) for row in held[:FOUND_MAX]]
+
+
+def explain_table(name: str) -> list[Explanation]:
+    """Explain the table ``tenant/name``, if there is one."""
+    tenant, _, table = name.partition("/")
+    return [_table(source) for source in DataSource.objects.filter(tenant=tenant, name=table)]
+
+
+def _table(source: DataSource) -> Explanation:
+    now = standings([source])[source.id]
+    counts = ((now.unstable, "worth compacting"), (now.deferred, "deferred"), (now.quarantined, "set aside"))
+    waits = [f"{count_words(count, 'chunk')} {what}" for count, what in counts if count > 0]
+    stuck = f"nothing of it is planned: {source.refusal}" if source.refusal else ""
+    if source.publish_error:
+        stuck = f"readers see an old state, its manifest cannot be written: {source.publish_error}"
+    paused = ["the table"] if source.is_paused else []
+    paused += pauses_of(lane=KIND, tenant=source.tenant, level=0, planning=True)
+    jobs = Job.objects.filter(id__in=Task.objects.filter(source=source, state=TaskState.OPEN).values("job"))
+    return explain_place(f"Table {source}", place_facts(jobs, waits=waits, paused=paused, stuck=stuck))
 
 
 def explain_segment(row: Segment) -> Explanation:
@@ -117,4 +142,5 @@ def _next_of_task(task: Task) -> str:
         return f"{task} starts when it fits beside those that run; {task.passed} went before it"
     if task.job.state == JobState.PARKED:
         return f"the job of {task} is parked: {task.job.parked_reason}"
-    return f"the job of {task}, {task.job.name}, is {task.job.state}"
+    told = explain_job_row(task.job)
+    return f"the job of {task}, {task.job.name}, is {told.state} ({told.why})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.database.fields import ByteOrderedField
 from webadmin.schedule.models import Job
@@ -63,6 +64,8 @@ class DataSource(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     looked_at_ms = models.BigIntegerField(null=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         verbose_name = "table"
         constraints = [
@@ -116,6 +119,8 @@ class Policy(models.Model):
     fingerprint = models.CharField(max_length=DIGEST_MAX, blank=True)
     changed_at = models.DateTimeField(auto_now=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         verbose_name_plural = "policies"
 
@@ -138,6 +143,8 @@ class Registration(models.Model):
     end_ms = models.BigIntegerField(null=True)
     sequence = models.PositiveBigIntegerField()
     at_ms = models.BigIntegerField()
+
+    objects = ConfinedManager()
 
     class Meta:
         ordering = ["-id"]
@@ -180,6 +187,8 @@ class Segment(models.Model):
     replaced_in = models.PositiveBigIntegerField(null=True)
     unlinked_at_ms = models.BigIntegerField(null=True)
     created_at_ms = models.BigIntegerField()
+
+    objects = ConfinedManager()
 
     class Meta:
         verbose_name = "file"
@@ -258,6 +267,8 @@ class Chunk(models.Model):
     looked_at_ms = models.BigIntegerField(null=True)
     look_again_ms = models.BigIntegerField(null=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["source", "start_ms"], name="timeline_chunk_unique"),
@@ -294,6 +305,8 @@ class ChunkOrder(models.Model):
     ended_at_ms = models.BigIntegerField(null=True)
     ended_because = models.CharField(max_length=REASON_MAX, blank=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         verbose_name = "order about chunks"
         verbose_name_plural = "orders about chunks"
@@ -329,6 +342,8 @@ class BadFile(models.Model):
     released_at_ms = models.BigIntegerField(null=True)
     released_by = models.CharField(max_length=150, blank=True)
     release_why = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         verbose_name = "file kept out"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from django.core.cache import cache
 
+from webadmin.access.confinement import cache_key
 from webadmin.console import formatting as show
 from webadmin.console.sections import Table
 from webadmin.timeline.models import DataSource
@@ -28,13 +29,14 @@ class TableStanding:
 
 def table_standings() -> list[TableStanding]:
     """Return how each table stands, those with most to rewrite first; at most ``KEPT_SECONDS`` old."""
-    found: list[TableStanding] | None = cache.get(_KEY)
+    key = cache_key(_KEY)
+    found: list[TableStanding] | None = cache.get(key)
     if found is None:
         sources = list(DataSource.objects.defer("columns", "arrow_schema").order_by("tenant", "name"))
         now = standings(sources) if sources else {}
         rows = [TableStanding(source=source, now=now[source.id]) for source in sources]
         found = sorted(rows, key=lambda one: -one.now.to_rewrite)
-        cache.set(_KEY, found, timeout=KEPT_SECONDS)
+        cache.set(key, found, timeout=KEPT_SECONDS)
     return found
 
 

@@ -1,11 +1,13 @@
-"""Where tables of tenants may lie that create them by themselves, and whether a place is another or within it."""
+"""Where tables of tenants may lie that create them by themselves."""
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from engine.storage import is_local
+from engine.storage.places import place_of
 from webadmin.timeline.errors import TableRefused
 
 
@@ -15,21 +17,13 @@ def place_of_tenant(tenant: str) -> str:
     return parts._replace(path=f"{parts.path.rstrip('/')}/{tenant}").geturl()
 
 
-def check_place(url: str, tenant: str) -> None:
+def shown_place_of_tenant(tenant: str) -> str:
+    """Return what a tenant is shown of its place: a URL in S3, and no path of the server."""
+    return f"{tenant}/ of TABLES_URL" if is_local(settings.TABLES_URL) else f"{place_of_tenant(tenant)}/"
+
+
+def check_place_of_tenant(url: str, tenant: str) -> None:
     """Raise TableRefused unless a place is the tenant's own: in the same store, below its folder."""
-    below = place_of_tenant(tenant)
-    parts = unquote(urlsplit(url).path).split("/")
-    is_same_store = urlsplit(url).query == urlsplit(below).query
-    if ".." in parts or "." in parts or not is_same_store or not is_within(url, below) or is_within(below, url):
-        raise TableRefused(f"tables of {tenant} are placed below {below}/")
-
-
-def is_within(url: str, other: str) -> bool:
-    """Say whether one place is the other, or lies in it."""
-    here, there = urlsplit(url), urlsplit(other)
-    same = (here.scheme or "file", here.netloc) == (there.scheme or "file", there.netloc)
-    return same and (_path(url) + "/").startswith(_path(other) + "/")
-
-
-def _path(url: str) -> str:
-    return unquote(urlsplit(url).path).rstrip("/")
+    below, place = place_of(place_of_tenant(tenant)), place_of(url)
+    if place == below or not below.contains(place):
+        raise TableRefused(f"tables of {tenant} are placed below {shown_place_of_tenant(tenant)}")

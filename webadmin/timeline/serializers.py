@@ -104,6 +104,10 @@ class RegisteredSerializer(serializers.Serializer):
     replaced = serializers.IntegerField(help_text="files that readers will not see any more")
     restamped = serializers.IntegerField(help_text="files that stand in another entry now")
     files = FileAnswerSerializer(many=True)
+    unchecked = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="folders that could not be checked for a table of another format, and why",
+    )
 
 
 class DroppedSerializer(serializers.Serializer):

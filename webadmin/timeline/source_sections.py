@@ -18,7 +18,7 @@ from webadmin.timeline.chunk_sections import chunk_name_of
 from webadmin.timeline.churn import AGAIN_DAYS, AGAIN_MIN, AGAIN_SHOWN, Churn, read_churn
 from webadmin.timeline.models import BadFile, Chunk, ChunkOrder, DataSource
 from webadmin.timeline.policy_words import NUMBER_WORDS, setting_text
-from webadmin.timeline.standing import RATE_WINDOW_MS, SourceStanding, standings
+from webadmin.timeline.standing import RATE_WINDOW_MS, STUCK_MS, SourceStanding, standings, table_state
 from webadmin.timeline.task_models import Manifest
 
 SHOWN = 50
@@ -59,13 +59,8 @@ def manifest_words(source: DataSource) -> SafeString | str:
 
 def state_badge(source: DataSource, now: SourceStanding) -> SafeString:
     """Return in a word how a table is."""
-    if source.refusal:
-        return show.badge("refused", "bad", source.refusal)
-    if source.is_paused:
-        return show.badge("paused", "warn")
-    if now.parked or now.quarantined or now.bad_files:
-        return show.badge("needs somebody", "bad", "tasks, chunks or files were set aside")
-    return show.badge("compacting", "busy") if now.has_work else show.badge("compacted", "good")
+    state = table_state(source, now)
+    return show.badge(state.word, state.tone, state.why)
 
 
 def source_notices(source: DataSource, now: SourceStanding) -> list[Notice]:
@@ -86,6 +81,12 @@ def source_notices(source: DataSource, now: SourceStanding) -> list[Notice]:
         notices.append(Notice(tone="bad", text=text))
     if now.bad_files:
         text = f"{show.counted(now.bad_files, 'file')} kept out: readers do not see their rows."
+        notices.append(Notice(tone="bad", text=text))
+    if now.stuck:
+        text = (
+            f"{show.counted(now.stuck, 'chunk')} worth compacting, and no task has had them for "
+            f"{show.duration_text(STUCK_MS)}: check that a control worker runs, or plan now with 'timeline plan'."
+        )
         notices.append(Notice(tone="bad", text=text))
     churn = read_churn(source)
     if churn.is_alarming:
@@ -128,6 +129,7 @@ def _standing(source: DataSource, now: SourceStanding) -> Facts:
     return Facts(
         title="How it stands",
         rows=[
+            ("State", state_badge(source, now)),
             ("Timeline", timeline_link(source, "Show")),
             ("Chunks", chunks),
             ("Tasks running", show.count_text(now.running)),

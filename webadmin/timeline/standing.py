@@ -7,16 +7,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Sum
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
 
 from engine.scheduling.model import JobState
+from webadmin.console.state_word import StateWord
 from webadmin.database import dialect
 from webadmin.timeline.models import BadFile, Chunk, DataSource, Registration
 from webadmin.timeline.states import ChunkOutcome, ChunkStanding, TaskState
 from webadmin.timeline.task_models import Task, TaskChunk, TaskDependency
 
+WITHOUT_TASK = Q(state=ChunkStanding.UNSTABLE, is_quarantined=False) & (Q(task=None) | ~Q(task__state=TaskState.OPEN))
+"""Chunks worth compacting that no open task has, whatever ended the one that had them."""
 RATE_WINDOW_MS = 3_600_000
 """Over which arrivals and rewritten bytes are counted for the time to clear."""
+STUCK_MS = 600_000
+"""So long a chunk worth compacting is of no task until it counts as stuck: many turns of the controller."""
 RECENT_MAX = 5_000
 """Tasks and registrations that are looked back at, at most."""
 COMMITTED = (ChunkOutcome.PUBLISHED, ChunkOutcome.CARRIED_OVER)
@@ -26,7 +31,7 @@ COMMITTED = (ChunkOutcome.PUBLISHED, ChunkOutcome.CARRIED_OVER)
 class SourceStanding:
     """How a table stands. ``to_rewrite`` are the bytes of chunks worth compacting that are not set aside; ``arrived``
     and ``drained`` those registered, and those rewritten, within ``RATE_WINDOW_MS``. ``unpublished`` counts the changes
-    that readers do not see yet."""
+    that readers do not see yet. ``stuck`` chunks are worth compacting, and no task has had them for ``STUCK_MS``."""
 
     running: int = 0
     waiting: int = 0
@@ -40,6 +45,7 @@ class SourceStanding:
     arrived: int = 0
     drained: int = 0
     bad_files: int = 0
+    stuck: int = 0
     unpublished: int = 0
 
     @property
@@ -78,6 +84,8 @@ def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
             found[row["source"]]["to_rewrite"] += int(row["size"])
     for row in _counted(BadFile.objects.filter(source__in=ids, released_at_ms=None)):
         found[row["source"]]["bad_files"] = row["count"]
+    for row in _counted(_stuck_chunks(ids)):
+        found[row["source"]]["stuck"] = row["count"]
     since_ms = dialect.clock_ms() - RATE_WINDOW_MS
     for source_id, size in _arrived(ids, since_ms).items():
         found[source_id]["arrived"] = size
@@ -91,6 +99,29 @@ def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
         )
         for id_, numbers in found.items()
     }
+
+
+def table_state(source: DataSource, now: SourceStanding) -> StateWord:
+    """Return how a table is: the first of these that holds."""
+    if source.refusal:
+        return StateWord("refused", "bad", source.refusal)
+    if source.is_paused:
+        return StateWord("paused", "warn")
+    if source.publish_error:
+        return StateWord("not published", "bad", source.publish_error)
+    if now.parked or now.quarantined or now.bad_files or now.stuck:
+        return StateWord("needs somebody", "bad", "tasks, chunks or files were set aside, or chunks are stuck")
+    return StateWord("compacting", "busy") if now.has_work else StateWord("compacted", "good")
+
+
+def _stuck_chunks(ids: Sequence[int]) -> QuerySet[Chunk]:
+    """Return the chunks that are stuck; one that shares segments with others may wait for a task of these."""
+    until_ms = dialect.clock_ms() - STUCK_MS
+    lately = TaskChunk.objects.filter(
+        source=OuterRef("source"), start_ms=OuterRef("start_ms"), ended_at_ms__gt=until_ms
+    )
+    planned = Chunk.objects.filter(source__in=ids, source__is_paused=False, looked_at_ms__lte=until_ms)
+    return planned.filter(WITHOUT_TASK, ~Exists(lately), looked__shared=[])
 
 
 def _counted(rows: Any, *names: str) -> Any:

@@ -115,6 +115,7 @@ def taken_to_json(taken: Taken, *, is_dry_run: bool) -> dict[str, Any]:
         "replaced": 0 if done is None else done.hidden,
         "restamped": 0 if done is None else done.restamped,
         "files": [answer.to_json() for answer in taken.answers],
+        "unchecked": list(taken.unchecked),
     }
 
 

@@ -18,11 +18,12 @@ from engine.scheduling.errors import ResultRefused
 from engine.scheduling.explain import Explanation
 from engine.scheduling.model import JobResult
 from webadmin.console.sections import Section
-from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment
+from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Operation
-from webadmin.timeline.explain import explain_path
+from webadmin.timeline.explain import explain_path, explain_table
 from webadmin.timeline.job_sections import job_sections
+from webadmin.timeline.lane_report import table_troubles, tables_kept, tables_waiting
 from webadmin.timeline.merge_specs import PlannedTask, check_result, planned_tasks, spec_of
 from webadmin.timeline.models import Chunk, DataSource
 from webadmin.timeline.services.admit_tasks import follow_commits
@@ -63,7 +64,19 @@ class TablesLane(Lane):
         }
 
     def explain(self, name: str) -> list[Explanation]:
-        return explain_path(name)
+        return explain_path(name) + explain_table(name)
+
+    def has_tenant(self, name: str) -> bool:
+        return DataSource.objects.filter(tenant=name).exists()
+
+    def waiting(self) -> list[Waiting]:
+        return tables_waiting()
+
+    def kept_by_deletion(self, tenant: str) -> list[str]:
+        return tables_kept(tenant)
+
+    def troubles(self) -> list[Trouble]:
+        return table_troubles()
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)

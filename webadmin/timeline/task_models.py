@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.database.fields import ByteOrderedField
 from webadmin.schedule.models import Job
 from webadmin.timeline.models import DIGEST_MAX, PATH_MAX, REASON_MAX, DataSource, Segment
@@ -49,6 +50,8 @@ class Task(models.Model):
     bytes_written = models.PositiveBigIntegerField(null=True)
     rows_read = models.PositiveBigIntegerField(null=True)
     rows_written = models.PositiveBigIntegerField(null=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -107,6 +110,8 @@ class TaskChunk(models.Model):
     row_count = models.PositiveBigIntegerField(null=True)
     ended_at_ms = models.BigIntegerField(null=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["task", "start_ms"], name="timeline_task_chunk_unique"),
@@ -154,6 +159,8 @@ class Manifest(models.Model):
     superseded_at_ms = models.BigIntegerField(null=True)
     deleted_at_ms = models.BigIntegerField(null=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["source", "sequence"], name="timeline_manifest_unique")]
         ordering = ["source", "-sequence"]
@@ -176,6 +183,8 @@ class DiscardedOutput(models.Model):
     deleted_at_ms = models.BigIntegerField(null=True)
     attempts = models.PositiveIntegerField(default=0)
     last_error = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         indexes = [

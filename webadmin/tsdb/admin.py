@@ -17,8 +17,9 @@ from engine.scheduling.model import JobState
 from webadmin.console import formatting as show
 from webadmin.console.filters import StateFilter
 from webadmin.console.orders import OrderedAdmin
-from webadmin.console.read_only import ReadOnlyAdmin
+from webadmin.console.read_only import BoundedChangeList, ReadOnlyAdmin
 from webadmin.console.sections import Facts, Picture, Section, Table
+from webadmin.console.state_word import StateWord
 from webadmin.console.verdict import Notice
 from webadmin.database import dialect
 from webadmin.tsdb.block_cells import TenantFilter, blocks_table
@@ -29,11 +30,39 @@ from webadmin.tsdb.not_taken_in import not_taken_in
 from webadmin.tsdb.policies import read_ranges
 from webadmin.tsdb.progress import TenantProgress, tenant_progress
 from webadmin.tsdb.services.buckets import SETTINGS
+from webadmin.tsdb.standing import bucket_standings, bucket_state, partition_notices, tenant_state
 from webadmin.tsdb.states import GroupState
 
 SHOWN = 100
 NOTICES_MAX = 5
 GROUP_TONES = {GroupState.OPEN: "busy", GroupState.DONE: "good", GroupState.DISSOLVED: "warn"}
+
+
+class BucketChangeList(BoundedChangeList):
+    """Reads how the listed buckets stand once for all of them."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows = list(self.result_list)
+        for row, now in zip(rows, bucket_standings(rows), strict=True):
+            row.now = now
+        self.result_list = rows
+
+
+class TenantChangeList(BoundedChangeList):
+    """Reads how the listed tenants stand once for all of them."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows = list(self.result_list)
+        found = {each.tenant_id: each for each in tenant_progress(tenant_ids=[row.id for row in rows])}
+        for row in rows:
+            row.now = found[row.id]
+        self.result_list = rows
+
+
+def _badge(state: StateWord) -> SafeString:
+    return show.badge(state.word, state.tone, state.why)
 
 
 class GroupStateFilter(StateFilter):
@@ -70,11 +99,14 @@ class BucketAdmin(OrderedAdmin):
     orders = (ADOPT, CHANGE)
 
     def notices(self, row: Bucket) -> Sequence[Notice]:
+        [now] = bucket_standings([row])
+        cut = [Notice(tone=tone, text=text) for tone, text in partition_notices(now.too_large, now.parts)]
         if row.scan_error:
-            return [Notice(tone="bad", text=f"The last scan broke off: {row.scan_error}")]
-        found = [Notice(tone="warn", text="It is paused: nothing is scanned or planned.")] if row.is_paused else []
+            return [Notice(tone="bad", text=f"The last scan broke off: {row.scan_error}"), *cut]
+        if row.is_paused:
+            cut.append(Notice(tone="warn", text="It is paused: nothing is scanned or planned."))
         troubled = Folder.objects.filter(bucket=row).exclude(trouble="").order_by("name")
-        return found + [
+        return cut + [
             Notice(tone="bad", text=f"The last scan of {name or 'it'} broke off: {trouble}")
             for name, trouble in troubled.values_list("name", "trouble")[:NOTICES_MAX]
         ]
@@ -86,6 +118,7 @@ class BucketAdmin(OrderedAdmin):
             Facts(
                 title="Bucket",
                 rows=[
+                    ("State", _badge(bucket_state(bucket_standings([row])[0]))),
                     ("URL", show.code(row.url)),
                     ("Layout", row.get_layout_display()),
                     ("Last scan", self.scanned(row)),
@@ -111,10 +144,11 @@ class BucketAdmin(OrderedAdmin):
         return show.age(row.scanned_at_ms, dialect.clock_ms())
 
     @display(description="State")
-    def state(self, row: Bucket) -> SafeString:
-        if row.scan_error:
-            return show.badge("no answer", "bad", row.scan_error)
-        return show.badge("paused", "warn") if row.is_paused else show.badge("compacted", "good")
+    def state(self, row: Any) -> SafeString:
+        return _badge(bucket_state(row.now))
+
+    def get_changelist(self, request: HttpRequest, **options: Any) -> type[BucketChangeList]:
+        return BucketChangeList
 
 
 def _tenants_table(rows: Sequence[TenantProgress]) -> Table:
@@ -140,10 +174,9 @@ def _tenants_table(rows: Sequence[TenantProgress]) -> Table:
 
 def caught_up(each: TenantProgress) -> SafeString | str:
     """Return when a tenant's compaction will have caught up with its newest blocks."""
-    if each.refusal:
-        return show.badge("refused", "bad", each.refusal)
-    if each.is_done:
-        return show.badge("now", "good")
+    state = tenant_state(each)
+    if state.word != "compacting":
+        return _badge(state)
     return "nothing tells yet" if each.seconds is None else f"in {show.duration_text(round(each.seconds * 1000))}"
 
 
@@ -165,13 +198,14 @@ class BucketTenantAdmin(ReadOnlyAdmin):
         return f"Tenant {row.name} of {row.bucket.name}"
 
     def notices(self, row: BucketTenant) -> Sequence[Notice]:
+        found = [Notice(tone=tone, text=text) for tone, text in partition_notices(row.too_large, row.parts)]
         if not row.refusal:
-            return []
+            return found
         until = f", until {show.moment_text(row.refused_until_ms)} at least" if row.refused_until_ms else ""
-        return [Notice(tone="bad", text=f"Nothing of it is planned{until}: {row.refusal}")]
+        return [Notice(tone="bad", text=f"Nothing of it is planned{until}: {row.refusal}"), *found]
 
     def sections(self, row: BucketTenant) -> Sequence[Section]:
-        [now] = tenant_progress(tenant_id=row.id)
+        [now] = tenant_progress(tenant_ids=[row.id])
         slots = slots_of(row)
         groups = Group.objects.filter(tenant=row).order_by("-id")[:SHOWN]
         return [
@@ -231,10 +265,11 @@ class BucketTenantAdmin(ReadOnlyAdmin):
         return show.age(row.planned_at_ms, dialect.clock_ms())
 
     @display(description="State")
-    def state(self, row: BucketTenant) -> SafeString:
-        if row.refusal:
-            return show.badge("refused", "bad", row.refusal)
-        return show.badge("compacting", "busy") if row.compactions else show.badge("caught up", "good")
+    def state(self, row: Any) -> SafeString:
+        return _badge(tenant_state(row.now))
+
+    def get_changelist(self, request: HttpRequest, **options: Any) -> type[TenantChangeList]:
+        return TenantChangeList
 
 
 def slots_of(row: BucketTenant) -> list[SlotProgress]:

@@ -41,13 +41,22 @@ class ChangeForm(OrderForm):
     )
     winner = choice_field("Winner", WINNERS, "Which of two conflicting samples stays.")
     partition_series = number_field(
-        "Series per part", "Larger groups are cut by series; 0: never for that.", low=0, high=1 << 40, required=True
+        "Series per part",
+        "Larger groups are cut by series, or not planned where parts are not allowed; 0: any size.",
+        low=0,
+        high=1 << 40,
+        required=True,
     )
     partition_index_bytes = number_field(
         "Index bytes per part", "The same by the size of indexes.", low=0, high=1 << 50, required=True
     )
     replication = number_field(
         "Replication", "How often the same series come in the smallest range.", low=1, high=100, required=True
+    )
+    readers_know_partitions = switch_field(
+        "Readers know partitions",
+        "Only for a Cortex whose compactor and readers run partitioning compaction: groups may be cut into parts. All "
+        "others delete all parts but one as duplicates.",
     )
     deletion_delay_seconds = number_field(
         "Deletion delay", "Seconds between a deletion mark and the deletion.", low=0, high=365 * DAY_S, required=True

@@ -11,6 +11,7 @@ from engine.planning.intervals.model import SlotProgress, SlotState
 
 COLOURS = {
     SlotState.PARKED: "#a3214f",
+    SlotState.TOO_LARGE: "#7a3f9a",
     SlotState.DONE: "#2f8f5b",
     SlotState.RUNNING: "#2f6fc4",
     SlotState.READY: "#c4541b",
@@ -19,6 +20,7 @@ COLOURS = {
 }
 MEANINGS = {
     SlotState.PARKED: "a job of it failed too often and waits for a person",
+    SlotState.TOO_LARGE: "its group would have to be cut into parts, which this bucket does not allow",
     SlotState.DONE: "nothing left to do",
     SlotState.RUNNING: "being merged",
     SlotState.READY: "to be merged",

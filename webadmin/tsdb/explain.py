@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.planning.errors import PolicyRefused
 from engine.planning.intervals.model import BlockState as Standing
 from engine.planning.intervals.plan import plan_intervals
-from engine.scheduling.explain import Explanation
+from engine.protocol.tsdb_jobs import KIND
+from engine.scheduling.explain import Explanation, explain_held_back
+from engine.scheduling.model import HOLDING_STATES, JobState
+from engine.scheduling.progress import count_words
 from webadmin.database import dialect
+from webadmin.schedule.explain import explain_source
+from webadmin.schedule.explain_places import pauses_of
+from webadmin.schedule.models import Job
 from webadmin.tsdb.models import Block, BlockQuarantine
 from webadmin.tsdb.not_taken_in import explain_not_taken_in
 from webadmin.tsdb.planning_view import read_blocks, read_taken
@@ -85,6 +93,24 @@ def _planned(subject: str, block: Block) -> Explanation:
         return Explanation(subject=subject, state=block.state, why=str(error), next="setting other ranges")
     plan = plan_intervals(tenant.name, read_blocks(tenant), policy, now_ms=dialect.clock_ms(), taken=read_taken(tenant))
     standing = plan.standings[block.ulid]
+    if standing.state is Standing.TAKEN and block.group is not None:
+        jobs = Job.objects.filter(tsdb_part__group=block.group, state__in=HOLDING_STATES).order_by("id")
+        if job := jobs.first():
+            return _taken(subject, job, jobs.count() - 1, plan.reason(block.ulid))
+    if standing.state in (Standing.GROUPED, Standing.WAITING):
+        if tenant.bucket.is_paused:
+            why = f"the bucket {tenant.bucket.name} is paused; {plan.reason(block.ulid)}"
+            return Explanation(subject=subject, state="waiting", why=why, next="resuming the bucket lets it be planned")
+        if paused := pauses_of(lane=KIND, tenant=tenant.name, level=0, planning=True):
+            return explain_held_back(subject, paused, plan.reason(block.ulid))
     return Explanation(
         subject=subject, state=str(standing.state), why=plan.reason(block.ulid), next=_NEXT[standing.state]
     )
+
+
+def _taken(subject: str, job: Job, others: int, reason: str) -> Explanation:
+    """Explain a source of a group by a job of the group that is not done."""
+    told = explain_source(subject, job)
+    more = f" and {count_words(others, 'other job')} of its group" if others else ""
+    state = told.state if job.state == JobState.PARKED else str(Standing.TAKEN)
+    return replace(told, state=state, why=f"{told.why}{more}; {reason}")

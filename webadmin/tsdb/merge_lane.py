@@ -23,12 +23,13 @@ from engine.tsdb.buckets.sections import PartitionPlace, result_section
 from engine.tsdb.merged_meta import merged_meta
 from engine.tsdb.meta import BlockMeta, decode_meta
 from webadmin.console.sections import Section
-from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, SwapMoment
+from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Operation
 from webadmin.tsdb.explain import explain_blocks
 from webadmin.tsdb.job_sections import job_sections
-from webadmin.tsdb.models import Block, Bucket, Group, Part
+from webadmin.tsdb.lane_report import bucket_troubles, compactions_waiting
+from webadmin.tsdb.models import Block, Bucket, BucketTenant, Group, Part
 from webadmin.tsdb.policies import layout_of
 from webadmin.tsdb.services.complete_groups import Completion, complete_parts, samples_owned, samples_written
 from webadmin.tsdb.services.dissolve_groups import dissolve_groups
@@ -80,6 +81,15 @@ class TsdbLane(Lane):
 
     def explain(self, name: str) -> list[Explanation]:
         return explain_blocks(name)
+
+    def has_tenant(self, name: str) -> bool:
+        return BucketTenant.objects.filter(name=name, is_deleted=False).exists()
+
+    def waiting(self) -> list[Waiting]:
+        return compactions_waiting()
+
+    def troubles(self) -> list[Trouble]:
+        return bucket_troubles()
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)

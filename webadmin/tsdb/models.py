@@ -9,6 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.database.fields import ByteOrderedField, UlidField
 from webadmin.schedule.models import Job
@@ -25,7 +26,11 @@ HOUR_S = 3600
 
 
 class Bucket(models.Model):
-    """A bucket whose compactor we are. ``ranges`` are the lengths of intervals, each a multiple of the one before."""
+    """A bucket whose compactor we are. ``ranges`` are the lengths of intervals, each a multiple of the one before.
+
+    ``readers_know_partitions``: all readers and compactors of it tell parts of a group from duplicates (Cortex with
+    partitioning compaction); only then is a group cut into parts.
+    """
 
     name = ByteOrderedField(max_length=NAME_MAX)
     url = ByteOrderedField(max_length=URL_MAX)
@@ -36,6 +41,7 @@ class Bucket(models.Model):
     partition_series = models.PositiveBigIntegerField(default=0)
     partition_index_bytes = models.PositiveBigIntegerField(default=64 << 30)
     replication = models.PositiveSmallIntegerField(default=1)
+    readers_know_partitions = models.BooleanField(default=False)
     deletion_delay_seconds = models.PositiveIntegerField(default=12 * HOUR_S)
     partial_age_seconds = models.PositiveIntegerField(default=48 * HOUR_S)
     replica_labels = models.CharField(max_length=500, blank=True)
@@ -45,6 +51,8 @@ class Bucket(models.Model):
     scanned_at_ms = models.BigIntegerField(null=True)
     scan_requests = models.PositiveIntegerField(default=0)
     scan_error = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -89,6 +97,8 @@ class BucketTenant(models.Model):
 
     ``slots`` are the intervals that hold blocks with what is to do in each, as the last plan saw them; ``waiting`` the
     blocks and ``compactions`` the merges between them and the fix-point. ``plan_at_ms`` is when to plan again.
+    ``too_large`` are the groups that are not planned because they would have to be cut into parts, ``parts`` the
+    published blocks that are parts of a group; both only where the bucket does not allow parts.
     """
 
     bucket = models.ForeignKey(Bucket, on_delete=models.CASCADE, related_name="tenants", db_index=False)
@@ -104,11 +114,15 @@ class BucketTenant(models.Model):
     waiting = models.PositiveIntegerField(default=0)
     compactions = models.PositiveIntegerField(default=0)
     slots = models.JSONField(default=list)
+    too_large = models.PositiveIntegerField(default=0)
+    parts = models.PositiveIntegerField(default=0)
     index_wanted = models.PositiveBigIntegerField(default=0)
     index_written = models.PositiveBigIntegerField(default=0)
     index_written_at_ms = models.BigIntegerField(null=True)
     # Until when somebody has the turn to write the index.
     index_writer_until_ms = models.BigIntegerField(null=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["bucket", "name"], name="tsdb_tenant_unique")]
@@ -143,6 +157,8 @@ class Group(models.Model):
     ended_because = models.CharField(max_length=REASON_MAX, blank=True)
     # What reading the sources of a failed job alone showed.
     finding = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -212,6 +228,8 @@ class Block(models.Model):
     visible_at_ms = models.BigIntegerField(null=True)
     marked_at_ms = models.BigIntegerField(null=True)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["tenant", "ulid"], name="tsdb_block_unique"),
@@ -248,6 +266,8 @@ class Part(models.Model):
     unread = models.PositiveIntegerField(default=0)
     look_again_at_ms = models.BigIntegerField(default=0)
 
+    objects = ConfinedManager()
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["group", "partition"], name="tsdb_part_unique")]
         ordering = ["group", "partition"]
@@ -270,6 +290,8 @@ class BlockQuarantine(models.Model):
     released_at_ms = models.BigIntegerField(null=True)
     released_by = models.CharField(max_length=150, blank=True)
     release_why = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [
@@ -296,6 +318,8 @@ class OutboxStep(models.Model):
     done_at_ms = models.BigIntegerField(null=True)
     attempts = models.PositiveIntegerField(default=0)
     last_error = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
 
     class Meta:
         indexes = [

@@ -27,13 +27,22 @@ def read_ranges(text: str) -> tuple[int, ...]:
 
 def policy_of(bucket: Bucket) -> IntervalPolicy:
     """Return the rules by which the blocks of a bucket are planned. Raises PolicyRefused."""
+    if bucket.readers_know_partitions and bucket.layout != "cortex":
+        raise PolicyRefused("readers know partitions: only those of a Cortex with partitioning compaction do")
     return IntervalPolicy(
         ranges_ms=read_ranges(bucket.ranges),
         consistency_delay_ms=bucket.consistency_delay_seconds * 1000,
         partition_series=bucket.partition_series,
         partition_index_bytes=bucket.partition_index_bytes,
         replication=bucket.replication,
+        allows_partitions=allows_partitions(bucket),
     )
+
+
+def allows_partitions(bucket: Bucket) -> bool:
+    """Say whether groups of a bucket may be cut into parts: Thanos, and Cortex unless an operator says otherwise, take
+    parts of a group for duplicates of each other."""
+    return bucket.layout == "cortex" and bucket.readers_know_partitions
 
 
 def layout_of(bucket: Bucket) -> Layout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,8 +21,11 @@ RATE_WINDOW_MS = 3_600_000
 class TenantProgress:
     """Where one tenant is. ``blocks`` are those readers need; ``waiting`` of them are still to be merged by
     ``compactions``. ``seconds`` is the expected time at the rate of the last hour, None if nothing tells it.
-    ``looks_again_ms`` is when time alone will let more be planned, None if only new blocks can."""
+    ``looks_again_ms`` is when time alone will let more be planned, None if only new blocks can. Where the bucket does
+    not allow parts, ``too_large`` groups are not planned since they would have to be cut, and ``parts`` are published
+    blocks that are parts of a group."""
 
+    tenant_id: int
     bucket: str
     tenant: str
     blocks: int
@@ -33,6 +37,8 @@ class TenantProgress:
     jobs_parked: int
     quarantined: int
     to_write: int
+    too_large: int
+    parts: int
     seconds: float | None
     refusal: str
     is_planned: bool
@@ -58,13 +64,13 @@ class TenantProgress:
         return asdict(self) | {"is_done": self.is_done, "is_stuck": self.is_stuck}
 
 
-def tenant_progress(bucket_id: int | None = None, *, tenant_id: int | None = None) -> list[TenantProgress]:
-    """Return where each tenant is, of one bucket only or just the one tenant; a fixed number of queries."""
+def tenant_progress(bucket_id: int | None = None, *, tenant_ids: Sequence[int] | None = None) -> list[TenantProgress]:
+    """Return where each tenant is, of one bucket only or just these tenants; a fixed number of queries."""
     tenants = BucketTenant.objects.select_related("bucket").order_by("bucket__name", "name")
     if bucket_id is not None:
         tenants = tenants.filter(bucket=bucket_id)
-    if tenant_id is not None:
-        tenants = tenants.filter(id=tenant_id)
+    if tenant_ids is not None:
+        tenants = tenants.filter(id__in=tenant_ids)
     live = Q(state__in=PLANNABLE)
     blocks = _by_tenant(
         Block.objects.filter(live, tenant__in=tenants),
@@ -87,6 +93,7 @@ def tenant_progress(bucket_id: int | None = None, *, tenant_id: int | None = Non
         rate = rates.get(tenant.id)
         found.append(
             TenantProgress(
+                tenant_id=tenant.id,
                 bucket=tenant.bucket.name,
                 tenant=tenant.name,
                 blocks=own["count"],
@@ -98,6 +105,8 @@ def tenant_progress(bucket_id: int | None = None, *, tenant_id: int | None = Non
                 jobs_parked=jobs.get((tenant.id, JobState.PARKED.value), 0),
                 quarantined=own["bad"],
                 to_write=steps.get(tenant.id, {"count": 0})["count"],
+                too_large=tenant.too_large,
+                parts=tenant.parts,
                 seconds=tenant.compactions / rate if rate else (0.0 if not tenant.compactions else None),
                 refusal=tenant.refusal,
                 is_planned=tenant.planned_at_ms is not None and not _is_due(tenant, now_ms),

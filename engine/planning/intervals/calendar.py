@@ -10,7 +10,7 @@ from engine.planning.intervals.model import SlotProgress, SlotState
 from engine.planning.intervals.slots import slot_start
 
 CELLS_MAX = 10_000
-URGENCY = tuple(map(SlotState, ("parked", "running", "ready", "waiting", "done", "empty")))
+URGENCY = tuple(map(SlotState, ("parked", "too-large", "running", "ready", "waiting", "done", "empty")))
 """Of the states that the group keys of a tenant have in one interval, the first of these is shown."""
 
 _RANK = {state: rank for rank, state in enumerate(URGENCY)}

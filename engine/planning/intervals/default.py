@@ -1,7 +1,8 @@
 """Our rules: which slots of one group key are merged now, which wait and for what, and how many compactions are ahead.
 
-1. A slot is *settled* when no two of its blocks can have the same series: parts of one group are settled, and so is a
-   block alone. Anything else in it is merged as a whole, once everything inside smaller slots is settled.
+1. A slot is *settled* when no two of its blocks can have the same series: a block alone is, and so are parts of one
+   group where the bucket allows parts. Anything else in it is merged as a whole, once everything inside smaller slots
+   is settled.
 2. A slot is merged when it is over, and something that reaches its end has come (or one more range has passed). Blocks
    of level 1 that came late count for themselves: their slot waits until nothing followed them for the consistency
    delay, four times that at most.
@@ -145,7 +146,7 @@ class KeyPlan:
                 parent = above.get(parent_ms)
                 if parent is None:
                     parent = above[parent_ms] = _Slot()
-            if _is_settled(slot):
+            if _is_settled(slot, allows_partitions=self._policy.allows_partitions):
                 self._settle(range_ms, start_ms, slot, parent)
             else:
                 self._merge(range_ms, start_ms, slot, parent)
@@ -188,7 +189,8 @@ class KeyPlan:
             if slot.taken:
                 cause, detail = words.SLOT_TAKEN, slot.taken[0].why
         if cause:
-            state = slot.taken[0].state if slot.taken else SlotState.WAITING
+            state = SlotState.TOO_LARGE if cause == words.TOO_LARGE else SlotState.WAITING
+            state = slot.taken[0].state if slot.taken else state
             self._say(blocks, BlockState.WAITING, cause, range_ms, start_ms, until_ms=until_ms, detail=detail)
         else:
             state = SlotState.READY
@@ -223,6 +225,11 @@ class KeyPlan:
             until_ms, ulid = quiet_from(slot.blocks, self._policy.consistency_delay_ms, now_ms=self._now_ms)
             if until_ms > self._now_ms:
                 return words.YOUNG, until_ms, ulid
+        is_next = not (slot.is_pending or slot.is_held)
+        if is_next and not self._policy.allows_partitions:
+            count = partition_count(slot.blocks, self._policy, range_ms)
+            if count > 1:
+                return words.TOO_LARGE, None, words.too_large(count)
         return "", None, ""
 
     def _is_complete(self, end_ms: int, range_ms: int) -> bool:
@@ -269,14 +276,14 @@ def _by_state(group: TakenGroup) -> tuple[bool, bool, int]:
     return (group.state is not SlotState.RUNNING, group.state is not SlotState.READY, group.start_ms)
 
 
-def _is_settled(slot: _Slot) -> bool:
+def _is_settled(slot: _Slot, *, allows_partitions: bool) -> bool:
     blocks, merged = slot.blocks, slot.merged
     if merged:
         return merged == 1 and not blocks
     count = len(blocks)
     if count < 2:
         return True
-    if blocks[0].partitions == 1:
+    if blocks[0].partitions == 1 or not allows_partitions:
         return False
     return are_disjoint([(block.partition, block.partitions) for block in blocks])
 

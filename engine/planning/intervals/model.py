@@ -68,6 +68,8 @@ def is_downsampled(group_key: str) -> bool:
 class SlotState(StrEnum):
     """What there is to do in a slot. ``waiting``: something, but not yet; a slot without any block is ``empty``.
 
+    ``too-large``: its group would have to be cut into parts, which the bucket does not allow.
+
     A plan knows no ``parked`` ones: whoever shows a slot says so of one whose group has a job that failed too often.
     """
 
@@ -77,6 +79,7 @@ class SlotState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     PARKED = "parked"
+    TOO_LARGE = "too-large"
 
 
 class BlockState(StrEnum):

@@ -31,8 +31,10 @@ class IntervalPolicy:
     (``reference``), the partitioning one, the planner of a single worker. ``ranges_ms`` are the lengths of intervals,
     each a multiple of the one before. A partition of a group gets at most ``partition_series`` series and
     ``partition_index_bytes`` bytes of index (0: any); in groups of the smallest range both count ``replication`` times,
-    since the same series are expected so often. Only the reference knows ``groups_max``, the groups of a plan at most
-    (0: all that are ready), and ``cleanup_interval_ms``, which delays its partitioning rules.
+    since the same series are expected so often. Without ``allows_partitions`` readers of the bucket take parts of a
+    group for duplicates of each other: no group is cut, and one that would have to be is not planned. Only the
+    reference knows ``groups_max``, the groups of a plan at most (0: all that are ready), and ``cleanup_interval_ms``,
+    which delays its partitioning rules.
     """
 
     rules: str = DEFAULT
@@ -41,6 +43,7 @@ class IntervalPolicy:
     partition_series: int = 0
     partition_index_bytes: int = INDEX_BYTES_MAX
     replication: int = 1
+    allows_partitions: bool = True
     visit_timeout_ms: int = VISIT_TIMEOUT_MS
     groups_max: int = 0
     cleanup_interval_ms: int = 15 * MINUTE_MS
@@ -52,7 +55,7 @@ class IntervalPolicy:
         least = {"replication": 1}
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if name not in ("rules", "ranges_ms") and value < least.get(name, 0):
+            if name not in ("rules", "ranges_ms", "allows_partitions") and value < least.get(name, 0):
                 raise PolicyRefused(f"{name} of {value} is less than {least.get(name, 0)}")
 
     @classmethod

@@ -24,6 +24,7 @@ INCOMPLETE = "incomplete"
 YOUNG = "young"
 SMALLER_FIRST = "smaller-first"
 SLOT_TAKEN = "slot-taken"
+TOO_LARGE = "too-large"
 NEIGHBOURS = "neighbours"
 NOT_CHOSEN = "not-chosen"
 FRESH = "fresh"
@@ -45,6 +46,7 @@ STANDING = {
     YOUNG: "others may follow block {detail} into {slot} until {until}",
     SMALLER_FIRST: "smaller intervals in {slot} are merged first",
     SLOT_TAKEN: "the group of {slot} is not done: {detail}",
+    TOO_LARGE: "{slot} is not merged: {detail}",
     NEIGHBOURS: "nothing to merge it with in {slot} so far; more may come",
     NOT_CHOSEN: "the rules {detail} make no group of it now",
     FRESH: "it came less than the consistency delay ago: it is looked at from {until} on",
@@ -85,6 +87,14 @@ def length(time_ms: int) -> str:
 def slot(range_ms: int, start_ms: int) -> str:
     """Return the name of a slot: its length and where it begins."""
     return f"the {length(range_ms)} from {moment(start_ms)}"
+
+
+def too_large(count: int) -> str:
+    """Return why a group is not planned that would have to be cut into ``count`` parts."""
+    return (
+        f"its group would be cut into {count} parts by series, and readers or compactors of this bucket take parts of "
+        "a group for duplicates and delete all but one; raise the limits of a part, which takes more memory"
+    )
 
 
 def parts(count: int) -> str:

@@ -7,12 +7,15 @@ A build that is published takes its files off the list in the same transaction, 
 and not deleted before it began: then it is done again, and puts the file anew. A build that was taken for dead is
 refused, too: nothing was kept in mind for it. What was put since the oldest open build began is not condemned at all,
 so that a long one comes to its end.
+
+Objects of entries are condemned and deleted by the same plan. No build puts them, so none is named for them; what makes
+them reachable again is withdrawn from the list, or counted, by ``webadmin/catalog/services/condemned_objects.py``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -59,7 +62,7 @@ class FileSweep:
 def plan_sweep(
     stored: Iterable[StoredFile],
     listed: Iterable[CondemnedFile],
-    reachable: AbstractSet[str],
+    reachable: Container[str],
     builds_begun_at: Iterable[float] = (),
     *,
     written_before: float,

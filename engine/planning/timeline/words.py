@@ -54,6 +54,9 @@ CHUNK = {
 """Why the rules say of a chunk what they say."""
 
 
+_IN_TASK = "; in task "
+
+
 def chunk_reason(chunk: Chunk) -> str:
     """Return why the rules say of a chunk what they say; estimates are named as such."""
     text = CHUNK[chunk.cause].format(
@@ -73,7 +76,12 @@ def stored_reason(row: StoredChunk) -> str:
         return f"{text}; set aside after {row.failures} failures: {row.quarantined}"
     if row.state == "deferred":
         return f"{text}; put off, since more urgent work fills the queue"
-    return f"{text}; in task {row.task}" if row.task else text
+    return f"{text}{_IN_TASK}{row.task}" if row.task else text
+
+
+def ended_reason(reason: str, why: str) -> str:
+    """Return what a chunk's reason becomes when its task ends without having done anything for it."""
+    return f"{reason.partition(_IN_TASK)[0]}; its task ended: {why}"
 
 
 def task_reason(task: PlannedTask) -> str:

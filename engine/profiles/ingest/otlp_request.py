@@ -13,12 +13,15 @@ from collections.abc import Iterable
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
+from engine.profiles.ingest.message_bounds import check_json, check_message
 from engine.profiles.ingest.model import Refused
 from engine.profiles.proto import otlp_profiles_pb2 as otlp
 
 REASON = "malformed_request"
 PROFILES_MAX = 1_000
 """Profiles of one request; a collector sends one per resource and kind."""
+FIELDS_MAX, JSON_OBJECTS_MAX = 2_000_000, 50_000
+"""Of one request: its dictionary has several for each frame."""
 
 
 def parse_request(body: bytes, *, is_json: bool) -> otlp.ExportRequest:
@@ -26,8 +29,10 @@ def parse_request(body: bytes, *, is_json: bool) -> otlp.ExportRequest:
     request = otlp.ExportRequest()
     try:
         if is_json:
+            check_json(body, objects_max=JSON_OBJECTS_MAX)
             json_format.ParseDict(_with_base64_ids(json.loads(body)), request, ignore_unknown_fields=True)
         else:
+            check_message(body, request.DESCRIPTOR, first_max=PROFILES_MAX, fields_max=FIELDS_MAX)
             request.ParseFromString(body)
     except (DecodeError, json_format.ParseError, ValueError, RecursionError, TypeError, AttributeError) as error:
         raise Refused(REASON, f"the body is not an OTLP profiles request: {error}") from error

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from engine.profiles.errors import BadObject, LimitExceeded
 from engine.profiles.ingest.labels import CheckedLabels, check_labels
+from engine.profiles.ingest.message_bounds import check_json, check_message
 from engine.profiles.ingest.model import PushedProfile, PushLimits, Refused
 from engine.profiles.ingest.profile_checks import MALFORMED, check_profile
 from engine.profiles.pprof import parse_profile, uncompressed
@@ -66,8 +67,10 @@ def _request(body: bytes, *, is_json: bool) -> push_pb2.PushRequest:
     request = push_pb2.PushRequest()
     try:
         if is_json:
+            check_json(body)
             json_format.Parse(body, request, ignore_unknown_fields=True, max_recursion_depth=32)
         else:
+            check_message(body, request.DESCRIPTOR, first_max=SERIES_MAX)
             request.ParseFromString(body)
     except (DecodeError, json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
         raise Refused("malformed_request", f"the body is not a push.v1.PushRequest: {error}") from error

@@ -1,6 +1,7 @@
 """The programs shipped for recording, and how to record them: real work with libraries of any installation.
 
-Each runs in a process of its own under ``python -m engine.profiles.recording``.
+Each runs in a process of its own under ``python -m engine.profiles.recording``, in a scratch folder that is its working
+directory: whatever a program writes, it writes there by a relative path.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ PROGRAMS = (
     ),
     Program(
         service="kernel-compiler",
-        command=("-m", "cython", "-3", "--force", "--output-file", os.devnull, str(_KERNEL)),
+        # Cython deletes its output file before it writes it, a device as well.
+        command=("-m", "cython", "-3", "--force", "--output-file", "kernel.c", str(_KERNEL)),
         needs="cython",
         source=_KERNEL,
         purpose="Cython compiling a kernel of this project",
@@ -117,21 +119,27 @@ def record_all(
     with_memory: bool = True,
     parallel: int = 2,
 ) -> list[Recording]:
-    """Record programs, a few at a time; return all recordings under ``directory`` in order of time."""
-    options = ["--out", str(directory), "--seconds", str(seconds), "--window-ms", str(window_ms), "--repeat"]
+    """Record programs, a few at a time; return all recordings under ``directory`` in order of time.
+
+    The programs' scratch folders lie in ``directory`` too, and are deleted.
+    """
+    options = ["--out", str(directory.resolve()), "--seconds", str(seconds), "--window-ms", str(window_ms), "--repeat"]
     options += [] if with_memory else ["--without-memory"]
     for first in range(0, len(programs), parallel):
-        _record_together(programs[first : first + parallel], options, seconds)
+        _record_together(programs[first : first + parallel], directory, options, seconds)
     return read_recordings(directory)
 
 
-def _record_together(programs: Sequence[Program], options: Sequence[str], seconds: float) -> None:
-    with tempfile.TemporaryDirectory(prefix="lithify-recording-") as scratch:
+def _record_together(programs: Sequence[Program], directory: Path, options: Sequence[str], seconds: float) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir=directory) as scratch:
         started = []
         try:
             for program in programs:
+                folder = Path(scratch) / program.service
+                folder.mkdir()
                 output = Path(scratch) / f"{program.service}.txt"
-                started.append((program, output, _start(program, options, output)))
+                started.append((program, output, _start(program, options, folder, output)))
             for program, output, process in started:
                 _await(program, process, output, seconds + START_SECONDS_MAX)
         finally:
@@ -140,12 +148,13 @@ def _record_together(programs: Sequence[Program], options: Sequence[str], second
                 process.wait()
 
 
-def _start(program: Program, options: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
+def _start(program: Program, options: Sequence[str], folder: Path, output: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "engine.profiles.recording", "--service", program.service, *options, "--"]
     path = os.pathsep.join(filter(None, [str(_PROFILES_FOLDER.parents[1]), os.environ.get("PYTHONPATH", "")]))
     with output.open("wb") as sink:
         return subprocess.Popen(
             [*command, *program.command],
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,

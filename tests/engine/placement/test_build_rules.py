@@ -22,11 +22,12 @@ from engine.placement.publication import (
     trim_history,
 )
 from engine.placement.rebuild import RulesBuilder
+from engine.placement.signatures import SignedStore
 from engine.placement.state_document import decode_state, encode_state
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics, ShardUsage
 from engine.profiles.model import BlockMeta, DatasetMeta
 from engine.storage.local import LocalStore
-from engine.storage.model import ObjectInfo, StorageError
+from engine.storage.model import ObjectInfo, ObjectStore, StorageError
 
 UNIT = 128 * 1024
 NOW_MS = 1_800_000_000_000
@@ -161,6 +162,10 @@ def store(tmp_path: Path) -> FailingStore:
     return FailingStore(tmp_path)
 
 
+def signed(store: ObjectStore) -> SignedStore:
+    return SignedStore(store, ["key"])
+
+
 def segment(size: int = 10 * UNIT) -> BlockMeta:
     meta = DatasetMeta(
         tenant="a", name="d", min_time_ms=0, max_time_ms=0, table_of_contents=(0, 1, 2), size=size, labels=()
@@ -179,7 +184,7 @@ def segment(size: int = 10 * UNIT) -> BlockMeta:
 
 
 def test_l20_a_builder_that_is_not_started_or_was_stopped_writes_nothing(store: FailingStore) -> None:
-    builder = RulesBuilder(store)
+    builder = RulesBuilder(signed(store))
     assert builder.tick(L24_SETTINGS, NOW_MS) is None
     builder.start(NOW_MS / 1000)
     builder.stop()
@@ -188,7 +193,7 @@ def test_l20_a_builder_that_is_not_started_or_was_stopped_writes_nothing(store: 
 
 
 def test_l21_nothing_is_written_before_the_statistics_can_be_trusted(store: FailingStore) -> None:
-    builder = RulesBuilder(store, confidence_s=30)
+    builder = RulesBuilder(signed(store), confidence_s=30)
     builder.start(NOW_MS / 1000)
     assert builder.tick(L24_SETTINGS, NOW_MS + 29_999) is None
     assert store.writes == 0
@@ -197,7 +202,7 @@ def test_l21_nothing_is_written_before_the_statistics_can_be_trusted(store: Fail
 
 def test_l22_rules_that_cannot_be_loaded_stop_the_round(store: FailingStore) -> None:
     store.fails_on = frozenset({"get"})
-    builder = RulesBuilder(store)
+    builder = RulesBuilder(signed(store))
     builder.start(NOW_MS / 1000)
     with pytest.raises(StorageError):
         builder.tick(L24_SETTINGS, NOW_MS)
@@ -205,69 +210,71 @@ def test_l22_rules_that_cannot_be_loaded_stop_the_round(store: FailingStore) -> 
 
 
 def test_l23_rules_that_are_missing_are_written_anew(store: FailingStore) -> None:
-    builder = RulesBuilder(store)
+    builder = RulesBuilder(signed(store))
     builder.start(NOW_MS / 1000)
     builder.observe(segment(), NOW_MS / 1000)
     published = builder.tick(L24_SETTINGS, NOW_MS + 15_000)
     assert published is not None
-    assert load_rules(store) == published
+    assert load_rules(signed(store)) == published
     assert sorted(published.datasets) == [("a", "d")]
-    assert decode_statistics(store.get(STATISTICS_KEY)).datasets[0].dataset == "d"
+    assert decode_statistics(signed(store).get(STATISTICS_KEY)).datasets[0].dataset == "d"
 
 
 def test_statistics_that_cannot_be_written_do_not_keep_the_rules_back(store: FailingStore) -> None:
     store.fails_on = frozenset({f"put {STATISTICS_KEY}"})
-    builder = RulesBuilder(store)
+    builder = RulesBuilder(signed(store))
     builder.start(NOW_MS / 1000)
     with pytest.raises(StorageError):
         builder.tick(L24_SETTINGS, NOW_MS)
-    assert load_rules(store) is not None
+    assert load_rules(signed(store)) is not None
 
 
 def test_l17_and_property_14_older_rules_are_ignored_and_equal_ones_taken_again(store: FailingStore) -> None:
-    publish_rules(store, L24_RULES)
-    reader = RulesReader(store)
+    publish_rules(signed(store), L24_RULES)
+    reader = RulesReader(signed(store))
     assert reader.start() == L24_RULES
     older = replace(L24_RULES, created_at_ms=NOW_MS - 1, version=99)
     assert (reader.offer(older), reader.offer(L24_RULES), reader.rules) == (False, True, L24_RULES)
-    store.put(RULES_KEY, b"\xff")
+    signed(store).put(RULES_KEY, b"\xff")
     with pytest.raises(BadDocument):
         reader.refresh()
     assert reader.rules == L24_RULES
 
 
 def test_l18_a_reader_starts_with_empty_rules_and_takes_the_first_it_sees(store: FailingStore) -> None:
-    reader = RulesReader(store)
+    reader = RulesReader(signed(store))
     assert reader.start() == PlacementRules()
-    publish_rules(store, replace(L24_RULES, created_at_ms=1))  # in the origin these would have to be newer than now
+    publish_rules(
+        signed(store), replace(L24_RULES, created_at_ms=1)
+    )  # in the origin these would have to be newer than now
     assert reader.refresh().version == 7
 
 
 @pytest.mark.parametrize("data", [b"\xff\xff", b"", b"\x28\x09"])
 def test_l19_a_reader_does_not_start_on_rules_it_cannot_read(store: FailingStore, data: bytes) -> None:
-    store.put(RULES_KEY, data)
+    signed(store).put(RULES_KEY, data)
     with pytest.raises(BadDocument):
-        RulesReader(store).start()
+        RulesReader(signed(store)).start()
     store.fails_on = frozenset({"get"})
     with pytest.raises(StorageError):
-        RulesReader(store).start()
+        RulesReader(signed(store)).start()
 
 
 def test_weakness_17_14_two_publishers_of_one_version_are_noticed_and_versions_stay(store: FailingStore) -> None:
-    publish_rules(store, L24_RULES)
-    publish_rules(store, L24_RULES)
+    publish_rules(signed(store), L24_RULES)
+    publish_rules(signed(store), L24_RULES)
     with pytest.raises(StaleDocument):
-        publish_rules(store, replace(L24_RULES, created_at_ms=NOW_MS + 1))
+        publish_rules(signed(store), replace(L24_RULES, created_at_ms=NOW_MS + 1))
     later = replace(L24_RULES, version=8)
-    publish_rules(store, later)
-    assert (load_version(store, 7), load_version(store, 8)) == (L24_RULES, later)
+    publish_rules(signed(store), later)
+    assert (load_version(signed(store), 7), load_version(signed(store), 8)) == (L24_RULES, later)
     assert trim_history(store, 8 + HISTORY_MAX) == 1
-    assert load_version(store, 8) == later
+    assert load_version(signed(store), 8) == later
 
 
 def test_weakness_17_12_who_takes_over_continues_with_the_same_answers(store: FailingStore) -> None:
     def drive(changes_hands: bool) -> list[int]:
-        builder = RulesBuilder(LocalStore(Path(store.url.removeprefix("file://")) / str(changes_hands)))
+        builder = RulesBuilder(signed(LocalStore(Path(store.url.removeprefix("file://")) / str(changes_hands))))
         builder.start(NOW_MS / 1000)
         shards = []
         for tick in range(1, 12):

@@ -27,6 +27,7 @@ from engine.placement.placer import Placer
 from engine.placement.proto import placement_pb2 as pb
 from engine.placement.publication import load_ring, publish_ring
 from engine.placement.ring import EMPTY_RING, change_ring
+from engine.placement.signatures import SignedStore
 from engine.placement.state_document import PlacementState, decode_state, encode_state
 from engine.placement.statistics import PlacementStatistics
 from engine.storage.local import LocalStore
@@ -65,7 +66,7 @@ def test_equal_rules_are_equal_bytes() -> None:
 
 
 def test_a_ring_from_the_store_decides_as_the_one_that_was_written(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
+    store = SignedStore(LocalStore(tmp_path), ["key"])
     assert load_ring(store) is None
     publish_ring(store, RING)
     loaded = load_ring(store)

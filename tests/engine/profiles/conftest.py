@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from engine.profiles import _intake_py, dataset_merge, intake, merge, series_index, symbols
 from engine.profiles.merge_model import Scratch
@@ -19,10 +18,6 @@ from engine.profiles.metadata_file import read_metadata_file
 from engine.profiles.model import BlockMeta, DatasetMeta
 from engine.protocol.profile_jobs import SourceObject
 from engine.storage import ObjectStore, open_store
-
-# How fast this machine makes examples, or one of them runs, says nothing about the code: other work may share it.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 
 DOORS = {"series_index": series_index, "symbols": symbols, "dataset_merge": dataset_merge}
 

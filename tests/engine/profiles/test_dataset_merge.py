@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.profiles.errors import BadObject, BadReference, MergeCancelled
+from engine.profiles.errors import BadObject, BadReference, LimitExceeded, MergeCancelled
 from engine.profiles.merge_model import (
     ROW_GROUP_ROWS,
     STREAMED_PROFILES_BYTES,
@@ -369,6 +369,14 @@ def test_sections_out_of_order_are_refused(merge: Callable[..., MergedDataset]) 
     first, second, third = source.table_of_contents
     with pytest.raises(BadObject):
         merge(replace(source, table_of_contents=(first, third, second)))
+
+
+def test_symbols_that_decode_to_far_more_than_their_bytes_are_refused(merge: Callable[..., MergedDataset]) -> None:
+    sections = make_sections([row(("leaf",), id=1)])
+    (partition,) = decode_symbols(sections.symbols)
+    partition.functions += [partition.functions[0]] * 100_000
+    with pytest.raises(LimitExceeded):
+        merge(with_symbols(sections, [partition]))
 
 
 @pytest.mark.parametrize("section", ["profiles", "series_index", "symbols"])

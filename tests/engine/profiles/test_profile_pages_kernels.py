@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.profiles import _profile_pages as pages
+from engine.profiles.errors import Truncated
 from engine.profiles.profile_table import SCHEMA, ProfileTableReader
 from tests.engine.profiles.conftest import ForeignBlocks
 from tests.engine.profiles.damage import flips, truncations
@@ -202,3 +204,28 @@ def test_a_wrong_total_is_left_to_pyarrow() -> None:
     rows = many_rows(2)
     rows[1]["TotalValue"] += 1
     assert by_pages(table([rows])) is None
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b""])
+def test_a_range_of_another_length_is_refused(change: Callable[[bytes], bytes]) -> None:
+    """A store that gives fewer bytes than asked for must not lead to bytes that are not there."""
+    section = written([many_rows(40), many_rows(40)], {})
+    for wrong in range(4):
+        reads = 0
+
+        def read(start: int, size: int) -> bytes:
+            nonlocal reads
+            reads += 1
+            data = section[start : start + size]
+            return change(data) if reads - 1 == wrong else data  # noqa: B023  (called within this turn only)
+
+        with pytest.raises(Truncated, match="a read of"):
+            pages.read_batches(read, len(section))
+        assert reads == wrong + 1
+
+
+def test_a_section_of_another_length_is_refused() -> None:
+    section = written([many_rows(40)], {})
+    for size in (len(section) - 1, len(section) + 1, len(section) + 100_000):
+        with pytest.raises(Truncated, match="are expected"):
+            pages.read_batches(section, size)

@@ -10,9 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.profiles import _symbols_py
+from engine.profiles import _symbols_py, symbol_limits
 from engine.profiles.errors import BadObject, BadReference, LimitExceeded, UnknownFormat
 from engine.profiles.model import Function, Location, Mapping, StackTree, SymbolPartition
+from engine.profiles.query.memory import UNDER_WAY_FACTOR
+from engine.profiles.symbol_limits import (
+    DECODED_BYTES_MAX,
+    DECODED_FREE_BYTES,
+    DECODED_RATIO_MAX,
+    decoded_bytes_max,
+)
 from tests.engine.profiles.conftest import ForeignBlocks, Implementation
 from tests.engine.profiles.damage import flips, patched, refuses, truncations, with_crc
 from tests.engine.profiles.factories import symbol_partition
@@ -259,3 +266,61 @@ def test_lines_without_any_function_are_read_but_mean_nothing(implementation: Im
     partition = symbol_partition([("leaf",)])
     partition.functions.clear()
     assert implementation.decode_symbols(implementation.encode_symbols([partition])) == [partition]
+
+
+def dense(kind: str, count: int) -> SymbolPartition:
+    """Return a partition with many equal symbols of one kind, which take next to nothing in a section."""
+    found = symbol_partition([("leaf",)])
+    if kind == "functions":
+        found.functions += [found.functions[0]] * count
+    elif kind == "mappings":
+        found.mappings += [found.mappings[0]] * count
+    elif kind == "lines":
+        line = found.locations[0].lines[0]
+        found.locations += [replace_lines(found.locations[0], (line,) * 255)] * (count // 255)
+    else:
+        found.locations += [replace_lines(found.locations[0], ())] * count
+    return found
+
+
+def replace_lines(location: Location, lines: tuple[tuple[int, int], ...]) -> Location:
+    return Location(location.mapping, location.address, lines, location.is_folded)
+
+
+DENSE_SIZES = {"functions": 16, "mappings": 40, "lines": 8, "locations": 24}
+
+
+@pytest.mark.parametrize("kind", DENSE_SIZES)
+def test_a_section_that_decodes_to_far_more_than_its_bytes_is_refused(
+    implementation: Implementation, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(symbol_limits, "DECODED_RATIO_MAX", 1)
+    free = DECODED_FREE_BYTES // DENSE_SIZES[kind]
+    fits = implementation.encode_symbols([dense(kind, free * 9 // 10)])
+    if implementation.decode_symbols is not _symbols_py.decode_symbols:  # the twin takes no more items than bytes
+        implementation.decode_symbols(fits)
+    too_much = implementation.encode_symbols([dense(kind, free * 11 // 10)])
+    with pytest.raises(LimitExceeded):
+        implementation.decode_symbols(too_much)
+
+
+def test_the_bounds_of_partitions_add_up(implementation: Implementation) -> None:
+    strings = [b"", *(b"%d" % number for number in range(25_000))]
+    parts = [replace(dense("functions", 25_000), id=number, strings=strings) for number in range(3)]
+    for count, is_refused in ((1, False), (3, True)):
+        section = implementation.encode_symbols(parts[:count])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(symbol_limits, "DECODED_RATIO_MAX", 4)
+            if is_refused:
+                with pytest.raises(LimitExceeded, match="decode to far more"):
+                    implementation.decode_symbols(section)
+            else:
+                implementation.decode_symbols(section)
+
+
+def test_the_bound_is_an_absolute_one_at_last() -> None:
+    assert decoded_bytes_max(1) == DECODED_FREE_BYTES
+    assert decoded_bytes_max(DECODED_FREE_BYTES) == DECODED_RATIO_MAX * DECODED_FREE_BYTES
+    assert decoded_bytes_max(1 << 40) == DECODED_BYTES_MAX
+    # What questions reserve for a dataset covers what its symbols decode to.
+    assert UNDER_WAY_FACTOR >= DECODED_RATIO_MAX

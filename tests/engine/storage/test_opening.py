@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.storage import InvalidStoreUrl, is_local, open_store
+from engine.storage import InvalidStoreUrl, is_local, open_store, resolve_links
 from engine.storage.local import LocalStore
 from engine.storage.s3 import S3Location, S3Store
 
@@ -85,3 +85,11 @@ def test_the_environment_fills_what_the_url_leaves_open(monkeypatch: pytest.Monk
 def test_a_url_that_cannot_be_used_is_explained(url: str) -> None:
     with pytest.raises(InvalidStoreUrl, match=r"use file:///folder|bad prefix"):
         open_store(url)
+
+
+def test_links_of_a_setting_are_resolved_once_and_other_urls_stay_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "data").symlink_to("disk")
+    assert resolve_links((tmp_path / "data" / "objects").as_uri()) == (tmp_path / "disk" / "objects").as_uri()
+    for url in (f"file://{tmp_path}/with space", str(tmp_path / "new"), "s3://bucket/prefix?endpoint=http://here"):
+        assert resolve_links(url) == url

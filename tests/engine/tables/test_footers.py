@@ -97,6 +97,16 @@ def test_a_time_column_that_tells_no_time_is_refused(store: ObjectStore, column:
     assert caught.value.object_name == "a.parquet"
 
 
+@pytest.mark.parametrize("data", [b"root:secret-hash", b"PAR1" + bytes(20) + b"hash"])
+def test_an_error_quotes_no_bytes_of_the_file(store: ObjectStore, data: bytes) -> None:
+    """It is an answer to whoever registers the file."""
+    store.put("a.parquet", data)
+    with pytest.raises(UnknownFormat) as caught:
+        read_facts(store, "a.parquet", time_column="at")
+    assert "hash" not in str(caught.value)
+    assert "root" not in str(caught.value)
+
+
 def _with_length(data: bytes, length: int) -> bytes:
     return data[:-8] + length.to_bytes(4, "little") + data[-4:]
 

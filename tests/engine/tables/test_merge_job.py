@@ -31,7 +31,9 @@ from engine.tables.facts import read_facts
 from tests.engine.tables.table_files import DAY_MS, TableFolder
 
 US = pa.timestamp("us")
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @pytest.fixture

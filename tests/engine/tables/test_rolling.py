@@ -34,7 +34,9 @@ METRICS = (
     Metric(name="users", function="distinct", column="user"),
 )
 ROLL_UP = RollUp(dimensions=("region", "status"), metrics=METRICS, granularity_ms=HOUR_MS)
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from engine.profiles.errors import BadObject, MergeRefused
 from engine.tables import row_hashes, row_order, sort_keys
 from engine.tables.conservation import hash_rows
-from engine.tables.key_arrays import Keys
+from engine.tables.key_arrays import KeyPart, Keys
 from engine.tables.sort_keys import RowOrder
 
 MODULES = ("_row_order_py", "_row_order")
@@ -150,6 +150,44 @@ def test_many_short_segments_are_kept(kernel: ModuleType) -> None:
     assert numbers.tolist() == [0, 1] * 3000
     assert starts.tolist() == [row for row in range(3000) for _ in range(2)]
     assert set(counts.tolist()) == {1}
+
+
+BAD_OFFSETS = [
+    [0, 2, 4],  # one too few
+    [0, 2, 4, 6, 8],  # one too many
+    [-1, 2, 4, 6],
+    [0, 2, 4, 7],  # beyond the end
+    [0, 4, 2, 6],  # the ends are right, and the second value ends before it begins
+    [0, 1 << 40, 4, 6],  # the same, far outside
+    [0, -(1 << 40), 4, 6],
+    [6, 4, 2, 0],
+]
+
+
+@pytest.mark.parametrize("offsets", BAD_OFFSETS)
+def test_impossible_offsets_are_refused_before_anything_is_read(kernel: ModuleType, offsets: list[int]) -> None:
+    data = np.frombuffer(b"aabbcc", np.uint8)
+    bad, good = np.array(offsets, np.int64), np.array([0, 2, 4, 6], np.int64)
+    for valid, escaped in itertools.product((None, np.ones(3, np.uint8)), (False, True)):
+        kernel.join_parts(3, [KeyPart(data, good, valid, escaped)])
+        with pytest.raises(ValueError, match="offsets of a part"):
+            kernel.join_parts(3, [KeyPart(data, good, None, False), KeyPart(data, bad, valid, escaped)])
+    heads = np.zeros(3, np.uint64)
+    with pytest.raises(ValueError, match="offsets of keys"):
+        kernel.first_unsorted(Keys(heads, data, bad))
+    runs = [Keys(heads, data, good), Keys(heads, data, bad)]
+    with pytest.raises(ValueError, match="offsets of keys"):
+        kernel.merge_runs(runs, np.zeros(2, np.int64), np.zeros(2, np.uint8), 10)
+
+
+def test_impossible_positions_and_bits_are_refused(kernel: ModuleType) -> None:
+    data, good = np.frombuffer(b"aabbcc", np.uint8), np.array([0, 2, 4, 6], np.int64)
+    with pytest.raises(ValueError, match="another number of rows"):
+        kernel.join_parts(3, [KeyPart(data, good, np.ones(2, np.uint8), False)])
+    run = Keys(np.zeros(3, np.uint64), data, good)
+    with pytest.raises(ValueError, match="before the first row"):
+        kernel.merge_runs([run], np.array([-1]), np.zeros(1, np.uint8), 10)
+    assert len(kernel.merge_runs([run], np.array([7]), np.zeros(1, np.uint8), 10)[0]) == 0
 
 
 def test_columns_that_cannot_be_sorted_by_are_refused_and_lacking_ones_left_out() -> None:

@@ -12,13 +12,8 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from engine.tsdb import merge
-
-# How fast this machine makes examples, or one of them runs, says nothing about the code: other work may share it.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session", autouse=True)

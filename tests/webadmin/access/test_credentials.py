@@ -14,7 +14,6 @@ from webadmin.access.services import (
     check_worker_credential,
     intern_tenants,
     issue_worker_credential,
-    revoke_worker_credential,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,15 +41,6 @@ def test_a_name_is_given_once(db: None) -> None:
     with pytest.raises(NameTaken, match="node"):
         issue_worker_credential(name="node", actor="ann")
     assert WorkerCredential.objects.count() == 1
-
-
-def test_revoking_is_final_and_audited(db: None) -> None:
-    issued = issue_worker_credential(name="node", actor="ann")
-    assert revoke_worker_credential(name="node", actor="bob", at=NOW)
-    assert not revoke_worker_credential(name="node", actor="bob", at=NOW)
-    with pytest.raises(CredentialRefused):
-        check_worker_credential(wire_form=issued.wire_form, at=NOW)
-    assert AuditEntry.objects.filter(actor="bob").count() == 1
 
 
 def test_last_use_is_noted_once_a_minute(db: None) -> None:

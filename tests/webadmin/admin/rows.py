@@ -38,7 +38,7 @@ from webadmin.profiles.models import PushCount, PushLimitChange
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, LogHead, Worker
-from webadmin.schedule.operation_models import LimitChange, Pause, Quarantine
+from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause, Quarantine
 from webadmin.schedule.services.operation import Order
 
 HOUR_MS = 3_600_000
@@ -230,6 +230,13 @@ def make_quarantine(block: Block | None = None, **columns: Any) -> Quarantine:
     return Quarantine.objects.create(**defaults | columns)
 
 
+def make_stop(**columns: Any) -> IsolationStop:
+    """A stop of quarantine that waits for a decision."""
+    defaults = {"lane": "profiles", "at_ms": now_ms() - 20_000, "bad_blocks": 7, "merged_blocks": 12}
+    reason = "7 of 19 recent blocks cannot be merged (7 Truncated)"
+    return IsolationStop.objects.create(**defaults | {"reason": reason, "command_index": make_command().pk} | columns)
+
+
 def make_request(tenant: str = "acme", **columns: Any) -> DeleteRequest:
     """A delete request that is under way."""
     at_ms, command = now_ms(), make_command(kind=Command.Kind.OPERATE, change_set={"action": "request_deletion"})
@@ -298,6 +305,7 @@ def make_operations() -> None:
     over = {"ended_at_ms": at_ms - 1000, "ended_by": "operator"}
     Pause.objects.create(scope_kind="global", mode="pause", since_ms=at_ms - 9000, **over, **order)
     make_quarantine()
+    make_stop()
     make_quarantine(cause="missing", section="", offset=-1, released_at_ms=at_ms, released_by="operator")
     DeadLetter.objects.create(
         key="dlq/1/anonymous/01KAJ5W5T0000000000000000A/meta.pb",

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
 
 import pytest
+from django.conf import LazySettings
 from django.contrib.auth.models import Permission, User
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from engine.planning.retention import DAY_MS
-from tests.webadmin.admin import rows
+from tests.webadmin.admin import rows, timeline_rows
 from tests.webadmin.admin.test_admin_orders import give
 from tests.webadmin.admin.test_front_page import words
+from tests.webadmin.catalog.short import new_catalog
 from tests.webadmin.service import Service, rolled_back
 from webadmin.access.models import AuditEntry
+from webadmin.catalog.services.repositories import delete_repository
 from webadmin.index.models import Block, DeleteRequest, DeletionCertificate, LegalHold, RetentionRule, Tombstone
 from webadmin.index.services.rewrite_masked import rewrite_masked
 from webadmin.schedule.services.operation import Order
+from webadmin.timeline.models import DataSource
 
 QUERIES_OF_A_REQUEST_MAX = 14
 
@@ -193,3 +200,25 @@ def test_the_page_of_a_request_costs_a_few_queries_however_much_it_hides(operato
     grow(60)
     give(operator, DeleteRequest, "request-deletion", tenant="acme", deadline_hours="24")
     assert cost(DeleteRequest.objects.get()) <= few <= QUERIES_OF_A_REQUEST_MAX
+
+
+def test_the_preview_names_tables_and_repositories_that_a_deletion_does_not_touch(
+    operator: Client, acme: Service, tmp_path: Path, settings: LazySettings
+) -> None:
+    settings.OBJECT_STORE_URL = str(tmp_path / "objects")
+    timeline_rows.make_table("orders")
+    timeline_rows.make_table("secret", tenant="other")
+    catalog = new_catalog(name="lake")
+    delete_repository(new_catalog(name="pond").repository, order=Order(actor="tester"))
+    new_catalog(tenant="other", name="hidden")
+    preview = give(operator, DeleteRequest, "request-deletion", step="preview", tenant="acme", deadline_hours="24")
+    out = StringIO()
+    call_command("delete_data", "acme", "--dry-run", stdout=out)
+    for text in (preview, out.getvalue()):
+        assert "1 table (orders): not hidden and not rewritten" in text
+        assert "2 repositories of the catalog (lake; pond, deleted): not hidden" in text
+        assert "secret" not in text
+        assert "hidden)" not in text
+    give(operator, DeleteRequest, "request-deletion", tenant="acme", deadline_hours="24")
+    assert DataSource.objects.filter(tenant="acme").count() == 1
+    assert catalog.visible() == {}

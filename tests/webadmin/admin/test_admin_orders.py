@@ -265,6 +265,7 @@ def _letter(store: ObjectStore, meta: BlockMeta) -> DeadLetter:
         ulid=meta.id,
         size_bytes=meta.size,
         written_at_ms=1,
+        attempts=1,
         first_attempt_ms=1,
         last_attempt_ms=1,
     )

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import os
 import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.conf import LazySettings
 from django.core.cache import cache
+from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
 from tests.webadmin.admin.catalog_rows import fill_catalog, make_repository
 from tests.webadmin.admin.test_admin_orders import give
 from tests.webadmin.admin.test_front_page import words
-from tests.webadmin.catalog.short import new_catalog
+from tests.webadmin.catalog.short import ORDER, Catalog, new_catalog
+from webadmin.access.models import AuditEntry
 from webadmin.catalog.api.models import ImportRun
+from webadmin.catalog.branch_loads import watched_branches
 from webadmin.catalog.compaction_orders import form_values
 from webadmin.catalog.lane_models import BranchWatch, Collection, CompactionPolicy
-from webadmin.catalog.models import Branch, Repository
+from webadmin.catalog.models import Branch, BranchLoad, CondemnedObject, Repository
 from webadmin.catalog.places import catalog_store, data_prefix_of
 from webadmin.catalog.samples import catalog_samples
+from webadmin.catalog.services.repositories import delete_repository
+from webadmin.catalog.states import RepositoryState
 
 
 def page(operator: Client, name: str, *arguments: object) -> str:
@@ -32,18 +38,19 @@ def test_lists_and_pages_say_what_makes_a_branch_slow(operator: Client) -> None:
     repository = fill_catalog()
     branches = page(operator, "branch_changelist")
     assert re.search(
-        r"ingest acme/lake 6 over its base 5 61 725 rows 5 min( \d+ s)? about 5 000 1 500 2 a compaction of the",
+        r"ingest acme/lake 6 over its base 5 61 725 rows 5 min( \d+ s)? about 5 000 about 1 500 2 a compaction of the",
         branches,
     )
     assert "the last one was a short while ago ended" in branches
     told = page(operator, "branch_change", Branch.objects.get(name="ingest").pk)
     assert "Layers 6 over its base" in told
-    assert "Staged now 3 rows in the staging token, 3 tombstones among them" in told
+    assert "Staged now 3 rows in the staging token Sealed" in told
+    assert "Tombstones about 1 500" in told
     assert "Now a compaction of the branch is waiting or running" in told
     assert "Sealed tokens: 5 of 4; Age of a sealed token: 5 min" in told
     assert "Tombstones: 1 500 of 500; Rows in sealed tokens: 61 725 of 50 000; Sealed" in told
     assert re.search(
-        r"lake acme 3 8 most on ingest 1 500 1 in an hour 8.6 MiB written, 1 lost a race 1 file "
+        r"lake acme 3 8 most on ingest about 1 500 1 in an hour 8.6 MiB written, 1 lost a race 1 file "
         r"looked for (2 h|1 h 59 min) ago",
         page(operator, "repository_changelist"),
     )
@@ -93,7 +100,7 @@ def test_the_front_page_lists_catalogs(operator: Client) -> None:
     cache.clear()
     fill_catalog()
     text = words(operator.get("/admin/").content.decode())
-    assert "acme/lake compactions fail 3 8 1 500 1 in an hour" in text
+    assert "acme/lake compactions fail 3 8 about 1 500 1 in an hour" in text
     cache.clear()
 
 
@@ -134,10 +141,47 @@ def waste(db: None, tmp_path: Path, settings: LazySettings) -> Repository:
 
 def test_the_preview_of_a_collection_says_what_goes_and_deletes_nothing(operator: Client, waste: Repository) -> None:
     told = give(operator, Repository, "collect-garbage", waste.pk, step="preview")
-    assert "Objects deleted 1" in told
-    assert "data/waste" in told
+    assert "Objects condemned: deleted by a later round 1" in told
     assert not Collection.objects.exists()
     give(operator, Repository, "collect-garbage", waste.pk)
+    assert Collection.objects.get().objects_condemned == 1
+    CondemnedObject.objects.update(since_ms=0)
+    told = give(operator, Repository, "collect-garbage", waste.pk, step="preview")
+    assert "Objects deleted 1" in told
+    assert "data/waste" in told
+    give(operator, Repository, "collect-garbage", waste.pk)
     assert list(catalog_store().list(data_prefix_of(waste))) == []
-    done = Collection.objects.get()
+    done = Collection.objects.latest("pk")
     assert (done.actor, done.objects_deleted, done.bytes_deleted) == ("operator", 1, 5)
+
+
+def test_a_deleted_repository_says_until_when_it_can_be_restored_and_is(operator: Client, waste: Repository) -> None:
+    address = reverse("admin:catalog_repository_change", args=[waste.pk])
+    assert "order/restore" not in operator.get(address).content.decode()
+    delete_repository(waste, order=ORDER)
+    assert "deleted" in page(operator, "repository_changelist")
+    assert "order/collect-garbage" not in operator.get(address).content.decode()
+    told = page(operator, "repository_change", waste.pk)
+    assert re.search(r"Deleted .* It can be restored until .*; then its files are deleted", told)
+    give(operator, Repository, "restore", waste.pk, step="preview")
+    assert Repository.objects.get().state == RepositoryState.DELETED
+    give(operator, Repository, "restore", waste.pk)
+    assert Repository.objects.get().state == RepositoryState.ACTIVE
+    assert AuditEntry.objects.get(action="catalog_restore_repository").actor == "operator"
+
+
+def test_tombstones_of_a_branch_are_one_number_everywhere(operator: Client, waste: Repository) -> None:
+    """A key that is deleted again and again is one row, and was counted each time."""
+    catalog = Catalog(waste)
+    catalog.puts(a="1", b="1")
+    catalog.commit()
+    catalog.delete("a")
+    BranchLoad.objects.update_or_create(pk=int(catalog.record().uid), defaults={"rows": 32, "tombstones": 32})
+    [one] = watched_branches()
+    expected = "about 32"
+    out = StringIO()
+    call_command("catalog", "status", stdout=out)
+    texts = [page(operator, name) for name in ("branch_changelist", "repository_changelist")]
+    texts += [page(operator, "branch_change", one.branch.pk), page(operator, "repository_change", waste.pk)]
+    assert [expected in text for text in [*texts, out.getvalue()]] == [True] * 5
+    assert not any(re.search("1 tombstone", text) for text in texts)

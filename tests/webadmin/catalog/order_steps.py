@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from django.db import connection
+
 from engine.catalog.metarange import Metarange
 from engine.planning.staging.branch import BranchRecord, Moved, Refusal, basis_of
 from tests.webadmin.catalog.short import Catalog, new_catalog
@@ -26,6 +28,7 @@ from webadmin.catalog.states import TokenState, Why
 
 INSERT = 'INSERT INTO "catalog_stagedentry"'
 PUT = "INSERT INTO catalog_stagedentry"
+TAKE_BACK = "DELETE FROM catalog_stagedentry"
 LOOK_AGAIN = "WHERE b.id = %s"
 """How a writer looks at the record again."""
 ROWS = 'FROM "catalog_stagedentry"'
@@ -41,6 +44,13 @@ def sweep() -> None:
     retired = list(BranchToken.objects.filter(state=TokenState.RETIRED).values_list("pk", flat=True))
     StagedEntry.objects.filter(token_id__in=retired).delete()
     StagedInterval.objects.filter(token_id__in=retired).delete()
+
+
+def is_waited_for_a_lock() -> bool:
+    """Say whether a connection to PostgreSQL waits for a lock of another."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+        return cursor.fetchone() is not None
 
 
 @dataclass

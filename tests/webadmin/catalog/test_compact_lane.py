@@ -14,22 +14,27 @@ from engine.storage import StorageError
 from tests.webadmin.catalog.compactor import Compactor
 from tests.webadmin.catalog.short import ORDER, Catalog
 from tests.webadmin.service import check_invariants
+from webadmin.catalog.branch_loads import watched_branches
 from webadmin.catalog.errors import BranchBusy
 from webadmin.catalog.explain import explain_branch
 from webadmin.catalog.lane_models import Compaction
 from webadmin.catalog.models import Build, CondemnedFile
 from webadmin.catalog.places import catalog_store
+from webadmin.catalog.repository_sections import sensor_words, state_badge
 from webadmin.catalog.services.branches import delete_branch, find_branch
+from webadmin.catalog.services.change_compaction import order_compaction
 from webadmin.catalog.services.compact_branch import begin_compaction
 from webadmin.catalog.services.end_compactions import GATHER_MS_MAX
 from webadmin.catalog.services.records import seal_branch
 from webadmin.catalog.services.reset_branch import reset_branch
 from webadmin.catalog.services.write_objects import delete_prefix
+from webadmin.catalog.standing import standings
 from webadmin.catalog.states import CompactionState, Why
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Attempt, Command, Job
-from webadmin.schedule.register import JobFilter
+from webadmin.schedule.register import JobFilter, parked_jobs
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
+from webadmin.schedule.services.requeue_jobs import requeue
 
 
 def dirty(catalog: Catalog) -> dict[str, str]:
@@ -221,16 +226,57 @@ def test_after_its_last_failure_the_branch_rests_and_is_tried_again(compactor: C
     compactor.fail_for_good()
     assert Job.objects.get().state == JobState.PARKED
     assert "parked" in str(explain_branch("acme/repo/main")[0])
-    assert compactor.sense().evicted == 1
+    assert [compactor.sense().evicted for _ in range(2)] == [1, 0]
     done = compactor.last()
-    assert (done.state, done.ended_because) == ("failed", "ChecksumMismatch: a damaged range")
-    assert Job.objects.get().state == JobState.DISSOLVED
+    assert (done.state, done.ended_because) == ("open", "ChecksumMismatch: a damaged range")
+    assert [job.last_error_message for job in parked_jobs()] == ["a damaged range"]
     assert "damaged" in str(explain_branch("acme/repo/main")[0])
+    [now] = standings([catalog.repository]).values()
+    assert (now.failed, now.running) == (1, 0)
+    assert "compactions fail" in state_badge(catalog.repository, now)
+    assert "compaction failed" in sensor_words(watched_branches()[0])
+    assert compactor.watch().lost_in_a_row == 1
     compactor.service.clock.advance(30 * 60)
     assert compactor.sense().begun == ["acme/repo/main"]
+    done.refresh_from_db()
+    assert (done.state, done.ended_because) == ("failed", "ChecksumMismatch: a damaged range")
+    assert Job.objects.get(pk=done.job_id).state == JobState.DISSOLVED
+    assert (list(parked_jobs()), compactor.watch().lost_in_a_row) == ([], 1)
     compactor.finish()
     assert catalog.visible() == expected
     assert compactor.watch().lost_in_a_row == 0
+
+
+def test_a_parked_job_is_requeued_and_published(compactor: Compactor) -> None:
+    expected = dirty(compactor.catalog)
+    compactor.sense()
+    compactor.fail_for_good()
+    compactor.sense()
+    requeue(JobFilter(everything=True), order=ORDER)
+    compactor.sense()
+    compactor.finish()
+    assert (compactor.last().state, compactor.last().ended_because) == ("published", "")
+    assert compactor.catalog.visible() == expected
+
+
+def test_a_commit_ends_a_parked_compaction(compactor: Compactor) -> None:
+    dirty(compactor.catalog)
+    compactor.sense()
+    compactor.fail_for_good()
+    compactor.sense()
+    compactor.catalog.commit()
+    assert compactor.sense().lost == 1
+    assert (compactor.last().state, list(parked_jobs())) == ("lost", [])
+
+
+def test_a_branch_whose_compaction_failed_is_compacted_by_order_at_once(compactor: Compactor) -> None:
+    expected = dirty(compactor.catalog)
+    compactor.sense()
+    compactor.fail_for_good()
+    order_compaction(find_branch(compactor.catalog.repository, "main"), order=ORDER)
+    assert compactor.sense().begun == ["acme/repo/main"]
+    compactor.finish()
+    assert compactor.catalog.visible() == expected
 
 
 def test_an_operator_gives_a_parked_job_back(compactor: Compactor) -> None:

@@ -1,4 +1,4 @@
-"""``manage.py catalog status``, ``compact`` and ``gc``."""
+"""``manage.py catalog status``, ``compact``, ``gc`` and ``restore``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from django.core.management import CommandError, call_command
 
 from engine.scheduling.model import JobState
 from tests.webadmin.catalog.compactor import Compactor
+from tests.webadmin.catalog.short import ORDER, new_catalog
 from tests.webadmin.catalog.test_garbage import DAYS, age, upload
 from webadmin.catalog.services.branches import find_branch
 from webadmin.catalog.services.records import seal_branch
+from webadmin.catalog.services.repositories import delete_repository, find_repository
 from webadmin.catalog.states import Why
 from webadmin.schedule.models import Job, Limits
 
@@ -49,6 +51,9 @@ def test_a_branch_is_looked_at_and_compacted_by_command(compactor: Compactor) ->
 def test_what_nothing_reaches_is_named_and_then_deleted(compactor: Compactor) -> None:
     upload(compactor.catalog, "waste")
     age(compactor.catalog, compactor.service.clock.now_ms, 3 * DAYS)
+    assert told("gc", *WHERE, "--dry-run")["objects_condemned"] == 1
+    assert "1 condemned, 0 deleted" in run("gc", *WHERE)
+    compactor.service.clock.advance(3601)
     assert told("gc", *WHERE, "--dry-run")["names"][0].endswith("data/waste")
     assert "1 would be deleted" in run("gc", *WHERE, "--dry-run")
     assert told("gc", *WHERE)["objects_deleted"] == 1
@@ -92,3 +97,20 @@ def test_a_status_without_rows_says_so_and_that_of_an_unknown_tenant_fails(compa
     with pytest.raises(CommandError, match=r"^nobody has no repository$"):
         run("status", "--tenant", "nobody")
     assert told("status")["branches"] == []
+
+
+def test_a_deleted_repository_is_listed_and_restored(compactor: Compactor) -> None:
+    first = compactor.catalog.repository
+    delete_repository(first, order=ORDER)
+    second = new_catalog().repository
+    delete_repository(second, order=ORDER)
+    assert {row["id"] for row in told("status", "--tenant", "acme")["deleted_repositories"]} == {first.pk, second.pk}
+    assert f"acme/repo (id {first.pk}): Deleted" in run("status")
+    with pytest.raises(CommandError, match=f"choose with --id one of .*{first.pk}"):
+        run("restore", *WHERE)
+    wanted = ("restore", *WHERE, "--id", str(first.pk))
+    assert "can be restored" in run(*wanted, "--dry-run")
+    assert told(*wanted) == {"repository": "acme/repo", "id": first.pk, "restored": True}
+    assert find_repository("acme", "repo") == first
+    with pytest.raises(CommandError, match="no deleted repository 'repo' that can be restored"):
+        run(*wanted)

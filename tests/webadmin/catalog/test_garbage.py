@@ -15,13 +15,22 @@ from engine.profiles.errors import BadObject
 from engine.storage import ObjectNotFound
 from tests.processes import wait_until
 from tests.webadmin.catalog.compactor import Compactor
-from tests.webadmin.catalog.short import ORDER, Catalog
+from tests.webadmin.catalog.short import ORDER, Catalog, new_catalog
+from webadmin.access.models import AuditEntry
 from webadmin.catalog.api.errors import RequestRefused
 from webadmin.catalog.api.issued_names import check_issued, new_name
 from webadmin.catalog.compaction_policies import NUMBERS
-from webadmin.catalog.errors import FilesCondemned
+from webadmin.catalog.errors import CatalogRefused, FilesCondemned, RepositoryExists, RepositoryMissing
 from webadmin.catalog.lane_models import Collection
-from webadmin.catalog.models import BranchToken, Build, CondemnedFile, Repository, StagedEntry, StagedInterval
+from webadmin.catalog.models import (
+    BranchToken,
+    Build,
+    CondemnedFile,
+    CondemnedObject,
+    Repository,
+    StagedEntry,
+    StagedInterval,
+)
 from webadmin.catalog.places import catalog_store, data_prefix_of, files_of, folder_of
 from webadmin.catalog.services import builds, sweep_rows
 from webadmin.catalog.services import commit_branch as committing
@@ -33,11 +42,19 @@ from webadmin.catalog.services.commit_branch import build_state
 from webadmin.catalog.services.compact_branch import begin_compaction
 from webadmin.catalog.services.publish import publish_compaction
 from webadmin.catalog.services.records import seal_branch
-from webadmin.catalog.services.repositories import delete_repository
+from webadmin.catalog.services.repositories import (
+    begin_removal,
+    delete_repository,
+    find_repository,
+    restore_repository,
+)
 from webadmin.catalog.services.reset_branch import reset_branch
 from webadmin.catalog.services.sweep_rows import sweep_builds, sweep_retired_rows
 from webadmin.catalog.services.write_objects import delete_prefix, put_entry
-from webadmin.catalog.states import Why
+from webadmin.catalog.states import CompactionState, Why
+from webadmin.schedule.errors import LogBehind
+from webadmin.schedule.log_position import LogPosition
+from webadmin.schedule.models import Command
 from webadmin.schedule.services.operation import Order
 
 DAYS = 86_400
@@ -212,13 +229,15 @@ def test_no_object_goes_while_its_link_may_still_come(compactor: Compactor) -> N
     age(catalog, begun_ms, 0)
     for _ in range(24):
         assert check_issued(f"data/{name}", clock.now_ms)
-        assert collect_garbage(catalog.repository).objects_deleted == 0
+        assert collect_garbage(catalog.repository).objects_condemned == 0
         clock.advance(3600)
     clock.advance(1)
     with pytest.raises(RequestRefused):
         check_issued(f"data/{name}", clock.now_ms)
-    assert collect_garbage(catalog.repository).objects_deleted == 0, "whoever was let through writes its row now"
+    assert collect_garbage(catalog.repository).objects_condemned == 0, "whoever was let through writes its row now"
     clock.advance(3600)
+    assert collect_garbage(catalog.repository).objects_condemned == 1
+    clock.advance(3600 + 1)
     assert collect_garbage(catalog.repository).objects_deleted == 1
 
 
@@ -232,18 +251,25 @@ def test_objects_go_when_no_commit_no_snapshot_and_no_staged_row_names_them(comp
     seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
     stage(catalog, "b", "staged")
     upload(catalog, "never-linked")
-    assert collect(compactor, seconds=DAYS).objects_deleted == 0, "it may still be linked"
+    assert collect(compactor, seconds=DAYS).objects_condemned == 0, "it may still be linked"
     age(catalog, compactor.service.clock.now_ms, 3 * DAYS)
     preview = collect_garbage(catalog.repository, order=Order(actor="tester", is_dry_run=True))
-    assert (preview.objects_seen, preview.objects_deleted) == (5, 1)
+    assert (preview.objects_seen, preview.objects_condemned, preview.objects_deleted) == (5, 1, 0)
+    assert (Collection.objects.count(), CondemnedObject.objects.count()) == (1, 0), "a look leaves nothing"
+    done = collect(compactor)
+    assert (done.objects_condemned, done.objects_deleted) == (1, 0), "it is looked at again an hour later"
+    compactor.service.clock.advance(GRACE)
+    assert collect(compactor).objects_deleted == 0
+    compactor.service.clock.advance(1)
+    preview = collect_garbage(catalog.repository, order=Order(actor="tester", is_dry_run=True))
     assert [name.rpartition("/")[2] for name in preview.names] == ["never-linked"]
-    assert Collection.objects.count() == 1, "a look leaves nothing"
-    assert collect(compactor).objects_deleted == 1
+    assert collect(compactor).objects_deleted == preview.objects_deleted == 1
+    assert not CondemnedObject.objects.exists()
     kept = {name.rpartition("/")[2] for name in names(catalog, "data/")}
     assert kept == {"committed", "folded", "sealed-over", "staged"}
     reset_branch(catalog.repository, "main", order=ORDER)
     rounds(compactor)
-    collect(compactor)
+    rounds(compactor)
     assert {name.rpartition("/")[2] for name in names(catalog, "data/")} == {"committed"}
 
 
@@ -337,17 +363,94 @@ def test_what_can_not_be_read_ends_the_collection(compactor: Compactor) -> None:
     assert collect_all().failed.keys() == {"acme/repo"}
 
 
-def test_a_deleted_repository_goes_with_all_that_it_had(compactor: Compactor) -> None:
-    """Row 33 of the interleavings, with a compaction under way."""
+def test_nothing_goes_while_the_log_is_behind_the_bucket(compactor: Compactor) -> None:
+    """The condemnation is a row and stays; a collection of a database that is not behind writes an entry first."""
     catalog = compactor.catalog
+    upload(catalog, "waste")
+    lost = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
+    catalog_store().put(lost.key, lost.encode())
+    for _ in range(2):
+        with pytest.raises(LogBehind, match="position 1000000"):
+            rounds(compactor)
+    assert len(names(catalog, "data/")) == 1
+    catalog_store().delete(lost.key)
+    last = Command.objects.order_by("-index")[0].index
+    rounds(compactor)
+    assert names(catalog, "data/") == set()
+    assert Command.objects.order_by("-index")[0].index > last
+
+
+WEEK = 7 * DAYS
+
+
+def test_a_deleted_repository_goes_after_its_grace_with_all_that_it_had(compactor: Compactor) -> None:
+    """Row 33 of the interleavings, with a compaction under way."""
+    catalog, clock = compactor.catalog, compactor.service.clock
     stage(catalog, "a", "1")
     catalog.commit()
     stage(catalog, "a", "2")
     begin_compaction(find_branch(catalog.repository, "main"), cause="by hand", order=ORDER)
     delete_repository(catalog.repository, order=ORDER)
+    before = names(catalog, "")
+    clock.advance(WEEK - 1)
+    age(catalog, clock.now_ms, WEEK)
+    assert collect_all().deleted == 0
+    assert (names(catalog, ""), compactor.last().state) == (before, CompactionState.ENDED)
+    clock.advance(1)
     assert collect_all().deleted > 0
     assert names(catalog, "") == set()
     assert not Repository.objects.exists()
     assert not StagedEntry.objects.exists()
     assert not Build.objects.exists()
     assert not BranchToken.objects.exists()
+
+
+def test_a_deleted_repository_is_restored_as_it_was(compactor: Compactor) -> None:
+    catalog, clock = compactor.catalog, compactor.service.clock
+    stage(catalog, "a", "1")
+    catalog.commit()
+    stage(catalog, "b", "2")
+    upload(catalog, "waste")
+    expected, before = catalog.visible(), names(catalog, "")
+    delete_repository(catalog.repository, order=ORDER)
+    catalog.repository.refresh_from_db()
+    clock.advance(WEEK - 1)
+    age(catalog, clock.now_ms, WEEK)
+    collect_all()
+    with pytest.raises(CatalogRefused, match="is deleted"):
+        collect_garbage(catalog.repository)
+    restore_repository(catalog.repository, order=Order(actor="tester", is_dry_run=True))
+    with pytest.raises(RepositoryMissing):
+        find_repository("acme", "repo")
+    restore_repository(catalog.repository, order=ORDER)
+    assert find_repository("acme", "repo").deleted_ms is None
+    assert (catalog.visible(), names(catalog, "")) == (expected, before)
+    assert AuditEntry.objects.filter(action="catalog_restore_repository", actor=ORDER.actor).count() == 1
+    clock.advance(WEEK)
+    assert collect_all().failed == {}
+    assert catalog.visible() == expected
+    with pytest.raises(RepositoryMissing, match="is not deleted"):
+        restore_repository(catalog.repository, order=ORDER)
+
+
+@pytest.mark.parametrize("is_dry_run", [True, False])
+def test_a_name_that_is_taken_by_now_is_not_restored(compactor: Compactor, is_dry_run: bool) -> None:
+    delete_repository(compactor.catalog.repository, order=ORDER)
+    again = new_catalog()
+    with pytest.raises(RepositoryExists, match="delete that one first"):
+        restore_repository(compactor.catalog.repository, order=Order(actor="tester", is_dry_run=is_dry_run))
+    delete_repository(again.repository, order=ORDER)
+    restore_repository(compactor.catalog.repository, order=ORDER)
+
+
+def test_what_is_being_deleted_is_not_restored(compactor: Compactor) -> None:
+    """The end of the grace decides, not what is deleted first."""
+    delete_repository(compactor.catalog.repository, order=ORDER)
+    assert not begin_removal(compactor.catalog.repository)
+    compactor.service.clock.advance(WEEK)
+    assert begin_removal(compactor.catalog.repository)
+    for order in (ORDER, Order(actor="tester", is_dry_run=True)):
+        with pytest.raises(RepositoryMissing, match="being deleted already"):
+            restore_repository(compactor.catalog.repository, order=order)
+    assert collect_all().deleted > 0
+    assert not Repository.objects.exists()

@@ -9,6 +9,7 @@ import pytest
 from django.conf import LazySettings
 
 from engine.catalog.object_entry import ObjectEntry
+from engine.storage import ObjectNotFound
 from tests.webadmin.catalog.short import ORDER, SAID, Catalog, value
 from webadmin.catalog.errors import AddressRefused, DirtyBranch, ImportRefused
 from webadmin.catalog.object_places import address_of, object_at, physical_address_of
@@ -109,3 +110,30 @@ def test_an_address_is_the_repositorys_or_the_tenants(catalog: Catalog, folder: 
             address_of(catalog.repository, address)
     with pytest.raises(AddressRefused):
         object_at(catalog.repository, value("x", "meta/ranges"))
+
+
+def test_links_in_the_tenants_folder_are_not_imported(catalog: Catalog, folder: str, tmp_path: Path) -> None:
+    place = Path(folder.removeprefix("file://"))
+    (tmp_path / "secret").write_bytes(b"another tenant's")
+    (place / "data" / "link").symlink_to(tmp_path / "secret")
+    (place / "data" / "linked").symlink_to(tmp_path)
+    source = ImportSource(url=f"{folder}/data/", destination="in/")
+    import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    assert objects(catalog) == {"in/a", "in/b"}
+    for key in ("link", "linked/secret"):
+        single = ImportSource(url=f"{folder}/data/{key}", destination="k", is_prefix=False)
+        with pytest.raises(ImportRefused):
+            import_objects(catalog.repository, "main", [single], SAID, order=ORDER)
+
+
+def test_an_imported_object_that_became_a_link_is_not_read(catalog: Catalog, folder: str, tmp_path: Path) -> None:
+    source = ImportSource(url=f"{folder}/data/", destination="in/")
+    import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    imported = Path(folder.removeprefix("file://")) / "data" / "a"
+    imported.unlink()
+    (tmp_path / "secret").write_bytes(b"data/a")
+    imported.symlink_to(tmp_path / "secret")
+    entry = ObjectEntry.from_payload(get_entry(catalog.repository, "main", b"in/a").payload)
+    store, key = object_at(catalog.repository, entry)
+    with pytest.raises(ObjectNotFound, match="symbolic link"):
+        store.get(key)

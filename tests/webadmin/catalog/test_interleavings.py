@@ -7,17 +7,23 @@ the statement that is named. Each order is an entry of ``ORDERS`` and has a repo
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from django.db import connection
 
 from engine.planning.staging.branch import Moved, Refusal, write_holds
+from tests.processes import wait_until
 from tests.webadmin.catalog.order_steps import (
     BEGIN_BUILD,
     INSERT,
     LOOK_AGAIN,
     PUBLISH,
     ROWS,
+    TAKE_BACK,
     Compactor,
     every_order,
+    is_waited_for_a_lock,
     sweep,
     with_committed,
 )
@@ -38,7 +44,7 @@ from webadmin.catalog.services.branches import create_branch, delete_branch
 from webadmin.catalog.services.move_heads import hard_reset, revert_commit
 from webadmin.catalog.services.records import seal_branch
 from webadmin.catalog.services.reset_branch import reset_branch, reset_key, reset_prefix
-from webadmin.catalog.services.write_objects import delete_prefix
+from webadmin.catalog.services.write_objects import WrittenRows, delete_prefix
 from webadmin.catalog.states import Why
 
 
@@ -131,6 +137,63 @@ def order_7c_of_two_that_want_it_absent_one_has_it(catalog: Catalog) -> None:
     with pytest.raises(PreconditionFailed):
         setting.end()
     assert catalog.visible() == {"k": "y"}
+
+
+def refused(catalog: Catalog) -> tuple[Stepped, WrittenRows]:
+    """A value that was written where nothing may be, is refused since a merge brought the key, and is about to be taken
+    back."""
+    create_branch(catalog.repository, "work", "main", order=ORDER)
+    catalog.put("k", "m", "work")
+    catalog.commit("work")
+    written = WrittenRows()
+    setting = Stepped(lambda: catalog.put("k", "x", if_absent=True, written=written), INSERT)
+    catalog.merge("work")
+    setting.to(TAKE_BACK)
+    return setting, written
+
+
+def order_7d_what_was_refused_is_taken_back(catalog: Catalog) -> None:
+    setting, written = refused(catalog)
+    with pytest.raises(PreconditionFailed):
+        setting.end()
+    assert (written.count, catalog.visible(), catalog.diff()) == (0, {"k": "m"}, [])
+
+
+def order_7e_what_was_refused_is_committed_before_it_is_taken_back(catalog: Catalog) -> None:
+    setting, written = refused(catalog)
+    catalog.commit()
+    with pytest.raises(PreconditionFailed):
+        setting.end()
+    assert (written.count, catalog.committed()) == (1, {"k": "x"})
+
+
+def order_7f_what_was_refused_is_sealed_before_it_is_taken_back(catalog: Catalog) -> None:
+    setting, written = refused(catalog)
+    seal_branch(int(catalog.record().uid), why=Why.COMMIT)
+    with pytest.raises(PreconditionFailed):
+        setting.end()
+    assert (written.count, catalog.commit() and catalog.committed()) == (1, {"k": "x"})
+
+
+def order_7g_a_value_is_committed_before_it_is_looked_at_again(catalog: Catalog) -> None:
+    written = WrittenRows()
+    setting = Stepped(lambda: catalog.put("k", "x", if_absent=True, written=written), LOOK_AGAIN)
+    catalog.commit()
+    with pytest.raises(PreconditionFailed):
+        setting.end()
+    assert (written.count, catalog.committed()) == (1, {"k": "x"})
+
+
+def order_7h_a_row_stays_in_a_sealed_token_and_a_later_one_is_taken_back(catalog: Catalog) -> None:
+    written = WrittenRows()
+    setting = Stepped(lambda: catalog.put("k", "x", if_absent=True, written=written), LOOK_AGAIN)
+    seal_branch(int(catalog.record().uid), why=Why.COMMIT)
+    setting.to(INSERT)
+    setting.to(LOOK_AGAIN)
+    catalog.commit()
+    with pytest.raises(PreconditionFailed):
+        setting.end()
+    assert (written.count, catalog.committed()) == (2, {"k": "x"})
 
 
 def order_8_a_get_while_its_layers_go(catalog: Catalog) -> None:
@@ -383,6 +446,21 @@ LOST_DELETES = [
 
 def test_b17_and_b18_and_b46_and_b70_and_every_order_of_the_table_ends_as_it_must(real_catalog: Catalog) -> None:
     every_order(ORDERS)
+
+
+def test_nothing_is_taken_back_of_a_token_that_is_just_being_sealed(real_catalog: Catalog) -> None:
+    """The seal has changed the branch, and nobody sees that before its transaction ends."""
+    setting, written = refused(real_catalog)
+    branch_id = int(real_catalog.record().uid)
+    sealing = Stepped(lambda: seal_branch(branch_id, why=Why.COMMIT), 'UPDATE "catalog_branchtoken"')
+    with ThreadPoolExecutor(1) as pool:
+        taking_back = pool.submit(setting.end)
+        if connection.vendor == "postgresql":
+            wait_until(lambda: taking_back.done() or is_waited_for_a_lock(), "it waits for the seal", 60)
+        sealing.end()
+        with pytest.raises(PreconditionFailed):
+            taking_back.result()
+    assert (written.count, StagedEntry.objects.filter(branch_id=branch_id).count()) == (1, 1)
 
 
 def test_without_the_epoch_deletes_are_lost(real_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ from webadmin.catalog.services import commit_branch as committing_module
 from webadmin.catalog.services.collect_garbage import collect_garbage
 from webadmin.catalog.services.move_heads import import_entries
 from webadmin.catalog.services.protection import write_protection
-from webadmin.catalog.services.repositories import delete_repository
+from webadmin.catalog.services.repositories import begin_removal, delete_repository
 from webadmin.catalog.services.reset_branch import reset_branch
 from webadmin.catalog.services.staged_rows import ROWS_AT_FIRST, base_of, metarange_of_commit
 from webadmin.catalog.services.sweep_rows import sweep_builds, sweep_repository, sweep_retired_rows
@@ -118,6 +118,8 @@ def order_33_the_repository_is_deleted_during_a_compaction(catalog: Catalog) -> 
     folder, name = folder_of(catalog.repository), catalog.repository.name
     delete_repository(catalog.repository, order=ORDER)
     assert compactor.publish() is Refusal.GONE
+    Repository.objects.filter(name=name).update(deleted_ms=0)
+    assert begin_removal(catalog.repository)
     sweep_repository(catalog.repository)
     assert list(catalog_store().list(folder)) == []
     assert not Repository.objects.filter(name=name).exists()

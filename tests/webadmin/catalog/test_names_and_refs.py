@@ -148,8 +148,7 @@ def test_tags_name_commits(catalog: Catalog) -> None:
     with pytest.raises(TagExists):
         create_tag(catalog.repository, "v1", "main", order=ORDER)
     catalog.put("k", "x")
-    head = catalog.commit()
-    assert create_tag(catalog.repository, "v1", "main", order=ORDER, force=True).commit_id == head.commit_id
+    catalog.commit()
     assert [tag.name for tag in list_tags(catalog.repository)[0]] == ["v1"]
     for name in ("", "a//b", "a..b", "a b", "0" * 64, "a.lock"):
         with pytest.raises(NameRefused):
@@ -252,6 +251,12 @@ def test_a_read_only_repository_takes_no_changes(catalog: Catalog) -> None:
         with pytest.raises(RepositoryReadOnly):
             action()
     assert catalog.visible() == {}
+    with pytest.raises(RepositoryReadOnly, match="force"):
+        delete_repository(catalog.repository, order=ORDER)
+    assert find_repository("acme", "repo") == catalog.repository
+    delete_repository(catalog.repository, order=ORDER, force=True)
+    with pytest.raises(RepositoryMissing):
+        find_repository("acme", "repo")
 
 
 GOOD_KEYS = [

@@ -11,8 +11,9 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
+from webadmin.access.credential_changes import revoke_credential
 from webadmin.access.models import WorkerCredential
-from webadmin.access.services import check_worker_credential, revoke_worker_credential
+from webadmin.access.services import check_worker_credential
 from webadmin.console.errors import HomeInUse
 from webadmin.console.stack_home import locked_home, prepare_login, prepare_worker_credential
 
@@ -69,7 +70,7 @@ def test_the_nodes_credential_is_reused_while_it_works(tmp_path: Path) -> None:
 @pytest.mark.django_db
 def test_a_revoked_credential_is_replaced(tmp_path: Path) -> None:
     first = prepare_worker_credential(tmp_path)
-    revoke_worker_credential(name=WorkerCredential.objects.get().name, actor="test", at=timezone.now())
+    revoke_credential(name=WorkerCredential.objects.get().name, actor="test")
     second = prepare_worker_credential(tmp_path)
     assert second != first
     assert check_worker_credential(wire_form=second, at=timezone.now())

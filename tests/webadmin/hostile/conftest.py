@@ -62,8 +62,9 @@ class Caller:
 
 @pytest.fixture(autouse=True)
 def tables_url(settings: Any, tmp_path: Path) -> None:
-    """Tenants may place tables in a folder of the test."""
+    """Tables of tenants, and all objects, lie in a folder of the test."""
     settings.TABLES_URL = tmp_path.as_uri()
+    settings.OBJECT_STORE_URL = (tmp_path / "objects").as_uri()
 
 
 @pytest.fixture

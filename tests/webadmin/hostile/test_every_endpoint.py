@@ -24,11 +24,12 @@ from tests.webadmin.hostile.conftest import Caller, every_row, refusals
 from tests.webadmin.service import REASON, Service
 from tests.webadmin.timeline.parquet_files import day, put_rows
 from webadmin.access.models import AuditEntry
+from webadmin.access.services import issue_worker_credential
 from webadmin.index.block_list import CONTENT_TYPE
 from webadmin.index.models import Block
 from webadmin.placement.services.instances import Registration, register_instance
 from webadmin.schedule.models import Command, Job
-from webadmin.schedule.operation_models import Quarantine
+from webadmin.schedule.operation_models import IsolationStop, Quarantine
 from webadmin.schedule.services.operation import Order
 from webadmin.timeline.models import BadFile, Chunk, DataSource
 from webadmin.timeline.services.orders import order_chunks
@@ -37,7 +38,16 @@ from webadmin.timeline.services.sources import NewTable, create_table
 from webadmin.timeline.services.take_files import take_files
 from webadmin.timeline.states import ChunkOrderKind, RegistrationMode
 
-SCOPES = ("jobs:poll", "blocks:add", "blocks:query", "read", "operate", "tables:read", "tables:write")
+SCOPES = (
+    "jobs:poll",
+    "credentials:manage",
+    "blocks:add",
+    "blocks:query",
+    "read",
+    "operate",
+    "tables:read",
+    "tables:write",
+)
 SECRET = "only-acme-knows"
 WHY = {"why": "a test"}
 ALL = WHY | {"filter": {"all": True}}
@@ -45,10 +55,10 @@ OPEN = {
     "": "leads to the admin",
     "healthz": "asked by machines",
     "readyz": "asked by machines",
-    "progressz": "asked by machines; names no tenant's data",
-    "metrics": "asks for METRICS_TOKEN where one is set",
-    "api/schema/": "describes the API",
-    "api/docs/": "describes the API",
+    "progressz": "asks for METRICS_TOKEN; names nothing",
+    "metrics": "asks for METRICS_TOKEN",
+    "api/schema/": "asks for METRICS_TOKEN, or for somebody who is signed in",
+    "api/docs/": "asks for METRICS_TOKEN, or for somebody who is signed in",
 }
 DOORS = {
     r"^(?:.+/)?push\.v1\.PusherService/Push$",
@@ -86,6 +96,10 @@ class Call:
 
 CALLS: dict[str, Call] = {
     "jobs/poll": Call(body={"worker": "w", "build": "b", "capacity": 1, "updates": []}, before="segments"),
+    "credentials": Call(get=True, body=WHY | {"name": "new", "scopes": ["read"]}),
+    "credentials/rotate": Call(body=WHY | {"name": SECRET}, before="credential"),
+    "credentials/expire": Call(body=WHY | {"name": SECRET, "expires_at": None}, before="credential"),
+    "credentials/revoke": Call(body=WHY | {"name": SECRET}, before="credential"),
     "blocks": Call(body="the secret list", content_type=CONTENT_TYPE),
     "blocks/query": Call(body={"tenants": ["acme"], "start_ms": 0, "end_ms": 1 << 45}, changes=False),
     "explain/<path:name>": Call(get=True),
@@ -97,6 +111,7 @@ CALLS: dict[str, Call] = {
     "operations/resume": Call(body=WHY, before="drained"),
     "operations/parked": Call(get=True),
     "operations/quarantine": Call(get=True),
+    "operations/isolation": Call(get=True, body=WHY | {"decision": "retry"}, before="stopped"),
     "operations/breakages": Call(get=True),
     "operations/release": Call(body=WHY | {"all": True}, before="quarantined"),
     "operations/requeue": Call(body=ALL, before="parked"),
@@ -209,6 +224,14 @@ def prepare(service: Service, wanted: str) -> None:
     """Make what an endpoint needs to have something to do."""
     if wanted == "drained":
         Caller("operate", name="earlier").post("/api/v1/operations/pauses", WHY | {"mode": "drain"})
+        return
+    if wanted == "stopped":
+        IsolationStop.objects.create(
+            lane="profiles", at_ms=1, command_index=1, bad_blocks=5, merged_blocks=1, reason=SECRET
+        )
+        return
+    if wanted == "credential":
+        issue_worker_credential(name=SECRET, actor="test")
         return
     if wanted == "writers":
         register_instance(Registration(name="writer-1", address="http://127.0.0.1:1"))

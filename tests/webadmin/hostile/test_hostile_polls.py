@@ -17,6 +17,7 @@ from engine.protocol.tokens import TokenCodec
 from engine.protocol.wire import CAPACITY_MAX, UPDATES_MAX, request_to_wire
 from tests.block_factory import block_meta, merged, result_block, ulid
 from tests.webadmin.hostile.conftest import Caller, every_row, refusals
+from tests.webadmin.probes import probe
 from tests.webadmin.service import Service
 from webadmin import request_bounds
 from webadmin.index.models import Block, Dataset
@@ -139,7 +140,7 @@ def test_a_credential_that_makes_up_names_is_stopped(node: Caller, monkeypatch: 
 
 def test_refusals_are_in_the_metrics_and_in_the_admin(node: Caller, admin_client: Client) -> None:
     node.post(POLL, [])
-    assert 'lithify_requests_refused_total{code="invalid_message"} 1.0' in Client().get("/metrics").content.decode()
+    assert 'lithify_requests_refused_total{code="invalid_message"} 1.0' in probe("/metrics").content.decode()
     page = admin_client.get("/admin/index/refusalcount/").content.decode()
     assert "request.invalid_message" in page
     assert node.name in page

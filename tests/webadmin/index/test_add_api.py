@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from engine.profiles.metadata import encode_metadata
 from engine.profiles.model import BlockMeta
 from engine.profiles.object_names import block_key
 from engine.profiles.proto import block_list_pb2
+from engine.storage import ObjectStore, open_store
 from tests.block_factory import block_meta, segment_ids, ulid
+from tests.webadmin.probes import probe
 from tests.webadmin.service import Service, check_invariants
 from webadmin.access.services import issue_worker_credential
 from webadmin.index import api
@@ -183,11 +186,54 @@ def test_a_key_that_could_be_anothers_is_refused(service: Service, bearer: str, 
     assert block_key(1, "", 0, meta.id) != key
 
 
-def test_a_credential_of_one_tenant_adds_only_its_data(service: Service) -> None:
-    bearer = issue_worker_credential(name="acme", scopes=["blocks:add", "tenant:acme"], actor="test").wire_form
+@pytest.fixture
+def objects(settings: Any, tmp_path: Path) -> ObjectStore:
+    """The object store of the service; it is empty."""
+    settings.OBJECT_STORE_URL = tmp_path.as_uri()
+    return open_store(settings.OBJECT_STORE_URL)
+
+
+def limited(tenant: str) -> str:
+    return issue_worker_credential(name=tenant, scopes=["blocks:add", f"tenant:{tenant}"], actor="test").wire_form
+
+
+def put_object(objects: ObjectStore, meta: BlockMeta) -> None:
+    objects.put(block_key(meta.shard, meta.tenant, meta.compaction_level, meta.id), bytes(meta.size))
+
+
+def test_a_credential_of_one_tenant_adds_only_its_data(service: Service, objects: ObjectStore) -> None:
     own, mixed = (block_meta(ulid(service.clock.now_ms, n)) for n in (1, 2))
     mixed = block_meta(mixed.id, datasets=[("acme", "web"), ("beta", "web")])
-    assert answers(bearer, entry(own), entry(mixed)) == [("accepted", None), ("refused", "tenant_not_allowed")]
+    put_object(objects, own)
+    put_object(objects, mixed)
+    sent = [entry(own), entry(mixed)]
+    assert answers(limited("acme"), *sent) == [("accepted", None), ("refused", "tenant_not_allowed")]
+
+
+def test_a_credential_of_one_tenant_does_not_learn_which_ids_others_use(
+    service: Service, bearer: str, objects: ObjectStore
+) -> None:
+    """Asked for an id that another tenant's segment has and for one that nobody has, the answers are equal."""
+    theirs, nobodys = (block_meta(ulid(service.clock.now_ms, n), datasets=[("beta", "web")]) for n in (1, 2))
+    put_object(objects, theirs)
+    assert answers(bearer, entry(theirs)) == [("accepted", None)]
+    caller = limited("acme")
+    for size in (theirs.size, theirs.size + 1):
+        guesses = [replace(block_meta(meta.id, datasets=[("acme", "web")]), size=size) for meta in (theirs, nobodys)]
+        told = post(caller, listed(*map(entry, guesses))).json()["blocks"]
+        assert [(block["status"], block["code"]) for block in told] == [("refused", "object_missing")] * 2
+        words = [block["message"].replace(block["id"], "ID") for block in told]
+        assert words[0] == words[1]
+    assert Block.objects.get().ulid == theirs.id
+
+
+def test_a_tenants_own_ids_are_compared_as_before(service: Service, objects: ObjectStore) -> None:
+    caller, meta = limited("acme"), block_meta(ulid(service.clock.now_ms))
+    put_object(objects, meta)
+    assert answers(caller, entry(meta)) == [("accepted", None)]
+    assert answers(caller, entry(meta)) == [("duplicate", None)]
+    put_object(objects, longer := replace(meta, size=meta.size + 1))
+    assert answers(caller, entry(longer)) == [("differing", None)]
 
 
 def test_without_the_scope_nothing_is_added(service: Service) -> None:
@@ -230,7 +276,7 @@ def test_adding_costs_a_fixed_number_of_queries(service: Service, bearer: str, d
 
 
 def test_the_openapi_page_describes_both_operations(db: None) -> None:
-    paths = Client().get("/api/schema/", {"format": "json"}).json()["paths"]
+    paths = probe("/api/schema/?format=json").json()["paths"]
     assert paths[ADDRESS]["post"]["operationId"] == "add_blocks"
     assert list(paths[ADDRESS]["post"]["requestBody"]["content"]) == [CONTENT_TYPE]
     assert paths[f"{ADDRESS}/query"]["post"]["operationId"] == "query_blocks"

@@ -224,12 +224,12 @@ def test_fsck_does_not_call_damage_what_happened_while_it_walked(
 
     def list_late(prefix: str = "") -> Iterator[ObjectInfo]:
         """The walk has its rows; now something happens."""
+        monkeypatch.setattr(store, "list", listed)
         worker, spec = take(service)
         worker.poll(worker.success(spec.job, write_results(store, spec)), capacity=0)
         service.clock.advance(1)
         assert delete_tombstoned_objects(store=store).deleted == 20
         assert service.add(newcomer).accepted == (newcomer.id,)
-        monkeypatch.setattr(store, "list", listed)
         yield from listed(prefix)
 
     monkeypatch.setattr(store, "list", list_late)

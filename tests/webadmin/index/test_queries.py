@@ -15,6 +15,7 @@ from engine.profiles.query.selectors import parse_selector
 from tests.block_factory import block_meta, segment_ids, ulid
 from tests.webadmin.service import Service, rolled_back
 from webadmin.access.services import issue_worker_credential
+from webadmin.index import query_messages
 from webadmin.index.errors import InvalidIndexQuery
 from webadmin.index.models import TenantService
 from webadmin.index.queries import (
@@ -173,7 +174,9 @@ def test_a_dataset_far_longer_than_the_first_of_its_service_is_still_found(servi
 SPANS = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000), st.sampled_from("xyz")), max_size=12)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(spans=SPANS, start=st.integers(0, 5000), length=st.integers(0, 5000), services=st.sets(st.sampled_from("xyz")))
 def test_pruning_never_loses_nor_invents_a_dataset(service: Service, spans, start, length, services) -> None:
     now = service.clock.now_ms - 20_000
@@ -269,3 +272,21 @@ def test_a_reader_needs_the_scope(db: None) -> None:
     bearer = issue_worker_credential(name="node", scopes=["jobs:poll", "tenant:acme"], actor="test").wire_form
     answer = post(bearer, {"start_ms": 0, "end_ms": 1})
     assert (answer.status_code, answer.json()["code"]) == (403, "scope_missing")
+
+
+def test_a_request_says_how_many_datasets_it_takes(three: tuple[str, str, str]) -> None:
+    bearer = reader("tenant-a")
+    body = {"tenants": ["tenant-a"], "start_ms": 0, "end_ms": FAR_MS}
+    fits = post(bearer, body | {"datasets_max": 4})
+    assert fits.status_code == 200
+    assert sum(len(block["datasets"]) for block in fits.json()["blocks"]) == 4
+    refused = post(bearer, body | {"datasets_max": 3})
+    assert (refused.status_code, refused.json()["code"]) == (413, "query_too_large")
+    for wrong in (0, -1, 200_001, True, "4", None):
+        assert post(bearer, body | {"datasets_max": wrong}).json()["code"] == "invalid_query"
+
+
+def test_a_request_that_names_no_bound_has_one(three: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_messages, "DATASETS_MAX", 3)
+    answer = post(reader("tenant-a"), {"start_ms": 0, "end_ms": FAR_MS})
+    assert (answer.status_code, answer.json()["code"]) == (413, "query_too_large")

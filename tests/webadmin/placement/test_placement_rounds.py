@@ -17,6 +17,7 @@ from engine.storage.local import LocalStore
 from engine.storage.model import StorageError
 from tests.block_factory import block_meta, ulid
 from tests.faults.failing_store import FailingStore, Fault
+from tests.signed_documents import signed
 from tests.webadmin.placement.conftest import KIB, UNIT, Placement
 from tests.webadmin.service import Service
 from webadmin.index.registration import BlockRegistration
@@ -120,7 +121,7 @@ def test_of_two_builders_that_start_from_one_round_the_second_writes_nothing(
     assert inner[0].version == 1
     assert outer.is_late
     assert outer.version is None
-    assert placement.rules().version == 1 == load_rules(placement.store).version
+    assert placement.rules().version == 1 == load_rules(signed(placement.store)).version
     placement.round()
     assert usage_of(placement, "acme", "web") == {(1, "writer-1"): pytest.approx(UNIT / 15 * 0.056, rel=0.05)}
 
@@ -197,7 +198,7 @@ def test_l22_rules_that_cannot_be_loaded_stop_the_round_and_lose_no_usage(placem
 
 def test_l23_rules_that_are_missing_are_written_anew(placement: Placement) -> None:
     assert placement.round().version == 1
-    assert load_rules(placement.store).version == 1
+    assert load_rules(signed(placement.store)).version == 1
 
 
 def test_l24_and_l25_rules_follow_configuration_and_stay_without_statistics(placement: Placement) -> None:
@@ -256,7 +257,7 @@ def test_an_override_is_in_the_next_rules_whatever_is_written(placement: Placeme
 
 def test_versions_and_times_continue_those_of_the_store_after_a_database_was_restored(placement: Placement) -> None:
     ahead_ms = placement.service.clock.now_ms + 3_600_000
-    publish_rules(placement.store, PlacementRules(version=41, created_at_ms=ahead_ms))
+    publish_rules(signed(placement.store), PlacementRules(version=41, created_at_ms=ahead_ms))
     assert placement.round().version == 42
     assert placement.rules().created_at_ms >= ahead_ms
 
@@ -266,14 +267,14 @@ def test_a_store_that_fails_after_the_commit_gets_the_next_version(placement: Pl
     with pytest.raises(StorageError):
         placement.round(store=FailingStore(placement.store, Fault("put", key_part=RULES_KEY)))
     assert placement.round().version == 2
-    assert load_rules(placement.store).version == 2
-    assert load_version(placement.store, 1).version == 1
+    assert load_rules(signed(placement.store)).version == 2
+    assert load_version(signed(placement.store), 1).version == 1
 
 
 def test_statistics_that_cannot_be_written_do_not_keep_the_rules_back(placement: Placement) -> None:
     with pytest.raises(StorageError):
         placement.round(store=FailingStore(placement.store, Fault("put", key_part=STATISTICS_KEY)))
-    assert load_rules(placement.store).version == 1
+    assert load_rules(signed(placement.store)).version == 1
 
 
 def test_what_a_round_costs_does_not_depend_on_how_much_was_written(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.placement.publication import load_rules
 from tasks.beat import PERIODIC_JOBS, PLACEMENT_TASK, app
 from tasks.control.placement import build_placement_rules
+from tests.signed_documents import signed
 from tests.webadmin.placement.conftest import UNIT, Placement
 
 
@@ -19,7 +20,7 @@ def test_it_builds_rules_into_the_configured_store(placement: Placement, setting
     placement.write("acme", "web", UNIT)
     build_placement_rules()
     build_placement_rules()
-    rules = load_rules(placement.store)
+    rules = load_rules(signed(placement.store))
     assert rules is not None
     assert (rules.version, set(rules.datasets)) == (2, {("acme", "web")})
 
@@ -28,7 +29,7 @@ def test_l21_it_publishes_nothing_before_the_configured_confidence(placement: Pl
     settings.OBJECT_STORE_URL = placement.store.url
     settings.PLACEMENT_CONFIDENCE_SECONDS = 60.0
     build_placement_rules()
-    assert load_rules(placement.store) is None
+    assert load_rules(signed(placement.store)) is None
     placement.service.clock.advance(60)
     build_placement_rules()
-    assert load_rules(placement.store) is not None
+    assert load_rules(signed(placement.store)) is not None

@@ -7,12 +7,15 @@ from dataclasses import replace
 import pytest
 from django.db import DatabaseError
 
-from engine.placement.errors import BadDocument
+from engine.placement.documents import encode_rules
+from engine.placement.errors import BadDocument, UnsignedDocument
 from engine.placement.model import PlacementRules
-from engine.placement.publication import RULES_KEY, publish_rules
+from engine.placement.publication import RULES_KEY, history_key, load_rules, publish_rules
+from engine.placement.signatures import SignedStore
 from engine.storage.local import LocalStore
 from engine.storage.model import StorageError
 from tests.faults.failing_store import FailingStore, Fault
+from tests.signed_documents import signed
 from tests.webadmin.placement.conftest import UNIT, Placement
 from webadmin.placement.rule_models import RulesHead
 from webadmin.placement.services import read_rules as module
@@ -70,7 +73,7 @@ def test_l17_older_rules_are_ignored(placement: Placement, outage) -> None:
 
 def test_property_14_later_versions_of_an_earlier_time_are_ignored(store: LocalStore, db: None) -> None:
     last = PlacementRules(version=3, created_at_ms=5_000)
-    publish_rules(store, PlacementRules(version=4, created_at_ms=4_000))
+    publish_rules(signed(store), PlacementRules(version=4, created_at_ms=4_000))
     assert read_rules(store, last=last) is last
 
 
@@ -79,9 +82,10 @@ def test_l18_rules_that_never_were_are_empty_ones(store: LocalStore, db: None) -
 
 
 def test_l19_nobody_starts_on_rules_that_cannot_be_read(store: LocalStore, db: None) -> None:
-    store.put(RULES_KEY, b"\xff\xff")
-    with pytest.raises(BadDocument):
-        read_rules(store)
+    for folder in (store, signed(store)):
+        folder.put(RULES_KEY, b"\xff\xff")
+        with pytest.raises(BadDocument):
+            read_rules(store)
     with pytest.raises(StorageError):
         read_rules(FailingStore(store, Fault("get")))
 
@@ -90,3 +94,24 @@ def test_a_damaged_row_is_passed_over_for_the_stores_copy(placement: Placement) 
     placement.round()
     RulesHead.objects.update(document=b"\xff\xff")
     assert read_rules(placement.store).version == 1
+
+
+def test_rules_that_somebody_else_wrote_into_the_bucket_are_refused(store: LocalStore, db: None) -> None:
+    """Signed with another key, or not at all: what was in force stays."""
+    last = PlacementRules(version=3, created_at_ms=5_000)
+    forged = PlacementRules(version=9, created_at_ms=9_000)
+    publish_rules(SignedStore(store, ["a key of theirs"]), forged)
+    assert read_rules(store, last=last) is last
+    store.put(RULES_KEY, encode_rules(forged))
+    assert read_rules(store, last=last) is last
+    with pytest.raises(UnsignedDocument, match="LITHIFY_TOKEN_KEYS"):
+        read_rules(store)
+
+
+def test_a_round_replaces_rules_that_somebody_else_wrote(placement: Placement) -> None:
+    placement.round()
+    placement.store.put(RULES_KEY, encode_rules(PlacementRules(version=99, created_at_ms=2**43)))
+    placement.store.put(history_key(2), b"theirs")
+    placement.round()
+    assert load_rules(signed(placement.store)) == placement.rules()
+    assert placement.rules().version == 2

@@ -18,7 +18,7 @@ from engine.profiles.proto import push_pb2
 from tests.webadmin.profiles.conftest import Doors
 from tests.webadmin.profiles.pushes import CPU, PUSH, fresh_pprof, push_body, push_of
 from tests.webadmin.profiles.writer_double import ring_of
-from webadmin.access import services as access
+from webadmin.access.credential_changes import revoke_credential
 from webadmin.access.models import WorkerCredential
 from webadmin.profiles import senders
 from webadmin.profiles.tenant_limits import limits_of
@@ -131,10 +131,10 @@ def test_a_known_credential_pushes_on_while_the_database_is_away(
     secret = f"Bearer {credential('acme')}"
     assert doors.post(PUSH, push_body(), Authorization=secret).status_code == 200
 
-    def away(**_: object) -> WorkerCredential:
+    def away(**_: object) -> None:
         raise DatabaseError("connection refused")
 
-    monkeypatch.setattr(senders, "check_worker_credential", away)
+    monkeypatch.setattr(senders, "prove_credential", away)
     monkeypatch.setattr(senders, "FRESH_S", 0.0)
     assert doors.post(PUSH, push_body(), Authorization=secret).status_code == 200
     response = doors.post(PUSH, push_body(), Authorization="Bearer another")
@@ -146,8 +146,7 @@ def test_a_revoked_credential_is_refused_once_it_is_checked_again(
 ) -> None:
     secret = f"Bearer {credential('acme')}"
     assert doors.post(PUSH, push_body(), Authorization=secret).status_code == 200
-    row = WorkerCredential.objects.get()
-    assert access.revoke_worker_credential(name=row.name, actor="test", at=row.created_at)
+    revoke_credential(name=WorkerCredential.objects.get().name, actor="test")
     monkeypatch.setattr(senders, "FRESH_S", 0.0)
     assert doors.post(PUSH, push_body(), Authorization=secret).status_code == 401
 

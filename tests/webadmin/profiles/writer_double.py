@@ -76,7 +76,7 @@ def _handler(double: WriterDouble) -> type[BaseHTTPRequestHandler]:
             push = decode_segment_push(body)
             double.pushes.append(push)
             status, code, message = double.answer(push)
-            if not is_authorized(self.headers["Authorization"]):
+            if not is_authorized(self.headers["Authorization"], double.name):
                 status, code, message = 401, "unauthorized", "who are you?"
             answer = json.dumps({"code": code, "message": message}).encode()
             self.send_response(status)

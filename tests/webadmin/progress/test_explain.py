@@ -86,10 +86,10 @@ def test_a_block_is_found_by_key_and_by_the_beginning_of_its_id(service: Service
     ],
 )
 def test_an_unknown_name_is_refused_in_words(service: Service, name: str) -> None:
-    with pytest.raises(NotFound, match=r"no block and no job .*: give a block id .* TENANT/") as refused:
+    with pytest.raises(NotFound, match=r"nothing is called .*: give a block id .* TENANT/") as refused:
         explain_name(name)
     assert str(refused.value).isprintable()
-    with pytest.raises(CommandError, match="no block and no job") as ended:
+    with pytest.raises(CommandError, match="nothing is called") as ended:
         call_command("explain", name)
     assert ended.value.returncode == 1
 
@@ -148,7 +148,7 @@ def test_api_and_command_say_the_sentence(service: Service, reader: dict[str, st
     as_json = StringIO()
     call_command("explain", block_id, "--json", stdout=as_json)
     assert json.loads(as_json.getvalue()) == answer.json()
-    with pytest.raises(CommandError, match="no block and no job"):
+    with pytest.raises(CommandError, match="nothing is called"):
         call_command("explain", "nothing")
 
 

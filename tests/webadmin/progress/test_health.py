@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test import Client
 
 from engine.scheduling.limits import Scope, ScopeKind
+from tests.webadmin.probes import probe
 from tests.webadmin.service import Service
 from webadmin.progress import views
 from webadmin.progress.facts import Standstill, read_standstill
-from webadmin.progress.health import COUNTING_LATE_MS, judge
+from webadmin.progress.health import COUNTING_LATE_MS, judge, without_names
 from webadmin.progress.services import count_log
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
@@ -72,21 +74,27 @@ def test_the_blocker_is_named_and_only_a_standstill_is_an_illness(
     assert all(found.text and found.remedy for found in health.blockers)
 
 
+@pytest.fixture(autouse=True)
+def _fresh_readiness(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_readiness", None)
+    monkeypatch.setattr(views, "READY_SECONDS", 0.0)
+
+
 def test_a_standstill_ends_the_progress_check_and_a_merge_mends_it(service: Service) -> None:
     count_log()
-    assert Client().get("/progressz").status_code == 200
+    assert probe("/progressz").status_code == 200
     service.add_segments(20)
     count_log()
     service.clock.advance(16 * 60)
     count_log()
-    stalled = Client().get("/progressz")
+    stalled = probe("/progressz")
     assert (stalled.status_code, stalled.json()["status"], stalled.json()["blocker"]) == (503, "stalled", "no_workers")
     assert "nothing completed for 16 min" in stalled.json()["summary"]
     worker = service.worker()
     [spec] = worker.take()
     worker.poll(worker.success(spec.job), capacity=1)
     count_log()
-    assert Client().get("/progressz").status_code == 200
+    assert probe("/progressz").status_code == 200
 
 
 def test_what_an_operator_holds_is_named_and_not_ill(service: Service) -> None:
@@ -95,10 +103,46 @@ def test_what_an_operator_holds_is_named_and_not_ill(service: Service) -> None:
     count_log()
     service.clock.advance(16 * 60)
     count_log()
-    answer = Client().get("/progressz")
+    answer = probe("/progressz")
     assert answer.status_code == 200
     assert answer.json()["paused"] == ["everything (pause)"]
     assert answer.json()["blocker"] == "paused"
+
+
+def test_the_progress_check_names_no_tenant_and_needs_the_token(service: Service) -> None:
+    service.add_segments(20)
+    pause(scope=Scope(ScopeKind.TENANT, "only-acme-knows"), order=Order(actor="op"))
+    count_log()
+    answer = probe("/progressz")
+    assert answer.json()["paused"] == ["a tenant"]
+    assert "only-acme-knows" not in answer.content.decode()
+    facts = replace(read_standstill(), capped=("tenant only-acme-knows has 5 of 5 jobs",), isolation_stop="of acme")
+    told = str(judge(without_names(facts), stalled_after_seconds=1).to_json())
+    assert "1 cap is reached" in told
+    assert "acme" not in told
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": settings.METRICS_TOKEN}):
+        for path in ("/progressz", "/metrics", "/api/schema/", "/api/docs/"):
+            assert Client().get(path, headers=headers).status_code in (401, 403), path
+    for path in ("/api/schema/", "/api/docs/"):
+        assert probe(path).status_code == 200
+
+
+def test_the_schema_is_shown_to_who_is_signed_in(admin_client: Client) -> None:
+    page = admin_client.get("/api/docs/")
+    assert page.status_code == 200
+    assert "<script>" not in page.content.decode(), "the policy of scripts would refuse it"
+    assert admin_client.get("/api/schema/").status_code == 200
+
+
+def test_readiness_is_asked_of_the_database_only_now_and_then(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(views, "READY_SECONDS", 3600.0)
+    monkeypatch.setattr(views, "_problem", lambda: asked.append(1.0) or "")
+    assert [Client().get("/readyz").status_code for _ in range(20)] == [200] * 20
+    assert len(asked) == 1
+    monkeypatch.setattr(views, "READY_SECONDS", 0.0)
+    assert Client().get("/readyz").status_code == 200
+    assert len(asked) == 2
 
 
 def test_a_pause_of_one_tenant_covers_its_queues_only(service: Service) -> None:
@@ -112,11 +156,11 @@ def test_a_pause_of_one_tenant_covers_its_queues_only(service: Service) -> None:
 
 
 def test_nobody_counting_is_noticed(service: Service) -> None:
-    assert Client().get("/progressz").json()["blocker"] == "not_counting"
+    assert probe("/progressz").json()["blocker"] == "not_counting"
     count_log()
-    assert Client().get("/progressz").status_code == 200
+    assert probe("/progressz").status_code == 200
     service.clock.advance(COUNTING_LATE_MS / 1000 + 1)
-    assert Client().get("/progressz").json()["blocker"] == "not_counting"
+    assert probe("/progressz").json()["blocker"] == "not_counting"
 
 
 def test_a_process_is_ready_with_a_whole_database_only(db: None, monkeypatch: pytest.MonkeyPatch) -> None:

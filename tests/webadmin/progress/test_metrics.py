@@ -12,12 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engine.metrics import SERVICE_METRICS
 from tests.block_factory import block_meta, segment_ids
+from tests.webadmin.probes import probe
 from tests.webadmin.service import REASON, Service
 from webadmin.progress.services import count_log
 
 
 def scrape() -> dict[tuple[str, tuple[str, ...]], float]:
-    answer = Client().get("/metrics")
+    answer = probe("/metrics")
     assert answer.status_code == 200
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     return {
@@ -28,7 +29,7 @@ def scrape() -> dict[tuple[str, tuple[str, ...]], float]:
 
 
 def test_what_is_shown_is_what_is_listed(service: Service) -> None:
-    text = Client().get("/metrics").content.decode()
+    text = probe("/metrics").content.decode()
     shown = {family.name: family for family in text_string_to_metric_families(text)}
     for metric in SERVICE_METRICS:
         family = shown.pop(metric.name.removesuffix("_total"))

@@ -56,7 +56,7 @@ def test_the_standstill_page_names_the_blocker_and_its_end(operator: Client, ser
 def test_the_page_explains_a_name(operator: Client, service: Service) -> None:
     [block_id] = service.add_segments(1)
     assert f"Segment {block_id} is queued: it waits" in text_of(operator, "standstill-page", name=block_id)
-    assert "No block and no job &#x27;nothing&#x27;" in text_of(operator, "standstill-page", name="nothing")
+    assert "Nothing is called &#x27;nothing&#x27;" in text_of(operator, "standstill-page", name="nothing")
     escaped = operator.get(reverse("standstill-page"), {"name": "<script>alert(1)</script>"}).content.decode()
     assert "<script>alert(1)" not in escaped
 

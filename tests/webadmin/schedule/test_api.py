@@ -9,10 +9,12 @@ import pytest
 from django.test import Client
 
 from engine.protocol.wire import CAPACITY_MAX, response_from_wire
+from tests.webadmin.probes import probe
 from tests.webadmin.service import Service
 from webadmin import request_bounds
+from webadmin.access.credential_changes import revoke_credential
 from webadmin.access.models import AuditEntry, WorkerCredential
-from webadmin.access.services import issue_worker_credential, revoke_worker_credential
+from webadmin.access.services import issue_worker_credential
 
 ADDRESS = "/api/v1/jobs/poll"
 REQUEST = {"worker": "node-1", "build": "test", "capacity": 1, "updates": []}
@@ -53,7 +55,7 @@ def test_a_wrong_secret_is_refused_like_an_unknown_credential(bearer: str) -> No
 
 
 def test_a_revoked_credential_is_refused(service: Service, bearer: str) -> None:
-    revoke_worker_credential(name="nodes", actor="test", at=service.people_time())
+    revoke_credential(name="nodes", actor="test")
     assert post(bearer).status_code == 401
     assert sorted(AuditEntry.objects.values_list("action", flat=True)) == [
         "issue_worker_credential",
@@ -104,12 +106,12 @@ def test_a_name_that_belongs_to_another_credential_is_a_conflict(bearer: str) ->
 
 
 def test_the_openapi_page_describes_the_poll(db: None) -> None:
-    schema = Client().get("/api/schema/", {"format": "json"}).json()
+    schema = probe("/api/schema/?format=json").json()
     operation = schema["paths"][ADDRESS]["post"]
     assert operation["operationId"] == "poll_jobs"
     assert set(operation["responses"]) == {"200", "400", "401", "403", "409", "413", "415", "503"}
     assert schema["components"]["securitySchemes"]["worker"]["scheme"] == "bearer"
-    assert Client().get("/api/docs/").status_code == 200
+    assert probe("/api/docs/").status_code == 200
 
 
 def test_healthz_needs_no_credential(db: None) -> None:

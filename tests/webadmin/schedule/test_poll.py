@@ -11,8 +11,8 @@ from engine.protocol.profile_jobs import ProfileMergeSpec
 from engine.scheduling.model import JobState
 from tests.block_factory import block_meta, merged, result_block, ulid
 from tests.webadmin.service import REASON, Service, check_invariants, relabelled
+from webadmin.access.credential_changes import revoke_credential
 from webadmin.access.errors import NameTaken
-from webadmin.access.services import revoke_worker_credential
 from webadmin.index.models import Block, BlockLineage, Tombstone
 from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, Limits, LogHead
 
@@ -491,5 +491,5 @@ def test_a_workers_name_belongs_to_its_credential(service: Service) -> None:
     other.name = "node-1"
     with pytest.raises(NameTaken, match="node-1"):
         other.poll()
-    revoke_worker_credential(name="node-1", actor="test", at=service.people_time())
+    revoke_credential(name="node-1", actor="test")
     other.poll()

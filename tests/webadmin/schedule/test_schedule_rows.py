@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 import pytest
-from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.profile_jobs import ProfileMergeSpec
 from engine.protocol.wire import request_from_wire
 from tests.block_factory import block_meta, merged, segment_ids
+from tests.webadmin.probes import probe
 from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.index.models import Block, Tombstone
 from webadmin.index.services.delete_objects import confirm_deleted
@@ -28,7 +28,7 @@ def reference() -> None:
 
 def metric(name: str) -> dict[tuple[str, ...], float]:
     """Return the samples of a metric that the service shows, by their labels."""
-    text = Client().get("/metrics").content.decode()
+    text = probe("/metrics").content.decode()
     return {
         tuple(sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)

@@ -226,3 +226,13 @@ def test_a_lake_in_another_time_zone_has_its_days(service: Service, store: Objec
     put_rows(store, "a.parquet", [day(0) - HOUR_MS])
     adopt(open_store(store.url), "--timezone", "Europe/Berlin")
     assert Segment.objects.get().start_ms == day(0) - HOUR_MS, "midnight in Berlin"
+
+
+def test_links_below_the_folder_are_left_out_and_counted(lake: ObjectStore, tmp_path: Path) -> None:
+    folder = Path(urlsplit(lake.url).path)
+    (folder / "day=2024-02-01" / "part-9.parquet").symlink_to(folder / "day=2024-02-01" / "part-0.parquet")
+    (folder / "day=2024-02-04").symlink_to(folder / "day=2024-02-03")
+    told = adopt(lake)
+    assert "20 files below" in told
+    assert "left out: 2 links and special files" in told
+    assert not Segment.objects.filter(path__contains="part-9").exists()

@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 from engine.profiles.errors import BadObject
 from engine.protocol.messages import FailureReason
-from engine.storage import ObjectStore, StorageError, open_store
+from engine.storage import ObjectStore, StorageError, kept_store, open_store
 from engine.tables import merge_job
 from engine.tables.manifest import POINTER, Pointer, encode_pointer, manifest_key, read_manifest, read_pointer
 from tests.webadmin.timeline.conftest import World, check_timelines
 from tests.webadmin.timeline.fake_node import seen_ids
 from tests.webadmin.timeline.parquet_files import day, put_hours, put_lies, put_rows, read_ids
+from webadmin.schedule.errors import LogBehind
+from webadmin.schedule.log_position import LogPosition
 from webadmin.timeline.models import BadFile, DataSource, Segment
 from webadmin.timeline.services.clean_table import CleanReport, clean_table
 from webadmin.timeline.services.end_tasks import SWEEP_DELAY_MS
@@ -310,3 +313,23 @@ def test_a_store_in_trouble_stops_no_other_table(world: World) -> None:
 
     assert "does not answer" in publish_tables(stores).failed["acme/events"]
     assert clean_tables(stores).failed == 1
+
+
+def test_nothing_goes_while_the_log_is_behind_the_bucket(world: World) -> None:
+    world.add(*put_hours(world.store, 0))
+    world.turn()
+    [spec] = world.node.take()
+    left = world.node.merge(spec).outputs[0].path
+    world.node.fail(spec, FailureReason(error_class="OSError", message="killed"))
+    world.service.clock.now_ms += 700_000
+    [spec] = world.node.take()
+    world.node.finish(spec)
+    world.publish()
+    lost = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
+    own_store = kept_store(settings.OBJECT_STORE_URL)
+    own_store.put(lost.key, lost.encode())
+    with pytest.raises(LogBehind, match="position 1000000"):
+        clean(world, later_ms=SWEEP_DELAY_MS)
+    assert left in paths(world.store)
+    own_store.delete(lost.key)
+    assert clean(world, later_ms=0).outputs == 1

@@ -192,3 +192,37 @@ def test_impossible_intervals_have_a_status_of_their_own(caller: Caller, lake: O
     assert (answer.status_code, answer.json()["code"]) == (400, "interval_refused")
     answer = caller.post(f"{TABLE}/drop", WHY | {"start_ms": day(-40_000), "end_ms": day(1)})
     assert (answer.status_code, answer.json()["code"]) == (400, "interval_refused")
+
+
+def test_a_link_to_another_tenants_file_is_not_registered(caller: Caller, lake: ObjectStore, tmp_path: Path) -> None:
+    create(caller, lake.url)
+    put_rows(open_store(str(tmp_path / "other" / "theirs")), "secret.parquet", [day(0)])
+    (tmp_path / "acme" / "events").mkdir(parents=True)
+    (tmp_path / "acme" / "events" / "link.parquet").symlink_to(tmp_path / "other" / "theirs" / "secret.parquet")
+    (tmp_path / "acme" / "events" / "folder").symlink_to(tmp_path / "other" / "theirs")
+    paths = ["link.parquet", "folder/secret.parquet"]
+    told = caller.post(f"{TABLE}/segments", WHY | {"files": [{"path": path} for path in paths]}).json()
+    assert [(file["status"], file["code"]) for file in told["files"]] == [("refused", "object_not_found")] * 2
+    assert all("symbolic link" in file["message"] for file in told["files"])
+    assert not Segment.objects.exists()
+
+
+def test_a_table_whose_folder_became_a_link_reads_nothing(caller: Caller, lake: ObjectStore, tmp_path: Path) -> None:
+    create(caller, lake.url)
+    put_rows(open_store(str(tmp_path / "other" / "theirs")), "secret.parquet", [day(0)])
+    (tmp_path / "acme").mkdir(exist_ok=True)
+    (tmp_path / "acme" / "events").symlink_to(tmp_path / "other" / "theirs")
+    [told] = caller.post(f"{TABLE}/segments", WHY | {"files": [{"path": "secret.parquet"}]}).json()["files"]
+    assert (told["status"], told["code"]) == ("refused", "storage_error")
+    assert "'events' is a symbolic link" in told["message"]
+    assert str(tmp_path) not in told["message"]
+
+
+def test_a_table_is_not_created_where_a_link_leads(caller: Caller, lake: ObjectStore, tmp_path: Path) -> None:
+    (tmp_path / "other" / "theirs").mkdir(parents=True)
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme" / "events").symlink_to(tmp_path / "other" / "theirs")
+    answer = create(caller, lake.url)
+    assert (answer.status_code, answer.json()["code"]) == (400, "table_refused")
+    assert "symbolic link" in answer.json()["message"]
+    assert not DataSource.objects.exists()

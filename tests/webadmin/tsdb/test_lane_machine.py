@@ -143,7 +143,8 @@ class Machine:
 @pytest.mark.parametrize("seed", range(4))
 def test_random_histories(service: Service, bucket: Bucket, store: ObjectStore, seed: int) -> None:
     Limits.objects.update(failures_max=2, queue_max=6)
-    Bucket.objects.update(partition_series=25 if seed % 2 else 0)  # a block has 10: groups of three become two parts
+    # A block has 10 series: groups of three become two parts.
+    Bucket.objects.update(partition_series=25 if seed % 2 else 0, readers_know_partitions=True)
     machine = Machine(service, store, Random(seed))
     for _ in range(STEPS):
         machine.step()
@@ -179,7 +180,7 @@ def test_two_workers_on_one_job_leave_one_result(service: Service, bucket: Bucke
 
 
 def test_results_of_parts_appear_together(service: Service, bucket: Bucket, store: ObjectStore) -> None:
-    Bucket.objects.update(partition_series=10)
+    Bucket.objects.update(partition_series=10, readers_know_partitions=True)
     for number in range(3):
         put_block(store, "acme/", block_id(number), 0, 2 * HOUR_MS)
     put_block(store, "acme/", block_id(3), 4 * HOUR_MS, 6 * HOUR_MS)

@@ -297,7 +297,7 @@ def test_a_group_whose_sources_are_marked_already_is_not_withdrawn(committed: Bu
 def test_of_a_group_in_parts_the_results_that_are_seen_already_are_marked_when_it_is_withdrawn(
     bucket: Bucket, store: ObjectStore, node: FakeNode
 ) -> None:
-    Bucket.objects.update(partition_series=10)
+    Bucket.objects.update(partition_series=10, readers_know_partitions=True)
     for ulid in REPLICAS:
         put_block(store, "acme/", ulid, 0, 2 * HOUR_MS)
     put_block(store, "acme/", LATER, 4 * HOUR_MS, 6 * HOUR_MS)

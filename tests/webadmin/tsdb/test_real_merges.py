@@ -73,7 +73,7 @@ def test_a_bucket_of_real_blocks_is_merged_to_the_end_and_keeps_every_sample(
     tmp_path: Path,
     parts: int,
 ) -> None:
-    Bucket.objects.update(partition_series=0 if parts == 1 else 30)
+    Bucket.objects.update(partition_series=0 if parts == 1 else 30, readers_know_partitions=True)
     sources = all_real_blocks["five-intervals"].folders()
     for source in sources:
         put_block(store, source, FOLDER)

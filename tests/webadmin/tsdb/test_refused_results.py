@@ -108,7 +108,7 @@ def with_samples(count: int) -> Change:
 def test_parts_have_no_more_samples_than_the_sources_of_all(
     bucket: Bucket, store: ObjectStore, node: FakeNode, together: bool
 ) -> None:
-    Bucket.objects.update(partition_series=10)
+    Bucket.objects.update(partition_series=10, readers_know_partitions=True)
     for number in range(2):
         put_block(store, "acme/", block_id(number), 0, 2 * HOUR_MS)
     put_block(store, "acme/", block_id(2), 4 * HOUR_MS, 6 * HOUR_MS)

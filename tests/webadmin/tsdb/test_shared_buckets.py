@@ -102,7 +102,7 @@ def test_a_tenant_that_its_owner_deletes_is_left_alone(bucket: Bucket, store: Ob
 def test_an_unfinished_upload_goes_when_it_is_old_and_ours_stays_while_its_group_runs(
     bucket: Bucket, store: ObjectStore, node: FakeNode, service: Service
 ) -> None:
-    Bucket.objects.update(partition_series=10, partial_age_seconds=0)
+    Bucket.objects.update(partition_series=10, partial_age_seconds=0, readers_know_partitions=True)
     service.clock.now_ms += 100_000_000_000  # behind the times that the store gives its objects
     put_slot(store)
     put_block(store, "acme/", block_id(50), 0, 2 * HOUR_MS, has_meta=False)

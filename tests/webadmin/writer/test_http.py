@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
+from django.conf import settings
 
 from engine.metrics import WRITER_METRICS
 from engine.storage import ObjectStore
@@ -28,11 +30,11 @@ class Site:
         self.problems: list[str] = []
         measures = WriterMeasures()
         self.writer = SegmentWriter("w1", store, limits, measures)
-        site = WriterSite(self.writer, measures, lambda: self.problems)
+        site = WriterSite("w1", self.writer, measures, lambda: self.problems)
         self.client = httpx.AsyncClient(
             transport=httpx.ASGITransport(site),  # type: ignore[arg-type]
             base_url="http://writer",
-            headers={"Authorization": authorization_header()},
+            headers={"Authorization": authorization_header("w1")},
         )
 
     async def push(self, body: bytes = PROFILE, **options: object) -> httpx.Response:
@@ -62,7 +64,9 @@ def test_a_push_is_answered_without_words_and_measured(visit: Callable[..., None
     async def story(site: Site) -> None:
         answer = await site.push()
         assert (answer.status_code, answer.content) == (200, b"")
-        shown = (await site.client.get("/metrics")).text
+        assert (await site.client.get("/metrics")).status_code == 401
+        token = {"Authorization": f"Bearer {settings.METRICS_TOKEN}"}
+        shown = (await site.client.get("/metrics", headers=token)).text
         assert 'lithify_writer_pushes_total{code="ok"} 1.0' in shown
         assert 'lithify_writer_segments_total{outcome="indexed"} 1.0' in shown
         assert not [metric.name for metric in WRITER_METRICS if f"# TYPE {metric.name} {metric.kind}" not in shown]
@@ -70,7 +74,10 @@ def test_a_push_is_answered_without_words_and_measured(visit: Callable[..., None
     visit(story)
 
 
-@pytest.mark.parametrize("header", ["", "Bearer ", "Bearer 00", "Basic abc", authorization_header()[:-1]])
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer ", "Bearer 00", "Bearer .", "Basic abc", authorization_header("w1")[:-1], authorization_header("w2")],
+)
 def test_only_distributors_may_push(visit: Callable[..., None], header: str) -> None:
     async def story(site: Site) -> None:
         answer = await site.push(headers={"Authorization": header})
@@ -81,12 +88,24 @@ def test_only_distributors_may_push(visit: Callable[..., None], header: str) -> 
 
 def test_keys_rotate(settings) -> None:  # type: ignore[no-untyped-def]
     settings.TOKEN_KEYS = ["old"]
-    before = authorization_header()
+    before = authorization_header("w1")
     settings.TOKEN_KEYS = ["new", "old"]
-    assert is_authorized(before)
-    assert authorization_header() != before
+    assert is_authorized(before, "w1")
+    assert authorization_header("w1") != before
     settings.TOKEN_KEYS = ["new"]
-    assert not is_authorized(before)
+    assert not is_authorized(before, "w1")
+
+
+@pytest.mark.parametrize("made_at_s", [1_800_000_000, 1_800_000_000 + 3599])
+def test_a_header_is_good_for_an_hour_at_least_and_two_at_most(made_at_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [float(made_at_s)]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    header = authorization_header("w1")
+    found = {}
+    for seconds in (-86_400, -3600 - 301, -299, 0, 3600, 3600 + 299, 2 * 3600 + 301, 86_400):
+        clock[0] = made_at_s + seconds
+        found[seconds] = is_authorized(header, "w1")
+    assert found == dict(zip(found, [False, False, True, True, True, True, False, False], strict=True))
 
 
 @pytest.mark.parametrize("body", [b"", b"garbage", PROFILE[:-1], push_bytes(pushed_profile("f"), shard=0)])

@@ -11,6 +11,7 @@ from engine.placement.ring import EMPTY_RING, Ring
 from engine.storage import ObjectStore
 from tests.database import ManualClock
 from tests.faults.failing_store import FailingStore, Fault
+from tests.signed_documents import signed
 from webadmin.access.models import AuditEntry
 from webadmin.placement.models import Instance, RingChange, Slot
 from webadmin.placement.services import read_ring as reading
@@ -173,7 +174,7 @@ def test_the_stores_copy_follows_and_never_goes_back(clock: ManualClock, store: 
     assert not publish_current_ring(store)
     ring = register("b")
     assert publish_current_ring(store)
-    assert load_ring(store) == ring
+    assert load_ring(signed(store)) == ring
 
 
 def test_distributors_read_the_store_while_the_database_is_away_and_else_keep_the_last(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from django.db import OperationalError
 
-from engine.placement.publication import load_ring
+from engine.placement.documents import encode_ring
+from engine.placement.errors import UnsignedDocument
+from engine.placement.publication import RING_KEY, load_ring
+from engine.placement.signatures import SIGNATURE_BYTES
 from engine.storage import ObjectStore
 from tests.database import ManualClock
 from tests.faults.failing_store import FailingStore, Fault
+from tests.signed_documents import signed
 from webadmin.placement.models import Instance
 from webadmin.placement.services.instances import Registration, current_ring, drain_instance
+from webadmin.placement.services.read_ring import publish_current_ring
 from webadmin.profiles.writer import membership
 from webadmin.profiles.writer.membership import Membership
 
@@ -53,7 +60,7 @@ def test_the_others_notice_a_dead_one_within_five_seconds(clock: ManualClock, st
     assert writable() == ["a", "b", "c"]
     fleet.pass_seconds(5, "b")
     assert writable() == ["a", "c"]
-    published = load_ring(store)
+    published = load_ring(signed(store))
     assert published is not None
     assert published == current_ring()
 
@@ -100,9 +107,9 @@ def test_an_outage_of_the_database_moves_nothing(
 def test_a_store_that_is_away_gets_the_ring_later(clock: ManualClock, store: ObjectStore) -> None:
     fleet = Fleet(clock, FailingStore(store, Fault("put", call=1)), "a")
     fleet.pass_seconds(1)
-    assert load_ring(store) is None
+    assert load_ring(signed(store)) is None
     fleet.pass_seconds(12)
-    assert load_ring(store) == current_ring()
+    assert load_ring(signed(store)) == current_ring()
 
 
 def test_who_leaves_is_out_of_the_ring_and_who_is_drained_knows(clock: ManualClock, store: ObjectStore) -> None:
@@ -114,4 +121,19 @@ def test_who_leaves_is_out_of_the_ring_and_who_is_drained_knows(clock: ManualClo
     assert not fleet.members["a"].is_asked_to_leave
     fleet.members["b"].leave()
     assert Instance.objects.get(name="b").left_at_ms is not None
-    assert load_ring(store) == current_ring()
+    assert load_ring(signed(store)) == current_ring()
+
+
+def test_a_ring_that_somebody_else_wrote_into_the_bucket_diverts_nothing(
+    clock: ManualClock, store: ObjectStore
+) -> None:
+    Fleet(clock, store, "a").pass_seconds(1)
+    ring = current_ring()
+    [own] = ring.instances
+    forged = replace(ring, version=ring.version + 9, instances=(replace(own, address="http://theirs"),))
+    for attempt in (encode_ring(forged), b"", encode_ring(forged) + bytes(SIGNATURE_BYTES)):
+        store.put(RING_KEY, attempt)
+        with pytest.raises(UnsignedDocument):
+            load_ring(signed(store))
+    assert publish_current_ring(store)
+    assert load_ring(signed(store)) == ring

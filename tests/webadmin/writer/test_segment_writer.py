@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from django.db import OperationalError
@@ -14,6 +15,7 @@ from engine.profiles.segment_push import PushedSeries
 from engine.storage import ObjectStore
 from tests.faults.failing_store import FailingStore, Fault
 from tests.webadmin.writer.pushes import LABELS, TENANT, push_of, pushed_profile
+from webadmin.database import durability
 from webadmin.index.models import Block
 from webadmin.index.services.recover_letters import recover_letters
 from webadmin.profiles.writer import segment_writer
@@ -156,6 +158,47 @@ def test_an_index_that_does_not_answer_is_away(store: ObjectStore, monkeypatch: 
     assert len(list(store.list("dlq/"))) == 1
 
 
+def test_the_first_flush_that_loses_the_index_releases_the_others_and_a_heartbeat_brings_it_back(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail = threading.Event()
+    calls = threading.Semaphore(0)
+
+    def register(metas: Sequence[BlockMeta], actor: str) -> list[Answer]:
+        calls.release()
+        if metas[0].shard == 1:
+            assert fail.wait(10)
+            raise OperationalError("gone")
+        assert answers.wait(10)
+        return [ACCEPTED]
+
+    answers = threading.Event()
+    monkeypatch.setattr(segment_writer, "register", register)
+    monkeypatch.setattr(segment_writer, "INDEX_SECONDS", 60)
+
+    async def send() -> None:
+        writer = SegmentWriter("w1", store, QUICK, WriterMeasures())
+        pushes = []
+        for shard in (1, 2):
+            pushes.append(asyncio.ensure_future(writer.push(push_of(pushed_profile("f"), shard=shard), 10)))
+            assert await asyncio.to_thread(calls.acquire, timeout=10)
+        fail.set()
+        assert await asyncio.gather(*pushes) == [ACCEPTED] * 2, "the second one's registration still runs"
+        assert writer.is_index_away
+        answers.set()
+        assert await writer.push(push_of(pushed_profile("g"), shard=2), 10) is ACCEPTED
+        assert len(list(store.list("dlq/"))) == 3, "while it is away nobody tries"
+        writer.index_answers()
+        assert await writer.push(push_of(pushed_profile("h"), shard=2), 10) is ACCEPTED
+        assert len(list(store.list("dlq/"))) == 3
+        await writer.drain()
+
+    try:
+        asyncio.run(send())
+    finally:
+        answers.set()
+
+
 def test_a_segment_registered_and_lettered_is_one_block(
     store: ObjectStore, found: Found, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,3 +276,28 @@ def test_a_large_push_is_parsed_while_the_flush_is_gathered(
 def test_tenants_share_a_segment_and_keep_their_datasets(store: ObjectStore, real_index: None) -> None:
     assert run(store, *(push_of(pushed_profile("f"), tenant=tenant) for tenant in (TENANT, "river"))) == [ACCEPTED] * 2
     assert Block.objects.count() == 1
+
+
+def test_on_an_unsafe_database_nothing_is_acknowledged(
+    store: ObjectStore, index: Index, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.ALLOW_UNSAFE_DATABASE = False
+    monkeypatch.setattr(durability, "_found", ("fsync=off",))
+    [answer] = run(store, push_of(pushed_profile("f")))
+    assert (answer.status, answer.code) == (503, "unsafe_database")
+    assert not list(store.list("segments/"))
+
+
+def test_a_database_that_turns_out_unsafe_with_the_registration_acknowledges_nothing(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.ALLOW_UNSAFE_DATABASE = False
+    monkeypatch.setattr(durability, "_found", ())
+
+    def register(metas: Sequence[BlockMeta], actor: str) -> list[Answer]:
+        monkeypatch.setattr(durability, "_found", ("synchronous_commit=off",))
+        return [ACCEPTED] * len(metas)
+
+    monkeypatch.setattr(segment_writer, "register", register)
+    [answer] = run(store, push_of(pushed_profile("f")))
+    assert (answer.status, answer.code) == (503, "unsafe_database")

@@ -11,7 +11,6 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tests.processes import Processes, answers_http
-from webadmin.profiles.management.commands import writer as command
 
 
 def test_a_port_that_is_taken_is_said_in_words() -> None:
@@ -23,12 +22,6 @@ def test_a_port_that_is_taken_is_said_in_words() -> None:
 def test_what_cannot_be_registered_does_not_start(options: dict[str, object]) -> None:
     with pytest.raises(CommandError, match="give"):
         call_command("writer", **options)
-
-
-def test_a_database_that_vanishes_is_noticed_and_the_url_decides() -> None:
-    options = {"connect_timeout": "60"}
-    command._notice_a_lost_database({"ENGINE": "django.db.backends.postgresql", "OPTIONS": options})
-    assert options == {"connect_timeout": "60", "tcp_user_timeout": 5_000}
 
 
 @pytest.mark.stack

@@ -8,11 +8,13 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.http import HttpRequest
 from django.utils import timezone
 
 from engine.profiles.object_names import check_tenant
+from webadmin.access.credential_changes import create_credential
 from webadmin.access.errors import CredentialRefused, ScopeMissing
 from webadmin.access.models import WorkerCredential
 from webadmin.access.scopes import (
@@ -22,7 +24,7 @@ from webadmin.access.scopes import (
     TENANT_PREFIX,
     listed_tenants,
 )
-from webadmin.access.services import check_worker_credential, issue_worker_credential
+from webadmin.access.services import check_worker_credential
 from webadmin.catalog.api.errors import RequestRefused
 
 _ID_PARTS = 2
@@ -51,13 +53,18 @@ class IssuedKey:
     secret_access_key: str
 
 
-def issue_access_key(*, name: str, tenant: str, may_write: bool, actor: str) -> IssuedKey:
-    """Make an access key for the repositories of a tenant. Raises NameTaken, BadBlockName, RequestRefused."""
+def issue_access_key(
+    *, name: str, tenant: str, may_write: bool, actor: str, expires_at: datetime | None = None
+) -> IssuedKey:
+    """Make an access key for the repositories of a tenant.
+
+    Raises NameTaken, BadBlockName, RequestRefused, CredentialChangeRefused.
+    """
     if check_tenant(tenant) == ANY_TENANT:
         raise RequestRefused("an access key is for one tenant")
     scopes = [SCOPE_READ_CATALOG, *([SCOPE_WRITE_CATALOG] if may_write else []), TENANT_PREFIX + tenant]
-    issued = issue_worker_credential(name=name, scopes=scopes, actor=actor)
-    parts = issued.wire_form.split("_", _ID_PARTS)
+    outcome = create_credential(name=name, scopes=scopes, expires_at=expires_at, actor=actor)
+    parts = outcome.secret.split("_", _ID_PARTS)
     return IssuedKey("_".join(parts[:_ID_PARTS]), parts[_ID_PARTS])
 
 

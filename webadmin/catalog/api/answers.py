@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpResponse
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, Throttled
 
 from engine.errors import LithifyError
 from engine.profiles.errors import BadObject
@@ -49,7 +49,7 @@ STATUSES = {
 }
 """Status by error code; what is not listed is our fault (500), or the object store's (503)."""
 
-WRONG = {400, 401, 403, 405, 413}
+WRONG = {400, 401, 403, 405, 413, 415}
 """Statuses of what a sender should not have sent; the others are part of working with a catalog."""
 
 
@@ -77,7 +77,10 @@ def page(results: Sequence[dict[str, Any]], following: str | None) -> HttpRespon
 def refusal(error: Exception) -> HttpResponse:
     """Return what an error means to the client."""
     if isinstance(error, APIException):
-        return answer({"message": str(error.detail)}, error.status_code)
+        response = answer({"message": str(error.detail)}, error.status_code)
+        if isinstance(error, Throttled):
+            response.headers["Retry-After"] = str(int(error.wait or 1))
+        return response
     if not isinstance(error, LithifyError):
         log.exception("catalog_request_failed", exc_info=error)
         return answer({"message": "the server failed; its log says why"}, 500)

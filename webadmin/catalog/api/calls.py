@@ -15,6 +15,7 @@ from engine.catalog.model import KEY_BYTES_MAX, key_of
 from engine.protocol.fields import Fields
 from webadmin.catalog.api.access_keys import AccessKey
 from webadmin.catalog.api.answers import PAGE_MAX
+from webadmin.catalog.api.browsers import check_json
 from webadmin.catalog.api.errors import NotServed, RequestRefused
 from webadmin.catalog.api.request_bodies import body_of, json_of, told_length
 from webadmin.catalog.models import Repository
@@ -113,7 +114,10 @@ class Call:
     @cached_property
     def body(self) -> Fields:
         """Return the fields of the JSON body; those that are null are as good as not there."""
-        document = {} if told_length(self.request) == 0 else json_of(body_of(self.request))
+        if told_length(self.request) == 0:
+            return Fields.of({}, "$")
+        check_json(self.request)
+        document = json_of(body_of(self.request))
         if isinstance(document, dict):
             document = {name: value for name, value in document.items() if value is not None}
         return Fields.of(document, "$")

@@ -13,13 +13,15 @@ from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, Throttled
 
 from engine.errors import LithifyError
 from webadmin.access.errors import ScopeMissing
+from webadmin.access.request_rates import seconds_to_wait
 from webadmin.access.scopes import SCOPE_READ_CATALOG, SCOPE_WRITE_CATALOG
 from webadmin.catalog.api.access_keys import AccessKey, key_of_request
 from webadmin.catalog.api.answers import WRONG, answer, refusal
+from webadmin.catalog.api.browsers import check_origin
 from webadmin.catalog.api.calls import Call
 from webadmin.catalog.api.errors import NotServed
 from webadmin.index.services.count_refusals import count_refused_requests
@@ -59,7 +61,12 @@ def door(operations: Mapping[str, Operation]) -> View:
                 return _other_method(request, operations)
             if not operation.is_open:
                 key = key_of_request(request)
+                wait = seconds_to_wait(key.name)
+                if wait:
+                    raise Throttled(wait)
                 _check_scope(key, operation)
+            if operation.writes:
+                check_origin(request)
             call = Call(request, operation.name, key or NOBODY, names)
             if "repository" in names:
                 call.find_repository()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from webadmin.access.confinement import ConfinedManager
 from webadmin.catalog.models import ID_LENGTH, NAME_MAX, Repository
 from webadmin.database.fields import ByteOrderedField
 
@@ -34,6 +35,8 @@ class ImportRun(models.Model):
     heartbeat_ms = models.BigIntegerField()
     commit_id = ByteOrderedField(max_length=ID_LENGTH, blank=True, default="")
     error = models.CharField(max_length=ERROR_MAX, blank=True, default="")
+
+    objects = ConfinedManager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["repository", "name"], name="catalog_import_name_unique")]

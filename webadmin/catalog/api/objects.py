@@ -10,11 +10,14 @@ from django.http import HttpResponse
 from engine.catalog.errors import InvalidEntryKey
 from engine.catalog.model import KEY_BYTES_MAX, key_of
 from engine.catalog.object_entry import ObjectEntry
+from engine.storage import ObjectNotFound
 from webadmin.catalog.api import shapes
 from webadmin.catalog.api.answers import answer, nothing, page
 from webadmin.catalog.api.calls import Call, metadata_of
-from webadmin.catalog.api.errors import RequestRefused
+from webadmin.catalog.api.errors import DataMissing, RequestRefused
 from webadmin.catalog.models import NAME_MAX
+from webadmin.catalog.object_places import object_at
+from webadmin.catalog.services.condemned_objects import withdraw
 from webadmin.catalog.services.read_objects import get_entry, list_entries
 from webadmin.catalog.services.write_objects import delete_entries, delete_entry, put_entry
 from webadmin.database import dialect
@@ -74,6 +77,7 @@ def copy(call: Call) -> HttpResponse:
     ref = call.body.text("src_ref", NAME_MAX, default="") or call.names["branch"]
     source = get_entry(call.repository, ref, key_of(call.body.text("src_path", KEY_BYTES_MAX)))
     copied = replace(ObjectEntry.from_payload(source.payload), written_at=dialect.clock_ms() / 1000)
+    _keep_object(call, copied)
     made = put_entry(call.repository, call.names["branch"], destination, copied)
     return answer(shapes.stats_of(call.repository, made), 201)
 
@@ -84,8 +88,23 @@ def set_metadata(call: Call) -> HttpResponse:
     metadata = metadata_of(call.body, "set")
     stored = ObjectEntry.from_payload(get_entry(call.repository, call.names["branch"], key).payload)
     changed = replace(stored, metadata=metadata)
+    _keep_object(call, changed)
     put_entry(call.repository, call.names["branch"], key, changed, if_match=stored.checksum)
     return nothing(201)
+
+
+def _keep_object(call: Call, value: ObjectEntry) -> None:
+    """Keep an uploaded object for an entry that is about to name it; it may be condemned. Raises DataMissing."""
+    if not value.is_relative:
+        return
+    store, key = object_at(call.repository, value)
+    is_kept = withdraw(call.repository, value.address)
+    try:
+        store.head(key)
+    except ObjectNotFound:
+        is_kept = False
+    if not is_kept:
+        raise DataMissing(f"the object's bytes are gone: garbage collection has deleted {key}")
 
 
 def _told(path: object) -> str:

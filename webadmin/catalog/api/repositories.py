@@ -48,8 +48,8 @@ def read(call: Call) -> HttpResponse:
 
 
 def delete(call: Call) -> HttpResponse:
-    """Take a repository away; its files are deleted later."""
-    delete_repository(call.repository, order=call.order)
+    """Delete a repository, a read-only one with ``force``; its files are deleted after a grace time."""
+    delete_repository(call.repository, order=call.order, force=call.flag("force"))
     return nothing()
 
 

@@ -1,7 +1,7 @@
 """Bodies of requests, read within bounds. The SDK's writer sends files in chunks, of a length nobody knows before.
 
-Django gives no body where no length is told; gunicorn has taken the chunks apart and says that the input ends by
-itself.
+Django gives no body where no length is told; the web process has taken the chunks apart and says that the input ends
+by itself.
 """
 
 from __future__ import annotations

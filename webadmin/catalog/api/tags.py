@@ -19,13 +19,13 @@ def list_them(call: Call) -> HttpResponse:
 
 
 def create(call: Call) -> HttpResponse:
-    """Name a commit."""
+    """Name a commit; ``force`` moves no tag."""
+    flag_of(call.body, "force")
     tag = create_tag(
         call.repository,
         call.body.text("id", NAME_MAX, empty=False),
         call.body.text("ref", NAME_MAX, empty=False),
         order=call.order,
-        force=flag_of(call.body, "force"),
     )
     return answer(shapes.tag_of(tag), 201)
 

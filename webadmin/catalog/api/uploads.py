@@ -1,7 +1,8 @@
 """Taking the bytes of an object: piece by piece into the object store, in memory a piece or two.
 
 The SDK's writer sends the bytes as the body, its generated client as a file in a form. The object becomes visible
-when all of it is stored; what is not taken into the branch is deleted again.
+when all of it is stored. If the branch refuses it and no row that was written may still name it, it is deleted at once;
+otherwise the collection of garbage decides.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from django.http import HttpResponse
 from django.http.multipartparser import MultiPartParser, MultiPartParserError
 
 from engine.catalog.object_entry import ObjectEntry
+from engine.errors import LithifyError
 from engine.protocol.fields import Fields
 from engine.storage import ObjectWriter
 from webadmin.catalog.api import shapes
@@ -26,15 +28,8 @@ from webadmin.catalog.api.conditions import check_early, condition_of
 from webadmin.catalog.api.errors import BodyRefused, RequestRefused
 from webadmin.catalog.api.issued_names import new_name
 from webadmin.catalog.api.request_bodies import PIECE_BYTES, body_of, check_whole, told_length
-from webadmin.catalog.errors import (
-    BranchProtected,
-    CatalogMissing,
-    CatalogRefused,
-    PreconditionFailed,
-    RepositoryReadOnly,
-)
 from webadmin.catalog.places import catalog_store, data_prefix_of, folder_of
-from webadmin.catalog.services.write_objects import put_entry
+from webadmin.catalog.services.write_objects import WrittenRows, put_entry
 from webadmin.database import dialect
 from webadmin.profiles.compressed_bodies import Readable
 
@@ -43,8 +38,6 @@ FIELD = "content"
 METADATA_HEADER = "x-lakefs-meta-"
 CONTENT_TYPE_MAX = 255
 PLAIN = "application/octet-stream"
-DEFINITE = (PreconditionFailed, CatalogMissing, CatalogRefused, RepositoryReadOnly, BranchProtected)
-"""Refusals after which nothing refers to the bytes. After any other error something may: they are left to the sweep."""
 
 
 def upload(call: Call) -> HttpResponse:
@@ -64,6 +57,7 @@ def upload(call: Call) -> HttpResponse:
         content_type=received.content_type or content_type,
         metadata=metadata,
     )
+    written = WrittenRows()
     try:
         made = put_entry(
             call.repository,
@@ -72,9 +66,11 @@ def upload(call: Call) -> HttpResponse:
             stored,
             if_absent=condition.is_absent,
             if_match=condition.checksum,
+            written=written,
         )
-    except DEFINITE:
-        catalog_store().delete(place)
+    except LithifyError:
+        if not written.count:
+            catalog_store().delete(place)
         raise
     return answer(shapes.stats_of(call.repository, made), 201)
 
@@ -125,7 +121,10 @@ class _Counted:
         self.size = 0
 
     def read(self, size: int) -> bytes:
-        piece = self._stream.read(size)
+        try:
+            piece = self._stream.read(size)
+        except OSError as error:
+            raise RequestRefused(f"the body breaks off after {self.size} bytes: {error}") from error
         self.size += len(piece)
         return piece
 

@@ -7,6 +7,7 @@ from django.db import IntegrityError, transaction
 from webadmin.access.services import record_audit
 from webadmin.catalog.errors import BranchExists, BranchMissing, BranchRefused
 from webadmin.catalog.models import Branch, Repository, Tag
+from webadmin.catalog.services.condemned_objects import count_link
 from webadmin.catalog.services.count_load import forget_load
 from webadmin.catalog.services.names import TOLD, check_branch_name
 from webadmin.catalog.services.pages import page_by_name
@@ -63,6 +64,7 @@ def create_branch(
             if Tag.objects.filter(repository=repository, name=name).exists():
                 raise BranchExists(f"{repository.name} has a tag {name!r}: the branch would hide it")
             first_record(branch)
+            count_link(repository.pk)
             _audit(repository, "catalog_create_branch", branch, order)
     except IntegrityError as error:
         raise BranchExists(f"{repository.name} has a branch {name!r} already") from error

@@ -10,8 +10,9 @@ from django.db import transaction
 from webadmin.access.services import record_audit
 from webadmin.catalog.compaction_policies import check_settings
 from webadmin.catalog.errors import BranchBusy
-from webadmin.catalog.lane_models import ACTOR_MAX, REASON_MAX, BranchWatch, Compaction, CompactionPolicy
+from webadmin.catalog.lane_models import ACTOR_MAX, IS_PARKED, REASON_MAX, BranchWatch, Compaction, CompactionPolicy
 from webadmin.catalog.models import Branch, Repository
+from webadmin.catalog.services.condemned_objects import count_link
 from webadmin.catalog.states import CompactionState
 from webadmin.database.dialect import locked
 from webadmin.schedule.services.operation import Order
@@ -31,6 +32,7 @@ def change_policy(repository: Repository, settings: Mapping[str, Any], *, order:
         for name, value in different.items():
             setattr(policy, name, value)
         policy.save()
+        count_link(repository.pk)  # more commits may keep their objects
         record_audit(
             actor=order.actor,
             action="catalog_change_compaction",
@@ -42,7 +44,7 @@ def change_policy(repository: Repository, settings: Mapping[str, Any], *, order:
 
 def order_compaction(branch: Branch, *, order: Order) -> None:
     """Have a branch compacted by the sensor's next round, whatever its thresholds. BranchBusy if that goes on."""
-    if Compaction.objects.filter(branch_id=branch.pk, state=CompactionState.OPEN).exists():
+    if Compaction.objects.filter(~IS_PARKED, branch_id=branch.pk, state=CompactionState.OPEN).exists():
         raise BranchBusy(f"a compaction of {branch.name} is under way")
     if order.is_dry_run:
         return

@@ -24,7 +24,7 @@ from webadmin.catalog.lane_models import REASON_MAX, BranchWatch, Compaction
 from webadmin.catalog.models import Branch, Build
 from webadmin.catalog.places import catalog_store, metarange_of, prefix_of
 from webadmin.catalog.services.builds import begin_build, end_build
-from webadmin.catalog.services.end_compactions import close_compactions, refused_words
+from webadmin.catalog.services.end_compactions import close_compactions, end_parked, refused_words
 from webadmin.catalog.services.publish import publish_compaction
 from webadmin.catalog.services.records import seal_branch
 from webadmin.catalog.services.staged_rows import base_of, basis_layer, metarange_of_commit
@@ -56,6 +56,7 @@ def begin_compaction(branch: Branch, *, cause: str, order: Order, is_ordered: bo
 
 def _claim(branch: Branch, cause: str, is_ordered: bool) -> tuple[Compaction, Build]:
     """Note that the branch is being compacted, before anything is sealed or put."""
+    end_parked(branch.pk)
     build = begin_build(branch.repository, Why.COMPACTION, branch_id=branch.pk)
     try:
         with transaction.atomic():

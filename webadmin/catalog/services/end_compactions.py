@@ -6,11 +6,11 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from django.db import transaction
 from django.db.models import F
 
 from engine.planning.staging.branch import Basis, Refusal, refusal
-from engine.scheduling.model import JobState, ParkedKind
-from webadmin.catalog.lane_models import REASON_MAX, BranchWatch, Compaction
+from webadmin.catalog.lane_models import IS_PARKED, REASON_MAX, BranchWatch, Compaction
 from webadmin.catalog.models import Build, Repository
 from webadmin.catalog.services.records import read_record
 from webadmin.catalog.states import CompactionState
@@ -58,7 +58,7 @@ def close_compactions(
                 last_bytes=told.get("bytes_written") or 0,
                 lost_in_a_row=0,
             )
-        elif state in (CompactionState.LOST, CompactionState.FAILED):
+        elif state in (CompactionState.LOST, CompactionState.FAILED) and not each.ended_because:
             watch.update(lost_in_a_row=F("lost_in_a_row") + 1)
         log.info("compaction_ended compaction=%d branch=%s state=%s why=%s", each.pk, each.branch_name, state, because)
 
@@ -92,16 +92,30 @@ def end_lost() -> int:
     return sum(map(len, lost.values()))
 
 
-def end_failed() -> list[Compaction]:
-    """End compactions whose jobs have failed for good; the branch rests, longer after each. Return them."""
-    evicted = Compaction.objects.filter(
-        state=CompactionState.OPEN, job__state=JobState.PARKED, job__parked_kind__in=["", ParkedKind.EVICTED]
-    ).order_by("pk")
-    found = list(evicted)
-    for each in found:
+def note_failed() -> int:
+    """Note of compactions whose jobs have just failed for good, and been parked, why they did; return how many.
+
+    The branch rests, longer after each. The job stays parked, so that somebody sees it, until the branch is tried again
+    (``end_parked``), a commit or reset makes it superfluous, or an operator requeues it or gives it back.
+    """
+    count = 0
+    for each in Compaction.objects.filter(IS_PARKED, ended_because="").order_by("pk"):
         [job] = with_last_error(Job.objects.filter(pk=each.job_id))
-        _end([each], CompactionState.FAILED, f"{job.last_error_class}: {job.last_error_message}")  # type: ignore[attr-defined]
-    return found
+        because = f"{job.last_error_class}: {job.last_error_message}"  # type: ignore[attr-defined]
+        with transaction.atomic():
+            noted = Compaction.objects.filter(pk=each.pk, state=CompactionState.OPEN, ended_because="")
+            if not noted.update(ended_because=because[:REASON_MAX]):
+                continue
+            BranchWatch.objects.filter(branch=each.branch_id).update(lost_in_a_row=F("lost_in_a_row") + 1)
+        log.warning("compaction_failed compaction=%d branch=%s why=%s", each.pk, each.branch_name, because)
+        count += 1
+    return count
+
+
+def end_parked(branch_id: int) -> None:
+    """End the compaction of a branch whose job is parked, if there is one: the branch is about to be tried again."""
+    for each in list(Compaction.objects.filter(IS_PARKED, branch_id=branch_id)):
+        _end([each], CompactionState.FAILED, each.ended_because or "its job failed too often")
 
 
 def end_all(repository: Repository, *, because: str) -> None:

@@ -28,6 +28,7 @@ from webadmin.catalog.places import files_of, reader_of
 from webadmin.catalog.services.branches import find_branch, missing
 from webadmin.catalog.services.builds import met_deletion, open_build
 from webadmin.catalog.services.commits import NewCommit, check_commit, find_commit, make_commit
+from webadmin.catalog.services.condemned_objects import count_link
 from webadmin.catalog.services.count_load import forget_load
 from webadmin.catalog.services.diffs import base_reader, is_clean
 from webadmin.catalog.services.publish import publish_moved_head
@@ -155,6 +156,7 @@ def hard_reset(repository: Repository, branch_name: str, ref: str, *, force: boo
     def audit(before: BranchRecord, after: BranchRecord) -> None:
         told = {"branch": branch_name, "before": before.head, "after": after.head, "why": order.why}
         record_audit(actor=order.actor, action="catalog_hard_reset", target=str(repository), detail=told)
+        count_link(repository.pk)
         forget_load(branch.pk)
 
     for _ in range(TRIES):

@@ -18,6 +18,7 @@ from webadmin.access.services import record_audit
 from webadmin.catalog.models import Build, Commit, Repository
 from webadmin.catalog.services.builds import take_files
 from webadmin.catalog.services.commits import keep_commit
+from webadmin.catalog.services.condemned_objects import count_link
 from webadmin.catalog.services.count_load import forget_load
 from webadmin.catalog.services.records import change_record
 from webadmin.catalog.states import RepositoryState, Why
@@ -71,6 +72,7 @@ def publish_moved_head(
         return move_head(record, basis, commit.commit_id, is_clean=True)
 
     def then() -> None:
+        count_link(repository.pk)
         _keep(repository, commit, order, action)
 
     return _publish(basis, build, files_in(metarange), decide, Why.MERGE, then)

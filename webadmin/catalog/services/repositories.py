@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from engine.profiles.errors import BadBlockName
 from engine.profiles.object_names import check_tenant
@@ -97,11 +99,17 @@ def create_repository(new: NewRepository, *, order: Order) -> Repository:
     return repository
 
 
-def delete_repository(repository: Repository, *, order: Order) -> None:
-    """Make a repository unreachable; its rows and files are swept later. One that is gone already is left alone."""
+def delete_repository(repository: Repository, *, order: Order, force: bool = False) -> None:
+    """Make a repository unreachable; one that is deleted already is left alone. It can be restored for
+    ``CATALOG_REPOSITORY_GRACE_SECONDS``; then its rows and files are deleted.
+
+    Raises RepositoryReadOnly for a read-only one without ``force``.
+    """
+    if repository.is_read_only and not force:
+        raise RepositoryReadOnly(f"{repository.name} is read-only: it is deleted with force only")
     with transaction.atomic():
         gone = Repository.objects.filter(pk=repository.pk, state=RepositoryState.ACTIVE).update(
-            state=RepositoryState.DELETING
+            state=RepositoryState.DELETED, deleted_ms=clock_ms()
         )
         if gone:
             record_audit(
@@ -110,6 +118,42 @@ def delete_repository(repository: Repository, *, order: Order) -> None:
                 target=str(repository),
                 detail={"id": repository.pk, "why": order.why},
             )
+
+
+def restore_repository(repository: Repository, *, order: Order) -> None:
+    """Make a deleted repository reachable again, as it was. A dry run raises what it would.
+
+    Raises RepositoryMissing if there is nothing to restore, RepositoryExists if its name or place is taken by now.
+    """
+    refused = RepositoryExists(
+        f"{repository.tenant} has another repository {repository.name!r}, or one in "
+        f"{repository.storage_namespace!r}: delete that one first"
+    )
+    held = Repository.objects.filter(tenant=repository.tenant, state=RepositoryState.ACTIVE).exclude(pk=repository.pk)
+    if held.filter(Q(name=repository.name) | Q(storage_namespace=repository.storage_namespace)).exists():
+        raise refused
+    deleted = Repository.objects.filter(pk=repository.pk, state=RepositoryState.DELETED)
+    try:
+        with transaction.atomic():
+            restored = {"state": RepositoryState.ACTIVE, "deleted_ms": None}
+            if not (deleted.exists() if order.is_dry_run else deleted.update(**restored)):
+                raise RepositoryMissing(f"{repository} is not deleted, or its files are being deleted already")
+            if not order.is_dry_run:
+                record_audit(
+                    actor=order.actor,
+                    action="catalog_restore_repository",
+                    target=str(repository),
+                    detail={"id": repository.pk, "why": order.why},
+                )
+    except IntegrityError as error:
+        raise refused from error
+
+
+def begin_removal(repository: Repository) -> bool:
+    """Say whether the rows and files of a deleted repository may go: its grace is over. It is not restored then."""
+    before_ms = clock_ms() - 1000 * settings.CATALOG_REPOSITORY_GRACE_SECONDS
+    due = Repository.objects.filter(pk=repository.pk, state=RepositoryState.DELETED, deleted_ms__lte=before_ms)
+    return bool(due.update(state=RepositoryState.DELETING))
 
 
 def check_writable(repository: Repository) -> None:

@@ -17,7 +17,7 @@ from webadmin.catalog.errors import BranchBusy
 from webadmin.catalog.lane_models import REASON_MAX, BranchWatch
 from webadmin.catalog.models import BranchToken, Repository, StagedEntry
 from webadmin.catalog.services.compact_branch import begin_compaction
-from webadmin.catalog.services.end_compactions import ACTOR, end_abandoned, end_failed, end_lost
+from webadmin.catalog.services.end_compactions import ACTOR, end_abandoned, end_lost, note_failed
 from webadmin.catalog.states import TokenState
 from webadmin.database.dialect import clock_ms
 from webadmin.schedule.services.operation import Order
@@ -42,7 +42,7 @@ class SenseReport:
 
 def sense_branches() -> SenseReport:
     """End what is over, weigh what was counted, and begin what fires. One branch in trouble stops none."""
-    report = SenseReport(abandoned=end_abandoned(), lost=end_lost(), evicted=len(end_failed()))
+    report = SenseReport(abandoned=end_abandoned(), lost=end_lost(), evicted=note_failed())
     count_tokens()
     watched: dict[Repository, list[WatchedBranch]] = {}
     for one in watched_branches():

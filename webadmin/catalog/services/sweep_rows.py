@@ -15,12 +15,12 @@ from webadmin.catalog.models import (
     BranchToken,
     Build,
     CondemnedFile,
+    CondemnedObject,
     Repository,
     StagedEntry,
     StagedInterval,
 )
 from webadmin.catalog.places import catalog_store, folder_of
-from webadmin.catalog.services.end_compactions import end_all
 from webadmin.catalog.states import CompactionState, TokenState, Why
 from webadmin.database.dialect import clock_ms, one_snapshot
 from webadmin.database.vacuum import tidy_up
@@ -111,7 +111,6 @@ def sweep_builds() -> int:
 
 def sweep_repository(repository: Repository) -> int:
     """Delete all of a repository that nobody reaches any more; return how many objects went. Safe to do again."""
-    end_all(repository, because="the repository was deleted")
     Build.objects.filter(repository_id=repository.pk, heartbeat_ms__lt=clock_ms() - BUILD_SILENT_MS).delete()
     store, count = catalog_store(), 0
     for info in list(store.list(folder_of(repository))):
@@ -128,6 +127,7 @@ def sweep_repository(repository: Repository) -> int:
         branches = list(Branch.objects.filter(repository=repository).values_list("pk", flat=True))
         BranchLoad.objects.filter(pk__in=branches).delete()
         CondemnedFile.objects.filter(repository_id=repository.pk).delete()
+        CondemnedObject.objects.filter(repository_id=repository.pk).delete()
         repository.delete()
     log.info("catalog_repository_swept objects=%d", count)
     return count

@@ -7,6 +7,7 @@ from django.db import IntegrityError, transaction
 from webadmin.access.services import record_audit
 from webadmin.catalog.errors import TagExists, TagMissing
 from webadmin.catalog.models import Repository, Tag
+from webadmin.catalog.services.condemned_objects import count_link
 from webadmin.catalog.services.names import TOLD, check_tag_name
 from webadmin.catalog.services.pages import page_by_name
 from webadmin.catalog.services.refs import commit_at
@@ -30,17 +31,16 @@ def list_tags(
     return page_by_name(Tag.objects.filter(repository=repository), prefix=prefix, after=after, amount=amount)
 
 
-def create_tag(repository: Repository, name: str, ref: str, *, order: Order, force: bool = False) -> Tag:
-    """Name a commit; ``force`` moves a tag that is there. Raises NameRefused, RefMissing, RefRefused, TagExists."""
+def create_tag(repository: Repository, name: str, ref: str, *, order: Order) -> Tag:
+    """Name a commit. Raises NameRefused, RefMissing, RefRefused, TagExists."""
     check_writable(repository)
     check_tag_name(name)
     commit = commit_at(repository, ref)
     tag = Tag(repository=repository, name=name, commit_id=commit.commit_id, created_ms=clock_ms())
     try:
         with transaction.atomic():
-            if force:
-                Tag.objects.filter(repository=repository, name=name).delete()
             tag.save()
+            count_link(repository.pk)
             _audit(repository, "catalog_create_tag", tag, order)
     except IntegrityError as error:
         raise TagExists(f"{repository.name} has a tag {name!r} already") from error

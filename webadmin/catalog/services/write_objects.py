@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from django.db.models import F
-
 from engine.catalog.model import Entry, StagedRecord, check_key, check_record, prefix_end
 from engine.catalog.object_entry import ObjectEntry
 from engine.catalog.overlay import LayerInterval, LayerRow, Overlay
@@ -41,7 +39,12 @@ KEYS_MAX = 1000
 
 _KEYS = ("branch_id", "key", "token_id")
 _COLUMNS = (*_KEYS, "identity", "payload", "generation", "written_ms")
-_IS_STAGING = "EXISTS (SELECT 1 FROM catalog_branch WHERE id = %s AND staging = %s)"
+_STAGING = "SELECT 1 FROM catalog_branch WHERE id = %s AND staging = %s"
+_IS_STAGING = f"EXISTS ({_STAGING})"
+_TAKE_BACK = (
+    "DELETE FROM catalog_stagedentry WHERE branch_id = %s AND key = %s AND token_id = %s AND generation = %s "  # noqa: S608
+    f"AND EXISTS ({_STAGING}{{lock}})"
+)
 _PUT = (
     "INSERT INTO catalog_stagedentry AS held (branch_id, key, token_id, identity, payload, generation, written_ms) "
     "SELECT b.id, %s, b.staging, %s, %s, 1, {now} FROM catalog_branch b WHERE b.repository_id = %s AND b.name = %s "
@@ -53,6 +56,14 @@ Condition = Callable[[Entry | None], bool]
 """Says of what is visible of a key (None: nothing) whether it may be replaced."""
 
 
+@dataclass(slots=True)
+class WrittenRows:
+    """How many rows of one write may be in tokens, of one that was refused or failed, too. While it is not zero, a
+    commit may hold the value."""
+
+    count: int = 0
+
+
 def put_entry(
     repository: Repository,
     branch_name: str,
@@ -61,26 +72,31 @@ def put_entry(
     *,
     if_absent: bool = False,
     if_match: str | None = None,
+    written: WrittenRows | None = None,
 ) -> Entry:
-    """Stage a value; ``if_match`` is the checksum of what it may replace.
+    """Stage a value; ``if_match`` is the checksum of what it may replace. ``written`` counts the rows that may
+    hold the value, also after an error: while there are any, the value's object must stay.
 
     Raises InvalidEntryKey, InvalidRecord, BranchMissing, RepositoryReadOnly, BranchProtected, PreconditionFailed,
     BranchBusy.
     """
     entry = Entry(key, value.identity, value.to_payload())
+    written = written or WrittenRows()
     if if_absent:
-        return put_if(repository, branch_name, entry, lambda found: found is None)
+        return put_if(repository, branch_name, entry, lambda found: found is None, written=written)
     if if_match is not None:
-        return put_if(repository, branch_name, entry, lambda found: _checksum(found) == if_match)
+        return put_if(repository, branch_name, entry, lambda found: _checksum(found) == if_match, written=written)
     _check_entries(repository, branch_name, [entry])
     for _ in range(TRIES):
+        written.count += 1
         with quick_cursor() as cursor:
             at = [key, entry.identity, entry.payload, repository.pk, branch_name]
             cursor.execute(_PUT.format(now=dialect.clock_column()), at)
-            written = cursor.fetchall()
-        if not written:
+            rows = cursor.fetchall()
+        if not rows:
+            written.count -= 1
             raise BranchMissing(missing(repository, branch_name))
-        branch_id, token = written[0]
+        branch_id, token = rows[0]
         ticket = WriteTicket(str(branch_id), str(token), 0)
         if _holds(repository, branch_name, ticket, decides=False):
             note_writes(branch_id, rows=1)
@@ -97,20 +113,26 @@ def put_entries(repository: Repository, branch_name: str, entries: Iterable[Entr
         _write_batch(repository, branch_name, lambda record, part=listed[start : start + KEYS_MAX]: part, decides=False)
 
 
-def put_if(repository: Repository, branch_name: str, entry: Entry, condition: Condition) -> Entry:
+def put_if(
+    repository: Repository, branch_name: str, entry: Entry, condition: Condition, *, written: WrittenRows | None = None
+) -> Entry:
     """Stage a value if the condition holds of what is visible. Raises what ``put_entry`` raises."""
     _check_entries(repository, branch_name, [entry])
+    written = written or WrittenRows()
     own: _OwnRow | None = None
     for _ in range(DECIDING_TRIES):
         record = _record(repository, branch_name)
         reading = _Reading(repository, record, [entry.key])
         below = reading.without(own) if own else reading
         if not condition(below.get(entry.key)):
-            if own:
-                own.take_back(record)
+            if own and own.take_back():
+                written.count -= 1
             raise PreconditionFailed(f"the condition does not hold of what {branch_name} has")
         if own is None or not reading.has(own, in_staging=True):
+            written.count += 1
             own = _replace(record, reading, entry)
+            if own is None:
+                written.count -= 1
         if own and _holds(repository, branch_name, ticket_of(record), decides=True):
             note_writes(int(record.uid), rows=1)
             return entry
@@ -263,17 +285,18 @@ class _OwnRow:
     generation: int
     replaced: LayerRow | None
 
-    def take_back(self, record: BranchRecord) -> None:
-        """Put back what was there, if nobody has written over it and the token is still written to."""
-        row = StagedEntry.objects.filter(
-            branch_id=self.branch_id, key=self.key, token_id=int(self.token), generation=self.generation
-        )
-        if self.token != record.staging:
-            return
-        if self.replaced is None:
-            row.delete()
-        else:
-            row.update(identity=self.replaced.identity, payload=self.replaced.payload, generation=F("generation") + 1)
+    def take_back(self) -> bool:
+        """Delete the row, if nobody has written over it and its token is still the staging token; say whether.
+
+        One statement, which no seal can overtake: what is in a sealed token is in a commit, or will be. A row that has
+        replaced another stays: as long as that is in the staging token, what it decided cannot be undone by others.
+        """
+        if self.replaced is not None:
+            return False
+        own = [self.branch_id, self.key, int(self.token), self.generation]
+        with quick_cursor() as cursor:
+            cursor.execute(_TAKE_BACK.format(lock=dialect.share_lock()), [*own, self.branch_id, int(self.token)])
+            return bool(cursor.rowcount)
 
 
 def _replace(record: BranchRecord, reading: _Reading, entry: Entry) -> _OwnRow | None:

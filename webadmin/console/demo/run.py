@@ -63,7 +63,7 @@ class Demonstration:
         self._store: ObjectStore = open_store(self.store_url)
         self._seconds: dict[str, float] = {}
         self._bad_objects = 0
-        self.login = Login(name="", password="")
+        self.login = Login(name="", password="", password_file=Path())
         self.address = ""
 
     @property
@@ -147,7 +147,9 @@ class Demonstration:
         started = time.monotonic()
         with running_stack(describe_stack(stack), log_file):
             self._seconds["start of the processes"] = time.monotonic() - started
-            self._steps.say(f"{self.address}/admin/   login: {self.login.name}   password: {self.login.password}")
+            self._steps.say(
+                f"{self.address}/admin/   login: {self.login.name}   password: in {self.login.password_file}"
+            )
             yield
 
     def _push(self, recordings: Sequence[Recording]) -> bool:

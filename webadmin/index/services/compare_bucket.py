@@ -6,29 +6,40 @@ It may take hours, while blocks come, are merged and deleted: before a differenc
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
+
+from django.db import transaction
 
 from engine.errors import LithifyError
 from engine.profiles import ulids
 from engine.profiles.checksums import crc32c
 from engine.profiles.errors import BadBlockName
-from engine.profiles.object_names import BLOCKS, SEGMENTS, dead_letter_key, parse_block_key
+from engine.profiles.object_names import BLOCKS, SEGMENTS, BlockKey, dead_letter_key, parse_block_key
 from engine.storage.model import ObjectInfo, ObjectNotFound, ObjectStore
 from webadmin.access.services import record_audit
 from webadmin.database import dialect
+from webadmin.index.bucket_lineage import name_of
 from webadmin.index.errors import SweepRefused
-from webadmin.index.models import Block
+from webadmin.index.lineage_objects import LineageRecord, read_records
+from webadmin.index.models import Block, DeadLetter, LetterState, LineageMark
+from webadmin.index.services.recover_letters import claim_letter_row
 from webadmin.index.states import LIVE_STATES, BlockState
+from webadmin.schedule.services.guard_deletions import allow_deletions, behind_text, positions_ahead
 
 GRACE_HOURS = 24
 ORPHANS_PER_SWEEP = 10_000
 ASKED_AGAIN_AT_ONCE = 500
+DELETIONS_PER_POSITION = 500
 ORPHANS_SURELY_FINE = 100
 ORPHANS_SHARE_MAX = 0.5
 """More of the bucket than this is not what crashes leave behind: the index is the one that lacks something."""
+LETTERED = "a dead letter names it"
+KNOWN = "the index knows its id"
+UNKNOWN_SEGMENT = "a segment that may have been acknowledged: fsck --repair adopts it; never deleted automatically"
+MERGED_SEGMENT = "a segment that a record says was merged or removed; sweep_orphans --segments deletes it"
 
 
 class Finding(enum.StrEnum):
@@ -103,12 +114,15 @@ def sweep_orphans(
     grace_hours: float = GRACE_HOURS,
     is_dry_run: bool = False,
     is_forced: bool = False,
+    has_segments: bool = False,
     surely_fine: int = ORPHANS_SURELY_FINE,
 ) -> SweepOutcome:
     """Delete objects of our own layout that nobody names and that are older than the grace, by id and by the store.
 
+    Segments stay unless ``has_segments``: one that the index does not know may have been acknowledged to its sender.
     So few as ``surely_fine`` may be most of the bucket: somebody has looked. Raises SweepRefused if so much of the
-    bucket is unknown that the index may be what is incomplete; a dry run says so and goes on.
+    bucket is unknown that the index may be what is incomplete, and LogBehind if the database went back in time; a dry
+    run says so and goes on.
     """
     now_ms = dialect.clock_ms()
     before_ms = now_ms - round(max(1.0, grace_hours) * 3_600_000)
@@ -123,17 +137,28 @@ def sweep_orphans(
         )
     if refusal and not is_dry_run:
         raise SweepRefused(refusal)
+    if is_dry_run:
+        refusal = refusal or _why_behind(store)
+    else:
+        allow_deletions(store=store)
     swept: list[str] = []
     kept: list[tuple[str, str]] = []
     for difference in differences:
         if len(swept) == ORPHANS_PER_SWEEP:
             break
-        if reason := _why_kept(store, difference.key, before_ms):
+        reason = _why_kept(store, difference.key, before_ms, has_segments)
+        if not reason and not is_dry_run:
+            reason = _delete_orphan(store, difference.key)
+        if reason:
             kept.append((difference.key, reason))
             continue
-        if not is_dry_run:
-            store.delete(difference.key)
         swept.append(difference.key)
+        if not is_dry_run and len(swept) % DELETIONS_PER_POSITION == 0:
+            allow_deletions(store=store)
+    kept = _with_merged_segments(store, kept)
+    if not is_dry_run:
+        segments = sum(reason == UNKNOWN_SEGMENT for _, reason in kept)
+        LineageMark.objects.update_or_create(id=1, defaults={"unknown_segments": segments})
     if swept and not is_dry_run:
         record_audit(actor=actor, action="sweep_orphans", target=f"{len(swept)} objects", detail={"keys": swept[:1000]})
     return SweepOutcome(swept=tuple(swept), kept=tuple(kept), refusal=refusal)
@@ -192,8 +217,12 @@ def _differences(store: ObjectStore, row: _Row, info: ObjectInfo, is_deep: bool)
             yield Difference(Finding.CHECKSUM, row.key, f"CRC32C {found:08x}, the index says {row.checksum:08x}")
 
 
-def _why_kept(store: ObjectStore, key: str, before_ms: int) -> str:
-    """Say why an unknown object must stay, "" if it need not. The index is asked again: it may have come to know it."""
+def _why_kept(store: ObjectStore, key: str, before_ms: int, has_segments: bool) -> str:
+    """Say why an unknown object must stay, "" if it need not.
+
+    The letter is asked for first, then the job, then the index: recovery registers a block before it removes the
+    letter, and a job's results are registered before it is done. Whoever names the object last is thus found.
+    """
     try:
         named = parse_block_key(key)
     except BadBlockName:
@@ -206,12 +235,58 @@ def _why_kept(store: ObjectStore, key: str, before_ms: int) -> str:
             return "it was written within the grace"
     except ObjectNotFound:
         return "it is gone"
-    known = Block.objects.filter(shard=named.shard, ulid=named.id).exclude(state=BlockState.DELETED)
-    if known.exists():
-        return "the index knows its id"
+    if any(True for _ in store.list(dead_letter_key(named.shard, named.tenant, named.id))):
+        return LETTERED
     # A result has the shard of its job, and in its id the time of the job's first source.
     first = Block.objects.made_between(created_ms, created_ms + 1).filter(state=BlockState.OWNED)
     if first.filter(owner_job__shard=named.shard).exists():
         return "a scheduled job could still name it"
+    if _is_known(named):
+        return KNOWN
+    return UNKNOWN_SEGMENT if named.is_segment and not has_segments else ""
+
+
+def _with_merged_segments(store: ObjectStore, kept: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Name the segments that a record in the bucket says were merged: nobody has to adopt those."""
+    if all(reason != UNKNOWN_SEGMENT for _, reason in kept):
+        return list(kept)
+    merged = {name for _, record in read_records(store) if isinstance(record, LineageRecord) for name in record.sources}
+    return [
+        (key, MERGED_SEGMENT if reason == UNKNOWN_SEGMENT and name_of(key) in merged else reason)
+        for key, reason in kept
+    ]
+
+
+def _delete_orphan(store: ObjectStore, key: str) -> str:
+    """Delete an object, unless a dead letter about it is being recovered or was; return why it stays then.
+
+    The row of its letter is claimed first. Recovery writes the same row before it reads the object, so that of the two
+    only one goes on.
+    """
+    named = parse_block_key(key)
     letter = dead_letter_key(named.shard, named.tenant, named.id)
-    return "a dead letter names it" if any(True for _ in store.list(letter)) else ""
+    own = DeadLetter.objects.filter(key=letter)
+    with transaction.atomic(durable=True):
+        row = claim_letter_row(letter, named, state=LetterState.SWEPT)
+        if row.state == LetterState.WAITING:
+            return LETTERED
+        is_known = _is_known(named)
+        if not is_known:
+            own.update(state=LetterState.SWEPT, last_attempt_ms=dialect.clock_ms())
+    if not is_known:
+        store.delete(key)
+    if row.state == LetterState.SWEPT:
+        own.filter(state=LetterState.SWEPT).delete()
+    else:  # recovered or given up earlier: the row says by whom
+        own.update(state=row.state)
+    return KNOWN if is_known else ""
+
+
+def _is_known(named: BlockKey) -> bool:
+    return Block.objects.filter(shard=named.shard, ulid=named.id).exclude(state=BlockState.DELETED).exists()
+
+
+def _why_behind(store: ObjectStore) -> str:
+    """Say why a sweep would be refused now because of positions in the bucket; nothing is written."""
+    ahead = positions_ahead(store)
+    return behind_text([(position.epoch, position.command_index) for position in ahead]) if ahead else ""

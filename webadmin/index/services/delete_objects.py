@@ -20,6 +20,7 @@ from webadmin.index.services.count_happenings import OBJECTS, count_happened
 from webadmin.index.services.record_lineage import record_lineage
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import advance_clock, read_time
+from webadmin.schedule.services.guard_deletions import allow_deletions
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,10 @@ class DeletionOutcome:
 
 
 def delete_tombstoned_objects(*, store: ObjectStore, limit: int = 1000) -> DeletionOutcome:
-    """Delete up to ``limit`` objects whose tombstones are due, the oldest first."""
+    """Delete up to ``limit`` objects whose tombstones are due, the oldest first.
+
+    Raises LogBehind if the database does not know all that was written to the bucket on its word.
+    """
     now_ms = _passing_time_ms()
     due = list(Tombstone.objects.due(now_ms).values_list("id", "block__object_key")[:limit])
     record_lineage(store=store)  # what is gone cannot be told from the bucket any more: say first what became of it
@@ -46,6 +50,7 @@ def delete_tombstoned_objects(*, store: ObjectStore, limit: int = 1000) -> Delet
     failed: list[str] = []
     for start in range(0, len(due), DELETIONS_PER_COMMIT):
         keys = dict(due[start : start + DELETIONS_PER_COMMIT])
+        allow_deletions(store=store)
         dispatch(list(keys), at_ms=now_ms)
         errors = _delete(store, keys)
         gone = [tombstone_id for tombstone_id in keys if tombstone_id not in errors]

@@ -24,6 +24,7 @@ from webadmin.index.errors import InvalidRule, TenantBusy
 from webadmin.index.masks import concerned
 from webadmin.index.models import Dataset, DeleteRequest, DeleteState, LegalHold
 from webadmin.index.states import LIVE_STATES
+from webadmin.schedule.lanes import lanes
 from webadmin.schedule.services.operation import Order, operation
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,11 @@ class DeleteOutcome:
             "request": self.request_id,
             "command": self.command_index,
         }
+
+
+def kept_by_deletion(tenant: str) -> list[str]:
+    """Return in sentences what a tenant has beside profiles: no request to delete its data touches that."""
+    return [text for lane in lanes() for text in lane.kept_by_deletion(tenant)]
 
 
 def request_deletion(wanted: DeleteOrder, *, order: Order) -> DeleteOutcome:

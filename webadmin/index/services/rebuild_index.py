@@ -2,6 +2,10 @@
 
 ``bucket_lineage`` says which blocks count. Before the first of them is registered, the log begins behind all fencing
 tokens of the index that was lost: a worker that still has one of them is refused, and no result gets a name again.
+
+The same repairs an index that went back in time: what it lacks is registered, and what it has again, although records
+say that it was merged, is removed. After that the positions in the bucket that it was behind are removed, and deletions
+go on.
 """
 
 from __future__ import annotations
@@ -16,7 +20,9 @@ from webadmin.index.bucket_lineage import BucketLineage, name_of
 from webadmin.index.bucket_scan import FoundBlock, describe_block, find_blocks
 from webadmin.index.models import Block
 from webadmin.index.services.add_blocks import add_blocks
+from webadmin.index.services.repair_index import drop_superseded, records_to_follow
 from webadmin.schedule.models import Command
+from webadmin.schedule.services.guard_deletions import note_positions, positions_ahead, settle_positions
 from webadmin.schedule.services.start_log import start_log_behind
 
 BLOCKS_PER_COMMAND = 100
@@ -26,32 +32,47 @@ BLOCKS_PER_COMMAND = 100
 class RebuildOutcome:
     """What a rebuild found so far. ``left_out`` maps keys to the reason, ``bad`` are objects that cannot be read.
 
-    ``log_starts_at`` is the first index of the log if it was moved behind that of a lost one.
+    ``log_starts_at`` is the first index of the log if it was moved behind that of a lost one. ``dropped`` live blocks
+    were merged or removed according to records. ``settled`` positions of the log were ahead of it and are no more.
     """
 
     found: int = 0
     added: int = 0
     known: int = 0
+    dropped: int = 0
+    settled: int = 0
     log_starts_at: int | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     conflicting: list[str] = field(default_factory=list)
     bad: list[tuple[str, LithifyError]] = field(default_factory=list)
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether something could not be read, or differs from what the index has."""
+        return bool(self.bad or self.conflicting)
+
 
 def rebuild_index(
     *, store: ObjectStore, actor: str, progress: Callable[[RebuildOutcome], None] = lambda outcome: None
 ) -> RebuildOutcome:
-    """Register every block of the bucket that counts. ``progress`` is called after every batch."""
-    lineage = BucketLineage.read(store)
+    """Register every block of the bucket that counts. ``progress`` is called after every batch.
+
+    Raises StorageError, and BadObject for a log position in the bucket that cannot be read.
+    """
+    lineage = BucketLineage.read(store, records_to_follow)
     outcome = RebuildOutcome(bad=list(lineage.bad))
-    if lineage.holds_results or lineage.largest_index:  # some log was here before
-        outcome.log_starts_at = start_log_behind(lineage.largest_index, actor=actor)
+    known_index = max([lineage.largest_index, *(ahead.command_index for ahead in positions_ahead(store))])
+    if lineage.holds_results or known_index:  # some log was here before
+        outcome.log_starts_at = start_log_behind(known_index, actor=actor)
+    note_positions(store)
+    outcome.dropped = drop_superseded(lineage, actor=actor)
     objects = find_blocks(store)
     while part := list(islice(objects, BLOCKS_PER_COMMAND)):
         outcome.found += len(part)
         batch = list(_wanted(store, part, lineage, outcome))
         _register(batch, outcome, actor)
         progress(outcome)
+    outcome.settled = settle_positions(store)
     return outcome
 
 

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from django.db import transaction
+
 from engine.errors import LithifyError
 from engine.profiles.errors import BadBlockName
 from engine.profiles.metadata import METADATA_BYTES_MAX, decode_metadata, encode_metadata
@@ -28,6 +30,9 @@ from webadmin.index.services.count_happenings import LETTERS, count_happened
 log = logging.getLogger(__name__)
 
 ACTOR = "control:dead_letters"
+SWEPT = "swept"
+SWEEP_MS = 24 * 3_600_000
+"""After so long a sweep that claimed a row is over, however it ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +141,7 @@ def _recover(store: ObjectStore, letter: Letter, outcome: RecoveryOutcome) -> No
             outcome.empty += 1
             _settle_missing(key)
             return
+        _claim(letter)
         _register(store, letter)
         store.delete(key)
     except ObjectNotFound as error:
@@ -147,9 +153,43 @@ def _recover(store: ObjectStore, letter: Letter, outcome: RecoveryOutcome) -> No
         _keep(letter, error.code, str(error), outcome)
     else:
         outcome.recovered += 1
+        DeadLetter.objects.filter(key=key, attempts=0).delete()  # nobody saw it wait
         DeadLetter.objects.filter(key=key).update(
             state=LetterState.RECOVERED, code="", reason="", last_attempt_ms=dialect.clock_ms()
         )
+
+
+def claim_letter_row(key: str, named: BlockKey, *, state: LetterState, info: ObjectInfo | None = None) -> DeadLetter:
+    """Return the row of a letter, locked until the end of the transaction; one that is not there is made in ``state``.
+
+    Recovery and the sweep of orphans go through it, so that of the two only one acts on an object.
+    """
+    now_ms = dialect.clock_ms()
+    DeadLetter.objects.get_or_create(
+        key=key,
+        defaults={
+            "shard": named.shard,
+            "tenant": named.tenant,
+            "ulid": named.id,
+            "size_bytes": info.size if info else 0,
+            "written_at_ms": round(info.modified_at * 1000) if info else now_ms,
+            "state": state,
+            "first_attempt_ms": now_ms,
+            "last_attempt_ms": now_ms,
+        },
+    )
+    return dialect.locked(DeadLetter.objects.filter(key=key)).get()
+
+
+def _claim(letter: Letter) -> None:
+    """Make the letter's row say that it waits. Raises _LetterKept while a sweep deletes the object."""
+    with transaction.atomic(durable=True):
+        row = claim_letter_row(letter.info.key, letter.named, state=LetterState.WAITING, info=letter.info)
+        is_sweeping = row.last_attempt_ms > dialect.clock_ms() - SWEEP_MS
+        if row.state != LetterState.SWEPT or not is_sweeping:
+            DeadLetter.objects.filter(id=row.id).update(state=LetterState.WAITING)
+            return
+    raise _LetterKept(SWEPT, "the object it is about is being deleted as an orphan")
 
 
 def _register(store: ObjectStore, letter: Letter) -> None:
@@ -184,26 +224,15 @@ def _read(store: ObjectStore, letter: Letter) -> BlockRegistration:
 
 def _keep(letter: Letter, code: str, reason: str, outcome: RecoveryOutcome) -> None:
     outcome.kept.append((letter.info.key, code))
-    now_ms = dialect.clock_ms()
-    row, _ = DeadLetter.objects.get_or_create(
-        key=letter.info.key,
-        defaults={
-            "shard": letter.named.shard,
-            "tenant": letter.named.tenant,
-            "ulid": letter.named.id,
-            "size_bytes": letter.info.size,
-            "written_at_ms": round(letter.info.modified_at * 1000),
-            "first_attempt_ms": now_ms,
-            "last_attempt_ms": now_ms,
-        },
-    )
-    DeadLetter.objects.filter(id=row.id).update(
-        state=LetterState.WAITING,
-        attempts=row.attempts + 1,
-        last_attempt_ms=now_ms,
-        code=code[:50],
-        reason=reason.replace("\0", "?")[:REASON_MAX],
-    )
+    with transaction.atomic():
+        row = claim_letter_row(letter.info.key, letter.named, state=LetterState.WAITING, info=letter.info)
+        DeadLetter.objects.filter(id=row.id).update(
+            state=row.state if code == SWEPT else LetterState.WAITING,
+            attempts=row.attempts + 1,
+            last_attempt_ms=row.last_attempt_ms if code == SWEPT else dialect.clock_ms(),
+            code=code[:50],
+            reason=reason.replace("\0", "?")[:REASON_MAX],
+        )
 
 
 def _count(outcome: RecoveryOutcome) -> None:

@@ -18,6 +18,7 @@ from webadmin.index.models import AcceptedId, BlockLineage, LineageMark, Lineage
 from webadmin.index.registration import LEDGER_MS
 from webadmin.index.services.count_happenings import count_swept
 from webadmin.schedule.command_log import read_time
+from webadmin.schedule.services.guard_deletions import allow_deletions
 
 DAY_MS = 24 * 3600 * 1000
 LEDGER_GRACE_MS = DAY_MS
@@ -75,7 +76,10 @@ def sweep_lineage(*, store: ObjectStore) -> int:
         LineageObject.objects.filter(id__gt=mark.swept_record).order_by("id")[:RECORDS_PER_RUN]
     )
     count = 0
-    for record, sources in _without_objects(records):
+    removable = list(_without_objects(records))
+    if removable:
+        allow_deletions(store=store)
+    for record, sources in removable:
         # While another record names one of its sources as a result, this one says where that went.
         makers = BlockLineage.objects.filter(result__in=sources).values("job")
         if LineageObject.objects.filter(job__in=makers).exists():

@@ -4,6 +4,7 @@
    harmless, and each segment counts once.
 2. Versions and times only grow, also over those that the store has and a database that was restored has not.
 3. Rules of the store that cannot be read stop the round before anything is written: usage is read again by the next.
+   Unsigned ones are not ours: they are replaced.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db import transaction
 
 from engine.placement.build_rules import build_rules, restore_states
 from engine.placement.documents import decode_rules, encode_rules, encode_statistics
+from engine.placement.errors import UnsignedDocument
 from engine.placement.model import PlacementRules
 from engine.placement.publication import load_rules, publish_rules, publish_statistics, trim_history
+from engine.placement.signatures import SignedStore
 from engine.placement.state_document import PlacementState, decode_state, encode_state
 from engine.placement.statistics import PlacementStatistics, samples
 from engine.storage.model import ObjectStore, StorageError
@@ -96,7 +100,7 @@ def state_of(head: RulesHead) -> PlacementState:
 
 def _start(store: ObjectStore, now_ms: int) -> _Round:
     head, _ = RulesHead.objects.get_or_create(id=1)
-    before, stored, state = rules_of(head), load_rules(store), state_of(head)
+    before, stored, state = rules_of(head), _stored(SignedStore(store, settings.TOKEN_KEYS)), state_of(head)
     if stored is not None and stored.version > before.version:
         before = stored
     if not state.datasets:
@@ -177,16 +181,26 @@ def _in_short(changed: list[RuleDifference]) -> str:
     return (", ".join([*named, f"and {more} more"] if more > 0 else named) or "the first rules")[:WHY_MAX]
 
 
+def _stored(store: SignedStore) -> PlacementRules | None:
+    """Return the store's rules. Unsigned ones count as none: the round replaces them."""
+    try:
+        return load_rules(store)
+    except UnsignedDocument as error:
+        log.warning("rules_replaced error=%s", error)
+        return None
+
+
 def _publish(store: ObjectStore, rules: PlacementRules, statistics: PlacementStatistics) -> None:
     """Write both documents; a failure of the statistics does not keep the rules back."""
+    signed = SignedStore(store, settings.TOKEN_KEYS)
     failure: StorageError | None = None
     try:
-        publish_statistics(store, statistics)
+        publish_statistics(signed, statistics)
     except StorageError as error:
         failure = error
-    newest = load_rules(store)
+    newest = _stored(signed)
     if newest is None or newest.version < rules.version:
-        publish_rules(store, rules)
+        publish_rules(signed, rules)
     if rules.version % VERSIONS_PER_TRIM == 0:
         trim_history(store, rules.version)
     if failure is not None:

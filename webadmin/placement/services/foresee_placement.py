@@ -18,8 +18,9 @@ from engine.placement.errors import EmptyRing, RingRefused
 from engine.placement.model import TOKENS_DEFAULT, TOKENS_MAX, DatasetKey, Instance, PlacementRules
 from engine.placement.placer import Placer
 from engine.placement.ring import Ring, change_ring
+from engine.placement.shard_table import ring_size
 from engine.placement.statistics import PlacementStatistics
-from engine.placement.what_if import PlacedSeries, by_fingerprint, compare
+from engine.placement.what_if import Movement, PlacedSeries, by_fingerprint, compare
 from webadmin.placement.models import RulesHead
 from webadmin.placement.operator_settings import operator_settings
 from webadmin.placement.services.build_placement_rules import rules_of, state_of
@@ -47,12 +48,16 @@ class FleetChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foresight:
-    """What a change would move, as shares of all bytes written; ``loads`` are instances with their share before and
-    after, ``movers`` the datasets of which most moves."""
+    """What a change would move, as shares of all bytes written.
+
+    ``moved_in_kept_ring`` is what would move if the number of shards stayed; ``loads`` are instances with their share
+    before and after, ``movers`` the datasets of which most moves.
+    """
 
     shards: tuple[int, int]
     moved: float
     unavoidable: float
+    moved_in_kept_ring: float
     moved_shards: float
     loads: tuple[dict[str, Any], ...] = ()
     movers: tuple[dict[str, Any], ...] = ()
@@ -65,10 +70,11 @@ class Foresight:
             "shards_after": self.shards[1],
             "moved_to_other_instances": percent(self.moved),
             "unavoidable": percent(self.unavoidable),
+            "moved_if_shards_stayed": percent(self.moved_in_kept_ring),
             "moved_to_other_shards": percent(self.moved_shards),
+            "notes": list(self.notes),
             "instances": list(self.loads),
             "datasets": list(self.movers),
-            "notes": list(self.notes),
         }
 
 
@@ -135,14 +141,41 @@ def _foresight(
     series = [one for key, usage in usages.items() for one in _series(key, usage)]
     moved = compare(before, after, rules, series, new_rules=new_rules)
     now = compare(before, before, rules, series, new_rules=rules)
+    in_kept_ring = moved.moved
+    if after.shards != before.shards:
+        kept_ring = change_ring(before, after.instances, shards=before.shards)
+        in_kept_ring = compare(before, kept_ring, rules, series, new_rules=rules).moved
+        notes.append(_resize_words(before, after, moved, in_kept_ring))
     return Foresight(
         shards=(before.shards, after.shards),
         moved=moved.moved,
         unavoidable=moved.unavoidable,
+        moved_in_kept_ring=in_kept_ring,
         moved_shards=moved.moved_shards,
         loads=_loads(now.by_instance, moved.by_instance),
         movers=_movers(before, after, rules, new_rules, usages),
         notes=tuple(notes),
+    )
+
+
+def _resize_words(before: Ring, after: Ring, moved: Movement, in_kept_ring: float) -> str:
+    """Return why the number of shards changes, what of the movement comes from that, and what an operator may do."""
+    tokens = sum(one.tokens for one in after.instances)
+    why, advice = f"The ring changes from {before.shards} to {after.shards} shards.", ""
+    if before.shards < tokens and after.shards == ring_size(before.shards, tokens):
+        why = (
+            f"The ring grows from {before.shards} to {after.shards} shards: its instances then have {tokens} tokens, "
+            "it needs a shard for each, and it takes twice as many so that it grows rarely, next beyond "
+            f"{after.shards} tokens."
+        )
+        advice = (
+            f" placement ring-size {after.shards}, given before the instance comes, lets this happen at a time you "
+            "choose; then the new instance moves no more than its share."
+        )
+    return (
+        f"{why} The shard of a dataset depends on their number, so {percent(moved.moved)} of what is written goes to "
+        f"other instances; with {before.shards} shards it would be {percent(in_kept_ring)}. This happens once and "
+        f"concerns new profiles only: what was written stays where it is.{advice}"
     )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 
+from django.conf import settings
 from django.db import Error as AnyDatabaseError
 
 from engine.errors import LithifyError
+from engine.placement.errors import UnsignedDocument
 from engine.placement.publication import load_ring, publish_ring
 from engine.placement.ring import EMPTY_RING, Ring
+from engine.placement.signatures import SignedStore
 from engine.storage.model import ObjectStore
 from webadmin.placement.services.instances import current_ring
 
@@ -28,11 +31,15 @@ def read_ring(store: ObjectStore, *, last: Ring = EMPTY_RING) -> Ring:
 
 def publish_current_ring(store: ObjectStore) -> bool:
     """Make the store's copy as new as the database's ring; False if it was. Errors of the store pass."""
-    ring = current_ring()
-    known = load_ring(store)
+    ring, signed = current_ring(), SignedStore(store, settings.TOKEN_KEYS)
+    try:
+        known = load_ring(signed)
+    except UnsignedDocument as error:
+        log.warning("ring_replaced error=%s", error)
+        known = None
     if known is not None and known.version >= ring.version:
         return False
-    publish_ring(store, ring)
+    publish_ring(signed, ring)
     return True
 
 
@@ -48,7 +55,7 @@ def _from_database() -> Ring | None:
 
 def _from_store(store: ObjectStore) -> Ring | None:
     try:
-        return load_ring(store)
+        return load_ring(SignedStore(store, settings.TOKEN_KEYS))
     except LithifyError as error:
         log.warning("ring_not_read from=store error=%s", error)
         return None

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 
+from django.conf import settings
 from django.db import DatabaseError
 
 from engine.errors import LithifyError
 from engine.placement.documents import decode_rules
 from engine.placement.model import PlacementRules
 from engine.placement.publication import load_rules
+from engine.placement.signatures import SignedStore
 from engine.storage.model import ObjectStore
 from webadmin.placement.rule_models import RulesHead
 
@@ -25,7 +27,7 @@ def read_rules(store: ObjectStore, *, last: PlacementRules | None = None) -> Pla
     Never raises with ``last``. Without it rules that exist and cannot be read raise: nobody should begin with none.
     """
     try:
-        found = _from_database(last) or load_rules(store)
+        found = _from_database(last) or load_rules(SignedStore(store, settings.TOKEN_KEYS))
     except LithifyError as error:
         if last is None:
             raise

@@ -1,8 +1,7 @@
 """Whose profiles a person who is signed in may see.
 
-Operators who may view blocks see every tenant, as in the rest of the admin. Somebody else sees the tenants that the
-names of his groups list, in the words that credentials use: ``tenant:shop``. A tenant that is hidden from somebody
-looks like one that does not exist.
+Operators who may view blocks see every tenant, unless confined to some (``webadmin.access.confinement``), as in
+the rest of the admin. A tenant that is hidden from somebody looks like one that does not exist.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from engine.profiles.query.model import CONDITIONS_MAX, PHASES, QueryReport, Que
 from engine.profiles.query.select_points import Grid, PointSeries
 from engine.profiles.query.selectors import Matcher, parse_selector
 from engine.storage.model import StorageError
+from webadmin.access.request_rates import seconds_to_wait
 from webadmin.index.errors import IndexMoved, InvalidIndexQuery
 from webadmin.profiles.connect import ConnectError
 from webadmin.profiles.not_taken import NotTaken
@@ -70,7 +71,12 @@ _readers = Senders()
 def identify_reader(request: HttpRequest) -> Reader:
     """Return who asks; ConnectError if nobody may know."""
     with said_to_viewers():
-        return _readers.identify_reader(request)
+        reader = _readers.identify_reader(request)
+    wait = seconds_to_wait(reader.actor.removeprefix("credential:"))
+    if wait:
+        message = "the credential sends more requests than it may"
+        raise ConnectError("resource_exhausted", message, reason="rate_limited", retry_after_s=wait)
+    return reader
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """What distributors prove themselves with to segment writers: derived from the keys that all Django processes share.
 
-A distributor sends ``authorization_header()``; nothing has to be issued or stored, and keys rotate as the tokens' do.
+A distributor sends ``authorization_header(instance)``; nothing has to be issued or stored, and keys rotate as the
+tokens' do. A credential is good for one instance only and for one to two hours, so that whoever receives one, or reads
+it on its way, can push to nobody else with it and not for long.
 """
 
 from __future__ import annotations
@@ -8,25 +10,36 @@ from __future__ import annotations
 import functools
 import hashlib
 import hmac
+import time
 
 from django.conf import settings
 
-PURPOSE = b"lithify segment push"
+PURPOSE = "lithify segment push"
 PREFIX = "Bearer "
+VALID_SECONDS = 3600
+"""A credential is valid for at least so long after it was made, and at most twice as long."""
+TOLERANCE_SECONDS = 300
+"""By so much the clocks of two machines may differ."""
 
 
-def authorization_header() -> str:
-    """Return the value of ``Authorization`` for a push to a segment writer."""
-    return PREFIX + _derived(settings.TOKEN_KEYS[0])
+def authorization_header(instance: str) -> str:
+    """Return the value of ``Authorization`` for a push to the segment writer of this id."""
+    expires_s = (int(time.time()) // VALID_SECONDS + 2) * VALID_SECONDS
+    return f"{PREFIX}{expires_s}.{_derived(settings.TOKEN_KEYS[0], instance, expires_s)}"
 
 
-def is_authorized(header: str) -> bool:
-    """Say whether the header was made with one of the keys in use."""
-    given = header.removeprefix(PREFIX).encode()
-    matches = [hmac.compare_digest(given, _derived(key).encode()) for key in settings.TOKEN_KEYS]
-    return header.startswith(PREFIX) and any(matches)
+def is_authorized(header: str, instance: str) -> bool:
+    """Return whether the header was made for this instance with one of the keys in use, and has not expired."""
+    expires, _, given = header.removeprefix(PREFIX).partition(".")
+    if not header.startswith(PREFIX) or not (expires.isascii() and expires.isdigit() and len(expires) <= 12):
+        return False
+    left_s = int(expires) - time.time()
+    if not -TOLERANCE_SECONDS < left_s <= 2 * VALID_SECONDS + TOLERANCE_SECONDS:
+        return False
+    derived = [_derived(key, instance, int(expires)) for key in settings.TOKEN_KEYS]
+    return any(hmac.compare_digest(given.encode(), one.encode()) for one in derived)
 
 
-@functools.lru_cache(maxsize=16)
-def _derived(key: str) -> str:
-    return hmac.new(key.encode(), PURPOSE, hashlib.sha256).hexdigest()
+@functools.lru_cache(maxsize=1024)
+def _derived(key: str, instance: str, expires_s: int) -> str:
+    return hmac.new(key.encode(), f"{PURPOSE}\0{instance}\0{expires_s}".encode(), hashlib.sha256).hexdigest()

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.errors import LithifyError
 from engine.profiles.segment_push import decode_segment_push
+from webadmin.access.metrics_token import has_metrics_token
 from webadmin.profiles.writer.credential import is_authorized
 from webadmin.profiles.writer.gathering import Answer
 from webadmin.profiles.writer.measures import WriterMeasures
@@ -17,7 +18,12 @@ PUSH_PATH = "/internal/v1/segments/push"
 BODY_BYTES_MAX = 256 << 20
 """What a distributor may take from one client."""
 OVERLOADED = Answer(429, "overloaded", "this instance holds as many bytes as it may; send it to the next one")
-UNAUTHENTICATED = Answer(401, "unauthenticated", "send the authorization of a distributor with the same token keys")
+UNAUTHENTICATED = Answer(
+    401,
+    "unauthenticated",
+    "send what a distributor with the same token keys and clock makes for this instance",
+)
+CLOSED = Answer(401, "unauthenticated", "send METRICS_TOKEN as a bearer token")
 TOO_LARGE = Answer(400, "too_large", f"a push has at most {BODY_BYTES_MAX} bytes")
 
 Message = MutableMapping[str, Any]
@@ -30,9 +36,12 @@ class _Gone(Exception):
 
 
 class WriterSite:
-    """Routes requests. ``problems`` says in words why this process should get no traffic; none is well."""
+    """Routes requests to the writer ``instance``. ``problems`` says why this process should get no traffic."""
 
-    def __init__(self, writer: SegmentWriter, measures: WriterMeasures, problems: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, instance: str, writer: SegmentWriter, measures: WriterMeasures, problems: Callable[[], list[str]]
+    ) -> None:
+        self._instance = instance
         self._writer = writer
         self._measures = measures
         self._problems = problems
@@ -55,6 +64,9 @@ class WriterSite:
             body = json.dumps({"status": "ready" if not problems else "not ready", "problems": problems})
             await _send(send, 503 if problems else 200, body.encode(), b"application/json")
         elif path == "/metrics":
+            if not has_metrics_token(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")):
+                await _send_answer(send, CLOSED)
+                return
             await _send(send, 200, self._measures.text(), b"text/plain; version=0.0.4; charset=utf-8")
         else:
             await _send_answer(send, Answer(404, "not_found", "there is nothing here"))
@@ -78,7 +90,7 @@ class WriterSite:
 
     def _refusal(self, headers: dict[bytes, bytes], size: int) -> Answer | None:
         """Return why a push is not even read."""
-        if not is_authorized(headers.get(b"authorization", b"").decode("latin-1")):
+        if not is_authorized(headers.get(b"authorization", b"").decode("latin-1"), self._instance):
             return UNAUTHENTICATED
         if self._writer.is_draining:
             return DRAINING

@@ -48,18 +48,23 @@ class Membership:
         self._publish_at = 0.0
         self._published_version = -1
 
-    def beat(self) -> None:
-        """Report once and do what follows from the answer. Never raises for a database or store that is away."""
+    def beat(self) -> bool:
+        """Report once and do what follows from the answer; return whether the database answered.
+
+        Never raises for a database or store that is away.
+        """
         close_old_connections()
         try:
             self._report()
         except AnyDatabaseError as error:
             self._in_reach_since = None
             log.warning("heartbeat_failed error=%s", error)
+            return False
         except LithifyError as error:
             log.warning("ring_not_settled_or_published error=%s", error)
         finally:
             close_old_connections()
+        return True
 
     def leave(self) -> None:
         """Say goodbye; whoever cannot is given up after the timeout."""

@@ -7,9 +7,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import uvicorn
@@ -17,11 +15,14 @@ import uvloop
 
 from engine.storage.model import ObjectStore
 from engine.version import VERSION
+from webadmin.database import durability
 from webadmin.placement.services.instances import Registration
 from webadmin.profiles.writer.http import WriterSite
 from webadmin.profiles.writer.measures import WriterMeasures
 from webadmin.profiles.writer.membership import HEARTBEAT_SECONDS, Membership
 from webadmin.profiles.writer.segment_writer import SegmentWriter, WriterLimits
+from webadmin.serving.deadline_protocol import DeadlineProtocol
+from webadmin.serving.signal_free_server import SignalFreeServer
 
 log = logging.getLogger(__name__)
 
@@ -41,15 +42,6 @@ class WriterOptions:
     zone: str = ""
     tokens: int = 4
     limits: WriterLimits = field(default_factory=WriterLimits)
-
-
-class _Server(uvicorn.Server):
-    """Leaves the signals to us: a drain comes before the end."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Catch nothing."""
-        yield
 
 
 def run_writer(options: WriterOptions, store: ObjectStore) -> None:
@@ -81,11 +73,11 @@ class _Life:
         self._membership = Membership(registration, store)
         self._registry = ThreadPoolExecutor(1, "registry")
         self._stopping = asyncio.Event()
-        site = WriterSite(self._writer, measures, self._problems)
-        self._server = _Server(
+        site = WriterSite(registration.name, self._writer, measures, self._problems)
+        self._server = SignalFreeServer(
             uvicorn.Config(
                 site,
-                http="httptools",
+                http=DeadlineProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -128,7 +120,8 @@ class _Life:
         was_registered = False
         while not self._stopping.is_set():
             started = loop.time()
-            await loop.run_in_executor(self._registry, self._membership.beat)
+            if await loop.run_in_executor(self._registry, self._membership.beat):
+                self._writer.index_answers()
             if self._membership.is_registered and not was_registered:
                 was_registered = True
                 log.info("writer_ready name=%s address=%s", self._registration.name, self._registration.address)
@@ -140,6 +133,8 @@ class _Life:
         found = []
         if self._writer.is_draining:
             found.append("it is shutting down")
+        if unsafe := durability.refusal():
+            found.append(unsafe)
         if not self._membership.is_registered:
             found.append("it is not registered; the database may be away")
         return found

@@ -20,8 +20,8 @@ from engine.errors import LithifyError
 from engine.profiles.model import BlockMeta
 from engine.profiles.segment_push import SegmentPush
 from engine.storage.model import ObjectStore
+from webadmin.database import durability
 from webadmin.profiles.writer.gathering import ACCEPTED, Answer, Batch, OpenSegment, WaitingPush
-from webadmin.profiles.writer.index_gate import IndexGate
 from webadmin.profiles.writer.measures import WriterMeasures
 from webadmin.profiles.writer.storing import StoredSegment, put_dead_letter, put_segment, register
 
@@ -55,7 +55,8 @@ class SegmentWriter:
         self._store = store
         self._limits = limits
         self._measures = measures
-        self._gate = IndexGate()
+        self._index_lost: asyncio.Future[None] | None = None
+        self._is_index_away = False
         self._batch: Batch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._parsing: dict[OpenSegment, asyncio.Future[None]] = {}
@@ -67,7 +68,11 @@ class SegmentWriter:
     @property
     def is_index_away(self) -> bool:
         """Whether segments get dead letters at the moment."""
-        return self._gate.is_away
+        return self._is_index_away
+
+    def index_answers(self) -> None:
+        """Register the next segments again: a heartbeat has reached the database. No flush waits to find that out."""
+        self._is_index_away = False
 
     def has_room(self, size: int) -> bool:
         """Say whether a push of so many bytes may be read; one is always let in, however large."""
@@ -77,6 +82,8 @@ class SegmentWriter:
         """Store the profiles of a push; returns when nothing of them can be lost any more."""
         if self.is_draining:
             return DRAINING
+        if unsafe := _unsafe_answer():
+            return unsafe
         if not push.series:
             return ACCEPTED
         waiting = WaitingPush(push=push, size=size, answered=asyncio.get_running_loop().create_future())
@@ -159,7 +166,9 @@ class SegmentWriter:
     async def _make_found(self, stored: Sequence[StoredSegment]) -> None:
         answers = await self._register([one.meta for one in stored])
         if answers is not None:
-            for one, answer in zip(stored, answers, strict=True):
+            unsafe = _unsafe_answer()  # by a connection that is new since the pushes came
+            for one, registered in zip(stored, answers, strict=True):
+                answer = unsafe or registered
                 self._measures.count_segment("indexed" if answer.is_accepted else "refused", one.meta.size)
                 self._answer(one.segment, answer)
             return
@@ -174,21 +183,38 @@ class SegmentWriter:
 
     async def _register(self, metas: Sequence[BlockMeta]) -> list[Answer] | None:
         """Register a flush; None if the index is away."""
+        if self._is_index_away:
+            return None
         loop = asyncio.get_running_loop()
-        if not self._gate.may_ask(loop.time()):
-            return None
+        self._index_lost = self._index_lost or loop.create_future()
+        request = loop.run_in_executor(self._indexers, register, metas, f"writer:{self.name}")
+        await asyncio.wait({request, self._index_lost}, timeout=INDEX_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         try:
-            asked = loop.run_in_executor(self._indexers, register, metas, f"writer:{self.name}")
-            answers = await asyncio.wait_for(asked, INDEX_SECONDS)
-        except (AnyDatabaseError, LithifyError, TimeoutError) as error:
-            self._gate.failed(loop.time())
-            log.warning("index_away segments=%d error=%s", len(metas), error or "no answer in time")
-            return None
-        self._gate.succeeded()
-        return answers
+            if request.done():
+                return request.result()
+            request.cancel()  # unless it runs already: then its segments are registered twice, and found once
+            reason = "no answer in time"
+        except (AnyDatabaseError, LithifyError) as error:
+            reason = str(error)
+        self._lose_index(len(metas), reason)
+        return None
+
+    def _lose_index(self, segments: int, reason: str) -> None:
+        """Release every flush that waits for the index, and ask it no more until a heartbeat has reached it."""
+        log.warning("index_away segments=%d error=%s", segments, reason)
+        self._is_index_away = True
+        if self._index_lost is not None:
+            self._index_lost.set_result(None)
+            self._index_lost = None
 
     def _answer(self, segment: OpenSegment, answer: Answer) -> None:
         for push in segment.pushes:
             own = Answer(400, "bad_profile", push.refusal) if push.refusal and answer.is_accepted else answer
             self._measures.count_push(push, own)
             push.answer(own)
+
+
+def _unsafe_answer() -> Answer | None:
+    """Return the answer to pushes while the database is known not to keep what it confirms."""
+    reason = durability.refusal()
+    return Answer(503, "unsafe_database", reason) if reason else None

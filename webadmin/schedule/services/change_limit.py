@@ -3,7 +3,7 @@ before holds again by itself. Every value stays as history with who set it and w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Q
@@ -11,8 +11,9 @@ from django.db.models import Q
 from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit, check_limit
 from engine.scheduling.model import LIVE_STATES, JobState, ParkedKind
 from webadmin.schedule import queries
-from webadmin.schedule.command_log import read_time
+from webadmin.schedule.command_log import CommandTime, read_time
 from webadmin.schedule.errors import DurationRefused
+from webadmin.schedule.known_names import check_lane, scope_notes
 from webadmin.schedule.models import Job, LogHead
 from webadmin.schedule.operation_models import WHY_MAX, LimitChange
 from webadmin.schedule.register import is_kind
@@ -25,8 +26,9 @@ DURATION_SECONDS_MAX = 30 * 86_400
 class LimitOutcome:
     """What the change of a limit did, or would do. ``before`` and ``after`` are the values in force for the scope.
 
-    ``command_index`` is None for a dry run, and if the same value held there already. ``notes`` are sentences about
-    what follows from the new value.
+    ``valid_until_ms`` is command time, ``valid_until_wall_ms`` the same moment on the clock if the service is not away
+    until then. ``command_index`` is None for a dry run, and if the same value held there already. ``notes`` are
+    sentences about what follows from the new value.
     """
 
     name: LimitName
@@ -35,6 +37,7 @@ class LimitOutcome:
     after: int
     valid_until_ms: int | None
     is_dry_run: bool
+    valid_until_wall_ms: int | None = None
     command_index: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -45,7 +48,7 @@ class LimitOutcome:
             "scope": {"kind": self.scope.kind.value, "value": self.scope.value},
             "before": self.before,
             "after": self.after,
-            "valid_until_ms": self.valid_until_ms,
+            "valid_until_ms": self.valid_until_wall_ms,
             "dry_run": self.is_dry_run,
             "command": self.command_index,
             "notes": list(self.notes),
@@ -60,25 +63,17 @@ def change_limit(
     ``for_seconds`` ends it by itself in command time. Raises LimitRefused, ScopeRefused, DurationRefused.
     """
     check_limit(name, scope, value)
+    check_lane(scope)
     if for_seconds is not None and not 0 < for_seconds <= DURATION_SECONDS_MAX:
         raise DurationRefused(f"{for_seconds} seconds: a limit can be set for 1 to {DURATION_SECONDS_MAX} seconds")
     if order.is_dry_run:
-        return _preview(name, scope, value, read_time().now_ms, for_seconds, is_dry_run=True)
+        return _preview(name, scope, value, read_time(), for_seconds, is_dry_run=True)
     with operation() as run:
-        outcome = _preview(name, scope, value, run.time.now_ms, for_seconds, is_dry_run=False)
+        outcome = _preview(name, scope, value, run.time, for_seconds, is_dry_run=False)
         if _holds_already(outcome, value):
             return outcome
         index = _set(run, outcome, value, order)
-    return LimitOutcome(
-        name=name,
-        scope=scope,
-        before=outcome.before,
-        after=outcome.after,
-        valid_until_ms=outcome.valid_until_ms,
-        is_dry_run=False,
-        command_index=index,
-        notes=outcome.notes,
-    )
+    return replace(outcome, command_index=index)
 
 
 def limit_in_force(name: LimitName, scope: Scope, now_ms: int) -> int:
@@ -87,8 +82,9 @@ def limit_in_force(name: LimitName, scope: Scope, now_ms: int) -> int:
 
 
 def _preview(
-    name: LimitName, scope: Scope, value: int | None, now_ms: int, for_seconds: int | None, *, is_dry_run: bool
+    name: LimitName, scope: Scope, value: int | None, time: CommandTime, for_seconds: int | None, *, is_dry_run: bool
 ) -> LimitOutcome:
+    now_ms = time.now_ms
     changes = _set_limits(name, scope, now_ms)
     until = None if for_seconds is None else now_ms + for_seconds * 1000
     number = max((change.number for change in changes), default=0) + 1
@@ -102,8 +98,9 @@ def _preview(
         before=_value(changes, name, scope, now_ms),
         after=after,
         valid_until_ms=until,
+        valid_until_wall_ms=None if for_seconds is None else time.wall_ms + for_seconds * 1000,
         is_dry_run=is_dry_run,
-        notes=tuple(_notes(name, scope, after)),
+        notes=(*scope_notes(scope), *_notes(name, scope, after)),
     )
 
 
@@ -150,7 +147,11 @@ def _holds_already(outcome: LimitOutcome, value: int | None) -> bool:
 
 
 def _set(run: Operation, outcome: LimitOutcome, value: int | None, order: Order) -> int:
-    about = outcome.to_json() | {"value": value}
+    about = outcome.to_json() | {
+        "value": value,
+        "valid_until_ms": outcome.valid_until_ms,
+        "valid_until_wall_ms": outcome.valid_until_wall_ms,
+    }
     del about["command"], about["dry_run"], about["notes"]
     index = run.write("change_limit", order, target=f"{outcome.name} of {outcome.scope}", detail=about)
     here = LimitChange.objects.filter(

@@ -1,5 +1,8 @@
 """Looks at every job parked for its failures and does what ``engine.scheduling.isolation`` decides about it.
 
+All jobs are judged before anything is changed: if too many blocks are bad, isolation stops instead, until an operator
+decides (``IsolationStop``).
+
 One command per job, so that the head is held shortly. Safe to run twice and by two at the same time: each command
 checks under the head that its job is still as it was judged, which no worker can change while it is parked.
 """
@@ -27,7 +30,9 @@ from engine.scheduling.isolation import (
 from engine.scheduling.model import JobState, ParkedKind
 from engine.storage.model import ObjectNotFound, ObjectStore, StorageError
 from webadmin.index.models import Block
+from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import StaleSnapshot
+from webadmin.schedule.isolation_stops import open_stop, recent_blocks
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.register import is_kind
@@ -35,6 +40,7 @@ from webadmin.schedule.services.operation import Operation, Order, operation
 from webadmin.schedule.services.quarantine_blocks import quarantine, quarantine_reason
 from webadmin.schedule.services.requeue_jobs import put_back
 from webadmin.schedule.services.split_jobs import split_job
+from webadmin.schedule.services.stop_isolation import stop_isolation
 from webadmin.schedule.suspects import evicted_jobs, merging_is_broken, read_suspect, sources_of
 
 log = logging.getLogger(__name__)
@@ -45,9 +51,10 @@ ACTOR = "control:isolation"
 @dataclass(slots=True, kw_only=True)
 class IsolationOutcome:
     """What became of the evicted jobs: those split, the blocks quarantined and why, those left parked and why, and
-    those that run once more alone."""
+    those that run once more alone. ``stop`` is the reason of a stop, "" if isolation goes on."""
 
     breakages: tuple[Breakage, ...] = ()
+    stop: str = ""
     split: list[str] = field(default_factory=list)
     quarantined: list[tuple[str, str]] = field(default_factory=list)
     waiting: list[tuple[str, str]] = field(default_factory=list)
@@ -58,12 +65,11 @@ def isolate(*, store: ObjectStore, order: Order | None = None) -> IsolationOutco
     """Bring the isolation of bad blocks one step further for every job that was parked for its failures."""
     order = order or Order(actor=ACTOR, why="it failed too often")
     outcome = IsolationOutcome(breakages=merging_is_broken())
-    for job in evicted_jobs():
-        sources = sources_of(job)
-        suspect = read_suspect(job, sources)
-        if asks_for_missing(suspect):
-            suspect = replace(suspect, missing=_missing(store, suspect))
-        verdict = judge(suspect, outcome.breakages)
+    judged = [_judged(job, store, outcome.breakages) for job in evicted_jobs()]
+    outcome.stop = _stop(judged, order)
+    for job, sources, suspect, verdict in judged:
+        if outcome.stop:
+            verdict = Wait(f"{outcome.stop}: an operator decides")
         if not isinstance(verdict, Wait) and not order.is_dry_run:
             try:
                 verdict = _apply(job, sources, suspect, verdict, order) or verdict
@@ -75,6 +81,34 @@ def isolate(*, store: ObjectStore, order: Order | None = None) -> IsolationOutco
     for ulid, error_class in outcome.quarantined:
         log.warning("block_quarantined block=%s error=%s", ulid, error_class)
     return outcome
+
+
+Judged = tuple[Job, Sequence[Block], Suspect, Verdict]
+
+
+def _judged(job: Job, store: ObjectStore, breakages: Sequence[Breakage]) -> Judged:
+    sources = sources_of(job)
+    suspect = read_suspect(job, sources)
+    if asks_for_missing(suspect):
+        suspect = replace(suspect, missing=_missing(store, suspect))
+    return job, sources, suspect, judge(suspect, breakages)
+
+
+def _stop(judged: Sequence[Judged], order: Order) -> str:
+    """Return why isolation is stopped, "" if it goes on; stop it if this round would find too many blocks bad."""
+    if (stop := open_stop()) is not None:
+        return stop.reason
+    missing_count = sum(
+        len(verdict.positions)
+        for _, sources, _, verdict in judged
+        if isinstance(verdict, SetMissingAside) and len(sources) > 1  # a lone one is counted as a block that failed
+    )
+    blocks = recent_blocks(read_time().now_ms, missing_count=missing_count)
+    if not blocks.is_too_many:
+        return ""
+    if not order.is_dry_run:
+        log.error("isolation_stopped reason=%s", stop_isolation(blocks, order))
+    return str(blocks)
 
 
 def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
@@ -96,6 +130,8 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
     with operation() as run:
         if not Job.objects.filter(is_kind(ParkedKind.EVICTED), id=job.id, state=JobState.PARKED).exists():
             return Wait("somebody else has changed it meanwhile")
+        if open_stop() is not None:
+            return Wait("isolation was stopped meanwhile")
         if run.room() < len(parts):
             return Wait("the queue is full")
         if isinstance(verdict, TryAgain):

@@ -41,13 +41,15 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationOutcome:
-    """What an order did, or would do: the names of the jobs it changed, and of those it left, with the reason."""
+    """What an order did, or would do: the names of the jobs it changed, and of those it left, with the reason.
+    ``notes`` are sentences about what it does not cover."""
 
     action: str
     is_dry_run: bool
     changed: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     command_indexes: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as API and commands show it."""
@@ -57,6 +59,7 @@ class OperationOutcome:
             "changed": list(self.changed),
             "left": [{"job": name, "reason": reason} for name, reason in self.left],
             "commands": list(self.command_indexes),
+            "notes": list(self.notes),
         }
 
 

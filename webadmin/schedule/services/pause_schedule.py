@@ -12,38 +12,47 @@ from engine.scheduling.errors import ScopeRefused
 from engine.scheduling.limits import Scope, ScopeKind, check_scope
 from engine.scheduling.model import JobState
 from engine.scheduling.pauses import PauseMode
-from webadmin.schedule.command_log import read_time
+from webadmin.schedule.command_log import CommandTime, read_time
 from webadmin.schedule.errors import DurationRefused
+from webadmin.schedule.known_names import check_lane, scope_notes
 from webadmin.schedule.models import Job, LevelQueue
 from webadmin.schedule.operation_models import WHY_MAX, Pause
 from webadmin.schedule.pauses import pauses_in_force
 from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX
 from webadmin.schedule.services.operation import Order, operation
 
+EndOfPause = tuple[int, int] | tuple[None, None]
+"""When a pause ends, in command time and in wall time."""
+FURTHER_NOTICE: EndOfPause = (None, None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseOutcome:
-    """What was paused or resumed, or would be. ``waiting_jobs`` and ``queued_blocks`` are what stands in the scope now;
-    ``command_index`` is None for a dry run, and if nothing had to be changed."""
+    """What was paused or resumed, or would be. ``valid_until_ms`` is command time, ``valid_until_wall_ms`` the same
+    moment on the clock if the service is not away until then. ``waiting_jobs`` and ``queued_blocks`` are what stands in
+    the scope now; ``command_index`` is None for a dry run, and if nothing had to be changed."""
 
     scope: Scope
     mode: PauseMode | None
     valid_until_ms: int | None
     is_dry_run: bool
+    valid_until_wall_ms: int | None
     waiting_jobs: int
     queued_blocks: int
     command_index: int | None = None
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as API and commands show it; ``mode`` is null when the scope goes on."""
         return {
             "scope": {"kind": self.scope.kind.value, "value": self.scope.value},
             "mode": self.mode.value if self.mode else None,
-            "valid_until_ms": self.valid_until_ms,
+            "valid_until_ms": self.valid_until_wall_ms,
             "dry_run": self.is_dry_run,
             "waiting_jobs": self.waiting_jobs,
             "queued_blocks": self.queued_blocks,
             "command": self.command_index,
+            "notes": list(self.notes),
         }
 
 
@@ -55,9 +64,10 @@ def pause(
     if for_seconds is not None and not 0 < for_seconds <= DURATION_SECONDS_MAX:
         raise DurationRefused(f"{for_seconds} seconds: a pause lasts 1 to {DURATION_SECONDS_MAX} seconds")
     if order.is_dry_run:
-        return _outcome(scope, mode, _until(read_time().now_ms, for_seconds), order, None)
+        return _outcome(scope, mode, _end_of(read_time(), for_seconds), order, None)
     with operation() as run:
-        now_ms, until = run.time.now_ms, _until(run.time.now_ms, for_seconds)
+        now_ms, end = run.time.now_ms, _end_of(run.time, for_seconds)
+        until = end[0]
         same = pauses_in_force(now_ms).filter(
             scope_kind=scope.kind, scope_value=scope.value, mode=mode, valid_until_ms=until
         )
@@ -76,14 +86,14 @@ def pause(
                 actor=order.actor,
                 why=order.why[:WHY_MAX],
             )
-    return _outcome(scope, mode, until, order, index)
+    return _outcome(scope, mode, end, order, index)
 
 
 def resume(*, scope: Scope, order: Order) -> PauseOutcome:
     """Let a scope go on. A wider pause that covers it still holds. Raises ScopeRefused."""
     _check(scope)
     if order.is_dry_run:
-        return _outcome(scope, None, None, order, None)
+        return _outcome(scope, None, FURTHER_NOTICE, order, None)
     with operation() as run:
         index = None
         paused = pauses_in_force(run.time.now_ms).filter(scope_kind=scope.kind, scope_value=scope.value)
@@ -91,17 +101,20 @@ def resume(*, scope: Scope, order: Order) -> PauseOutcome:
             about = {"scope": {"kind": scope.kind, "value": scope.value}}
             index = run.write("resume", order, target=str(scope), detail=about)
             _end(scope, run.time.now_ms, order.actor)
-    return _outcome(scope, None, None, order, index)
+    return _outcome(scope, None, FURTHER_NOTICE, order, index)
 
 
 def _check(scope: Scope) -> None:
     if scope.kind is ScopeKind.JOB:
         raise ScopeRefused("a single job cannot be paused: set it aside (cancel), and requeue it later")
     check_scope(scope)
+    check_lane(scope)
 
 
-def _until(now_ms: int, for_seconds: int | None) -> int | None:
-    return None if for_seconds is None else now_ms + for_seconds * 1000
+def _end_of(time: CommandTime, for_seconds: int | None) -> EndOfPause:
+    if for_seconds is None:
+        return FURTHER_NOTICE
+    return time.now_ms + for_seconds * 1000, time.wall_ms + for_seconds * 1000
 
 
 def _end(scope: Scope, now_ms: int, actor: str) -> None:
@@ -109,15 +122,17 @@ def _end(scope: Scope, now_ms: int, actor: str) -> None:
     lasting.update(ended_at_ms=now_ms, ended_by=actor)
 
 
-def _outcome(scope: Scope, mode: PauseMode | None, until: int | None, order: Order, index: int | None) -> PauseOutcome:
+def _outcome(scope: Scope, mode: PauseMode | None, end: EndOfPause, order: Order, index: int | None) -> PauseOutcome:
     place = {} if scope.kind is ScopeKind.GLOBAL else {scope.kind.value: scope.value}
     queued = LevelQueue.objects.filter(**place, block_count__gt=0).values_list("block_count", flat=True)
     return PauseOutcome(
         scope=scope,
         mode=mode,
-        valid_until_ms=until,
+        valid_until_ms=end[0],
+        valid_until_wall_ms=end[1],
         is_dry_run=order.is_dry_run,
         waiting_jobs=Job.objects.filter(**place, state=JobState.WAITING).count(),
         queued_blocks=sum(queued),
         command_index=index,
+        notes=scope_notes(scope),
     )

@@ -6,6 +6,7 @@ Quarantined jobs are left: releasing them is an order of its own. The queue limi
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,10 +15,11 @@ from django.db.models.functions import Least
 
 from engine.scheduling.model import JobState, ParkedKind
 from engine.scheduling.priority import FAILURE_DELAY_MAX_MS, FAILURE_DELAY_MS
+from engine.scheduling.progress import count_words
 from webadmin.schedule.lanes import by_lane, lane_of
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.operation_models import WHY_MAX, JobPin
-from webadmin.schedule.register import BAD_OUTCOMES, JobFilter
+from webadmin.schedule.register import BAD_OUTCOMES, JobFilter, is_kind
 from webadmin.schedule.services.operation import (
     Chosen,
     JobOrder,
@@ -35,7 +37,7 @@ def requeue(
 
     ``newer_build_only`` keeps them for workers of newer builds than all on which they have failed. Raises FilterEmpty.
     """
-    return change_jobs(
+    outcome = change_jobs(
         JobOrder(
             action="requeue",
             among=Job.objects.filter(state=JobState.PARKED),
@@ -46,6 +48,24 @@ def requeue(
         ),
         wanted,
         order,
+    )
+    return replace(outcome, notes=_not_covered(wanted))
+
+
+def _not_covered(wanted: JobFilter) -> tuple[str, ...]:
+    """Return which parked jobs that fit the rest of a filter are not of its kind."""
+    if wanted.names or wanted.kind is None:
+        return ()
+    parked = replace(wanted, kind=None, everything=True).apply(Job.objects.filter(state=JobState.PARKED))
+    others = {
+        ParkedKind.EVICTED: "requeue them",
+        ParkedKind.DEFERRED: "requeue them as deferred jobs",
+        ParkedKind.QUARANTINED: "release their blocks from quarantine",
+    }
+    return tuple(
+        f"{count_words(count, f'{kind.value} job')} not included: {remedy}"
+        for kind, remedy in others.items()
+        if kind is not wanted.kind and (count := parked.filter(is_kind(kind)).count())
     )
 
 

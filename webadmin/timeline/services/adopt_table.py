@@ -15,16 +15,18 @@ from django.db import transaction
 
 from engine.profiles.errors import BadObject
 from engine.storage import ObjectNotFound, ObjectStore
+from engine.tables.foreign_formats import check_contents
 from engine.tables.hive import BadPartition, FoundFile, check_partition, find_files
 from engine.tables.manifest import POINTER, read_pointer
 from webadmin.database import dialect
 from webadmin.schedule.services.operation import Order, operation
 from webadmin.timeline.models import DataSource, Segment
+from webadmin.timeline.services.pause_foreign import pause_foreign
 from webadmin.timeline.services.publish_manifest import publish_manifest
 from webadmin.timeline.services.read_files import OfferedFile, ReadFile
 from webadmin.timeline.services.settle_failures import quarantine
 from webadmin.timeline.services.sources import NewTable, create_table, find_table
-from webadmin.timeline.services.take_files import FILES_MAX, keep_apart, take_files
+from webadmin.timeline.services.take_files import FILES_MAX, check_folders, keep_apart, take_files
 from webadmin.timeline.states import RegistrationMode, SegmentState
 
 REFUSALS_KEPT = 100
@@ -36,8 +38,9 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Adoption:
-    """What a walk found: files by what became of them, the first refusals with their reasons, and files that are in
-    the table and not in the folder any more."""
+    """What a walk found: files by what became of them, the first refusals with their reasons, files that are in the
+    table and not in the folder any more, the number of links and special files, which no listing follows, and folders
+    that could not be checked for a table of another format."""
 
     table: str
     url: str
@@ -45,6 +48,8 @@ class Adoption:
     statuses: Counter[str] = field(default_factory=Counter)
     refusals: list[tuple[str, str]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
+    skipped: int = 0
+    unchecked: list[str] = field(default_factory=list)
     sequence: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -55,23 +60,35 @@ class Adoption:
 def adopt_table(new: NewTable, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
     """Make a table of a folder and show its readers the first manifest. A dry run reads the first files only.
 
-    Raises TableRefused, TableExists, RegistrationRefused, StorageError.
+    Raises ForeignTable, TableRefused, TableExists, RegistrationRefused, StorageError.
     """
+    check_contents(store)
     if not order.is_dry_run:
         create_table(new, order=order)
-        return rescan_table(find_table(new.tenant, new.name), store, order=order, say=say)
+        return _walk(find_table(new.tenant, new.name), store, order, say)
     with transaction.atomic():
         create_table(new, order=Order(actor=order.actor, why=order.why))
-        found = rescan_table(find_table(new.tenant, new.name), store, order=order, say=say)
+        found = _walk(find_table(new.tenant, new.name), store, order, say)
         transaction.set_rollback(True)
     return found
 
 
 def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
-    """Take the files of a table's folder that it does not have yet; keep out those it has that are gone."""
+    """Take the files of a table's folder that it does not have yet; keep out those it has that are gone.
+
+    Raises ForeignTable; then nothing was read, and the table is paused.
+    """
+    with pause_foreign(source):
+        check_contents(store)
+    return _walk(source, store, order, say)
+
+
+def _walk(source: DataSource, store: ObjectStore, order: Order, say: Say) -> Adoption:
     adoption = Adoption(table=str(source), url=source.url)
+    adoption.unchecked = list(check_folders(source, store, ()))
     keys: tuple[str, ...] | None = tuple(source.partition_columns) or None
     seen: set[str] = set()
+    skipped_before = store.usage.skipped()
 
     def told(count: int, key: str) -> None:
         say(f"{count} objects seen, at {key}")
@@ -84,6 +101,7 @@ def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: S
         keys, fitting = _fitting(source, batch, keys, order, adoption)
         _take(source, store, fitting, order, adoption)
         say(f"{adoption.files} files: " + ", ".join(f"{count} {name}" for name, count in adoption.statuses.items()))
+    adoption.skipped = store.usage.skipped() - skipped_before
     if keys is not None and not order.is_dry_run:
         DataSource.objects.filter(id=source.id).update(partition_columns=list(keys))
     visible = Segment.objects.filter(source=source, state=SegmentState.VISIBLE, is_tombstone=False)
@@ -148,7 +166,9 @@ def _fitting(
 def _take(source: DataSource, store: ObjectStore, files: Iterable[FoundFile], order: Order, adoption: Adoption) -> None:
     offered = [OfferedFile(path=file.path, size_bytes=file.size) for file in files]
     fresh = DataSource.objects.select_related("policy").get(id=source.id)
-    taken = take_files(fresh, store, offered, mode=RegistrationMode.APPEND, order=order, keeps_bad=True)
+    taken = take_files(
+        fresh, store, offered, mode=RegistrationMode.APPEND, order=order, keeps_bad=True, is_checked=True
+    )
     for answer in taken.answers:
         if answer.code:
             _note(adoption, answer.path, answer.code, answer.message)

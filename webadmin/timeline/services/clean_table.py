@@ -14,8 +14,10 @@ from django.db.models import F
 from engine.profiles.errors import BadObject
 from engine.storage import ObjectStore, StorageError
 from webadmin.database import dialect
+from webadmin.schedule.services.guard_deletions import allow_deletions
 from webadmin.timeline.models import REASON_MAX, DataSource, Policy, Segment
 from webadmin.timeline.services.publish_manifest import is_shown
+from webadmin.timeline.services.take_files import check_folders
 from webadmin.timeline.states import SegmentState, TaskState
 from webadmin.timeline.task_models import DiscardedOutput, Manifest, TaskChunk
 
@@ -38,7 +40,12 @@ class CleanReport:
 
 
 def clean_table(source: DataSource, store: ObjectStore) -> CleanReport:
-    """Delete what is due. Raises StorageError, BadObject if the pointer cannot be read."""
+    """Delete what is due.
+
+    Raises StorageError, BadObject if the pointer cannot be read, ForeignTable if a replaced file lies in a table of
+    another format: then it may be one of that table's files, so nothing is deleted and the table is paused. Raises
+    LogBehind if the database went back in time.
+    """
     report = CleanReport()
     delay_ms = Policy.objects.values_list("deletion_delay_seconds", flat=True).get(source=source) * 1000
     now_ms = dialect.clock_ms()
@@ -52,6 +59,8 @@ def clean_table(source: DataSource, store: ObjectStore) -> CleanReport:
     waste = discarded.order_by("delete_at_ms", "id")[:FILES_MAX]
     if not (files or old or waste):
         return report
+    check_folders(source, store, [segment.path for segment in files if segment.path])
+    allow_deletions()
     if (files or old) and is_shown(source, store):
         for segment in files:
             _delete_file(segment, store, report)

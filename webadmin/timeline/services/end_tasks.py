@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from engine.planning.timeline.words import ended_reason
 from engine.scheduling.model import HOLDING_STATES, AttemptOutcome
 from webadmin.database import dialect
 from webadmin.schedule.models import Attempt, Job
@@ -34,8 +35,17 @@ def close_tasks(tasks: Sequence[Task], state: TaskState, *, because: str = "") -
     )
     left = TaskChunk.objects.filter(task__in=ids, is_open=True)
     left.update(is_open=False, outcome=ChunkOutcome.GIVEN_UP, why=because[:REASON_MAX], ended_at_ms=now_ms)
-    Chunk.objects.filter(task__in=ids).update(task=None)
+    _release_chunks(ids, because)
     note_remnants(tasks, now_ms)
+
+
+def _release_chunks(task_ids: Sequence[int], because: str) -> None:
+    """Let chunks be of no task: those still worth compacting are planned again at the controller's next turn."""
+    chunks = list(Chunk.objects.filter(task__in=task_ids))
+    for chunk in chunks:
+        chunk.task = None
+        chunk.reason = ended_reason(chunk.reason, because or "it was given up")[:REASON_MAX]
+    Chunk.objects.bulk_update(chunks, ["task", "reason"], batch_size=500)
 
 
 def note_remnants(tasks: Sequence[Task], now_ms: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import IntegrityError
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from engine.planning.errors import SnapshotRefused
 from engine.planning.timeline.cycle import run_cycle
@@ -31,6 +31,7 @@ from webadmin.timeline.errors import TableRefused
 from webadmin.timeline.models import REASON_MAX, Chunk, ChunkOrder, DataSource
 from webadmin.timeline.services.admit_tasks import start_tasks, within_budget
 from webadmin.timeline.services.end_tasks import end_tasks
+from webadmin.timeline.standing import WITHOUT_TASK
 from webadmin.timeline.states import ChunkOrderKind, ChunkStanding, TaskState
 from webadmin.timeline.task_models import Task, TaskChunk, TaskDependency, TaskSegment
 
@@ -57,9 +58,11 @@ class CycleReport:
 
 
 def due_tables(now_ms: int, count: int) -> list[DataSource]:
-    """Return tables that a turn may do something for: changed, with tasks, or with chunks whose time has come."""
+    """Return tables that a turn may do something for: changed, with tasks, with chunks that are worth compacting and
+    have no task, or with chunks whose time has come."""
     at_work = Task.objects.filter(state=TaskState.OPEN).order_by().values("source_id").distinct()
-    due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms) | Q(id__in=at_work)
+    left = Chunk.objects.filter(WITHOUT_TASK, source=OuterRef("id"))
+    due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms) | Q(id__in=at_work) | Exists(left)
     return list(DataSource.objects.filter(due, is_paused=False).order_by("looked_at_ms", "id")[:count])
 
 

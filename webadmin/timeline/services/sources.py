@@ -13,12 +13,14 @@ from django.db.models import F
 from engine.profiles.errors import BadBlockName
 from engine.profiles.object_names import check_tenant
 from engine.storage import open_store
+from engine.tables.foreign_formats import check_place
 from webadmin.access.services import intern_tenants, record_audit
+from webadmin.access.store_places import conflict_of_new_store, folder_refusal, root_refusal
 from webadmin.database.dialect import locked
 from webadmin.schedule.services.operation import Order
 from webadmin.timeline.errors import TableExists, TableMissing, TableRefused
 from webadmin.timeline.models import COLUMN_MAX, NAME_MAX, URL_MAX, Chunk, DataSource, Policy
-from webadmin.timeline.places import check_place, is_within
+from webadmin.timeline.places import check_place_of_tenant
 from webadmin.timeline.policies import SETTINGS, check_settings, fingerprint_of, regrid
 
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{NAME_MAX - 1}}}")
@@ -47,12 +49,14 @@ def find_table(tenant: str, name: str) -> DataSource:
 def create_table(new: NewTable, *, order: Order, is_confined: bool = False) -> DataSource:
     """Create a table; one that is there already with the same place and time column is returned as it is.
 
-    Nothing is read or written at its place yet. ``is_confined``: only where the
-    tenant may place tables by itself. Raises TableRefused, TableExists,
-    InvalidStoreUrl.
+    Nothing is written at its place yet; it is checked for tables of other formats. ``is_confined``: only where the
+    tenant may place tables by itself. Raises ForeignTable, TableRefused, TableExists, InvalidStoreUrl.
     """
     source, policy = _checked(new, is_confined)
-    if source.id is not None or order.is_dry_run:
+    if source.id is not None:
+        return source
+    unchecked = check_place(open_store(source.url))
+    if order.is_dry_run:
         return source
     try:
         with transaction.atomic():
@@ -65,7 +69,8 @@ def create_table(new: NewTable, *, order: Order, is_confined: bool = False) -> D
                 action="create_table",
                 target=str(source),
                 detail={"url": new.url, "time_column": new.time_column, "time_unit": new.time_unit, "why": order.why}
-                | dict(new.settings),
+                | dict(new.settings)
+                | ({"unchecked": list(map(str, unchecked))} if unchecked else {}),
             )
     except IntegrityError as error:
         raise TableExists(f"{new.tenant} has a table {new.name!r} already, or {new.url} is one") from error
@@ -85,7 +90,7 @@ def _checked(new: NewTable, is_confined: bool) -> tuple[DataSource, Policy]:
         raise TableRefused(f"the URL has {len(new.url)} characters, at most {URL_MAX} are kept")
     url = open_store(new.url).url  # what cannot be opened is refused before anything is written down
     if is_confined:
-        check_place(url, new.tenant)
+        check_place_of_tenant(url, new.tenant)
     policy = Policy(**check_settings(new.settings))
     policy.fingerprint = fingerprint_of(policy)
     known = DataSource.objects.filter(tenant=new.tenant, name=new.name).first()
@@ -93,16 +98,14 @@ def _checked(new: NewTable, is_confined: bool) -> tuple[DataSource, Policy]:
         if (known.url, known.time_column, known.time_unit) != (url, new.time_column, new.time_unit):
             raise TableExists(f"{new.tenant} has a table {new.name!r} already: {known.url}, time {known.time_column}")
         return known, policy
-    for name, other in DataSource.objects.values_list("name", "url"):
-        if is_within(url, other) or is_within(other, url):
-            raise TableExists(f"{url} is, holds or lies in the place of another table" + _named(new.tenant, name))
+    if refusal := ("" if is_confined else root_refusal(url)) or folder_refusal(url):
+        raise TableRefused(refusal)
+    if other := conflict_of_new_store(url, is_table=True):
+        # A tenant hears the names of its own tables only.
+        named = f": {other.name}" if not is_confined or other.is_table_of(new.tenant) else ""
+        raise TableExists(f"{url} is, holds or lies in the place of another store{named}")
     source = DataSource(tenant=new.tenant, name=new.name, url=url, time_column=new.time_column, time_unit=new.time_unit)
     return source, policy
-
-
-def _named(tenant: str, name: str) -> str:
-    own = DataSource.objects.filter(tenant=tenant, name=name).exists()
-    return f": {name}" if own else ""
 
 
 def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: Order) -> dict[str, Any]:

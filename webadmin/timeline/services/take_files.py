@@ -14,6 +14,7 @@ from django.db import IntegrityError, transaction
 from engine.profiles.errors import BadObject
 from engine.storage import ObjectStore
 from engine.tables.errors import SchemaConflict
+from engine.tables.foreign_formats import check_place
 from engine.tables.manifest import columns_of
 from engine.tables.schemas import unified_schema
 from webadmin.database import dialect
@@ -21,7 +22,8 @@ from webadmin.schedule.services.operation import Order
 from webadmin.timeline.errors import RegistrationRefused
 from webadmin.timeline.models import BadFile, DataSource
 from webadmin.timeline.segment_view import Interval
-from webadmin.timeline.services.read_files import OfferedFile, ReadFile, read_files
+from webadmin.timeline.services.pause_foreign import pause_foreign
+from webadmin.timeline.services.read_files import OfferedFile, ReadFile, path_refusal, read_files
 from webadmin.timeline.services.register_files import Columns, FileFacts, Registered, add_files, is_same, known_files
 from webadmin.timeline.states import RegistrationMode
 
@@ -49,11 +51,15 @@ class FileAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What became of all files, in the order they were offered; ``registered`` is None if nothing came in."""
+    """What became of all files, in the order they were offered; ``registered`` is None if nothing came in.
+
+    ``unchecked``: folders that could not be checked for a table of another format, each with the reason.
+    """
 
     answers: tuple[FileAnswer, ...]
     registered: Registered | None = None
     bad: tuple[ReadFile, ...] = field(default=())
+    unchecked: tuple[str, ...] = ()
 
     def count(self, status: str) -> int:
         """Return how many files have this status."""
@@ -69,14 +75,17 @@ def take_files(
     order: Order,
     interval: Interval | None = None,
     keeps_bad: bool = False,
+    is_checked: bool = False,
 ) -> Taken:
     """Read these files and bring them in; each is answered by itself. Nothing is replaced unless all can be read.
 
     ``keeps_bad``: damaged files, and those whose rows do not fit, are kept apart in the database, with what is wrong
-    with them. Raises RegistrationRefused, and then nothing has changed.
+    with them. ``is_checked``: their folders are no tables of other formats, as the caller found out.
+    Raises RegistrationRefused, and then nothing has changed; ForeignTable, and then the table is paused.
     """
     answers: dict[int, FileAnswer] = {}
     fresh = _fresh(source, offered, answers)
+    unchecked = () if is_checked else check_folders(source, store, [offered[place].path for place in fresh])
     read = dict(zip(fresh, read_files(source, store, [offered[place] for place in fresh]), strict=True))
     schema = _join_schemas(source, read)
     for place, one in read.items():
@@ -103,7 +112,17 @@ def take_files(
     bad = tuple(one for one in read.values() if one.is_damaged or one.code in KEPT_APART)
     if keeps_bad and not order.is_dry_run:
         keep_apart(source, bad)
-    return Taken(answers=tuple(answers[place] for place in range(len(offered))), registered=registered, bad=bad)
+    told = tuple(answers[place] for place in range(len(offered)))
+    return Taken(answers=told, registered=registered, bad=bad, unchecked=unchecked)
+
+
+def check_folders(source: DataSource, store: ObjectStore, paths: Sequence[str]) -> tuple[str, ...]:
+    """Check the folders of a table's files, and those above, for tables of other formats; return the unchecked ones.
+
+    Raises ForeignTable; then the table is paused.
+    """
+    with pause_foreign(source):
+        return tuple(map(str, check_place(store, [path for path in paths if not path_refusal(path)])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +135,11 @@ class ReadAgain:
 
 
 def read_again(source: DataSource, store: ObjectStore, paths: Sequence[str]) -> ReadAgain:
-    """Read the footers of files that were kept out: whoever repairs one writes another file of the same name."""
+    """Read the footers of files that were kept out: whoever repairs one writes another file of the same name.
+
+    Raises ForeignTable; then the table is paused.
+    """
+    check_folders(source, store, paths)
     read = dict(enumerate(read_files(source, store, [OfferedFile(path=path) for path in paths])))
     schema = _join_schemas(source, read)
     return ReadAgain(

@@ -1,7 +1,7 @@
 """Whose tables a person who is signed in may look at.
 
-Operators who may view data sources see every tenant's. Somebody else sees those of the tenants that the names of his
-groups list, in the words that credentials use: ``tenant:shop``. What is hidden from somebody looks as if it were not
+Operators who may view data sources see every tenant's, unless they are confined to tenants
+(``webadmin.access.confinement``). What is hidden from somebody looks as if it were not
 there.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from webadmin.access.confined_staff import tenants_of
 from webadmin.access.operator_scopes import readable_tenants
 from webadmin.timeline.models import DataSource
 
@@ -20,6 +21,6 @@ EVERY_TENANT = "timeline.view_datasource"
 
 def visible_sources(user: Any) -> QuerySet[DataSource]:
     """Return the tables that a signed-in person may see."""
-    if user.has_perm(EVERY_TENANT):
+    if tenants_of(user) is None and user.has_perm(EVERY_TENANT):
         return DataSource.objects.all()
     return DataSource.objects.filter(tenant__in=readable_tenants(user, EVERY_TENANT).values("name"))

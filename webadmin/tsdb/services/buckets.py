@@ -13,6 +13,7 @@ from engine.planning.errors import PolicyRefused
 from engine.storage import open_store
 from engine.tsdb.buckets.layout import LAYOUTS
 from webadmin.access.services import record_audit
+from webadmin.access.store_places import conflict_of_new_store, folder_refusal, root_refusal
 from webadmin.database.dialect import locked
 from webadmin.schedule.services.operation import Order
 from webadmin.tsdb.models import NAME_MAX, URL_MAX, Bucket, BucketTenant
@@ -20,7 +21,14 @@ from webadmin.tsdb.policies import layout_of, policy_of
 
 SETTINGS = (
     *("ranges", "consistency_delay_seconds", "winner", "partition_series", "partition_index_bytes", "replication"),
-    *("deletion_delay_seconds", "partial_age_seconds", "replica_labels", "tenant_shard_size", "is_paused"),
+    *(
+        "readers_know_partitions",
+        "deletion_delay_seconds",
+        "partial_age_seconds",
+        "replica_labels",
+        "tenant_shard_size",
+        "is_paused",
+    ),
 )
 """What an operator may change of a bucket; its place and layout stay what they were when it was adopted."""
 PARTIAL_AGE_SECONDS_MIN = 3600
@@ -66,6 +74,10 @@ def check_adoption(*, url: str, layout: str, name: str = "", **settings: Any) ->
         if known.layout != layout:
             raise BucketRefused(f"bucket {known.name!r} was adopted with the layout {known.layout}")
         return known
+    if refusal := root_refusal(url) or folder_refusal(url):
+        raise BucketRefused(refusal)
+    if other := conflict_of_new_store(url, is_table=False):
+        raise BucketRefused(f"{url} is, holds or lies in the place of another store: {other.name}, {other.url}")
     bucket = Bucket(name=(name or _name_of(url))[:NAME_MAX], url=url, layout=layout, **settings)
     _check(bucket)
     return bucket

@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from engine.planning.errors import PolicyRefused
-from engine.planning.intervals.model import GroupPart, IntervalGroup, IntervalPlan, VisitMark
+from engine.planning.intervals.model import GroupPart, IntervalGroup, IntervalPlan, SlotState, VisitMark
 from engine.planning.intervals.plan import plan_intervals
 from engine.protocol.tsdb_jobs import KIND
 from engine.scheduling.limits import LimitName
@@ -32,8 +32,9 @@ from webadmin.schedule.services.operation import JOBS_PER_COMMAND, Operation, Or
 from webadmin.tsdb.models import REASON_MAX, Block, BucketTenant, Group, OutboxStep, Part
 from webadmin.tsdb.patience import again_at_ms, in_words
 from webadmin.tsdb.planning_view import partial_uploads, read_blocks, read_taken
-from webadmin.tsdb.policies import layout_of, policy_of
-from webadmin.tsdb.states import BlockState, StepKind
+from webadmin.tsdb.policies import allows_partitions, layout_of, policy_of
+from webadmin.tsdb.services.scan_buckets import end_groups
+from webadmin.tsdb.states import PLANNABLE, BlockState, GroupState, StepKind
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,8 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None
         _note(tenant, IntervalPlan(tenant=tenant.name, refusal=why), now_ms, again_ms=now_ms + REFUSED_AGAIN_MS)
         report.refused[tenant.name] = why
         return report
+    if not order.is_dry_run:
+        _dissolve_cut_groups(tenant)
     plan = _plan(tenant, store, now_ms)
     if plan.refusal:
         report.refused[tenant.name] = plan.refusal
@@ -72,6 +75,14 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None
     else:
         report.jobs = [group.job_name(part) for group in plan.groups for part in group.parts()]
     return report
+
+
+def _dissolve_cut_groups(tenant: BucketTenant) -> None:
+    """Give up open groups that were cut into parts when the bucket allowed it: their results would be duplicates."""
+    if allows_partitions(tenant.bucket):
+        return
+    if cut := list(Group.objects.filter(tenant=tenant, state=GroupState.OPEN, partitions__gt=1)):
+        end_groups(cut, "the bucket does not allow parts of a group")
 
 
 def note_failure(tenant: BucketTenant, error: Exception) -> str:
@@ -328,6 +339,8 @@ def _note(tenant: BucketTenant, plan: IntervalPlan, now_ms: int, *, again_ms: in
         planned_at_ms=now_ms,
         waiting=plan.waiting,
         compactions=plan.compactions,
+        too_large=sum(slot.state is SlotState.TOO_LARGE for slot in plan.slots),
+        parts=_published_parts(tenant),
         slots=[
             [
                 slot.group_key,
@@ -341,3 +354,12 @@ def _note(tenant: BucketTenant, plan: IntervalPlan, now_ms: int, *, again_ms: in
             for slot in plan.slots
         ],
     )
+
+
+def _published_parts(tenant: BucketTenant) -> int:
+    """Return how many visible blocks are parts of a group in a bucket that does not allow parts."""
+    if allows_partitions(tenant.bucket):
+        return 0
+    return Block.objects.filter(
+        tenant=tenant, state__in=PLANNABLE, visible_at_ms__isnull=False, partitions__gt=1
+    ).count()

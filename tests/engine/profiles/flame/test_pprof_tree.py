@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +24,7 @@ from engine.profiles.profile_table import SAMPLES, ProfileTableReader
 from engine.profiles.series_index import decode_series_index
 from engine.profiles.symbols import decode_symbols
 from tests.engine.profiles.conftest import ForeignBlocks
+from tests.go_pprof import needs_pprof, run_pprof
 
 CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 TIME_NS = 1_739_264_694_822_565_000
@@ -191,22 +189,17 @@ def test_a_profile_has_the_stacks_of_its_tree(stacks: dict[tuple[Place, ...], in
 
 def go_top(path: Path, folder: Path) -> tuple[int, dict[str, tuple[int, int]]]:
     """Return the total and each function's (own value, total) as Go's pprof prints them."""
-    tool = ["pprof"] if shutil.which("pprof") else ["go", "tool", "pprof"]
-    environment = os.environ | {"PPROF_TMPDIR": str(folder)}
     options = ["-top", "-unit=nanoseconds", "-nodecount=100000", "-nodefraction=0", "-symbolize=none"]
-    done = subprocess.run([*tool, *options, str(path)], capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    total = re.search(r" of (\d+)ns total", done.stdout)
-    assert total, done.stdout
-    rows = re.findall(r"^ *(\d+)(?:ns)? +[\d.]+% +[\d.]+% +(\d+)(?:ns)? +[\d.]+% +(.*)$", done.stdout, re.MULTILINE)
+    printed = run_pprof(folder, *options, str(path))
+    total = re.search(r" of (\d+)ns total", printed)
+    assert total, printed
+    rows = re.findall(r"^ *(\d+)(?:ns)? +[\d.]+% +[\d.]+% +(\d+)(?:ns)? +[\d.]+% +(.*)$", printed, re.MULTILINE)
     return int(total[1]), {
         re.sub(r" \((partial-)?inline\)$", "", name): (int(own), int(whole)) for own, whole, name in rows
     }
 
 
-@pytest.mark.skipif(
-    not (shutil.which("pprof") or shutil.which("go")), reason="no pprof of Go: apt-get install golang-go"
-)
+@needs_pprof
 @pytest.mark.foreign_data
 def test_gos_own_tool_reads_the_same_totals(foreign_blocks: ForeignBlocks, tmp_path: Path) -> None:
     block = foreign_blocks["01JKT2XEGT"]

@@ -339,7 +339,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error(bucket: Bucket) -> None:
 OPERATIONS = ("files", "meta", "bad", "delete", "unmeta", "mark", "unmark", "no-compact", "mark-in-block", "scan")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
 def test_scans_of_what_changed_add_up_to_a_scan_of_everything(
     bucket: Bucket, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -51,8 +51,13 @@ class Caller:
 @pytest.fixture
 def caller(db: None, tmp_path: Path, settings: LazySettings) -> Caller:
     """The repository ``books`` of the tenant ``acme`` with nothing in it."""
-    settings.OBJECT_STORE_URL = str(tmp_path / "objects")
-    settings.TABLES_URL = str(tmp_path / "tables")
+    return new_caller(tmp_path, settings)
+
+
+def new_caller(folder: Path, settings: LazySettings) -> Caller:
+    """Make the repository ``books`` of the tenant ``acme`` with nothing in it."""
+    settings.OBJECT_STORE_URL = str(folder / "objects")
+    settings.TABLES_URL = str(folder / "tables")
     found = Caller()
     made = found.send("POST", "repositories", {"name": "books", "storage_namespace": "local://books"})
     assert made.status_code == 201, made.content

@@ -15,8 +15,8 @@ from django.test import Client
 
 from tests.webadmin.catalog.api.conftest import ROOT, Caller
 from tests.webadmin.hostile.conftest import refusals
-from webadmin.access.models import WorkerCredential
-from webadmin.access.services import issue_worker_credential, revoke_worker_credential
+from webadmin.access.credential_changes import revoke_credential
+from webadmin.access.services import issue_worker_credential
 from webadmin.catalog.api.door import Operation
 from webadmin.catalog.api.operations import OPERATIONS
 from webadmin.catalog.models import Branch, Commit, Repository, StagedEntry
@@ -76,7 +76,7 @@ def test_a_key_that_was_revoked_or_is_no_access_key_is_refused(caller: Caller) -
         status, message = caller.told("GET", "repositories")
         assert (status, words in message) == (403, True)
     ann = Caller("other")
-    revoke_worker_credential(name="other", actor="t", at=WorkerCredential.objects.get(name="other").created_at)
+    revoke_credential(name="other", actor="t")
     assert ann.told("GET", "repositories") == (401, "unknown or revoked worker credential")
 
 
@@ -421,6 +421,19 @@ def test_a_read_only_repository_takes_nothing(caller: Caller) -> None:
         answer = caller.send(operation.method, path, body)
         assert answer.status_code in (403, 404), (operation.name, answer.content)
     assert rows() == before
+    for query, status in (("", 403), ("?force=false", 403), ("?force=true", 204), ("?force=true", 404)):
+        assert caller.send("DELETE", f"repositories/fixed{query}").status_code == status
+
+
+def test_an_existing_tag_stays_where_it_is(caller: Caller) -> None:
+    tags = "repositories/books/tags"
+    first = caller.send("POST", tags, {"id": "v1", "ref": "main"})
+    assert first.status_code == 201
+    caller.put("k", b"1")
+    assert caller.send("POST", f"{BRANCH}/commits", {"message": "m"}).status_code == 201
+    for force in ({}, {"force": False}, {"force": True}):
+        assert caller.told("POST", tags, {"id": "v1", "ref": "main"} | force)[0] == 409
+    assert caller.get(f"{tags}/v1").json() == first.json()
 
 
 def test_everything_else_is_told_in_the_same_form(caller: Caller) -> None:

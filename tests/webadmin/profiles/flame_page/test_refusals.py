@@ -186,7 +186,9 @@ def test_a_file_that_is_too_large_is_refused(visitor: Visitor, monkeypatch: pyte
     assert "1 MiB" in found.json()["message"]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(cut=st.integers(0, 2_000), put=st.binary(max_size=6), sample=st.text(max_size=3))
 def test_a_damaged_file_never_fails_the_server(visitor: Visitor, cut: int, put: bytes, sample: str) -> None:
     if not hasattr(visitor, "good"):

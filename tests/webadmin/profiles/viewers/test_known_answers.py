@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from engine.profiles.proto import querier_pb2
 from tests.engine.profiles.conftest import ForeignBlocks, foreign_blocks  # noqa: F401  (a fixture)
 from tests.engine.profiles.flame.test_pprof_tree import go_top
 from tests.engine.profiles.query.test_known_answers import TOP
+from tests.go_pprof import needs_pprof
 from tests.webadmin.profiles.viewers.conftest import CPU, Viewer
 from tests.webadmin.query.stored import Stored
 from webadmin.profiles.senders import SCOPE_QUERY
@@ -174,9 +174,7 @@ def test_labels_of_a_service(foreign: Viewer) -> None:
     assert all([label.name for label in one.labels] == ["__profile_type__", "service_name"] for one in sets)
 
 
-@pytest.mark.skipif(
-    not (shutil.which("pprof") or shutil.which("go")), reason="no pprof of Go: apt-get install golang-go"
-)
+@needs_pprof
 def test_gos_own_tool_opens_the_exported_profile_and_agrees(foreign: Viewer, tmp_path: Path) -> None:
     asked = {"profile_typeID": CPU, "label_selector": '{service_name="pyroscope"}', **ALWAYS}
     request = querier_pb2.SelectMergeProfileRequest(**asked)

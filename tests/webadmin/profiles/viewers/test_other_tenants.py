@@ -63,7 +63,9 @@ def test_no_answer_has_anything_of_another_tenant(viewer: Viewer, credential: Ca
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_any_body_is_answered_or_refused(viewer: Viewer, method: str, data: st.DataObject) -> None:
     whole = requests(viewer)[method]
@@ -76,7 +78,9 @@ def test_any_body_is_answered_or_refused(viewer: Viewer, method: str, data: st.D
     }
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(selector=st.text(max_size=40), start=st.integers(-(1 << 63), (1 << 63) - 1), step=st.floats())
 def test_any_selector_range_and_step_is_answered_or_refused(
     viewer: Viewer, selector: str, start: int, step: float

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -18,6 +20,7 @@ from webadmin.schedule.operation_models import LimitChange
 from webadmin.schedule.queries import effective_limits, limits_now
 from webadmin.schedule.services.change_limit import LimitOutcome, change_limit, limit_in_force
 from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.pause_schedule import pause
 
 FAILURES = LimitName.FAILURES_MAX
 SEGMENTS = Scope(ScopeKind.TENANT, "")
@@ -215,3 +218,25 @@ def test_a_scope_of_nothing_is_refused(service: Service, order: Order, scope: Sc
 def test_a_limit_lasts_some_time_and_not_for_ever(service: Service, set_limit, seconds: int) -> None:
     with pytest.raises(DurationRefused):
         set_limit(1, for_seconds=seconds)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_lane_that_there_is_not_is_refused(service: Service, order: Order, dry_run: bool) -> None:
+    lane, given = Scope(ScopeKind.LANE, "nosuch"), replace(order, is_dry_run=dry_run)
+    for act in (partial(change_limit, name=LimitName.RUNNING_MAX, value=1), pause):
+        with pytest.raises(ScopeRefused, match="no lane 'nosuch': name one of catalog, profiles, tables, tsdb"):
+            act(scope=lane, order=given)
+
+
+def test_a_tenant_or_job_that_nobody_has_seen_is_accepted_with_a_note(
+    service: Service, order: Order, dry: Order
+) -> None:
+    for given in (dry, order):
+        for act in (partial(change_limit, name=FAILURES, value=1), pause):
+            [note] = act(scope=Scope(ScopeKind.TENANT, "acmee"), order=given).notes
+            assert note.startswith("no tenant 'acmee' is known: this holds only once data")
+    [note] = change_limit(name=FAILURES, scope=Scope(ScopeKind.JOB, "x"), value=1, order=dry).notes
+    assert note.startswith("no job 'x' is known")
+    service.add_segments(1, datasets=[("acmee", "web")])
+    assert pause(scope=Scope(ScopeKind.TENANT, "acmee"), order=dry).notes == ()
+    assert pause(scope=SEGMENTS, order=dry).notes == ()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import getpass
 from argparse import ArgumentParser
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from engine.errors import LithifyError
+from webadmin.access.credential_changes import create_credential
 from webadmin.access.errors import NameTaken
-from webadmin.access.services import SCOPE_POLL, issue_worker_credential
+from webadmin.access.management.commands.credentials import moment
+from webadmin.access.services import SCOPE_POLL
 
 
 class Command(BaseCommand):
@@ -21,11 +25,17 @@ class Command(BaseCommand):
             "--scope", action="append", help=f"what it may do, e.g. operate or blocks:add (default {SCOPE_POLL})"
         )
 
-    def handle(self, *args: Any, name: str, scope: list[str] | None, **options: Any) -> None:
+        parser.add_argument("--expires", type=moment, help="UTC, e.g. 2027-01-31; absent: never")
+
+    def handle(
+        self, *args: Any, name: str, scope: list[str] | None, expires: datetime | None = None, **options: Any
+    ) -> None:
         try:
-            issued = issue_worker_credential(
-                name=name, scopes=scope or [SCOPE_POLL], actor=f"command:{getpass.getuser()}"
+            outcome = create_credential(
+                name=name, scopes=scope or [SCOPE_POLL], expires_at=expires, actor=f"command:{getpass.getuser()}"
             )
         except NameTaken as error:
             raise CommandError(f"{error}; revoke it or choose another name") from error
-        self.stdout.write(issued.wire_form)
+        except LithifyError as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(outcome.secret)

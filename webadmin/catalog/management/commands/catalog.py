@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from engine.errors import LithifyError
+from webadmin.access.management.commands.credentials import moment
 from webadmin.catalog import compaction_command
 from webadmin.catalog.api.access_keys import issue_access_key
 
@@ -27,6 +28,7 @@ class Command(BaseCommand):
         key.add_argument("name", help="what the key is for; it stands in commits as their committer")
         key.add_argument("--tenant", required=True, help="whose repositories it is for")
         key.add_argument("--read-only", action="store_true", help="it may not change anything")
+        key.add_argument("--expires", type=moment, help="UTC, e.g. 2027-01-31; absent: never")
         key.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of two lines")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -44,6 +46,7 @@ class Command(BaseCommand):
             name=options["name"],
             tenant=options["tenant"],
             may_write=not options["read_only"],
+            expires_at=options["expires"],
             actor=f"command:{getpass.getuser()}",
         )
         told = {"access_key_id": issued.access_key_id, "secret_access_key": issued.secret_access_key}

@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connections
 
 from webadmin.console.addresses import free_port
-from webadmin.console.errors import HomeInUse, ProgramFailed
+from webadmin.console.errors import HomeInUse, ProgramFailed, RedisNotFound
 from webadmin.console.process_log import ProcessLog
 from webadmin.console.stack import StackSettings, describe_stack
 from webadmin.console.stack_home import Login, locked_home, prepare_login, prepare_worker_credential
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         try:
             with locked_home(settings.HOME):
                 self._run(port)
-        except (HomeInUse, ProgramFailed) as error:
+        except (HomeInUse, ProgramFailed, RedisNotFound) as error:
             raise CommandError(str(error)) from error
         except OperationalError as error:
             raise CommandError(f"the database does not answer: {str(error).strip()}; check DATABASE_URL") from error
@@ -68,7 +68,7 @@ class Command(BaseCommand):
             supervisor.stop()
 
     def _welcome(self, log: ProcessLog, stack: StackSettings, login: Login) -> None:
-        password = login.password or "(the one you chose)"
+        password = f"in {login.password_file}" if login.password else "the one you chose"
         log.say("")
         log.say(f"Lithify is up: {stack.address}/admin/   login: {login.name}   password: {password}")
         log.say(f"API: {stack.address}/api/docs/   objects: {stack.object_store_url}   stop with Ctrl-C")

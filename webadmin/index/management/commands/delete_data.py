@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.errors import LithifyError
 from engine.scheduling.progress import count_words
-from webadmin.index.services.delete_requests import DEADLINE_HOURS, DeleteOrder, request_deletion
+from webadmin.index.services.delete_requests import DEADLINE_HOURS, DeleteOrder, kept_by_deletion, request_deletion
 from webadmin.schedule.services.operation import Order
 
 
@@ -47,12 +47,15 @@ class Command(BaseCommand):
         except LithifyError as error:
             raise CommandError(str(error)) from error
         if options["as_json"]:
-            self.stdout.write(json.dumps(outcome.to_json()))
+            kept = {"kept": kept_by_deletion(wanted.tenant)} if outcome.is_dry_run else {}
+            self.stdout.write(json.dumps(outcome.to_json() | kept))
             return
         where = f"{count_words(outcome.datasets, 'dataset')} in {count_words(outcome.blocks, 'block')}"
         size = f"{where} ({count_words(outcome.bytes, 'byte')})"
         if outcome.is_dry_run:
             self.stdout.write(f"{size} would be hidden in whole or in part")
+            for text in kept_by_deletion(wanted.tenant):
+                self.stdout.write(text)
         else:
             self.stdout.write(f"request {outcome.command_index}: {size} hidden in whole or in part")
 

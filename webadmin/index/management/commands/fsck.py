@@ -1,7 +1,8 @@
-"""``manage.py fsck``: compares bucket and index both ways and changes nothing."""
+"""``manage.py fsck``: compares bucket and index both ways; with ``--repair`` it first adopts what the index lacks."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import sys
 from argparse import ArgumentParser
@@ -13,7 +14,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.errors import LithifyError
 from engine.storage import open_store
+from webadmin.index.management.commands.rebuild_index import details, summary
 from webadmin.index.services.compare_bucket import Finding, compare_bucket
+from webadmin.index.services.rebuild_index import rebuild_index
 
 
 class Command(BaseCommand):
@@ -24,9 +27,16 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--bucket", default=settings.OBJECT_STORE_URL, help="URL or folder (default: the store)")
         parser.add_argument("--deep", action="store_true", help="read every object and check its checksum")
+        parser.add_argument(
+            "--repair",
+            action="store_true",
+            help="first register the blocks that count by the records in the bucket, and remove from the index those "
+            "that were merged before; needed when the database went back in time",
+        )
         parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
 
-    def handle(self, *args: Any, bucket: str, deep: bool, **options: Any) -> None:
+    def handle(self, *args: Any, bucket: str, deep: bool, repair: bool, **options: Any) -> None:
+        is_incomplete = self._repair(bucket) if repair else False
         counts: Counter[str] = Counter()
         found = []
         try:
@@ -42,5 +52,16 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps({"counts": dict(counts), "differences": rows}))
         else:
             self.stdout.write(", ".join(f"{counts[finding.value]} {finding.value}" for finding in Finding))
-        if any(Finding(name).is_damage for name in counts):
+        if is_incomplete or any(Finding(name).is_damage for name in counts):
             sys.exit(1)
+
+    def _repair(self, bucket: str) -> bool:
+        """Repair the index; return whether something is left to do."""
+        try:
+            outcome = rebuild_index(store=open_store(bucket), actor=f"command:{getpass.getuser()}")
+        except LithifyError as error:
+            raise CommandError(f"{bucket}: {error}") from error
+        for line in details(outcome):
+            self.stderr.write(line)
+        self.stderr.write(summary(outcome))
+        return outcome.is_incomplete

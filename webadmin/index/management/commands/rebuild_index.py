@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
@@ -30,20 +31,35 @@ class Command(BaseCommand):
             )
         except LithifyError as error:
             raise CommandError(f"{bucket}: {error}") from error
-        for key, reason in outcome.left_out.items():
-            self.stderr.write(f"left out {key}: {reason}")
-        for key, error in outcome.bad:
-            self.stderr.write(f"bad {key}: [{error.code}] {error}")
-        for block_id in outcome.conflicting:
-            self.stderr.write(f"kept {block_id} as it is: the bucket now holds other content under this id")
-        if outcome.log_starts_at:
-            self.stderr.write(f"the command log goes on at {outcome.log_starts_at}, behind that of the lost index")
-        self.stdout.write(
-            f"{outcome.found} blocks found, {outcome.added} added, {outcome.known} known before, "
-            f"{len(outcome.left_out)} left out, {len(outcome.bad) + len(outcome.conflicting)} bad"
-        )
-        if outcome.bad or outcome.conflicting:
+        for line in details(outcome):
+            self.stderr.write(line)
+        self.stdout.write(summary(outcome))
+        if outcome.is_incomplete:
             sys.exit(1)
 
     def _say_progress(self, so_far: RebuildOutcome) -> None:
         self.stderr.write(f"{so_far.found} objects seen, {so_far.added} added, {so_far.known} known before")
+
+
+def details(outcome: RebuildOutcome) -> Iterator[str]:
+    """Yield a line for every object that was not simply registered, and for what was done to the log."""
+    for key, reason in outcome.left_out.items():
+        yield f"left out {key}: {reason}"
+    for key, error in outcome.bad:
+        yield f"bad {key}: [{error.code}] {error}"
+    for block_id in outcome.conflicting:
+        yield f"kept {block_id} as it is: the bucket now holds other content under this id"
+    if outcome.log_starts_at:
+        yield f"the command log goes on at {outcome.log_starts_at}, behind that of the lost index"
+    if outcome.dropped:
+        yield f"{outcome.dropped} blocks removed from the index: records in the bucket say that they were merged"
+    if outcome.settled:
+        yield f"{outcome.settled} positions of a lost history removed from the bucket: deletions go on"
+
+
+def summary(outcome: RebuildOutcome) -> str:
+    """Return the counts in one line."""
+    return (
+        f"{outcome.found} blocks found, {outcome.added} added, {outcome.known} known before, "
+        f"{len(outcome.left_out)} left out, {len(outcome.bad) + len(outcome.conflicting)} bad"
+    )

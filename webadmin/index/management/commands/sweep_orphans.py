@@ -22,7 +22,15 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
         parser.add_argument("--force", action="store_true", help="even if most of the bucket is unknown to the index")
 
-    def handle(self, *args: Any, grace_hours: float, dry_run: bool, force: bool, **options: Any) -> None:
+        parser.add_argument(
+            "--segments",
+            action="store_true",
+            help="segments too: one that the index does not know may have been acknowledged; run fsck --repair first",
+        )
+
+    def handle(
+        self, *args: Any, grace_hours: float, dry_run: bool, force: bool, segments: bool, **options: Any
+    ) -> None:
         try:
             outcome = sweep_orphans(
                 store=open_store(settings.OBJECT_STORE_URL),
@@ -30,6 +38,7 @@ class Command(BaseCommand):
                 grace_hours=grace_hours,
                 is_dry_run=dry_run,
                 is_forced=force,
+                has_segments=segments,
             )
         except LithifyError as error:
             raise CommandError(str(error)) from error

@@ -10,12 +10,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.placement.model import TOKENS_DEFAULT
 from engine.storage import InvalidStoreUrl, open_store
+from webadmin.database.deadlines import ProcessRole, limit_statements
 from webadmin.placement.services.instances import InstanceRefused
 from webadmin.profiles.writer.process import WriterOptions, run_writer
 from webadmin.profiles.writer.segment_writer import WriterLimits
-
-LOST_CONNECTION_OPTIONS = {"connect_timeout": 5, "tcp_user_timeout": 5_000}
-"""For libpq, in seconds and in milliseconds; what DATABASE_URL says comes first."""
 
 
 class Command(BaseCommand):
@@ -53,17 +51,10 @@ class Command(BaseCommand):
                 memory_bytes=settings.WRITER_MEMORY_BYTES,
             ),
         )
-        _notice_a_lost_database(settings.DATABASES["default"])
+        limit_statements(ProcessRole.WRITER)
         try:
             run_writer(wished, open_store(settings.OBJECT_STORE_URL))
         except (InstanceRefused, InvalidStoreUrl) as error:
             raise CommandError(str(error)) from error
         except OSError as error:
             raise CommandError(f"{wished.host}:{wished.port}: {error.strerror}; choose another --port") from error
-
-
-def _notice_a_lost_database(database: dict[str, Any]) -> None:
-    """Give up connections over which nothing comes back; the system would wait a quarter of an hour."""
-    if database["ENGINE"].endswith("postgresql"):
-        for option, value in LOST_CONNECTION_OPTIONS.items():
-            database["OPTIONS"].setdefault(option, value)

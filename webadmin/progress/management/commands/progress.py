@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 from rich.table import Table
 
-from engine.scheduling.progress import seconds_text
+from engine.scheduling.progress import count_words, seconds_text
 from webadmin.console.formatting import size_text
-from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX, ProgressReport, ProgressRow, progress_report
+from webadmin.progress.report import (
+    WINDOW_SECONDS,
+    WINDOW_SECONDS_MAX,
+    LaneRow,
+    ProgressReport,
+    ProgressRow,
+    progress_report,
+)
 
 
 class Command(BaseCommand):
@@ -38,6 +46,8 @@ class Command(BaseCommand):
         console.print(_table("By tenant and level", [*report.tenants, report.everything]))
         if options["shards"]:
             console.print(_table("By shard", report.shards))
+        if report.lanes:
+            console.print(_lanes(report.lanes))
         console.print(_footnote(report))
 
 
@@ -58,6 +68,14 @@ def _table(title: str, rows: list[ProgressRow] | tuple[ProgressRow, ...]) -> Tab
             f"{flow.per_second(flow.drained_blocks):.2f}",
             row.clearing.words(),
         )
+    return table
+
+
+def _lanes(rows: Sequence[LaneRow]) -> Table:
+    table = Table("lane", "name", "waits", "size", "clear", title="Before the schedule")
+    for row in rows:
+        waits = count_words(row.waiting.count, row.waiting.unit)
+        table.add_row(row.lane, row.waiting.name, waits, size_text(row.waiting.size_bytes), row.words)
     return table
 
 

@@ -92,6 +92,8 @@ class Command(BaseCommand):
             console.print(f"and {len(rows) - TABLE_ROWS_MAX} more (--json shows all)")
         told = ", ".join(f"{count} {name}" for name, count in errors.items())
         console.print(f"{len(outcome.changed)} {verb}{f' ({told})' if told else ''}, {len(outcome.left)} left")
+        for note in outcome.notes:
+            console.print(note)
 
 
 def _check(wanted: JobFilter) -> None:

@@ -24,7 +24,7 @@ from webadmin.timeline.services.orders import release_files
 from webadmin.timeline.services.preview_plan import preview_plan
 from webadmin.timeline.services.run_cycle import take_turn
 from webadmin.timeline.services.sources import NewTable, find_table
-from webadmin.timeline.standing import standings
+from webadmin.timeline.standing import SourceStanding, standings, table_state
 
 DEFAULT_TENANT = "anonymous"
 GONE_SHOWN = 20
@@ -102,10 +102,14 @@ class Command(BaseCommand):
         self.stdout.write(f"{found.table}: {found.files} files below {found.url}: {told}{' (dry run)' * is_dry_run}")
         for path, message in found.refusals:
             self.stdout.write(f"  left out: {message if path in message else f'{path}: {message}'}")
+        for text in found.unchecked:
+            self.stdout.write(f"  unchecked: {text}")
         for path in found.gone[:GONE_SHOWN]:
             self.stdout.write(f"  gone: {path}")
         if len(found.gone) > GONE_SHOWN:
             self.stdout.write(f"  and {len(found.gone) - GONE_SHOWN} more are gone")
+        if found.skipped:
+            self.stdout.write(f"  left out: {found.skipped} links and special files; only regular files are objects")
         if found.sequence:
             self.stdout.write(f"readers see manifest {found.sequence}")
 
@@ -125,7 +129,7 @@ class Command(BaseCommand):
             tasks = f"{told.running} run, {told.waiting + told.blocked} wait, {told.parked} parked"
             table.add_row(
                 *(one.tenant, one.name, str(told.chunks), size_text(told.to_rewrite), str(told.deferred), tasks),
-                *(str(told.bad_files), str(told.unpublished), _state(one, has_work=told.has_work)),
+                *(str(told.bad_files), str(told.unpublished), _state(one, told)),
             )
         Console(file=self.stdout, width=180, soft_wrap=True).print(table)
 
@@ -179,18 +183,15 @@ class Command(BaseCommand):
         return find_table(options["tenant"], options["table"])
 
 
-def _state(source: DataSource, *, has_work: bool) -> str:
-    if source.is_paused:
-        return "paused"
-    if source.refusal or source.publish_error:
-        return f"refused: {source.refusal or source.publish_error}"
-    return "at work" if has_work or source.is_dirty else "at rest"
+def _state(source: DataSource, told: SourceStanding) -> str:
+    state = table_state(source, told)
+    return f"{state.word}: {state.why}" if state.why else state.word
 
 
 def _status_json(source: DataSource, told: Any) -> dict[str, Any]:
     numbers = {name: getattr(told, name) for name in type(told).__dataclass_fields__}
     about = {"tenant": source.tenant, "table": source.name, "url": source.url, "sequence": source.sequence}
-    return about | numbers | {"state": _state(source, has_work=told.has_work)}
+    return about | numbers | {"state": table_state(source, told).word}
 
 
 def _name_of(url: str) -> str:

@@ -24,6 +24,7 @@ from webadmin.tsdb.services import rounds
 from webadmin.tsdb.services.buckets import adopt_bucket
 from webadmin.tsdb.services.isolate_sources import isolate_sources
 from webadmin.tsdb.services.withdraw_groups import withdraw_groups
+from webadmin.tsdb.standing import partition_notices, tenant_state
 
 POLL_SECONDS = 1.0
 SCAN_SECONDS = 30.0
@@ -51,6 +52,9 @@ class Command(BaseCommand):
             adopt.add_argument(f"--{name}", help="as on the bucket's page")
         for name in NUMBERS:
             adopt.add_argument(f"--{name}", type=int, help="as on the bucket's page")
+        adopt.add_argument(
+            "--readers-know-partitions", action="store_true", help="only for a Cortex with partitioning compaction"
+        )
         status = actions.add_parser("status", help="how far every tenant is")
         status.add_argument("--bucket", default="", help="of one bucket only")
         status.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of a table")
@@ -82,6 +86,7 @@ class Command(BaseCommand):
             name=options["name"],
             order=order,
             **{name: options[name] for name in settings if options[name] is not None},
+            **({"readers_know_partitions": True} if options["readers_know_partitions"] else {}),
         )
         self.stdout.write(f"adopted {bucket.name}: {bucket.url}, {bucket.get_layout_display()}")
         if options["wait"]:
@@ -136,6 +141,9 @@ class Command(BaseCommand):
                 *(str(each.jobs_parked), str(each.to_write), _ready(each)),
             )
         Console(file=self.stdout, width=160, soft_wrap=True).print(table)
+        for each in tenants:
+            for _, text in partition_notices(each.too_large, each.parts):
+                self.stdout.write(f"{each.bucket}/{each.tenant}: {text}")
 
     def _explain(self, options: dict[str, Any]) -> None:
         found = explain_blocks(options["ulid"])
@@ -170,8 +178,9 @@ def _line(tenants: list[TenantProgress]) -> str:
 
 
 def _ready(tenant: TenantProgress) -> str:
-    if tenant.refusal:
-        return f"refused: {tenant.refusal}"
+    state = tenant_state(tenant)
+    if state.word not in ("compacting", "caught up"):
+        return f"{state.word}: {state.why}"
     if tenant.is_done:
         again = tenant.looks_again_ms
         return (

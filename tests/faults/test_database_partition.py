@@ -1,0 +1,64 @@
+"""A database that is partitioned away or slow: requests end, readiness turns, nothing is lost.
+
+The proxy before PostgreSQL drops what comes, as a network does that is partitioned.
+"""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+
+from engine.profiles.metadata import encode_metadata
+from engine.profiles.proto import block_list_pb2
+from tests.faults.stack import SETTLE_SECONDS, STATEMENT_SECONDS, FaultStack
+from tests.processes import wait_until
+from webadmin.database.deadlines import ANSWER_GRACE_SECONDS, READINESS_SECONDS
+from webadmin.database.url import CONNECTION
+
+CONNECT_SECONDS = float(CONNECTION["connect_timeout"])
+SLACK_SECONDS = 8.0
+"""For a machine with other work to do."""
+
+
+def test_requests_end_and_readiness_turns_while_the_database_is_partitioned_away(fault_stack: FaultStack) -> None:
+    shard = fault_stack.new_shard()
+    segments = fault_stack.put_segments(shard, 8)
+    expected = fault_stack.samples(segments)
+    fault_stack.register(segments[:4])
+    with fault_stack.around.database.partitioned():
+        for port in fault_stack.ports:
+            started = time.monotonic()
+            answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=60)
+            assert (answer.status_code, "database" in answer.text) == (503, True)
+            assert time.monotonic() - started < CONNECT_SECONDS + READINESS_SECONDS + SLACK_SECONDS
+        assert httpx.get(f"{fault_stack.service.url}/healthz", timeout=10).status_code == 200
+        started = time.monotonic()
+        answer = _add(fault_stack, segments[4:])
+        assert (answer.status_code, answer.headers.get("Retry-After")) == (503, "1"), answer.text
+        limit = CONNECT_SECONDS + STATEMENT_SECONDS + ANSWER_GRACE_SECONDS + SLACK_SECONDS
+        assert time.monotonic() - started < limit
+    for port in fault_stack.ports:
+        ready = f"http://127.0.0.1:{port}/readyz"
+        wait_until(lambda url=ready: httpx.get(url, timeout=60).is_success, f"{ready} is ready", SETTLE_SECONDS)
+    fault_stack.register(segments[4:])
+    fault_stack.check(shard, expected)
+
+
+def test_a_slow_database_slows_the_work_and_loses_none_of_it(fault_stack: FaultStack) -> None:
+    shard = fault_stack.new_shard()
+    with fault_stack.around.database.slow(0.05):
+        expected = fault_stack.write_segments(shard)
+        wait_until(lambda: fault_stack.attempts(shard)["completed"], "a job is completed", SETTLE_SECONDS)
+    assert fault_stack.check(shard, expected) == []
+
+
+def _add(stack: FaultStack, segments: list) -> httpx.Response:
+    """Register segments once."""
+    entries = [block_list_pb2.BlockEntry(metadata=encode_metadata(meta), size=meta.size) for _, meta in segments]
+    return httpx.post(
+        f"{stack.service.url}/api/v1/blocks",
+        content=block_list_pb2.BlockMetaList(blocks=entries).SerializeToString(),
+        headers={"Authorization": f"Bearer {stack.credentials['writer']}", "Content-Type": "application/x-protobuf"},
+        timeout=60,
+    )

@@ -1,0 +1,79 @@
+"""A disk without room: that of nodes' scratch folders, of a local object store, of PostgreSQL.
+
+Whatever was acknowledged is there, work waits, and goes on by itself when there is room again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.postgresql import PostgresqlServer, running_postgresql
+from tests.faults.stack import SETTLE_SECONDS, FaultStack
+from tests.faults.test_block_kills import RESULTS, Tenant, adopted
+from tests.faults.test_writer_loss import check_exactly_once
+from tests.faults.writer_fleet import WriterFleet, load_on
+from tests.processes import Processes, wait_until
+
+ATTEMPTS = (
+    "SELECT reason->>'error_class' FROM schedule_attempt attempt JOIN schedule_job job ON attempt.job_id = job.id"
+    " WHERE job.tenant = %s AND outcome <> 'running'"
+)
+
+
+def test_jobs_wait_while_the_scratch_folders_of_all_nodes_are_full(
+    fault_stack: FaultStack, s3_credentials: None, tmp_path: Path
+) -> None:
+    with adopted(fault_stack, "cortex", "full-scratch") as store:
+        tenant = Tenant(fault_stack, store, tmp_path, "full-scratch")
+        with fault_stack.scratch_disk.full():
+            tenant.put()
+            wait_until(lambda: ("ScratchFull",) in tenant.rows(ATTEMPTS), "a node reports it", SETTLE_SECONDS)
+            tenant.check_readers()
+        tenant.wait_until_settled()
+        [(result,)] = tenant.rows(RESULTS)
+        assert tenant.check_readers() == {result}
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[PostgresqlServer]:
+    with running_postgresql() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def fleet(postgresql: PostgresqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterFleet]:
+    with Processes() as processes:
+        fleet = WriterFleet(processes, tmp_path_factory.mktemp("fleet"), postgresql.url, WRITER_FLUSH_SECONDS="0.1")
+        fleet.start("w1", "w2")
+        yield fleet
+
+
+def test_a_local_store_without_room_refuses_pushes_and_takes_them_when_it_has_some(fleet: WriterFleet) -> None:
+    with load_on(fleet) as load:
+        load.wait_for(60)
+        with fleet.disk.full():
+            failed = load.unavailable
+            wait_until(lambda: load.unavailable > failed + 10, "senders are refused")
+            during = len(load.acknowledged)
+            wait_until(lambda: load.unavailable > failed + 30, "senders are refused again")
+            assert len(load.acknowledged) == during
+        load.wait_for(60)
+    check_exactly_once(fleet, load)
+
+
+def test_a_database_without_room_loses_nothing_and_is_recovered_by_a_start(
+    fleet: WriterFleet, postgresql: PostgresqlServer
+) -> None:
+    """PostgreSQL ends where its log finds no room; writers leave dead letters."""
+    with load_on(fleet) as load:
+        load.wait_for(60)
+        with postgresql.disk.full():
+            wait_until(fleet.letters, "dead letters are written")
+            load.wait_for(60)
+        postgresql.crash()  # as it has by itself, unless it had room before it gave up
+        load.wait_for(60)
+    fleet.recover_letters()
+    check_exactly_once(fleet, load)

@@ -1,0 +1,93 @@
+"""Explain knows tenants, tables and repositories, and names the job and the pause that a Prometheus block waits for."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+from django.core.management import call_command
+
+from engine.scheduling.limits import Scope, ScopeKind
+from engine.storage import open_store
+from tests.webadmin.admin import timeline_rows
+from tests.webadmin.service import REASON, Service
+from tests.webadmin.tsdb.fake_bucket import HOUR_MS, block_id, put_block
+from webadmin.schedule.explain import explain_name
+from webadmin.schedule.models import Job
+from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.pause_schedule import pause, resume
+from webadmin.timeline.models import DataSource
+from webadmin.tsdb.services import rounds
+from webadmin.tsdb.services.buckets import adopt_bucket
+
+OPERATOR = Order(actor="operator", why="maintenance")
+
+
+def said(name: str) -> str:
+    out = StringIO()
+    call_command("explain", name, stdout=out)
+    return out.getvalue()
+
+
+def test_a_tenant_is_explained_over_all_lanes(service: Service) -> None:
+    worker = service.worker()
+    service.add_segments(20)
+    [spec] = worker.take()
+    worker.poll(worker.success(spec.job), capacity=0)
+    assert "Tenant acme is waiting: 1 block in queues; more data or time makes jobs of it." in said("acme")
+    pause(scope=Scope(ScopeKind.TENANT, "acme"), order=OPERATOR)
+    told = said("acme")
+    assert "Tenant acme is paused: an operator paused tenant acme (pause): 1 block in queues" in told
+    assert "resuming that lets it be planned" in told
+
+
+def test_a_table_is_explained_with_its_pause_and_its_refusal(service: Service) -> None:
+    source = timeline_rows.fill_timeline()
+    told = said(str(source))
+    assert told.startswith(f"Table {source} is ")
+    assert "1 chunk set aside" in told
+    broken = DataSource.objects.get(name="broken")
+    assert f"Table {broken} is not planned: " in said(str(broken))
+    pause(scope=Scope(ScopeKind.LANE, "tables"), order=OPERATOR)
+    assert f"Table {source} is paused: an operator paused lane tables (pause)" in said(str(source))
+
+
+def planned_bucket(tmp_path: Path) -> str:
+    """Adopt a bucket with two blocks that overlap; return the id of one. Their group has a job."""
+    store = open_store(str(tmp_path / "bucket"))
+    adopt_bucket(url=store.url, layout="cortex", name="metrics", order=OPERATOR, consistency_delay_seconds=0)
+    for number in range(2):
+        put_block(store, "acme/", block_id(number), 0, 2 * HOUR_MS)
+    put_block(store, "acme/", block_id(9), 4 * HOUR_MS, 6 * HOUR_MS)
+    rounds.scan_buckets(lambda url: store)
+    return block_id(0)
+
+
+def test_a_block_of_a_bucket_names_its_job_and_the_pause(service: Service, tmp_path: Path) -> None:
+    ulid, store = planned_bucket(tmp_path), open_store(str(tmp_path / "bucket"))
+    tenant = Scope(ScopeKind.TENANT, "acme")
+    pause(scope=tenant, order=OPERATOR)
+    assert "an operator paused tenant acme (pause)" in said(ulid)
+    resume(scope=tenant, order=OPERATOR)
+    rounds.plan_due(lambda url: store)
+    job = Job.objects.get()
+    assert f"of job {job.name}, which is waiting (no worker polls)" in said(ulid)
+    pause(scope=tenant, order=OPERATOR)
+    told = said(ulid)
+    assert f"of job {job.name}, which is waiting (an operator paused tenant acme (pause))" in told
+    assert "resuming that assigns it" in told
+    assert "Tenant acme is paused: an operator paused tenant acme (pause): 1 job waiting" in said("acme")
+
+
+def test_a_parked_job_of_a_tenant_is_named(service: Service) -> None:
+    worker = service.worker()
+    for _ in range(10):
+        service.add_segments(20)
+        [spec] = worker.take()
+        worker.poll(worker.success(spec.job), capacity=0)
+    for _ in range(4):
+        [spec] = worker.take()
+        worker.poll(worker.released(spec.job, REASON), capacity=0)
+    [told] = explain_name("acme")
+    assert (told.state, told.why) == ("parked", "1 job parked")
+    assert "requeueing" in told.next

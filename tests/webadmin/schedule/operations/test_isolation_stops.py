@@ -1,0 +1,189 @@
+"""Too many bad blocks at once: isolation stops, says so, and goes on only by one decision of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from engine.scheduling.isolation import BAD_BLOCKS_MIN
+from engine.storage import open_store
+from engine.storage.model import ObjectStore
+from tests.webadmin.probes import probe
+from tests.webadmin.schedule.operations.test_isolation import put_all, reason, settle, work
+from tests.webadmin.service import FakeWorker, Service
+from webadmin.access.services import issue_worker_credential
+from webadmin.console.pages import front_page
+from webadmin.index.models import Block
+from webadmin.progress.services import count_log
+from webadmin.schedule.isolation_stops import open_stop
+from webadmin.schedule.models import Limits
+from webadmin.schedule.operation_models import IsolationStop, Quarantine
+from webadmin.schedule.register import parked_jobs
+from webadmin.schedule.services.isolate_jobs import isolate
+from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.stop_isolation import decide_isolation
+
+RETRY, QUARANTINE = IsolationStop.Decision.RETRY, IsolationStop.Decision.QUARANTINE
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(f"file://{tmp_path}")
+
+
+def quarantined() -> set[str]:
+    return set(Quarantine.objects.filter(released_at_ms=None).values_list("block__ulid", flat=True))
+
+
+def add_damaged(service: Service, *, damaged: Iterable[int]) -> set[str]:
+    """Add 40 segments, which make two jobs; return the ids of those at these places that cannot be merged."""
+    ids = [ulid for shard in (1, 2) for ulid in service.add_segments(20, shard=shard)]
+    return {ids[place] for place in damaged}
+
+
+def pass_hours(service: Service) -> None:
+    """Let two hours of command time pass: without commands it advances by a lease at most."""
+    Limits.objects.update(lease_seconds=2 * 3600)
+    service.clock.advance(2 * 3600)
+
+
+@pytest.fixture
+def bad(service: Service, store: ObjectStore) -> set[str]:
+    """32 damaged segments of 40, in two planned jobs: too few jobs to call the build broken. Isolation has stopped."""
+    bad = add_damaged(service, damaged=[place for place in range(40) if place % 5])
+    settle(service, store, service.worker(), bad)
+    return bad
+
+
+def test_a_store_that_damages_most_blocks_is_not_taken_apart_block_by_block(
+    service: Service, store: ObjectStore, bad: Collection[str]
+) -> None:
+    assert len(quarantined()) < BAD_BLOCKS_MIN
+    stop = open_stop()
+    assert stop is not None
+    assert "recent blocks cannot be merged" in stop.reason
+    assert "Truncated" in stop.reason
+    before = service.dump()
+    outcome = isolate(store=store)
+    assert (outcome.split, outcome.quarantined, outcome.tried_again) == ([], [], [])
+    assert {why for _, why in outcome.waiting} == {f"{stop.reason}: an operator decides"}
+    assert service.dump() == before
+
+
+def test_the_stop_outlasts_the_hour_in_which_blocks_are_counted(
+    service: Service, store: ObjectStore, bad: Collection[str]
+) -> None:
+    held = quarantined()
+    pass_hours(service)
+    for shard in range(10, 40):
+        service.add_segments(20, shard=shard)
+    settle(service, store, service.worker(), bad)
+    assert (quarantined(), open_stop() is not None) == (held, True)
+
+
+def test_everybody_is_told_and_one_decision_quarantines_the_blocks(
+    service: Service, store: ObjectStore, bad: Collection[str], order: Order, rf
+) -> None:
+    count_log()
+    answer = probe("/progressz")
+    assert answer.status_code == 503
+    assert "quarantine_stopped" in [blocker["code"] for blocker in answer.json()["blockers"]]
+    assert "\nlithify_quarantine_stopped 1" in probe("/metrics").content.decode()
+    notices = [notice.text for notice, _ in front_page(rf.get("/"), {})["notices"]]
+    assert any(text.startswith("Quarantine is stopped until somebody decides: ") for text in notices)
+    decide_isolation(QUARANTINE, order=order)
+    settle(service, store, service.worker(), bad)
+    assert (quarantined(), open_stop()) == (set(bad), None)
+    count_log()
+    assert probe("/progressz").status_code == 200
+
+
+def test_blocks_that_arrive_after_the_decision_are_counted_again(
+    service: Service, store: ObjectStore, bad: Collection[str], order: Order
+) -> None:
+    decide_isolation(QUARANTINE, order=order)
+    settle(service, store, service.worker(), bad)
+    pass_hours(service)  # in the same hour so many jobs fail that the build is called broken
+    later = add_damaged(service, damaged=range(0, 40, 2))
+    settle(service, store, service.worker(), later)
+    assert open_stop() is not None
+    assert len(quarantined() & later) < BAD_BLOCKS_MIN
+
+
+def test_one_decision_tries_every_block_again_on_a_repaired_store(
+    service: Service, store: ObjectStore, bad: Collection[str], order: Order, dry: Order
+) -> None:
+    waiting = {job.name for job in parked_jobs()}
+    preview = decide_isolation(RETRY, order=dry)
+    assert open_stop() is not None
+    outcome = decide_isolation(RETRY, order=order)
+    assert (outcome.changed, outcome.left) == (preview.changed, ())
+    assert len(outcome.changed) == len(waiting)
+    settle(service, store, service.worker(), ())
+    assert (quarantined(), parked_jobs().count(), open_stop()) == (set(), 0, None)
+    assert not Block.objects.filter(level=0).exclude(state="replaced").exists()
+
+
+def test_a_store_that_is_still_bad_stops_isolation_again(
+    service: Service, store: ObjectStore, bad: Collection[str], order: Order
+) -> None:
+    decide_isolation(RETRY, order=order)
+    pass_hours(service)
+    settle(service, store, service.worker(), bad)
+    assert IsolationStop.objects.count() == 2
+    assert open_stop() is not None
+
+
+def lose(service: Service, worker: FakeWorker, lost: Collection[str]) -> None:
+    """Let every job with a lost segment fail as a node does that finds no object."""
+    while taken := worker.take(4):
+        for spec in taken:
+            missing = [source.key for source in spec.sources if source.id in lost]
+            done = worker.released(spec.job, reason("ObjectNotFound", missing[0])) if missing else None
+            worker.poll(done or worker.success(spec.job), capacity=0)
+
+
+@pytest.mark.parametrize(("lost_count", "is_stopped"), [(3, False), (12, True)])
+def test_many_missing_objects_of_one_job_are_not_set_aside_in_one_go(
+    service: Service, store: ObjectStore, lost_count: int, is_stopped: bool
+) -> None:
+    ids = service.add_segments(20)
+    lost = ids[:lost_count]
+    put_all(store, without=lost)
+    lose(service, service.worker(), lost)
+    outcome = isolate(store=store)
+    assert bool(outcome.stop) is is_stopped
+    assert quarantined() == (set() if is_stopped else set(lost))
+
+
+def test_a_dry_run_stops_nothing(service: Service, store: ObjectStore, dry: Order) -> None:
+    ids = service.add_segments(20)
+    put_all(store, without=ids)
+    lose(service, service.worker(), ids)
+    assert isolate(store=store, order=dry).stop
+    assert open_stop() is None
+
+
+def test_few_bad_blocks_among_many_good_ones_stop_nothing(service: Service, store: ObjectStore) -> None:
+    bad = add_damaged(service, damaged=range(0, 40, 8))
+    settle(service, store, service.worker(), bad)
+    assert (quarantined(), open_stop()) == (bad, None)
+
+
+def test_the_decision_is_given_over_http(service: Service, store: ObjectStore, bad: Collection[str]) -> None:
+    token = issue_worker_credential(name="operator", actor="test", scopes=["operate"]).wire_form
+    ask = {"HTTP_AUTHORIZATION": f"Bearer {token}", "content_type": "application/json"}
+    client, address = Client(), "/api/v1/operations/isolation"
+    assert client.get(address, **ask).json()["stop"]["bad_blocks"] >= BAD_BLOCKS_MIN
+    refused = client.post(address, {"decision": "wait", "why": "x"}, **ask)
+    assert refused.status_code == 400
+    done = client.post(address, {"decision": "quarantine", "why": "the disk is lost"}, **ask).json()
+    assert (done["decision"], len(done["commands"])) == ("quarantine", 1)
+    assert client.get(address, **ask).json() == {"stop": None}
+    again = client.post(address, {"decision": "quarantine", "why": "the disk is lost"}, **ask).json()
+    assert (again["commands"], again["notes"]) == ([], ["isolation is not stopped: nothing to decide"])
+    work(service, service.worker(), bad)
+    assert IsolationStop.objects.get().ended_by == "credential:operator"

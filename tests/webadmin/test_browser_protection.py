@@ -1,0 +1,130 @@
+"""What protects people's browsers, and who reads the log in a terminal: policies, origins, hosts, escapes."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.db.models import Model
+from django.test import Client
+from django.urls import reverse
+
+from tasks.app import app as node_app
+from tasks.beat import app as control_app
+from tests.webadmin.catalog.api.conftest import Caller
+from tests.webadmin.catalog.api.conftest import caller as caller  # a fixture
+from webadmin.plain_log import OneLineFormatter
+
+SCRIPT = re.compile(r"<script(?![^>]*\bsrc=)(?![^>]*type=\"application/json\")[^>]*>", re.IGNORECASE)
+HANDLER = re.compile(r"<[^>]+\son[a-z]+=", re.IGNORECASE)
+
+
+def policy(answer: Any) -> dict[str, list[str]]:
+    parts = [part.split() for part in answer.headers["Content-Security-Policy"].split(";")]
+    return {part[0]: part[1:] for part in parts}
+
+
+@pytest.mark.parametrize(
+    "name", ["admin:index", "progress-page", "flame-page", "placement-page", "docs", "admin:login"]
+)
+def test_pages_run_scripts_of_their_own_origin_only(admin_client: Client, name: str) -> None:
+    client = Client() if name == "admin:login" else admin_client
+    answer = client.get(reverse(name))
+    assert answer.status_code == 200
+    found = policy(answer)
+    allowed = {"'self'", "'unsafe-eval'"} if name != "docs" else {"'self'"}
+    assert set(found["script-src"]) <= allowed
+    assert (found["object-src"], found["frame-ancestors"]) == (["'none'"], ["'none'"])
+    text = answer.content.decode()
+    assert not SCRIPT.findall(text), "an inline script would be refused"
+    assert not HANDLER.findall(text), "an event handler in an attribute would be refused"
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/api/v1/progress", "/lakefs/api/v1/repositories", "/nowhere"])
+def test_every_answer_has_a_policy(db: None, path: str) -> None:
+    assert policy(Client().get(path))["script-src"] == ["'self'"]
+
+
+@pytest.mark.parametrize("model", admin.site._registry, ids=lambda model: model._meta.label_lower)
+def test_no_list_or_form_of_the_admin_has_inline_scripts(admin_client: Client, model: type[Model]) -> None:
+    place = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+    for page in ("changelist", "add"):
+        text = admin_client.get(reverse(f"{place}_{page}")).content.decode()
+        assert not SCRIPT.findall(text), page
+        assert not HANDLER.findall(text), page
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 201),
+        ({"Origin": "http://testserver"}, 201),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 201),
+    ],
+)
+def test_another_site_changes_nothing_in_the_catalog(caller: Caller, headers: dict[str, str], status: int) -> None:
+    body = {"name": "new", "storage_namespace": "local://new"}
+    assert caller.send("POST", "repositories", body, **headers).status_code == status
+    assert caller.get("repositories", **headers).status_code == 200, "reading changes nothing"
+
+
+def test_a_trusted_origin_may_change_the_catalog(caller: Caller, settings: Any) -> None:
+    settings.CSRF_TRUSTED_ORIGINS = ["https://ui.example"]
+    body = {"name": "new", "storage_namespace": "local://new"}
+    assert caller.send("POST", "repositories", body, Origin="https://ui.example").status_code == 201
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+def test_what_a_form_can_send_is_no_json(caller: Caller, kind: str) -> None:
+    body = b'{"name": "new", "storage_namespace": "local://new"}'
+    answer = caller.send("POST", "repositories", body, **{"Content-Type": kind})
+    assert answer.status_code == 415
+    assert caller.send("POST", "repositories", body, **{"Content-Type": "application/json"}).status_code == 201
+
+
+@pytest.mark.parametrize("path", ["/ingest", "/push.v1.PusherService/Push", "/pyroscope/ingest"])
+def test_pushes_to_another_host_are_refused(db: None, path: str) -> None:
+    answer = Client().post(path, b"", content_type="application/proto", headers={"Host": "evil.example"})
+    assert answer.status_code == 400
+    assert b"ALLOWED_HOSTS" in answer.content
+
+
+def test_workers_take_no_orders_from_the_broker() -> None:
+    assert not node_app.conf.worker_enable_remote_control
+    assert not control_app.conf.worker_enable_remote_control
+
+
+def written(log: Callable[[logging.Logger], None]) -> str:
+    stream, logger = io.StringIO(), logging.Logger("tasks")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(OneLineFormatter("{levelname} {message}", style="{"))
+    logger.addHandler(handler)
+    log(logger)
+    return stream.getvalue()
+
+
+def test_a_log_record_is_one_line_whatever_a_worker_sent() -> None:
+    hostile = "failed\nCRITICAL all is lost\x1b[2J\r\u2028\x9b31m"
+    line = written(lambda log: log.error("run_failed message=%s", hostile))
+    assert line == "ERROR run_failed message=failed\\nCRITICAL all is lost\\x1b[2J\\r\\u2028\\x9b31m\n"
+
+
+def test_a_traceback_keeps_its_lines_and_escapes_them() -> None:
+    def log(logger: logging.Logger) -> None:
+        try:
+            raise ValueError("\x1b[2J\nCRITICAL all is lost")
+        except ValueError:
+            logger.exception("broken")
+
+    lines = written(log).splitlines()
+    assert lines[0] == "ERROR broken"
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert "\x1b" not in "".join(lines)

@@ -1,0 +1,89 @@
+"""Where stores may lie: below an allowed root, and none within another.
+
+Two stores that overlap delete each other's objects: each takes what it does not know for its own leftovers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.apps import apps
+from django.conf import settings
+
+from engine.storage import StorageError, is_local, open_store
+from engine.storage.places import Place, place_of
+
+OBJECTS = "OBJECT_STORE_URL"
+TABLES = "TABLES_URL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedStore:
+    """A store of this installation."""
+
+    name: str
+    url: str
+    place: Place
+    tenant: str = ""
+    is_table: bool = False
+    is_root_of_tables: bool = False
+
+    def is_table_of(self, tenant: str) -> bool:
+        """Return whether it is a table of this tenant."""
+        return self.is_table and self.tenant == tenant
+
+    def may_hold(self, other: UsedStore) -> bool:
+        """Return whether the other store lies here on purpose: a table below TABLES_URL."""
+        is_within = self.place.contains(other.place) and self.place != other.place
+        return self.is_root_of_tables and other.is_table and is_within
+
+    def conflicts_with(self, other: UsedStore) -> bool:
+        """Return whether one store is the other, or lies within it, and not on purpose."""
+        return self.place.overlaps(other.place) and not (self.may_hold(other) or other.may_hold(self))
+
+
+def used_stores() -> Iterator[UsedStore]:
+    """Yield the stores of the settings, the buckets of blocks and the tables; the catalogs are in the object store."""
+    yield UsedStore(name=OBJECTS, url=settings.OBJECT_STORE_URL, place=place_of(settings.OBJECT_STORE_URL))
+    yield UsedStore(name=TABLES, url=settings.TABLES_URL, place=place_of(settings.TABLES_URL), is_root_of_tables=True)
+    for name, url in apps.get_model("tsdb", "Bucket").objects.order_by("id").values_list("name", "url"):
+        yield UsedStore(name=f"bucket {name}", url=url, place=place_of(url))
+    tables = apps.get_model("timeline", "DataSource").objects.order_by("id")
+    for tenant, name, url in tables.values_list("tenant", "name", "url"):
+        yield UsedStore(name=f"table {tenant}/{name}", url=url, place=place_of(url), tenant=tenant, is_table=True)
+
+
+def conflict_of_new_store(url: str, *, is_table: bool) -> UsedStore | None:
+    """Return a store that a new one would overlap, if there is any. Raises InvalidStoreUrl."""
+    new = UsedStore(name="", url=url, place=place_of(url), is_table=is_table)
+    return next((used for used in used_stores() if used.conflicts_with(new)), None)
+
+
+def conflicts() -> Iterator[tuple[UsedStore, UsedStore]]:
+    """Yield the pairs of used stores that overlap."""
+    used = list(used_stores())
+    for position, one in enumerate(used):
+        for other in used[position + 1 :]:
+            if one.conflicts_with(other):
+                yield one, other
+
+
+def root_refusal(url: str) -> str:
+    """Return why no table and no bucket may lie at a URL, "" if one may. Raises InvalidStoreUrl."""
+    place = place_of(url)
+    roots = [settings.TABLES_URL, *settings.STORE_ROOTS]
+    if any(place_of(root).contains(place) for root in roots):
+        return ""
+    return f"{url} lies below none of the allowed roots ({', '.join(roots)}): add its folder or bucket to STORE_ROOTS"
+
+
+def folder_refusal(url: str) -> str:
+    """Return why the folder of a new store cannot be used, "" if it can or the store is none: a link leads to it."""
+    if not is_local(url):
+        return ""
+    try:
+        next(iter(open_store(url).list_folders()), None)
+    except StorageError as error:
+        return f"the folder cannot be used: {error.reason}"
+    return ""

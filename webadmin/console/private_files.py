@@ -1,0 +1,20 @@
+"""Files that only their owner may read."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read; it appears whole or not at all."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def read_private(path: Path) -> str:
+    """Return what ``write_private`` wrote, "" if nothing."""
+    return path.read_text().strip() if path.exists() else ""

@@ -1,0 +1,167 @@
+"""Holds up deletions while the log is behind a position in the bucket, and writes its own position there.
+
+Who deletes objects acts on what the database says. A database that went back in time no longer knows what was written
+since, and believes in what was deleted since. So before each batch of deletions the position of the log is written to
+the bucket and compared with those that are there; while one of them is not in this log, nothing is deleted. Whoever
+finds one first continues the log behind everything that the lost history may have issued.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Value
+from django.db.models.functions import Greatest
+
+from engine.storage import kept_store
+from engine.storage.model import ObjectStore
+from webadmin.database import dialect
+from webadmin.schedule.command_log import INDEX_MARGIN, continue_log, move_head, take_head, write_command
+from webadmin.schedule.errors import LogBehind
+from webadmin.schedule.log_position import LogPosition, entry_digest, read_positions
+from webadmin.schedule.models import EPOCH_MAX, AheadPosition, Command, PositionMark
+
+log = logging.getLogger(__name__)
+
+ACTOR = "service"
+
+
+def allow_deletions(*, store: ObjectStore | None = None, mark: bool = False) -> None:
+    """Write the position of the log to the bucket; return if objects may be deleted now.
+
+    ``mark`` writes an entry first: for deletions that follow from rows whose changes are no commands. ``store`` is the
+    installation's own by default, also for objects in other stores. Raises LogBehind, StorageError, BadObject: then
+    nothing may be deleted.
+    """
+    store = store or kept_store(settings.OBJECT_STORE_URL)
+    ahead = note_positions(store)
+    if mark:
+        _write_mark()
+    write_position(store)
+    if ahead:
+        raise LogBehind(behind_text([(position.epoch, position.command_index) for position in ahead]))
+
+
+def behind_text(positions: Sequence[tuple[str, int]]) -> str:
+    """Return the reason why nothing is deleted, for positions given as epoch and command index."""
+    epoch, index = max(positions, key=lambda position: position[1])
+    more = f" and {len(positions) - 1} more" if len(positions) > 1 else ""
+    return (
+        f"the bucket holds position {index} of epoch {epoch}{more}, which is not in this command log: the database "
+        "went back in time, or another database uses this bucket; nothing is deleted until fsck --repair has run"
+    )
+
+
+def log_behind() -> str:
+    """Return why nothing is deleted, as the last look at the bucket found it; "" if the log was not behind."""
+    rows = list(AheadPosition.objects.values_list("epoch", "command_index"))
+    return behind_text(rows) if rows else ""
+
+
+def positions_ahead(store: ObjectStore) -> list[LogPosition]:
+    """Return the positions in the bucket that are not in this log. Raises StorageError, BadObject."""
+    return _not_contained(list(read_positions(store)))
+
+
+def note_own_positions() -> None:
+    """Do what ``note_positions`` does for the installation's own store."""
+    note_positions(kept_store(settings.OBJECT_STORE_URL))
+
+
+def note_positions(store: ObjectStore) -> list[LogPosition]:
+    """Return the positions in the bucket that are not in this log, and keep a row of each.
+
+    If one is new, the log is first continued behind it. Raises StorageError, BadObject.
+    """
+    found = list(read_positions(store))
+    ahead = _not_contained(found)
+    known = set(AheadPosition.objects.values_list("epoch", flat=True))
+    if {position.epoch for position in ahead} == known:
+        return ahead
+    with transaction.atomic(durable=True):
+        take_head()
+        known = set(AheadPosition.objects.values_list("epoch", flat=True))
+        ahead = _not_contained(found)
+        fresh = [position for position in ahead if position.epoch not in known]
+        AheadPosition.objects.exclude(epoch__in=[position.epoch for position in ahead]).delete()
+        if fresh:
+            behind = max(position.command_index for position in fresh)
+            _continue_behind(behind)
+            now_ms = dialect.clock_ms()
+            AheadPosition.objects.bulk_create(
+                AheadPosition(
+                    epoch=position.epoch,
+                    command_index=position.command_index,
+                    written_at_ms=position.written_at_ms,
+                    found_at_ms=now_ms,
+                )
+                for position in fresh
+            )
+    return ahead
+
+
+def _continue_behind(behind: int) -> None:
+    last = Command.objects.order_by("-index").values_list("index", flat=True).first() or 0
+    if last < behind + INDEX_MARGIN:  # else it was continued already, by whoever rebuilt the index
+        last = continue_log(behind, actor=ACTOR, why="a position in the bucket is not in this log")
+    log.error("log_behind position=%d continued_at=%d", behind, last)
+
+
+def write_position(store: ObjectStore) -> LogPosition | None:
+    """Write the last entry of the log to the bucket once it is durable; return it, None for an empty log.
+
+    Of several that write at once the one with the highest index remains: each claims its index in the database before
+    it writes, and writes again if a higher one was claimed by then. Raises StorageError.
+    """
+    last = Command.objects.order_by("-index").first()
+    position = None
+    epoch = _epoch()
+    while last is not None:
+        PositionMark.objects.update(claimed_index=Greatest("claimed_index", Value(last.index)))
+        dialect.wait_for_disk()  # the bucket must not hold what a crash takes back
+        position = LogPosition(
+            epoch=epoch, command_index=last.index, entry=entry_digest(last), written_at_ms=dialect.clock_ms()
+        )
+        store.put(position.key, position.encode())
+        last = Command.objects.filter(
+            index__gt=last.index, index__in=PositionMark.objects.values("claimed_index")
+        ).first()
+    return position
+
+
+def settle_positions(store: ObjectStore) -> int:
+    """Remove the positions that this log does not contain, after the index was repaired; return how many.
+
+    Raises StorageError, BadObject.
+    """
+    ahead = note_positions(store)
+    write_position(store)  # first: never is there no position at all
+    for position in ahead:
+        store.delete(position.key)
+    note_positions(store)
+    return len(ahead)
+
+
+def _not_contained(positions: Sequence[LogPosition]) -> list[LogPosition]:
+    rows = Command.objects.filter(index__in={position.command_index for position in positions})
+    own = {command.index: entry_digest(command) for command in rows}
+    return [position for position in positions if own.get(position.command_index) != position.entry]
+
+
+def _epoch() -> str:
+    """Return the epoch of this log; the first caller makes it."""
+    PositionMark.objects.get_or_create(id=1)
+    PositionMark.objects.filter(epoch="").update(epoch=secrets.token_hex(EPOCH_MAX // 2))
+    return PositionMark.objects.values_list("epoch", flat=True).get()
+
+
+def _write_mark() -> None:
+    """Write an entry that changes nothing: what was committed before it is in every log that contains it."""
+    with transaction.atomic(durable=True):
+        head, time = take_head()
+        index = write_command(kind=Command.Kind.ADVANCE_CLOCK, actor=ACTOR, time=time, change_set={})
+        move_head(index, time, live_jobs=head.live_job_count)

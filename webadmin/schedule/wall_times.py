@@ -1,0 +1,55 @@
+"""Wall time of what happened in command time: what pages and answers show to people.
+
+Command time stands still while no command is written, so it falls behind the clock by the idle time of the service. A
+moment whose command is still in the log is converted exactly; others by the lag of command time now, as if time ran on
+without a pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import BigIntegerField, OuterRef, QuerySet, Subquery, Value
+
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.models import Command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WallTimes:
+    """Converts moments of command time; ``wall_ms_of_command`` holds the commands whose wall time is known."""
+
+    now_ms: int
+    wall_ms: int
+    wall_ms_of_command: Mapping[int, int]
+
+    def of(self, ms: int, command_index: int | None = None) -> int:
+        """Return the wall time of a moment, which is that of a command if one is named."""
+        known = None if command_index is None else self.wall_ms_of_command.get(command_index)
+        return ms + self.wall_ms - self.now_ms if known is None else known
+
+
+def wall_times(command_indexes: Iterable[int] = ()) -> WallTimes:
+    """Read the clock, and the wall time of these commands: at most two queries."""
+    time, indexes = read_time(), set(command_indexes)
+    rows = Command.objects.filter(index__in=indexes).values_list("index", "wall_time") if indexes else ()
+    known = {index: int(wall_time.timestamp() * 1000) for index, wall_time in rows}
+    return WallTimes(now_ms=time.now_ms, wall_ms=time.wall_ms, wall_ms_of_command=known)
+
+
+def with_wall_times(rows: QuerySet, *, command: str = "command_index") -> QuerySet:
+    """Let each row carry command time and wall time now, and the wall time of the command in this column."""
+    time = read_time()
+    entry = Command.objects.filter(index=OuterRef(command)).values("wall_time")[:1]
+    return rows.annotate(
+        now_ms=Value(time.now_ms, BigIntegerField()),
+        wall_ms=Value(time.wall_ms, BigIntegerField()),
+        commanded_at=Subquery(entry),
+    )
+
+
+def commanded_ms(row: Any, ms: int) -> int:
+    """Return the wall time of the row's command, whose command time is ``ms``; the row is of ``with_wall_times``."""
+    return ms + row.wall_ms - row.now_ms if row.commanded_at is None else int(row.commanded_at.timestamp() * 1000)

@@ -1,0 +1,96 @@
+"""A worker process of gunicorn that serves a WSGI application by WsgiBridge over DeadlineProtocol."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+
+import uvicorn
+import uvloop
+from gunicorn import sock
+from gunicorn.workers.base import Worker
+
+from webadmin.serving.deadline_protocol import DeadlineProtocol
+from webadmin.serving.routes import route_of
+from webadmin.serving.signal_free_server import SignalFreeServer
+from webadmin.serving.wsgi_bridge import REQUESTS, STREAMING, WsgiBridge
+
+CONNECTIONS_MAX = 16_384
+"""Open files that a process asks the system for: a slow connection costs one until its deadline."""
+HEALTH_THREADS = 2
+STREAMING_THREADS = 4
+
+
+class WebWorker(Worker):  # type: ignore[misc]
+    """One process: an event loop for connections, ``--threads`` threads for requests and as many for polls."""
+
+    def run(self) -> None:
+        """Serve until a signal ends it; SIGTERM lets requests end within ``--graceful-timeout``."""
+        _raise_file_limit()
+        threads = self.cfg.threads
+        pools = {
+            "alive": 1,
+            "health": HEALTH_THREADS,
+            "polls": threads,
+            REQUESTS: threads,
+            STREAMING: STREAMING_THREADS,
+        }
+        config = uvicorn.Config(
+            WsgiBridge(self.wsgi, pools, route_of),
+            http=DeadlineProtocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=self.cfg.keepalive,
+            timeout_graceful_shutdown=self.cfg.graceful_timeout,
+            timeout_notify=1,
+            callback_notify=self._beat,
+            limit_max_requests=self.max_requests,
+            backlog=self.cfg.backlog,
+        )
+        config.load()
+        if self.cfg.is_ssl:
+            config.ssl = sock.ssl_context(self.cfg)
+        self._server = SignalFreeServer(config)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve())
+
+    def init_signals(self) -> None:
+        """Leave signals alone until the event loop handles them."""
+        for number in self.SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stop)
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            loop.add_signal_handler(number, self._stop_at_once)
+        loop.add_signal_handler(signal.SIGUSR1, self.log.reopen_files)
+        await self._server.serve(sockets=[listener.sock for listener in self.sockets])
+
+    async def _beat(self) -> None:
+        """Tell the master process that the loop turns; end when there is no master any more."""
+        self.notify()
+        if os.getppid() != self.ppid:
+            self._stop()
+
+    def _stop(self) -> None:
+        self.alive = False
+        self._server.should_exit = True
+
+    def _stop_at_once(self) -> None:
+        self._stop()
+        self._server.force_exit = True
+
+
+def _raise_file_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wished = CONNECTIONS_MAX if hard == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, hard)
+    if soft != resource.RLIM_INFINITY and soft < wished:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wished, hard))
