@@ -23,6 +23,7 @@ from tests.migrated import put_sqlite
 from tests.processes import ROOT, Processes
 
 COMMAND_SECONDS = 60.0
+METRICS_TOKEN = "for-metrics"
 
 
 def manage(environment: Mapping[str, str], *arguments: str) -> str:
@@ -52,6 +53,7 @@ class WritePath:
             "DATABASE_URL": f"sqlite:///{self.database}",
             "OBJECT_STORE_URL": self.store_url,
             "TRUST_TENANT_HEADER": "1",
+            "METRICS_TOKEN": METRICS_TOKEN,
             "DJANGO_SETTINGS_MODULE": "webadmin.settings",
         }
         put_sqlite(self.database)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.e2e.write_path import WritePath
+from tests.e2e.write_path import METRICS_TOKEN, WritePath
 from tests.faults.slow_connections import NO_END, NOTHING, SlowConnections
 from tests.processes import Processes
 
@@ -75,7 +75,8 @@ def repeat(request: Callable[[], None], until: float, seconds: list[float]) -> N
 
 
 def get(url: str) -> None:
-    with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {METRICS_TOKEN}"})
+    with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
         answer.read()
 
 

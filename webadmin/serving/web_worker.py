@@ -21,6 +21,7 @@ CONNECTIONS_MAX = 16_384
 """Open files that a process asks the system for: a slow connection costs one until its deadline."""
 HEALTH_THREADS = 2
 STREAMING_THREADS = 4
+BEAT_SECONDS = 1.0
 
 
 class WebWorker(Worker):  # type: ignore[misc]
@@ -49,8 +50,6 @@ class WebWorker(Worker):  # type: ignore[misc]
             proxy_headers=False,
             timeout_keep_alive=self.cfg.keepalive,
             timeout_graceful_shutdown=self.cfg.graceful_timeout,
-            timeout_notify=1,
-            callback_notify=self._beat,
             limit_max_requests=self.max_requests,
             backlog=self.cfg.backlog,
         )
@@ -72,13 +71,21 @@ class WebWorker(Worker):  # type: ignore[misc]
         for number in (signal.SIGINT, signal.SIGQUIT):
             loop.add_signal_handler(number, self._stop_at_once)
         loop.add_signal_handler(signal.SIGUSR1, self.log.reopen_files)
-        await self._server.serve(sockets=[listener.sock for listener in self.sockets])
+        beating = loop.create_task(self._beat())
+        try:
+            await self._server.serve(sockets=[listener.sock for listener in self.sockets])
+        finally:
+            beating.cancel()
 
     async def _beat(self) -> None:
-        """Tell the master process that the loop turns; end when there is no master any more."""
-        self.notify()
-        if os.getppid() != self.ppid:
-            self._stop()
+        """Tell the master process each second that the loop turns; end when there is no master any more.
+
+        uvicorn's own callback goes by the wall clock: after that was set back, the master would end the process.
+        """
+        while os.getppid() == self.ppid:
+            self.notify()
+            await asyncio.sleep(BEAT_SECONDS)
+        self._stop()
 
     def _stop(self) -> None:
         self.alive = False

