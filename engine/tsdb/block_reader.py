@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from engine.profiles.errors import BadObject, LimitExceeded, Truncated
 from engine.tsdb.chunk_files import ChunkFiles, chunk_place, file_name
-from engine.tsdb.errors import relocated
+from engine.tsdb.errors import Inconsistent, OutOfOrder, relocated
 from engine.tsdb.histogram_model import HistogramChunk
 from engine.tsdb.histograms import decode_histograms
 from engine.tsdb.index_reader import IndexReader
@@ -42,16 +44,20 @@ class BlockReader:
             raise error.in_object(self.name) from error
 
     def floats(self, meta: ChunkMeta, chunk: Chunk) -> tuple[Times, ValueBits]:
-        """Return the samples of a float chunk (encoding 1): times and the bits of their values."""
+        """Return the samples of a float chunk (encoding 1): times, as the index has them, and the bits of values."""
         try:
-            return decode_xor(chunk.data)
+            times, bits = decode_xor(chunk.data)
+            _check_times(times, meta)
+            return times, bits
         except BadObject as error:
             raise self._in_chunk(error, meta) from error
 
     def histograms(self, meta: ChunkMeta, chunk: Chunk) -> HistogramChunk:
-        """Return the samples of a chunk of histograms (encodings 2 and 3)."""
+        """Return the samples of a chunk of histograms (encodings 2 and 3); their times are those of the index."""
         try:
-            return decode_histograms(chunk.encoding, chunk.data)
+            found = decode_histograms(chunk.encoding, chunk.data)
+            _check_times(np.array([sample.time_ms for sample in found.samples], np.int64), meta)
+            return found
         except BadObject as error:
             raise self._in_chunk(error, meta) from error
 
@@ -75,3 +81,11 @@ class BlockReader:
         """Return the block's tombstones; it may have no such file."""
         path = self.folder / TOMBSTONES
         return decode_tombstones(MappedFile(path).data) if path.is_file() else Tombstones()
+
+
+def _check_times(times: Times, meta: ChunkMeta) -> None:
+    if np.any(times[1:] <= times[:-1]):
+        raise OutOfOrder("", 0, "the samples of a chunk do not ascend in time")
+    if (int(times[0]), int(times[-1])) != meta[:2]:
+        reason = f"samples from {times[0]} to {times[-1]}, the index says {meta.min_time_ms} to {meta.max_time_ms}"
+        raise Inconsistent("", 0, reason)

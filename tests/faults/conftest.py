@@ -48,10 +48,10 @@ def _uses_stack(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session")
-def shared_stack(
+def fault_stack(
     s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> FaultStack:
-    """The whole stack on PostgreSQL and S3."""
+    """The whole stack on PostgreSQL and S3, until the hook above ends it; a test leaves it settled."""
     with ExitStack() as parts:
         postgresql = parts.enter_context(running_postgresql())
         store = parts.enter_context(http_proxy(s3_server.endpoint))
@@ -68,9 +68,3 @@ def shared_stack(
         stack.start()
         pytestconfig.stash[STACK] = parts.pop_all()
         return stack
-
-
-@pytest.fixture
-def fault_stack(shared_stack: FaultStack) -> FaultStack:
-    """The stack that all tests here share; a test that is done with it leaves it settled."""
-    return shared_stack

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.profiles.errors import BadObject
@@ -162,6 +162,7 @@ def refusals(folder: Path, other: Path, root: Path) -> Iterator[BadObject]:
 @pytest.mark.usefixtures("_no_waiting_for_the_disk")
 @settings(max_examples=EXAMPLES)
 @given(WHERE, st.integers(0, 5), st.integers(0, 400), st.integers(0, 255))
+@example("chunk", 0, 157, 16)  # other times than the index says, in a chunk of which samples are deleted
 def test_what_a_merge_refuses_the_verifier_finds_in_the_block_alone(
     tmp_path_factory: pytest.TempPathFactory, other: Path, where: str, which: int, at: int, byte: int
 ) -> None:
