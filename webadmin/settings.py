@@ -160,7 +160,8 @@ AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = ["username", "ip_address"]  # either of them, each by itself
 AXES_CLIENT_IP_CALLABLE = "webadmin.access.logins.client_address"
 AXES_LOCKOUT_CALLABLE = "webadmin.access.logins.answer_locked_out"
-AXES_RESET_ON_SUCCESS = True
+# A success would forget the failures of all accounts at its address: who has one account could guess at the others.
+AXES_RESET_ON_SUCCESS = False
 AXES_ENABLE_ADMIN = False
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 
 from webadmin.access.errors import CredentialRefused
 from webadmin.access.models import WorkerCredential
-from webadmin.access.scopes import is_for_everybody
-from webadmin.access.services import SCOPE_POLL, check_worker_credential
+from webadmin.access.scopes import SCOPE_POLL, is_for_everybody
+from webadmin.access.services import check_worker_credential
 
 
 class WorkerAuthentication(BaseAuthentication):

@@ -17,7 +17,7 @@ from django.utils import timezone
 from webadmin.access.errors import CredentialChangeRefused, UnknownCredential
 from webadmin.access.models import RevokedSecret, WorkerCredential
 from webadmin.access.revocations import publish_revocations
-from webadmin.access.scopes import SCOPE_READ_CATALOG
+from webadmin.access.scopes import SCOPE_READ_CATALOG, SCOPES, unknown_scopes
 from webadmin.access.services import hash_secret, issue_worker_credential, new_secret, record_audit, wire_form
 
 OVERLAP_DEFAULT = timedelta(days=1)
@@ -61,6 +61,10 @@ def create_credential(
     _check_expiry(expires_at)
     if not name or not scopes:
         raise CredentialChangeRefused("a credential needs a name and at least one scope")
+    if unknown := unknown_scopes(scopes):
+        raise CredentialChangeRefused(
+            f"there is no scope {', '.join(map(repr, unknown))}: scopes are {', '.join(SCOPES)}, and tenant:NAME"
+        )
     if is_dry_run:
         draft = WorkerCredential(name=name, scopes=list(scopes), expires_at=expires_at)
         return CredentialOutcome(action="create", is_dry_run=True, credentials=[describe_credential(draft)])
@@ -157,5 +161,5 @@ def _note_revoked(hashes: Sequence[str], at: datetime) -> None:
 
 
 def _publish() -> list[str]:
-    """Publish the list now, if this is not part of a larger transaction; return what to tell the operator."""
+    """Publish the list now, after the commit; return what to tell the operator."""
     return [] if publish_revocations() else [PUBLISHED_LATER]

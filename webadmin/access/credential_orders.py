@@ -17,7 +17,7 @@ from webadmin.access.credential_changes import (
 )
 from webadmin.access.errors import CredentialChangeRefused
 from webadmin.access.models import CREDENTIAL_NAME_MAX, WorkerCredential
-from webadmin.access.services import SCOPE_POLL
+from webadmin.access.scopes import SCOPE_POLL, SCOPES
 from webadmin.console.order_fields import moment_field, number_field, text_field
 from webadmin.console.orders import OperatorOrder, OrderForm
 
@@ -30,8 +30,7 @@ class CreateForm(OrderForm):
     name = text_field("Name", "What it is for; stands in logs and audits.", CREDENTIAL_NAME_MAX, required=True)
     scopes = text_field(
         "Scopes",
-        "Separated by spaces: jobs:poll, profiles:push, profiles:query, blocks:add, blocks:query, read, operate, "
-        "tables:read, tables:write, catalog:read, catalog:write, credentials:manage; and tenant:NAME.",
+        f"Separated by spaces: {', '.join(SCOPES)}; and tenant:NAME.",
         1000,
         required=True,
         initial=SCOPE_POLL,
@@ -129,6 +128,7 @@ CREDENTIAL_ORDERS = (
         form=RotateForm,
         fits=_is_in_use,
         shows_outcome=True,
+        state_of=lambda row: row.secret_hash,
     ),
     OperatorOrder(
         name="expire",

@@ -13,6 +13,7 @@ import hmac
 import json
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from django.conf import settings
@@ -27,12 +28,15 @@ log = logging.getLogger(__name__)
 KEY = "access/revocations.json"
 PURPOSE = b"lithify revoked secrets"
 PUBLISHED_FOR = timedelta(days=1)
+PUBLISH_SECONDS = 5.0
+_publisher = ThreadPoolExecutor(1, "revocations")
 KEPT_SECONDS = 2 * PUBLISHED_FOR.total_seconds()
 
 
 def publish_revocations() -> bool:
-    """Write the list; False if the object store failed, which is logged.
+    """Write the list; False if the object store failed or takes longer than PUBLISH_SECONDS, which is logged.
 
+    Whoever waits for the answer has a new secret in it that is shown once: a store that hangs must not keep it.
     The rows are read again after each write: of two processes that write at the same time, the one that writes last
     notices what the other one knew.
     """
@@ -40,10 +44,10 @@ def publish_revocations() -> bool:
     written: dict[str, float] | None = None
     try:
         while (current := _current_rows()) != written:
-            store.put(KEY, _sign(current))
+            _publisher.submit(store.put, KEY, _sign(current)).result(PUBLISH_SECONDS)
             written = current
-    except StorageError as error:
-        log.warning("revocations_not_published error=%s", error)
+    except (StorageError, TimeoutError) as error:
+        log.warning("revocations_not_published error=%s", str(error) or "no answer in time")
         return False
     return True
 

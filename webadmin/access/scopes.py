@@ -8,9 +8,13 @@ may not, whatever other scopes it has, or one tenant would see and steer the oth
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from engine.profiles.errors import BadBlockName
+from engine.profiles.object_names import check_tenant
 from webadmin.access.models import WorkerCredential
 
 SCOPE_ADD_BLOCKS = "blocks:add"
@@ -21,8 +25,34 @@ SCOPE_READ_TABLES = "tables:read"
 SCOPE_WRITE_TABLES = "tables:write"
 SCOPE_READ_CATALOG = "catalog:read"
 SCOPE_WRITE_CATALOG = "catalog:write"
+SCOPE_POLL = "jobs:poll"
+SCOPE_PUSH = "profiles:push"
+SCOPE_QUERY = "profiles:query"
+SCOPE_READ = "read"
+SCOPES = (
+    *(SCOPE_POLL, SCOPE_PUSH, SCOPE_QUERY, SCOPE_ADD_BLOCKS, SCOPE_QUERY_BLOCKS, SCOPE_READ, SCOPE_OPERATE),
+    *(SCOPE_READ_TABLES, SCOPE_WRITE_TABLES, SCOPE_READ_CATALOG, SCOPE_WRITE_CATALOG, SCOPE_MANAGE_CREDENTIALS),
+)
 TENANT_PREFIX = "tenant:"
 ANY_TENANT = "*"
+
+
+def unknown_scopes(scopes: Iterable[str]) -> list[str]:
+    """Return what is neither one of SCOPES nor ``tenant:NAME`` or ``tenant:*``.
+
+    A misspelt tenant must not pass: a credential without one is for the platform as a whole.
+    """
+    return [scope for scope in scopes if scope not in SCOPES and not _names_tenant(scope)]
+
+
+def _names_tenant(scope: str) -> bool:
+    prefix, found, tenant = scope.partition(":")
+    if f"{prefix}{found}" != TENANT_PREFIX:
+        return False
+    try:
+        return tenant == ANY_TENANT or bool(check_tenant(tenant))
+    except BadBlockName:
+        return False
 
 
 def listed_tenants(credential: WorkerCredential) -> frozenset[str]:

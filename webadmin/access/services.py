@@ -16,9 +16,9 @@ from django.db.models import Q
 
 from webadmin.access.errors import CredentialRefused, NameTaken
 from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
+from webadmin.access.scopes import SCOPE_POLL
 from webadmin.database.dialect import among, ask_rows
 
-SCOPE_POLL = "jobs:poll"
 KEY_ID_BYTES = 6
 SECRET_BYTES = 32
 # A node polls every second; when it was last seen need not be known better than this.

@@ -28,6 +28,7 @@ from webadmin.console.sections import Facts, Section, Table
 ROWS_MAX = 1000
 WHY_MAX = 500
 PREVIEW, APPLY = "preview", "apply"
+CHANGED = "This is not what was previewed, or it was done already: look at the new preview first."
 QUIET_KEYS = {"dry_run", "action"}
 """Of an outcome: what the page itself says already."""
 
@@ -55,6 +56,8 @@ class OperatorOrder:
 
     ``of_rows`` says that it is about chosen rows; other orders stand above the list. ``initial`` fills the form.
     ``shows_outcome``: what it did is shown on a page of its own, once, instead of a line above the list.
+    ``state_of`` is what of a row the order changes: when it is not what it was at the preview, the order is not carried
+    out, so that a page that is sent again does nothing twice.
     """
 
     name: str
@@ -64,6 +67,7 @@ class OperatorOrder:
     form: type[OrderForm] = OrderForm
     of_rows: bool = True
     shows_outcome: bool = False
+    state_of: Callable[[Any], object] = lambda row: None
     fits: Callable[[Any], bool] = lambda row: True
     initial: Callable[[Sequence[Any]], Mapping[str, Any]] = lambda rows: {}
 
@@ -131,9 +135,9 @@ class OrderedAdmin(ReadOnlyAdmin):
         outcome, step = None, request.POST.get("step", "")
         if step in (PREVIEW, APPLY) and form.is_valid():
             seen = request.POST.get("previewed", "")
-            if step == APPLY and seen and seen != _digest(form):
+            if step == APPLY and seen and seen != _digest(order, rows, form):
                 step = PREVIEW
-                form.add_error(None, "This is not what was previewed: look at the new preview first.")
+                form.add_error(None, CHANGED)
             outcome = self._give(order, rows, form, request, is_dry_run=step == PREVIEW)
             if outcome is not None and step == APPLY and order.shows_outcome:
                 return self._outcome_page(request, order, outcome)
@@ -150,7 +154,7 @@ class OrderedAdmin(ReadOnlyAdmin):
             "ids": ",".join(str(row.pk) for row in rows),
             "form": form,
             "preview": outcome_sections(outcome) if outcome is not None else [],
-            "previewed": _digest(form) if outcome is not None else "",
+            "previewed": _digest(order, rows, form) if outcome is not None else "",
             "back": self.back_address(rows),
         }
         return TemplateResponse(request, "console/order.html", context)
@@ -200,9 +204,10 @@ def _choose(name: str) -> Callable[[OrderedAdmin, HttpRequest, QuerySet], HttpRe
     return choose
 
 
-def _digest(form: OrderForm) -> str:
-    """Return what tells one filled form from another."""
-    return hashlib.sha256(repr(sorted(form.cleaned_data.items())).encode()).hexdigest()
+def _digest(order: OperatorOrder, rows: Sequence[Any], form: OrderForm) -> str:
+    """Return what tells one filled form, about rows in one state, from another."""
+    seen = (sorted(form.cleaned_data.items()), [order.state_of(row) for row in rows])
+    return hashlib.sha256(repr(seen).encode()).hexdigest()
 
 
 def summary(outcome: Mapping[str, Any]) -> str:

@@ -23,12 +23,10 @@ from engine.profiles.errors import BadBlockName
 from engine.profiles.object_names import check_tenant
 from webadmin.access.errors import CredentialRefused
 from webadmin.access.revocations import Revocations
-from webadmin.access.scopes import ANY_TENANT, listed_tenants
+from webadmin.access.scopes import ANY_TENANT, SCOPE_PUSH, SCOPE_QUERY, listed_tenants
 from webadmin.access.services import prove_credential
 from webadmin.profiles.not_taken import NotTaken
 
-SCOPE_PUSH = "profiles:push"
-SCOPE_QUERY = "profiles:query"
 TENANT_HEADER = "X-Scope-OrgID"
 ANONYMOUS = "anonymous"
 """The tenant of senders that name none, where bare headers are trusted."""

@@ -11,13 +11,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from webadmin.access.models import WorkerCredential
-from webadmin.access.scopes import confined_words, is_for_everybody
+from webadmin.access.scopes import SCOPE_READ, confined_words, is_for_everybody
 from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX, progress_report
 from webadmin.progress.serializers import BacklogSerializer, ExplanationsSerializer
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.serializers import ErrorSerializer
 
-SCOPE_READ = "read"
 READING_SCOPES = (SCOPE_READ, "operate")
 ERRORS = dict.fromkeys((400, 401, 403, 404), ErrorSerializer)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,8 +17,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from tests.object_stores import CREDENTIALS
 from tests.webadmin.hostile.conftest import Caller
+from webadmin.access import revocations
 from webadmin.access.credential_changes import (
+    PUBLISHED_LATER,
     create_credential,
     revoke_credential,
     rotate_credential,
@@ -147,6 +152,44 @@ def test_the_api_creates_rotates_and_revokes(db: None) -> None:
         "rotate_worker_credential",
         "set_credential_expiry",
     ]
+
+
+def test_a_rotation_that_is_sent_again_rotates_once(db: None) -> None:
+    browser = Client()
+    browser.force_login(User.objects.create(username="ann", is_staff=True, is_superuser=True))
+    issue_worker_credential(name="node", actor="ann")
+    place = reverse("admin:access_workercredential_order", args=["rotate"])
+    form = {"why": "w", "ids": str(WorkerCredential.objects.get().pk), "overlap_hours": "24"}
+    previewed = browser.post(place, form | {"step": "preview"}).context["previewed"]
+    order = form | {"step": "apply", "previewed": previewed}
+    assert "secret" in browser.post(place, order).content.decode()
+    rotated = WorkerCredential.objects.get()
+    again = browser.post(place, order)
+    assert "done already" in again.content.decode()
+    assert WorkerCredential.objects.get().secret_hash == rotated.secret_hash
+    assert WorkerCredential.objects.get().previous_secret_hash == rotated.previous_secret_hash
+
+
+@pytest.mark.parametrize("scope", ["Tenant:acme", "tenant:", "tenant:a/b", "operat", "tenant", ""])
+def test_an_unknown_scope_is_refused(db: None, scope: str) -> None:
+    with pytest.raises(CredentialChangeRefused, match="there is no scope"):
+        create_credential(name="node", scopes=["operate", scope], expires_at=None, actor="ann")
+    assert not WorkerCredential.objects.exists()
+
+
+def test_a_new_secret_is_shown_though_the_object_store_hangs(
+    db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issue_worker_credential(name="node", actor="ann")
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings.OBJECT_STORE_URL = f"s3://bucket?endpoint=http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setattr(revocations, "PUBLISH_SECONDS", 0.2)
+        monkeypatch.setattr(revocations, "_publisher", ThreadPoolExecutor(1))
+        outcome = rotate_credential(name="node", overlap=timedelta(0), actor="ann")
+    assert is_accepted(outcome.secret)
+    assert outcome.notes == [PUBLISHED_LATER]
 
 
 def test_the_admin_shows_a_new_secret_once_and_revokes(db: None) -> None:

@@ -21,10 +21,11 @@ from webadmin.access.credential_changes import (
 )
 from webadmin.access.models import RevokedSecret
 from webadmin.access.revocations import KEY, Revocations, publish_revocations, refresh_published
+from webadmin.access.scopes import SCOPE_PUSH
 from webadmin.access.services import issue_worker_credential
 from webadmin.profiles import senders as senders_module
 from webadmin.profiles.not_taken import NotTaken
-from webadmin.profiles.senders import SCOPE_PUSH, Senders
+from webadmin.profiles.senders import Senders
 
 
 def push(senders: Senders, secret: str) -> str:
@@ -157,16 +158,16 @@ def test_of_two_who_write_the_list_at_once_none_takes_back_what_the_other_knew(
     db: None, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     RevokedSecret.objects.create(secret_hash="a" * 64, revoked_at=timezone.now())
-    original, puts = store.put, []
+    original, calls = published._sign, []
 
-    def put_after_another(key: str, data: bytes) -> None:
-        if not puts:  # the other process revokes and publishes between our read and our write
+    def sign_after_another(revoked: dict[str, float]) -> bytes:
+        calls.append(revoked)
+        if len(calls) == 1:  # the other process revokes and publishes between our read and our write
             RevokedSecret.objects.create(secret_hash="b" * 64, revoked_at=timezone.now())
-            original(key, published._sign(published._current_rows()))
-        puts.append(key)
-        original(key, data)
+            store.put(published.KEY, original(published._current_rows()))
+        return original(revoked)
 
-    monkeypatch.setattr(store, "put", put_after_another)
+    monkeypatch.setattr(published, "_sign", sign_after_another)
     assert publish_revocations()
     found = _read(store)
     assert [found.is_revoked("a" * 64), found.is_revoked("b" * 64)] == [True, True]

@@ -13,11 +13,11 @@ from django.test import Client
 
 from engine.storage.local import LocalStore
 from tests.webadmin.profiles.writer_double import WriterDouble, ring_of
+from webadmin.access.scopes import SCOPE_PUSH
 from webadmin.access.services import issue_worker_credential
 from webadmin.profiles import distributor
 from webadmin.profiles.distributor import Distributor
 from webadmin.profiles.models import PushCount
-from webadmin.profiles.senders import SCOPE_PUSH
 
 
 @dataclass

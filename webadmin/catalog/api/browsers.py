@@ -9,6 +9,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest
 from rest_framework.exceptions import PermissionDenied, UnsupportedMediaType
 
@@ -34,4 +35,7 @@ def check_json(request: HttpRequest) -> None:
 
 def _is_own(origin: str, request: HttpRequest) -> bool:
     parts = urlsplit(origin)
-    return parts.scheme == request.scheme and parts.netloc == request.get_host()
+    try:
+        return parts.scheme == request.scheme and parts.netloc == request.get_host()
+    except DisallowedHost:
+        return False

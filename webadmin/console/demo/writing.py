@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.storage import ObjectStore
+from webadmin.access.scopes import SCOPE_PUSH
 from webadmin.access.services import issue_worker_credential
 from webadmin.console.demo.figures import LiveBlock, size_text
 from webadmin.console.demo.plan import TENANTS, Recording, plan_round
@@ -18,7 +19,6 @@ from webadmin.console.demo.sdk import sdk_program
 from webadmin.console.demo.steps import Steps
 from webadmin.console.demo.watch import live_blocks, live_count
 from webadmin.index.services.recover_letters import recover_letters
-from webadmin.profiles.senders import SCOPE_PUSH
 
 SDK_TENANT = TENANTS[0]
 SDK_QUESTION = Question(tenant=SDK_TENANT, service=SERVICE, profile_type="process_cpu:cpu:nanoseconds:cpu:nanoseconds")

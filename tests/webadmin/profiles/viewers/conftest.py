@@ -20,7 +20,7 @@ from engine.profiles.segment import SegmentBuilder
 from tests.segments import put_segment
 from tests.webadmin.query.conftest import stored  # noqa: F401  (a fixture)
 from tests.webadmin.query.stored import Stored
-from webadmin.profiles.senders import SCOPE_QUERY
+from webadmin.access.scopes import SCOPE_QUERY
 
 CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 EXAMPLE = {"main;work;parse": 30, "main;work;render": 50, "main;work": 5, "main;idle": 10, "gc": 5}

@@ -11,7 +11,7 @@ import pytest
 from engine.profiles.proto import querier_pb2
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, Viewer
 from tests.webadmin.profiles.viewers.test_refusals import message_of, said
-from webadmin.profiles.senders import SCOPE_QUERY
+from webadmin.access.scopes import SCOPE_QUERY
 
 REFUSED = (400, "invalid_argument", "invalid_question")
 

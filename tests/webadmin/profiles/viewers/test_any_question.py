@@ -32,8 +32,8 @@ from tests.segments import put_segment
 from tests.webadmin.index.test_delete_requests import delete
 from tests.webadmin.profiles.viewers.conftest import CPU, Viewer
 from tests.webadmin.query.stored import Stored
+from webadmin.access.scopes import SCOPE_QUERY
 from webadmin.profiles import questions
-from webadmin.profiles.senders import SCOPE_QUERY
 
 SAMPLES = "process_cpu:samples:count:cpu:nanoseconds"
 STACKS = ("main", "main;run", "main;run;run", "main;größe", "idle")

@@ -25,7 +25,7 @@ from tests.engine.profiles.query.test_known_answers import TOP
 from tests.go_pprof import needs_pprof
 from tests.webadmin.profiles.viewers.conftest import CPU, Viewer
 from tests.webadmin.query.stored import Stored
-from webadmin.profiles.senders import SCOPE_QUERY
+from webadmin.access.scopes import SCOPE_QUERY
 
 pytestmark = pytest.mark.foreign_data
 

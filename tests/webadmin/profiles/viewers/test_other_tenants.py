@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.profiles.proto import querier_pb2
 from tests.webadmin.profiles.viewers.conftest import CPU, Viewer
-from webadmin.profiles.senders import SCOPE_QUERY
+from webadmin.access.scopes import SCOPE_QUERY
 from webadmin.profiles.viewers.querier_api import METHODS
 
 SECRETS = (b"hidden_frame", b"hidden-service", b"hidden-host", b"hidden_label")

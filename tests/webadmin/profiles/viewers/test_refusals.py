@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from engine.profiles.proto import querier_pb2
 from engine.profiles.query.model import QueryLimits
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, Viewer
-from webadmin.profiles.senders import SCOPE_PUSH, SCOPE_QUERY
+from webadmin.access.scopes import SCOPE_PUSH, SCOPE_QUERY
 from webadmin.profiles.viewers import viewing
 from webadmin.profiles.viewers.querier_api import METHODS
 

@@ -13,7 +13,7 @@ from engine.errors import LithifyError
 from webadmin.access.credential_changes import create_credential
 from webadmin.access.errors import NameTaken
 from webadmin.access.management.commands.credentials import moment
-from webadmin.access.services import SCOPE_POLL
+from webadmin.access.scopes import SCOPE_POLL
 
 
 class Command(BaseCommand):
