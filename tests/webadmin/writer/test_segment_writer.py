@@ -159,7 +159,7 @@ def test_an_index_that_does_not_answer_is_away(store: ObjectStore, monkeypatch: 
 
 
 def test_the_first_flush_that_loses_the_index_releases_the_others_and_a_heartbeat_brings_it_back(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fail = threading.Event()
     calls = threading.Semaphore(0)
@@ -197,6 +197,8 @@ def test_the_first_flush_that_loses_the_index_releases_the_others_and_a_heartbea
         asyncio.run(send())
     finally:
         answers.set()
+    losses = [record.getMessage() for record in caplog.records if "index_away" in record.getMessage()]
+    assert losses == ["index_away segments=1 error=gone"], "one flush lost it, the other was released"
 
 
 def test_a_segment_registered_and_lettered_is_one_block(

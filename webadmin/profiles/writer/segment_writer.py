@@ -186,13 +186,15 @@ class SegmentWriter:
         if self._is_index_away:
             return None
         loop = asyncio.get_running_loop()
-        self._index_lost = self._index_lost or loop.create_future()
+        lost = self._index_lost = self._index_lost or loop.create_future()
         request = loop.run_in_executor(self._indexers, register, metas, f"writer:{self.name}")
-        await asyncio.wait({request, self._index_lost}, timeout=INDEX_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({request, lost}, timeout=INDEX_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         try:
             if request.done():
                 return request.result()
             request.cancel()  # unless it runs already: then its segments are registered twice, and found once
+            if lost.done():  # another flush has said so
+                return None
             reason = "no answer in time"
         except (AnyDatabaseError, LithifyError) as error:
             reason = str(error)
