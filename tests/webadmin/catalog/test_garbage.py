@@ -33,6 +33,7 @@ from webadmin.catalog.models import (
 )
 from webadmin.catalog.places import catalog_store, data_prefix_of, files_of, folder_of
 from webadmin.catalog.services import builds, sweep_rows
+from webadmin.catalog.services import collect_garbage as collect_garbage_module
 from webadmin.catalog.services import commit_branch as committing
 from webadmin.catalog.services import reset_branch as reset_services
 from webadmin.catalog.services.branches import delete_branch, find_branch
@@ -381,6 +382,40 @@ def test_nothing_goes_while_the_log_is_behind_the_bucket(compactor: Compactor) -
 
 
 WEEK = 7 * DAYS
+
+
+def test_no_repository_goes_while_the_log_is_behind_the_bucket(compactor: Compactor) -> None:
+    """The database may have forgotten that it was restored."""
+    catalog, clock = compactor.catalog, compactor.service.clock
+    stage(catalog, "a", "1")
+    catalog.commit()
+    delete_repository(catalog.repository, order=ORDER)
+    clock.advance(WEEK)
+    lost = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
+    catalog_store().put(lost.key, lost.encode())
+    before = names(catalog, "")
+    assert "position 1000000" in collect_all().failed["acme/repo"]
+    assert names(catalog, "") == before
+    restore_repository(catalog.repository, order=ORDER)
+
+
+def test_a_repository_that_is_restored_while_others_are_collected_keeps_its_compactions(
+    compactor: Compactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, own = compactor.catalog, new_catalog(name="another")
+    delete_repository(own.repository, order=ORDER)
+    original = collect_garbage_module.collect_garbage
+
+    def collect_long(repository: Repository, **options: Any) -> Any:
+        if repository.pk == other.repository.pk:
+            restore_repository(own.repository, order=ORDER)
+        return original(repository, **options)
+
+    ended = []
+    monkeypatch.setattr(collect_garbage_module, "collect_garbage", collect_long)
+    monkeypatch.setattr(collect_garbage_module, "end_all", lambda repository, **_: ended.append(str(repository)))
+    assert collect_all().failed == {}
+    assert ended == []
 
 
 def test_a_deleted_repository_goes_after_its_grace_with_all_that_it_had(compactor: Compactor) -> None:

@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import transaction
 from django.test import Client
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from engine.profiles.metadata import encode_metadata
 from engine.profiles.object_names import block_key, dead_letter_key
-from engine.storage import ObjectInfo, ObjectStore, open_store
+from engine.storage import ObjectInfo, ObjectStore, StorageError, open_store
+from engine.storage.local import LocalStore
 from tasks.control.sweeps import write_log_position
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.index.test_bucket_and_index import add, age, compact, make_due, orphan, put
@@ -32,13 +34,19 @@ from webadmin.index.services.rebuild_index import rebuild_index
 from webadmin.index.services.record_lineage import record_lineage
 from webadmin.index.services.recover_letters import recover_letters
 from webadmin.progress.services import count_log
-from webadmin.schedule.command_log import INDEX_MARGIN
+from webadmin.schedule.command_log import INDEX_MARGIN, continue_log, take_head
 from webadmin.schedule.errors import LogBehind
-from webadmin.schedule.log_position import read_positions
-from webadmin.schedule.models import AheadPosition, Command, LevelPolicy
+from webadmin.schedule.log_position import LogPosition, read_positions
+from webadmin.schedule.models import AheadPosition, Command, LevelPolicy, PositionMark
 from webadmin.schedule.services.guard_deletions import allow_deletions
 
 DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def own_store(settings: Any) -> Any:
+    """Django's settings, under a name that hypothesis has not."""
+    return settings
 
 
 @pytest.fixture
@@ -90,6 +98,59 @@ def test_a_log_behind_a_position_goes_on_far_behind_it_once_and_nothing_is_delet
     assert len(positions(store)) == 2
     assert lost in positions(store).values(), "what shows the loss is not overwritten"
     assert AheadPosition.objects.get().command_index == lost
+
+
+def test_positions_of_earlier_epochs_go_before_the_entries_that_they_name(service: Service, store: ObjectStore) -> None:
+    """Each restart of PostgreSQL begins an epoch; trimmed history must not look like a lost one."""
+    add(service, store, 1)
+    allow_deletions(store=store)
+    first = last_index()
+    with transaction.atomic():
+        take_head()
+        continue_log(first, actor="test", why="a restart")
+    allow_deletions(store=store)
+    assert len(positions(store)) == 2, "a process of the epoch before may still write"
+    service.clock.advance(3601)
+    add(service, store, 1)
+    allow_deletions(store=store)
+    assert positions(store) == {PositionMark.objects.get().epoch: last_index()}
+    Command.objects.filter(index__lte=first).delete()
+    allow_deletions(store=store)
+    assert not AheadPosition.objects.exists()
+
+
+def test_a_repair_that_could_not_read_everything_holds_deletions_up(
+    service: Service, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(service, store, 1)
+    lost = lose_position(service, store)
+    original = LocalStore.get_range
+
+    def failing(self: LocalStore, key: str, offset: int, length: int) -> bytes:
+        if key.endswith("/block.bin"):
+            raise StorageError("get_range", key, "the disk fails")
+        return original(self, key, offset, length)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "get_range", failing)
+        outcome = rebuild_index(store=store, actor="test")
+    assert "could not be read" in outcome.unsettled
+    with pytest.raises(LogBehind, match=str(lost)):
+        allow_deletions(store=store)
+    assert rebuild_index(store=store, actor="test").unsettled == ""
+    allow_deletions(store=store)
+
+
+def test_the_positions_of_another_installation_are_left_alone(
+    service: Service, store: ObjectStore, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = open_store(f"file://{tmp_path_factory.mktemp('other')}")
+    theirs = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
+    other.put(theirs.key, theirs.encode())
+    rebuild_index(store=other, actor="test")
+    assert positions(other) == {theirs.epoch: theirs.command_index}
+    assert not AheadPosition.objects.exists()
+    allow_deletions(store=store)
 
 
 def test_another_entry_of_the_same_index_is_another_history(service: Service, store: ObjectStore) -> None:
@@ -204,6 +265,7 @@ DONE = [ACME, ("merge",), ("report",)]
 )
 def test_whatever_was_lost_a_repair_finds_everything_once(
     service: Service,
+    own_store: Any,
     tmp_path_factory: pytest.TempPathFactory,
     before: list[tuple[Any, ...]],
     lost: list[tuple[Any, ...]],
@@ -216,7 +278,9 @@ def test_whatever_was_lost_a_repair_finds_everything_once(
             getattr(history, name)(*arguments)
 
     with rolled_back():
-        history = History(service, open_store(str(tmp_path_factory.mktemp("bucket"))))
+        bucket = str(tmp_path_factory.mktemp("bucket"))
+        own_store.OBJECT_STORE_URL = bucket
+        history = History(service, open_store(bucket))
         play([ACME, *before])
         allow_deletions(store=history.store)
         with rolled_back():

@@ -29,7 +29,7 @@ from webadmin.catalog.reachable import Reach
 from webadmin.catalog.services.condemned_objects import ObjectSweep
 from webadmin.catalog.services.end_compactions import ACTOR, end_all
 from webadmin.catalog.services.garbage_counts import Collected
-from webadmin.catalog.services.repositories import begin_removal
+from webadmin.catalog.services.repositories import begin_removal, is_removable
 from webadmin.catalog.services.sweep_rows import sweep_builds, sweep_repository, sweep_tokens
 from webadmin.catalog.states import CompactionState, RepositoryState
 from webadmin.database.dialect import clock_ms
@@ -58,7 +58,10 @@ def collect_all() -> CollectReport:
     """Collect in every repository; one in trouble stops none."""
     report = CollectReport()
     sweep_builds()
-    for repository in Repository.objects.order_by("pk"):
+    for pk in list(Repository.objects.order_by("pk").values_list("pk", flat=True)):
+        repository = Repository.objects.filter(pk=pk).first()  # as it is now: a round may take hours
+        if repository is None:
+            continue
         report.repositories += 1
         try:
             if repository.state != RepositoryState.ACTIVE:
@@ -74,8 +77,14 @@ def collect_all() -> CollectReport:
 
 
 def _remove(repository: Repository) -> int:
-    """Delete all of a deleted repository once its grace is over; return how many objects went."""
+    """Delete all of a deleted repository once its grace is over; return how many objects went.
+
+    Raises LogBehind if the database went back in time: it may have forgotten that the repository was restored.
+    """
     end_all(repository, because="the repository was deleted")
+    if repository.state == RepositoryState.DELETED and not is_removable(repository):
+        return 0
+    allow_deletions(mark=True)  # deleting and restoring a repository are no commands
     if repository.state == RepositoryState.DELETED and not begin_removal(repository):
         return 0
     # Deletion begins here, of a whole repository.
@@ -190,6 +199,8 @@ def _delete_files(
 ) -> None:
     own = CondemnedFile.objects.filter(repository_id=repository.pk)
     for start in range(0, len(sweep.deleted), FILES_AT_ONCE):
+        if start:
+            allow_deletions()
         some = sweep.deleted[start : start + FILES_AT_ONCE]
         # A build that was published since then has taken its files off the list: they stay.
         own.filter(file_id__in=some).update(is_marked=True)

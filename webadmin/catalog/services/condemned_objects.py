@@ -25,6 +25,7 @@ from webadmin.catalog.places import catalog_store, data_prefix_of, folder_of
 from webadmin.catalog.reachable import Reach
 from webadmin.catalog.services.garbage_counts import Collected
 from webadmin.database.dialect import clock_ms, locked
+from webadmin.schedule.services.guard_deletions import allow_deletions
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +98,7 @@ class ObjectSweep:
                 left = [address for address in left if address not in self._reach]
                 continue
             left = left[OBJECTS_AT_ONCE:]
+            allow_deletions()
             self._delete(marked)
 
     def _mark(self, some: list[str]) -> Mapping[int, str] | None:

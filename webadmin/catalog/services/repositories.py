@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from engine.profiles.errors import BadBlockName
 from engine.profiles.object_names import check_tenant
@@ -151,9 +151,17 @@ def restore_repository(repository: Repository, *, order: Order) -> None:
 
 def begin_removal(repository: Repository) -> bool:
     """Say whether the rows and files of a deleted repository may go: its grace is over. It is not restored then."""
+    return bool(_removable(repository).update(state=RepositoryState.DELETING))
+
+
+def is_removable(repository: Repository) -> bool:
+    """Say whether ``begin_removal`` would begin."""
+    return _removable(repository).exists()
+
+
+def _removable(repository: Repository) -> QuerySet[Repository]:
     before_ms = clock_ms() - 1000 * settings.CATALOG_REPOSITORY_GRACE_SECONDS
-    due = Repository.objects.filter(pk=repository.pk, state=RepositoryState.DELETED, deleted_ms__lte=before_ms)
-    return bool(due.update(state=RepositoryState.DELETING))
+    return Repository.objects.filter(pk=repository.pk, state=RepositoryState.DELETED, deleted_ms__lte=before_ms)
 
 
 def check_writable(repository: Repository) -> None:

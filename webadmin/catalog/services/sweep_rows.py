@@ -24,10 +24,13 @@ from webadmin.catalog.places import catalog_store, folder_of
 from webadmin.catalog.states import CompactionState, TokenState, Why
 from webadmin.database.dialect import clock_ms, one_snapshot
 from webadmin.database.vacuum import tidy_up
+from webadmin.schedule.services.guard_deletions import allow_deletions
 
 log = logging.getLogger(__name__)
 
 ROWS_AT_ONCE = 10_000
+OBJECTS_PER_POSITION = 500
+"""So many are deleted before the position of the log is compared again."""
 ROWS_A_ROUND = 2_000_000
 """After so many, others of the same process have their turn."""
 ROWS_TIDIED = 50_000
@@ -110,10 +113,15 @@ def sweep_builds() -> int:
 
 
 def sweep_repository(repository: Repository) -> int:
-    """Delete all of a repository that nobody reaches any more; return how many objects went. Safe to do again."""
+    """Delete all of a repository that nobody reaches any more; return how many objects went. Safe to do again.
+
+    Raises StorageError, and LogBehind if the database went back in time meanwhile.
+    """
     Build.objects.filter(repository_id=repository.pk, heartbeat_ms__lt=clock_ms() - BUILD_SILENT_MS).delete()
     store, count = catalog_store(), 0
     for info in list(store.list(folder_of(repository))):
+        if count and count % OBJECTS_PER_POSITION == 0:
+            allow_deletions()
         store.delete(info.key)
         count += 1
     if Build.objects.filter(repository_id=repository.pk).exists():

@@ -5,7 +5,8 @@ tokens of the index that was lost: a worker that still has one of them is refuse
 
 The same repairs an index that went back in time: what it lacks is registered, and what it has again, although records
 say that it was merged, is removed. After that the positions in the bucket that it was behind are removed, and deletions
-go on.
+go on; they stay held up while something could not be read that another run may find. Positions in a bucket that is not
+the installation's own are left alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from django.conf import settings
+
 from engine.errors import LithifyError
+from engine.storage import StorageError, kept_store
 from engine.storage.model import ObjectInfo, ObjectStore
 from webadmin.index.bucket_lineage import BucketLineage, name_of
 from webadmin.index.bucket_scan import FoundBlock, describe_block, find_blocks
@@ -33,7 +37,8 @@ class RebuildOutcome:
     """What a rebuild found so far. ``left_out`` maps keys to the reason, ``bad`` are objects that cannot be read.
 
     ``log_starts_at`` is the first index of the log if it was moved behind that of a lost one. ``dropped`` live blocks
-    were merged or removed according to records. ``settled`` positions of the log were ahead of it and are no more.
+    were merged or removed according to records. ``settled`` positions of the log were ahead of it and are no more;
+    ``unsettled`` says why deletions stay held up, "" if they do not.
     """
 
     found: int = 0
@@ -41,6 +46,7 @@ class RebuildOutcome:
     known: int = 0
     dropped: int = 0
     settled: int = 0
+    unsettled: str = ""
     log_starts_at: int | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     conflicting: list[str] = field(default_factory=list)
@@ -64,7 +70,9 @@ def rebuild_index(
     known_index = max([lineage.largest_index, *(ahead.command_index for ahead in positions_ahead(store))])
     if lineage.holds_results or known_index:  # some log was here before
         outcome.log_starts_at = start_log_behind(known_index, actor=actor)
-    note_positions(store)
+    is_own = store.url == kept_store(settings.OBJECT_STORE_URL).url
+    if is_own:
+        note_positions(store)
     outcome.dropped = drop_superseded(lineage, actor=actor)
     objects = find_blocks(store)
     while part := list(islice(objects, BLOCKS_PER_COMMAND)):
@@ -72,8 +80,19 @@ def rebuild_index(
         batch = list(_wanted(store, part, lineage, outcome))
         _register(batch, outcome, actor)
         progress(outcome)
-    outcome.settled = settle_positions(store)
+    if is_own:
+        outcome.unsettled = _why_unsettled(outcome, lineage)
+        if not outcome.unsettled:
+            outcome.settled = settle_positions(store)
     return outcome
+
+
+def _why_unsettled(outcome: RebuildOutcome, lineage: BucketLineage) -> str:
+    """Return what another run may find that this one could not read: until then a sweep would delete it."""
+    unread = sum(isinstance(error, StorageError) for _, error in outcome.bad)
+    if unread or lineage.bad:
+        return f"{unread} objects and {len(lineage.bad)} records of lineage could not be read: run it again"
+    return ""
 
 
 def _wanted(

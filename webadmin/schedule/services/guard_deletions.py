@@ -28,6 +28,8 @@ from webadmin.schedule.models import EPOCH_MAX, AheadPosition, Command, Position
 log = logging.getLogger(__name__)
 
 ACTOR = "service"
+SETTLED_MS = 3_600_000
+"""A position of an earlier epoch that was not written for so long is of no process that still runs."""
 
 
 def allow_deletions(*, store: ObjectStore | None = None, mark: bool = False) -> None:
@@ -38,10 +40,12 @@ def allow_deletions(*, store: ObjectStore | None = None, mark: bool = False) -> 
     nothing may be deleted.
     """
     store = store or kept_store(settings.OBJECT_STORE_URL)
-    ahead = note_positions(store)
+    found, ahead = _look(store)
     if mark:
         _write_mark()
-    write_position(store)
+    own = write_position(store)
+    if own is not None and not ahead:
+        _remove_earlier(store, found, own)
     if ahead:
         raise LogBehind(behind_text([(position.epoch, position.command_index) for position in ahead]))
 
@@ -77,11 +81,16 @@ def note_positions(store: ObjectStore) -> list[LogPosition]:
 
     If one is new, the log is first continued behind it. Raises StorageError, BadObject.
     """
+    return _look(store)[1]
+
+
+def _look(store: ObjectStore) -> tuple[list[LogPosition], list[LogPosition]]:
+    """Return all positions in the bucket, and what ``note_positions`` returns."""
     found = list(read_positions(store))
     ahead = _not_contained(found)
     known = set(AheadPosition.objects.values_list("epoch", flat=True))
     if {position.epoch for position in ahead} == known:
-        return ahead
+        return found, ahead
     with transaction.atomic(durable=True):
         take_head()
         known = set(AheadPosition.objects.values_list("epoch", flat=True))
@@ -101,7 +110,18 @@ def note_positions(store: ObjectStore) -> list[LogPosition]:
                 )
                 for position in fresh
             )
-    return ahead
+    return found, ahead
+
+
+def _remove_earlier(store: ObjectStore, found: Sequence[LogPosition], own: LogPosition) -> None:
+    """Remove positions of earlier epochs, which this log contains: ``own`` shows everything that they show.
+
+    Each restart of PostgreSQL begins an epoch, and the entry that a position names is deleted with the log's history:
+    then it would look as if this log had lost it.
+    """
+    for position in found:
+        if position.epoch != own.epoch and position.written_at_ms < own.written_at_ms - SETTLED_MS:
+            store.delete(position.key)
 
 
 def _continue_behind(behind: int) -> None:

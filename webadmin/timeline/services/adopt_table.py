@@ -76,16 +76,16 @@ def adopt_table(new: NewTable, store: ObjectStore, *, order: Order, say: Say = l
 def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
     """Take the files of a table's folder that it does not have yet; keep out those it has that are gone.
 
-    Raises ForeignTable; then nothing was read, and the table is paused.
+    Raises ForeignTable; then nothing was read, and the table is paused unless this is a dry run.
     """
-    with pause_foreign(source):
+    with pause_foreign(source, is_dry_run=order.is_dry_run):
         check_contents(store)
     return _walk(source, store, order, say)
 
 
 def _walk(source: DataSource, store: ObjectStore, order: Order, say: Say) -> Adoption:
     adoption = Adoption(table=str(source), url=source.url)
-    adoption.unchecked = list(check_folders(source, store, ()))
+    adoption.unchecked = list(check_folders(source, store, (), is_dry_run=order.is_dry_run))
     keys: tuple[str, ...] | None = tuple(source.partition_columns) or None
     seen: set[str] = set()
     skipped_before = store.usage.skipped()

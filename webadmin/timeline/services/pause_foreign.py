@@ -17,11 +17,16 @@ ACTOR = "control:timeline"
 
 
 @contextmanager
-def pause_foreign(source: DataSource) -> Iterator[None]:
-    """Pause the table if the block raises ForeignTable, and raise it on. Files that are replaced already stay."""
+def pause_foreign(source: DataSource, *, is_dry_run: bool) -> Iterator[None]:
+    """Pause the table if the block raises ForeignTable, unless in a dry run, and raise it on.
+
+    Files that are replaced already stay.
+    """
     try:
         yield
     except ForeignTable as error:
+        if is_dry_run:
+            raise
         alter_table(source, {"is_paused": True}, order=Order(actor=ACTOR, why=str(error)))
         DataSource.objects.filter(id=source.id).update(refusal=str(error)[:REASON_MAX])
         log.error("foreign_table table=%s reason=%s", source, error)

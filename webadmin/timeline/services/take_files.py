@@ -85,7 +85,11 @@ def take_files(
     """
     answers: dict[int, FileAnswer] = {}
     fresh = _fresh(source, offered, answers)
-    unchecked = () if is_checked else check_folders(source, store, [offered[place].path for place in fresh])
+    unchecked = (
+        ()
+        if is_checked
+        else check_folders(source, store, [offered[place].path for place in fresh], is_dry_run=order.is_dry_run)
+    )
     read = dict(zip(fresh, read_files(source, store, [offered[place] for place in fresh]), strict=True))
     schema = _join_schemas(source, read)
     for place, one in read.items():
@@ -116,12 +120,14 @@ def take_files(
     return Taken(answers=told, registered=registered, bad=bad, unchecked=unchecked)
 
 
-def check_folders(source: DataSource, store: ObjectStore, paths: Sequence[str]) -> tuple[str, ...]:
+def check_folders(
+    source: DataSource, store: ObjectStore, paths: Sequence[str], *, is_dry_run: bool = False
+) -> tuple[str, ...]:
     """Check the folders of a table's files, and those above, for tables of other formats; return the unchecked ones.
 
-    Raises ForeignTable; then the table is paused.
+    Raises ForeignTable; then the table is paused unless this is a dry run.
     """
-    with pause_foreign(source):
+    with pause_foreign(source, is_dry_run=is_dry_run):
         return tuple(map(str, check_place(store, [path for path in paths if not path_refusal(path)])))
 
 

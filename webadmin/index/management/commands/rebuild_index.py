@@ -53,6 +53,8 @@ def details(outcome: RebuildOutcome) -> Iterator[str]:
         yield f"the command log goes on at {outcome.log_starts_at}, behind that of the lost index"
     if outcome.dropped:
         yield f"{outcome.dropped} blocks removed from the index: records in the bucket say that they were merged"
+    if outcome.unsettled:
+        yield f"deletions stay held up: {outcome.unsettled}"
     if outcome.settled:
         yield f"{outcome.settled} positions of a lost history removed from the bucket: deletions go on"
 
