@@ -3,13 +3,13 @@
 import contextlib
 import ctypes
 import gc
-import logging
 import os
 import sys
 
 from django.core.wsgi import get_wsgi_application
 
 from webadmin.database.deadlines import ProcessRole, limit_statements
+from webadmin.serving.history_check import check_history
 
 # glibc gives many threads an arena each, and what one thread has freed there no other can have: fifty questions, each
 # within the memory for all, would leave four times that memory behind. Other C libraries have no such call.
@@ -21,21 +21,6 @@ with contextlib.suppress(AttributeError, OSError):
 # A thread that has its answer from the database waits up to this long (seconds) for one that computes. Whoever holds
 # the head of the log does so a dozen times, and everybody else waits for him; Python's own value is 5 ms.
 SWITCH_SECONDS = 0.0005
-
-
-def check_history() -> None:
-    """Continue the command log before the first request if the bucket shows that the database is an older copy."""
-    from django.db import DatabaseError, connection
-
-    from engine.errors import LithifyError
-    from webadmin.schedule.services.guard_deletions import note_own_positions
-
-    try:
-        note_own_positions()
-    except (DatabaseError, LithifyError) as error:  # the task of every minute looks again
-        logging.getLogger(__name__).warning("log_positions_not_read reason=%s", error)
-    finally:
-        connection.close()
 
 
 sys.setswitchinterval(SWITCH_SECONDS)

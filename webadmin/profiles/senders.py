@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import Error as AnyDatabaseError
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -121,7 +121,7 @@ class Senders:
         except CredentialRefused as error:
             self._known.pop(key, None)
             raise NotTaken("unauthenticated", CredentialRefused.code, str(error)) from error
-        except DatabaseError as error:
+        except AnyDatabaseError as error:
             if found is not None and self._revocations is not None and now - found.checked_at < STALE_S:
                 return found
             message = "credentials cannot be checked now: the database is away"

@@ -11,7 +11,8 @@ import threading
 import time
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import Error as AnyDatabaseError
+from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
@@ -60,7 +61,7 @@ def _problem() -> str:
         with readiness_deadline():
             executor = MigrationExecutor(connection)
             missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    except DatabaseError as error:
+    except AnyDatabaseError as error:
         return f"the database does not answer: {type(error).__name__}; check DATABASE_URL"
     if missing:
         migrations_are = "migration is" if len(missing) == 1 else "migrations are"

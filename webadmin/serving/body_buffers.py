@@ -60,9 +60,9 @@ class BodyBuffers:
         finally:
             self._gathering.pop(connection, None)
 
-    def release(self, body: bytes) -> None:
-        """Take note that a gathered body is gone."""
-        self._total -= len(body)
+    def release(self, size: int) -> None:
+        """Take note that a gathered body of ``size`` bytes is gone."""
+        self._total -= size
 
     def _make_room(self) -> None:
         if self._total > self._limit and self._gathering:

@@ -13,7 +13,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 10.0
-"""From the connection, or from the first byte of a further request, to the end of its headers."""
+"""From the connection, or from the first byte of a further request, to the end of its headers; while the request before
+is being answered, longer."""
 HEADER_BYTES_MAX = 64 << 10
 HEADERS_MAX = 100
 BODY_SECONDS = 20.0
@@ -83,7 +84,7 @@ class DeadlineProtocol(HttpToolsProtocol):
             return
         self._stop_timers()
         if self._in_headers:
-            is_answerable = self.cycle is None or self.cycle.response_complete
+            is_answerable = not self._is_answering
         else:
             is_answerable = not self.cycle.response_started
         if not is_answerable:
@@ -105,20 +106,22 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; bytes before a request, too, are the beginning of its headers."""
-        if self._read_timer is None:
+        """Parse what came; bytes before a request, too, are the beginning of its headers, unless one is being answered.
+
+        What came together with the end of another request is not counted as headers: it is at most one read.
+        """
+        if self._read_timer is None and not self._is_answering:
             self._begin_headers()
+        self._header_bytes += len(data)
         super().data_received(data)
-        if self._in_headers:
-            self._header_bytes += len(data)
-            if self._header_bytes > HEADER_BYTES_MAX:
-                self.give_up(431)
+        if self._in_headers and self._header_bytes > HEADER_BYTES_MAX:
+            self.give_up(431)
 
     def on_message_begin(self) -> None:
         """Name the connection to the application."""
         super().on_message_begin()
         self.scope[CONNECTION_KEY] = self  # type: ignore[typeddict-unknown-key]
-        if not self._in_headers:  # a request that came together with the one before
+        if not self._in_headers:  # a request that came before the one before it was answered
             self._begin_headers()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -156,10 +159,21 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().resume_writing()
         self._stop_write_timer()
 
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
     def _begin_headers(self) -> None:
         self._in_headers = True
         self._header_bytes = 0
-        self._set_read_timer(self.header_seconds, lambda: self.give_up(408))
+        self._set_read_timer(self.header_seconds, self._check_headers)
+
+    def _check_headers(self) -> None:
+        """Give up headers that are late; not while a request is being answered, which would lose its answer."""
+        if self._is_answering:
+            self._set_read_timer(self.header_seconds, self._check_headers)
+        else:
+            self.give_up(408)
 
     def _check_body(self) -> None:
         """Give up a body that is later than its bytes explain; else look again when it would be."""

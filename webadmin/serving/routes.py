@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from webadmin.serving.wsgi_bridge import REQUESTS, Route
+from webadmin.serving.wsgi_bridge import Route
 
-PAGES = Route(REQUESTS)
-LARGE_BODIES = Route(REQUESTS, takes_large_bodies=True)
-POLLS = Route("polls", takes_large_bodies=True)
+ALIVE, HEALTH, POLLS, REQUESTS = "alive", "health", "polls", "requests"
+STREAMING, UPLOADS = "streaming", "uploads"
+"""Pools for large bodies: of pushes and of the REST API, and of the catalog, whose uploads may last for hours."""
+
+_PAGES = Route(REQUESTS)
+_LARGE_BODIES = Route(REQUESTS, STREAMING)
+_CATALOG = Route(REQUESTS, UPLOADS)
+_HEALTH = Route(HEALTH)
 _EXACT = {
     # That a process is alive must not wait for a database, for which the other three may wait.
-    "/healthz": Route("alive"),
-    "/readyz": Route("health"),
-    "/progressz": Route("health"),
-    "/metrics": Route("health"),
-    "/api/v1/jobs/poll": POLLS,
-    "/ingest": LARGE_BODIES,
-    "/pyroscope/ingest": LARGE_BODIES,
-    "/v1development/profiles": LARGE_BODIES,
-    "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export": LARGE_BODIES,
+    "/healthz": Route(ALIVE),
+    "/readyz": _HEALTH,
+    "/progressz": _HEALTH,
+    "/metrics": _HEALTH,
+    "/api/v1/jobs/poll": Route(POLLS, POLLS),
+    "/ingest": _LARGE_BODIES,
+    "/pyroscope/ingest": _LARGE_BODIES,
+    "/v1development/profiles": _LARGE_BODIES,
+    "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export": _LARGE_BODIES,
 }
-_LARGE_BELOW = ("/api/v1/", "/lakefs/api/v1/")
 _LARGE_ENDINGS = ("/push.v1.PusherService/Push",)
 
 
@@ -30,4 +34,6 @@ def route_of(path: str) -> Route:
     route = _EXACT.get(path)
     if route is not None:
         return route
-    return LARGE_BODIES if path.startswith(_LARGE_BELOW) or path.endswith(_LARGE_ENDINGS) else PAGES
+    if path.startswith("/lakefs/api/v1/"):
+        return _CATALOG
+    return _LARGE_BODIES if path.startswith("/api/v1/") or path.endswith(_LARGE_ENDINGS) else _PAGES

@@ -13,14 +13,15 @@ from gunicorn import sock
 from gunicorn.workers.base import Worker
 
 from webadmin.serving.deadline_protocol import DeadlineProtocol
-from webadmin.serving.routes import route_of
+from webadmin.serving.routes import ALIVE, HEALTH, POLLS, REQUESTS, STREAMING, UPLOADS, route_of
 from webadmin.serving.signal_free_server import SignalFreeServer
-from webadmin.serving.wsgi_bridge import REQUESTS, STREAMING, WsgiBridge
+from webadmin.serving.wsgi_bridge import WsgiBridge
 
 CONNECTIONS_MAX = 16_384
 """Open files that a process asks the system for: a slow connection costs one until its deadline."""
 HEALTH_THREADS = 2
 STREAMING_THREADS = 4
+UPLOAD_THREADS = 4
 BEAT_SECONDS = 1.0
 
 
@@ -32,11 +33,12 @@ class WebWorker(Worker):  # type: ignore[misc]
         _raise_file_limit()
         threads = self.cfg.threads
         pools = {
-            "alive": 1,
-            "health": HEALTH_THREADS,
-            "polls": threads,
+            ALIVE: 1,
+            HEALTH: HEALTH_THREADS,
+            POLLS: threads,
             REQUESTS: threads,
             STREAMING: STREAMING_THREADS,
+            UPLOADS: UPLOAD_THREADS,
         }
         config = uvicorn.Config(
             WsgiBridge(self.wsgi, pools, route_of),

@@ -1,8 +1,8 @@
 """An ASGI application that runs a WSGI application in pools of threads.
 
-A thread is used when a request is whole, or, where its body is large, when its headers are; answers leave threads at
-once unless they are streamed. Which pool serves a request is decided by its path: what must not wait for anything else
-has threads of its own.
+A thread is used when a request is whole or, where its body is large, when its headers are. No thread waits for a client
+to take an answer. Which pool serves a request is decided by its path: what must not wait for anything else has threads
+of its own.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import asyncio
 import io
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
+
+from django.db import close_old_connections
 
 from webadmin.serving.body_buffers import BodyBuffers, ClientLeft, Connection, Message, Receive, StreamedBody
 from webadmin.serving.deadline_protocol import CONNECTION_KEY
@@ -24,9 +27,8 @@ log = logging.getLogger(__name__)
 
 BUFFERED_BYTES_MAX = 2_621_440
 """A body up to this size is gathered before a thread is used: Django's largest form (DATA_UPLOAD_MAX_MEMORY_SIZE)."""
-REQUESTS, STREAMING = "requests", "streaming"
-"""The pools of requests without a pool of their own: with bodies that are gathered, and with larger ones."""
-FLUSH_BYTES = 256 << 10
+PIECE_BYTES = 256 << 10
+"""Parts of an answer are sent together until they are as large; a larger part is sent as it is."""
 _TITLES = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
 
 Send = Callable[[Message], Awaitable[None]]
@@ -35,17 +37,18 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The pool that serves a path, and whether its view may get bodies larger than BUFFERED_BYTES_MAX.
+    """The pool that serves a path, and the one for bodies larger than BUFFERED_BYTES_MAX; None where they are refused.
 
-    Only views that check credentials before they read may: others would let anybody hold a thread with a slow body.
+    Only views that check credentials before they read may have one: others would let anybody hold a thread with a slow
+    body.
     """
 
     pool: str
-    takes_large_bodies: bool = False
+    large_bodies_pool: str | None = None
 
 
 class WsgiBridge:
-    """Serves a WSGI application; ``pools`` are numbers of threads by name, STREAMING among them."""
+    """Serves a WSGI application; ``pools`` are numbers of threads by name."""
 
     def __init__(self, application: Application, pools: Mapping[str, int], route: Callable[[str], Route]) -> None:
         self._application = application
@@ -60,53 +63,46 @@ class WsgiBridge:
         route = self._route(environ["PATH_INFO"])
         is_chunked = "HTTP_TRANSFER_ENCODING" in environ
         length = int(environ.get("CONTENT_LENGTH", 0))
-        if not is_chunked and length == 0:
-            environ["wsgi.input"] = io.BytesIO()
-            await self._run(route.pool, environ, connection, send)
-        elif not is_chunked and length <= BUFFERED_BYTES_MAX:
+        if not is_chunked and length <= BUFFERED_BYTES_MAX:
             try:
-                body = await self._buffers.gather(connection, receive)
+                environ["wsgi.input"] = io.BytesIO(await self._buffers.gather(connection, receive) if length else b"")
             except ClientLeft:
                 _log_left_early(environ)
                 return
-            environ["wsgi.input"] = io.BytesIO(body)
-            try:
-                await self._run(route.pool, environ, connection, send)
-            finally:
-                self._buffers.release(body)
-        elif route.takes_large_bodies:
+            await self._run(route.pool, environ, connection, send, length)
+        elif route.large_bodies_pool is not None:
             stream = StreamedBody(asyncio.get_running_loop(), receive)
-            environ["wsgi.input"] = io.BufferedReader(stream, FLUSH_BYTES)
+            environ["wsgi.input"] = io.BufferedReader(stream, PIECE_BYTES)
             environ["wsgi.input_terminated"] = True
-            pool = STREAMING if route.pool == REQUESTS else route.pool
-            await self._run(pool, environ, connection, send)
+            await self._run(route.large_bodies_pool, environ, connection, send)
         else:
             status = "411 Length Required" if is_chunked else "413 Content Too Large"
             text = f"a body here has a length of at most {BUFFERED_BYTES_MAX} bytes\n".encode()
             await _send(send, status, [("Content-Type", "text/plain"), ("Connection", "close")], text)
 
-    async def _run(self, pool: str, environ: dict[str, Any], connection: Connection, send: Send) -> None:
-        loop = asyncio.get_running_loop()
-        answer = _Answer(loop, send, connection)
-        await loop.run_in_executor(self._pools[pool], self._respond, environ, answer)
-        await answer.finish()
-
-    def _respond(self, environ: dict[str, Any], answer: _Answer) -> None:
-        """Let the application answer, in a thread."""
-        if answer.connection.is_closed:
-            _log_left_early(environ)
-            return
-        result: Iterable[bytes] = ()
+    async def _run(
+        self, pool: str, environ: dict[str, Any], connection: Connection, send: Send, gathered_bytes: int = 0
+    ) -> None:
+        loop, threads = asyncio.get_running_loop(), self._pools[pool]
+        answer = _Answer(self._application, environ, connection)
         try:
-            result = self._application(environ, answer.start)
-            for part in result:
-                answer.write(part)
-        except ClientLeft as error:
-            log.info("client_left path=%s: %s", environ["PATH_INFO"], error)
-            answer.abandon()
+            try:
+                piece = await loop.run_in_executor(threads, answer.next_piece)
+            finally:  # the rest of an answer may take hours: it must not hold a gathered body
+                if gathered_bytes:
+                    environ["wsgi.input"].close()
+                    self._buffers.release(gathered_bytes)
+            if not answer.status or connection.is_closed:
+                return
+            await _send(send, answer.status, answer.headers, piece, more=not answer.is_over)
+            while not answer.is_over:
+                piece = await loop.run_in_executor(threads, answer.next_piece)
+                if not answer.status:
+                    return
+                await send({"type": "http.response.body", "body": piece, "more_body": not answer.is_over})
         finally:
-            if hasattr(result, "close"):
-                result.close()
+            if not answer.is_over:
+                await loop.run_in_executor(threads, answer.close)
 
 
 def _log_left_early(environ: dict[str, Any]) -> None:
@@ -114,47 +110,79 @@ def _log_left_early(environ: dict[str, Any]) -> None:
 
 
 class _Answer:
-    """An answer on its way to the event loop: whole if it is small, in pieces that the client waits for if not."""
+    """An answer that is made in threads, a piece at a time; each piece may be made in another thread of the pool.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, send: Send, connection: Connection) -> None:
-        self.connection = connection
-        self._loop = loop
-        self._send = send
-        self._status = ""
-        self._headers: list[tuple[str, str]] = []
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._has_started = False
+    Connections to the database belong to threads. So each thread drops the ones that are too old or broken before and
+    after its piece, as Django does at the beginning and at the end of a request.
+    """
 
-    def start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
-        """Take status and headers, as WSGI's ``start_response``."""
-        self._status, self._headers = status, headers
+    def __init__(self, application: Application, environ: dict[str, Any], connection: Connection) -> None:
+        self.status = ""
+        self.headers: list[tuple[str, str]] = []
+        self.is_over = False
+        """Whether there are no more pieces, and what the application returned is closed."""
+        self._application = application
+        self._environ = environ
+        self._connection = connection
+        self._result: Iterable[bytes] | None = None
+        self._parts: Iterator[bytes] = iter(())
+        self._lock = threading.Lock()  # a task that is cancelled does not end what its thread does
 
-    def write(self, part: bytes) -> None:
-        """Take a part of the body; wait while the client has not taken what went before. ClientLeft if it is gone."""
-        if self._size + len(part) > FLUSH_BYTES and self._size:
-            asyncio.run_coroutine_threadsafe(self._flush(more=True), self._loop).result()
-        if self.connection.is_closed:
+    def next_piece(self) -> bytes:
+        """Return the next PIECE_BYTES or more of the body, less at its end; the first call calls the application.
+
+        ``status`` is empty, and nothing more is to be sent, when the client has left.
+        """
+        with self._lock:
+            close_old_connections()
+            try:
+                return self._make_piece()
+            except BaseException as error:
+                self._close()
+                if not isinstance(error, ClientLeft):
+                    raise
+                log.info("client_left path=%s: %s", self._environ["PATH_INFO"], error)
+                self.status = ""
+                return b""
+            finally:
+                close_old_connections()
+
+    def close(self) -> None:
+        """Close what the application returned, if that was not done."""
+        with self._lock:
+            self._close()
+
+    def _make_piece(self) -> bytes:
+        if self._result is None:
+            if self._connection.is_closed:
+                _log_left_early(self._environ)
+                self.is_over = True
+                return b""
+            self._result = self._application(self._environ, self._start)
+            self._parts = iter(self._result)
+        elif self._connection.is_closed:
             raise ClientLeft("the client left before it had its answer")
-        self._parts.append(part)
-        self._size += len(part)
+        made: list[bytes] = []
+        size = 0
+        while size < PIECE_BYTES:
+            part = next(self._parts, None)
+            if part is None:
+                self._close()
+                break
+            made.append(part)
+            size += len(part)
+        return b"".join(made)
 
-    def abandon(self) -> None:
-        """Send nothing more."""
-        self._status = ""
+    def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
+        """Take status and headers, as WSGI's ``start_response``."""
+        self.status, self.headers = status, headers
 
-    async def finish(self) -> None:
-        """Send what is left."""
-        if self._status and not self.connection.is_closed:
-            await self._flush(more=False)
-
-    async def _flush(self, *, more: bool) -> None:
-        body, self._parts, self._size = b"".join(self._parts), [], 0
-        if not self._has_started:
-            self._has_started = True
-            await _send(self._send, self._status, self._headers, body, more=more)
-        else:
-            await self._send({"type": "http.response.body", "body": body, "more_body": more})
+    def _close(self) -> None:
+        if self.is_over:
+            return
+        self.is_over = True
+        if hasattr(self._result, "close"):
+            self._result.close()
 
 
 class FileParts:
@@ -169,7 +197,7 @@ class FileParts:
         return self
 
     def __next__(self) -> bytes:
-        if part := self._file.read(FLUSH_BYTES):
+        if part := self._file.read(PIECE_BYTES):
             return bytes(part)
         raise StopIteration
 

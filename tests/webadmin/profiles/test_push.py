@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 from google.protobuf import json_format
 
 from engine.profiles.ingest.model import NANOSECONDS_PER_SECOND
@@ -125,14 +125,15 @@ def test_a_credential_without_the_scope_may_not_push(doors: Doors, credential: C
     assert doors.counts() == {("", "scope_missing"): 1}
 
 
+@pytest.mark.parametrize("failure", [DatabaseError, InterfaceError])
 def test_a_known_credential_pushes_on_while_the_database_is_away(
-    doors: Doors, credential: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    doors: Doors, credential: Callable[..., str], monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
 ) -> None:
     secret = f"Bearer {credential('acme')}"
     assert doors.post(PUSH, push_body(), Authorization=secret).status_code == 200
 
     def away(**_: object) -> None:
-        raise DatabaseError("connection refused")
+        raise failure("connection refused")
 
     monkeypatch.setattr(senders, "prove_credential", away)
     monkeypatch.setattr(senders, "FRESH_S", 0.0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 from django.test import Client
 
 from engine.scheduling.limits import Scope, ScopeKind
@@ -172,11 +172,12 @@ def test_a_process_is_ready_with_a_whole_database_only(db: None, monkeypatch: py
     assert b"missing: run manage.py migrate" in missing.content
 
 
-def test_a_process_without_database_is_alive_and_not_ready(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from django.db import OperationalError
-
+@pytest.mark.parametrize("failure", [OperationalError, InterfaceError])
+def test_a_process_without_database_is_alive_and_not_ready(
+    db: None, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
+) -> None:
     def refuse(connection: object) -> object:
-        raise OperationalError("no")
+        raise failure("no")
 
     monkeypatch.setattr(views, "MigrationExecutor", refuse)
     assert Client().get("/healthz").status_code == 200

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from webadmin.serving.deadline_protocol import HEADER_BYTES_MAX, HEADERS_MAX, DeadlineProtocol
+from webadmin.serving.deadline_protocol import CONNECTION_KEY, HEADER_BYTES_MAX, HEADERS_MAX, DeadlineProtocol
 from webadmin.serving.signal_free_server import SignalFreeServer
 
 PATIENCE_S = 20.0
@@ -175,3 +175,42 @@ def test_a_client_that_does_not_read_its_answer_is_left() -> None:
             writer.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "early", [pytest.param(b"\r\n", id="an empty line"), pytest.param(b"GET / HT", id="a request")]
+)
+def test_what_comes_early_does_not_end_the_request_that_is_being_answered(early: bytes) -> None:
+    began = asyncio.Event()
+
+    async def answer_late(scope: Any, receive: Any, send: Any) -> None:
+        began.set()
+        await asyncio.sleep(5 * Hurried.header_seconds)
+        await read_all(scope, receive, send)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await began.wait()
+        writer.write(early)
+        await reader.readuntil(b"\r\n\r\n0")
+        writer.write(b"x")  # from now on there is a deadline
+        return await reader.read()
+
+    assert converse(talk, answer_late).startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 "))
+
+
+def test_the_end_of_a_body_is_no_header_of_the_next_request() -> None:
+    size = HEADER_BYTES_MAX + 1
+
+    async def read_in_one_piece(scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "POST":
+            scope[CONNECTION_KEY].data_received(b"x" * size + b"GET / HTTP/1.1\r\nHost: x\r\n")
+        await read_all(scope, receive, send)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+        await reader.readuntil(b"\r\n\r\n%d" % size)
+        writer.write(b"Connection: close\r\n\r\n")
+        return await reader.read()
+
+    assert converse(talk, read_in_one_piece, Patient).startswith(b"HTTP/1.1 200 ")

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
 import uvicorn
+from django.db import connection as database
 
 from tests.processes import wait_until
 from webadmin.profiles.urls import DOORS
 from webadmin.serving.body_buffers import BodyBuffers, ClientLeft
 from webadmin.serving.deadline_protocol import CONNECTION_KEY, DeadlineProtocol
-from webadmin.serving.routes import route_of
+from webadmin.serving.routes import ALIVE, HEALTH, POLLS, REQUESTS, STREAMING, route_of
 from webadmin.serving.signal_free_server import SignalFreeServer
-from webadmin.serving.wsgi_bridge import BUFFERED_BYTES_MAX, REQUESTS, STREAMING, Route, WsgiBridge
+from webadmin.serving.wsgi_bridge import BUFFERED_BYTES_MAX, PIECE_BYTES, Route, WsgiBridge
 
 PATIENCE_S = 20.0
-ROUTES = {"/large": Route(REQUESTS, takes_large_bodies=True), "/other": Route("other")}
+ROUTES = {"/large": Route(REQUESTS, STREAMING), "/other": Route("other")}
 
 
 class Application:
@@ -140,14 +144,93 @@ def test_answers_in_parts_arrive_whole() -> None:
     assert converse(application, talk) == b"".join(application.parts)
 
 
+class Parts:
+    """Parts of an answer; counts how many were made, and how often it was closed."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.made = 0
+        self.closings = 0
+        self._fails = fails
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Make them; the whole is more than any buffer takes."""
+        for self.made in range(1, 201):
+            if self._fails and self.made == 3:
+                raise RuntimeError("the third part cannot be made")
+            yield b"x" * (1 << 20)
+
+    def close(self) -> None:
+        """Count."""
+        self.closings += 1
+
+
+def test_clients_that_do_not_read_hold_no_thread() -> None:
+    """The pool has one thread; what waits is bounded, and closed when the client leaves."""
+    application = Application()
+    parts = application.parts = Parts()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> bytes:
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await asyncio.to_thread(slow.connect, ("127.0.0.1", port))
+            slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
+            await asyncio.to_thread(wait_until, lambda: parts.made >= 2, "the answer began")
+            body, application.parts = application.environ["wsgi.input"], ()
+            answer = await asyncio.to_thread(fetch, port)
+            assert body.closed
+            assert parts.closings == 0
+        await asyncio.to_thread(wait_until, lambda: parts.closings, "the parts are closed")
+        return answer
+
+    assert converse(application, talk) == b"0"
+    assert parts.made < 100
+    assert parts.closings == 1
+
+
+@pytest.mark.parametrize(("parts", "made"), [(Parts(), 200), (Parts(fails=True), 3)], ids=["whole", "broken"])
+def test_parts_are_closed_once_they_are_over(parts: Parts, made: int) -> None:
+    application = Application()
+    application.parts = parts
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+        with suppress(http.client.IncompleteRead):
+            assert len(await asyncio.to_thread(fetch, port)) == made << 20
+
+    converse(application, talk)
+    assert (parts.made, parts.closings) == (made, 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_thread_keeps_no_old_connection_between_the_parts() -> None:
+    """The next part may be made by another thread, and this thread may never make one again."""
+    application = Application()
+    is_open: list[bool] = []
+
+    def parts() -> Iterator[bytes]:
+        database.ensure_connection()
+        database.close_at = time.monotonic()
+        yield b"x" * PIECE_BYTES
+        is_open.append(database.connection is not None)
+        database.close()
+
+    application.parts = parts()
+    answer = ask(application, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert is_open == [False]
+
+
+def test_uploads_to_the_catalog_hold_no_thread_that_a_push_needs() -> None:
+    upload = route_of("/lakefs/api/v1/repositories/r/branches/b/objects")
+    assert upload.pool == REQUESTS
+    assert upload.large_bodies_pool not in (None, REQUESTS, route_of("/ingest").large_bodies_pool)
+
+
 def fetch(port: int) -> bytes:
     """Return a body as an ordinary client sees it."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-    connection.request("GET", "/")
-    with connection.getresponse() as answer:
-        body = answer.read()
-    connection.close()
-    return body
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
+        connection.request("GET", "/")
+        with connection.getresponse() as answer:
+            return answer.read()
 
 
 def test_a_body_that_breaks_off_ends_the_read() -> None:
@@ -228,7 +311,7 @@ def test_the_slowest_body_makes_room() -> None:
         with pytest.raises(ClientLeft):
             await buffers.gather(late, late.messages.get)
         assert late.refused == 503
-        buffers.release(b"x" * 50)
+        buffers.release(50)
         last = Sender()
         last.send(100, more=False)
         assert len(await buffers.gather(last, last.messages.get)) == 100
@@ -238,13 +321,13 @@ def test_the_slowest_body_makes_room() -> None:
 
 @pytest.mark.parametrize("path", sorted(DOORS))
 def test_every_address_of_pushes_takes_large_bodies(path: str) -> None:
-    assert route_of("/" + path).takes_large_bodies
+    assert route_of("/" + path) == Route(REQUESTS, STREAMING)
 
 
 def test_routes() -> None:
-    assert route_of("/any/prefix//push.v1.PusherService/Push").takes_large_bodies
-    assert route_of("/healthz").pool == "alive"
-    assert {route_of(path).pool for path in ("/readyz", "/progressz", "/metrics")} == {"health"}
-    assert route_of("//api/v1/jobs/poll").pool == "polls"
-    assert route_of("/lakefs/api/v1/repositories/r/branches/b/objects").takes_large_bodies
+    assert route_of("/any/prefix//push.v1.PusherService/Push") == Route(REQUESTS, STREAMING)
+    assert route_of("/healthz").pool == ALIVE
+    assert {route_of(path).pool for path in ("/readyz", "/progressz", "/metrics")} == {HEALTH}
+    assert route_of("//api/v1/jobs/poll") == Route(POLLS, POLLS)
+    assert route_of("/api/v1/jobs/1/result") == Route(REQUESTS, STREAMING)
     assert route_of("/admin/login/") == Route(REQUESTS)

@@ -1,0 +1,41 @@
+"""Whether the database is an older copy, looked at when a process that takes commands begins."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 5.0
+"""How long a process waits for its check: gunicorn ends one that has not begun to serve after 30 s."""
+
+
+def check_history(wait_seconds: float = WAIT_SECONDS) -> threading.Thread:
+    """Continue the command log if the bucket shows that the database is an older copy; return the checking thread.
+
+    This waits for it, so that it is done before the first command, but not longer than ``wait_seconds``: with a
+    database or an object store that does not answer the thread goes on, and the task of every minute looks again.
+    """
+    thread = threading.Thread(target=_note_positions, name="history-check", daemon=True)
+    thread.start()
+    thread.join(wait_seconds)
+    if thread.is_alive():
+        log.warning("log_positions_not_read_yet waited_seconds=%g", wait_seconds)
+    return thread
+
+
+def _note_positions() -> None:
+    # Imported late: models can be imported only when Django is set up.
+    from django.db import Error as AnyDatabaseError
+    from django.db import connection
+
+    from engine.errors import LithifyError
+    from webadmin.schedule.services.guard_deletions import note_own_positions
+
+    try:
+        note_own_positions()
+    except (AnyDatabaseError, LithifyError) as error:
+        log.warning("log_positions_not_read reason=%s", error)
+    finally:
+        connection.close()
