@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -24,6 +25,7 @@ ANSWER_SECONDS = 15.0
 ROUNDS_MIN = 2
 LARGE = b"".join(b"main;%0300d 1\n" % number for number in range(10_000))
 """Beyond what is gathered before a thread is used."""
+_pushes = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,8 @@ def push(address: str, stacks: bytes = b"main;work 100\n") -> None:
     """Send folded stacks."""
     now = int(time.time())
     url = f"{address}/ingest?name=service.cpu%7B%7D&format=folded&from={now - 10}&until={now}"
-    post(url, stacks, {"X-Scope-OrgID": "acme"})
+    # Of several tenants: one alone would reach its budget.
+    post(url, stacks, {"X-Scope-OrgID": f"tenant-{next(_pushes) % 8}"})
 
 
 def poll(address: str, credential: str) -> None:
