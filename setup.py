@@ -28,7 +28,7 @@ QUIET = ["-Wno-sign-compare", "-Wno-unused-function"]
 OPTIMISED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]
 COMPILE_ARGS = [*QUIET, "-O1", "-g0", "-DLITHIFY_DEBUG_BUILD"] if DEBUG_BUILD else [*QUIET, *OPTIMISED, "-g0"]
 # The headers that all kernels share, also those in subpackages.
-HEADER_FOLDERS = ["engine/profiles"]
+HEADER_FOLDERS = ["engine/core"]
 
 
 def _module_name(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 
 
 class BadSparkSetting(LithifyError):

@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 
-from engine.profiles.query.model import Question
-from engine.protocol.block_query import Look, join_pages, look_from_json, query_to_json
 from engine.protocol.errors import InvalidMessage
+from engine.query.block_query import Look, join_pages, look_from_json, query_to_json
+from engine.query.model import Question
 from spark.errors import LookFailed, LookRefused
 
 QUERY_PATH = "/api/v1/blocks/query"

@@ -15,8 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
-from engine.errors import LithifyError
-from engine.profiles.errors import MergeCancelled
+from engine.core.errors import LithifyError, MergeCancelled
 from spark.errors import SparkJobFailed
 from spark.tags import interrupt, tagged
 

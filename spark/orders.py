@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.lanes.profiles.jobs import ProfileMergeSpec
 from spark.frames import PARTITIONS_MAX
 
 ORDER_BYTES = 8 << 20

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.profiles.merge_model import SECTION_NAMES, InlineSection, MergedDataset, SectionData
-from engine.profiles.model import IndexedSeries
-from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.formats.profile_block.merge_model import SECTION_NAMES, InlineSection, MergedDataset, SectionData
+from engine.formats.profile_block.model import IndexedSeries
+from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.storage import ObjectStore
 from spark.errors import SparkJobFailed
 from spark.orders import Unit

@@ -22,7 +22,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from engine.version import VERSION
+from engine.core.version import VERSION
 
 OWN_PACKAGES = ("engine", "spark")
 LIBRARIES = (

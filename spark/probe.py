@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from engine.version import VERSION
+from engine.core.version import VERSION
 from spark.errors import ExecutorsDiffer
 from spark.frames import run_orders
 
@@ -117,14 +117,14 @@ def _implementation(door: str) -> str:
 
 
 def _crc32c() -> str:
-    from engine.profiles.checksums import crc32c
+    from engine.core.checksums import crc32c
 
     return f"{crc32c(b'123456789'):08x}"
 
 
 def _series_index() -> str:
-    from engine.profiles.model import IndexedSeries
-    from engine.profiles.series_index import decode_series_index, encode_series_index
+    from engine.formats.profile_block.model import IndexedSeries
+    from engine.formats.profile_block.series.series_index import decode_series_index, encode_series_index
 
     series = [
         IndexedSeries(
@@ -141,10 +141,10 @@ def _series_index() -> str:
 
 def _merged_blocks() -> tuple[str, str]:
     """Merge two small blocks of one series and return its samples, and the checksums of what was written."""
-    from engine.profiles import ulids
-    from engine.profiles.checksums import crc32c
-    from engine.tsdb.block_reader import BlockReader
-    from engine.tsdb.merge import MergeRules, merge_blocks
+    from engine.core import ulids
+    from engine.core.checksums import crc32c
+    from engine.formats.prometheus.block_reader import BlockReader
+    from engine.lanes.tsdb.merge.merge import MergeRules, merge_blocks
 
     names = [ulids.make(number, bytes(ulids.ENTROPY_BYTES)) for number in range(3)]
     with tempfile.TemporaryDirectory(prefix="lithify-probe-") as folder:
@@ -168,9 +168,9 @@ def _merged_files() -> tuple[str, str]:
     """Merge two small Parquet files and return the rows, and the checksum of what was written."""
     import pyarrow.parquet as pq
 
-    from engine.protocol.table_jobs import TableChunk, TableFile, TableMergeSpec
+    from engine.lanes.tables.jobs import TableChunk, TableFile, TableMergeSpec
+    from engine.lanes.tables.merge import merge_job
     from engine.storage import open_store
-    from engine.tables import merge_job
 
     with tempfile.TemporaryDirectory(prefix="lithify-probe-") as folder:
         root = Path(folder) / "table"
@@ -198,11 +198,11 @@ def _merged_files() -> tuple[str, str]:
 def _write_block(parent: Path, name: str, samples: dict[int, float]) -> None:
     import numpy as np
 
-    from engine.tsdb.block_writer import BlockWriter
-    from engine.tsdb.meta import BlockMeta, BlockStats, Compaction
-    from engine.tsdb.model import ENCODING_XOR, Chunk, ChunkMeta
-    from engine.tsdb.series_batch import series_batch
-    from engine.tsdb.xor import encode_xor
+    from engine.formats.prometheus.block_writer import BlockWriter
+    from engine.formats.prometheus.chunks.xor import encode_xor
+    from engine.formats.prometheus.index.series_batch import series_batch
+    from engine.formats.prometheus.meta import BlockMeta, BlockStats, Compaction
+    from engine.formats.prometheus.model import ENCODING_XOR, Chunk, ChunkMeta
 
     times = np.array(list(samples), np.int64)
     chunk = Chunk(ENCODING_XOR, encode_xor(times, np.array(list(samples.values()), np.float64).view(np.uint64)))

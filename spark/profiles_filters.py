@@ -22,9 +22,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from engine.errors import LithifyError
-from engine.profiles.query.model import PROFILE_TYPE, QueryBlock, Question
-from engine.profiles.query.selectors import matcher
+from engine.core.errors import LithifyError
+from engine.formats.profile_block.selectors import matcher
+from engine.query.model import PROFILE_TYPE, QueryBlock, Question
 
 
 class PushedFilters:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from engine.errors import LithifyError
-from engine.profiles.query.model import Question
-from engine.profiles.query.sample_batches import DEFAULT_COLUMNS, SampleWish
-from engine.profiles.query.selectors import parse_selector
-from engine.profiles.query.shares import SHARE_BYTES
+from engine.core.errors import LithifyError
+from engine.formats.profile_block.selectors import parse_selector
+from engine.query.model import Question
+from engine.query.sample_batches import DEFAULT_COLUMNS, SampleWish
+from engine.query.shares import SHARE_BYTES
 from engine.storage import open_store
 from spark.errors import BadSourceOption
 

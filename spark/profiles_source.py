@@ -21,14 +21,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from engine.errors import LithifyError
-from engine.profiles.errors import BadObject
-from engine.profiles.query.execution import QueryEngine
-from engine.profiles.query.model import Damage
-from engine.profiles.query.sample_batches import ShareReader
-from engine.profiles.query.shares import Share, cut_shares, gather_shares
+from engine.core.errors import BadObject, LithifyError
+from engine.core.version import VERSION
+from engine.query.execution import QueryEngine
+from engine.query.model import Damage
+from engine.query.sample_batches import ShareReader
+from engine.query.shares import Share, cut_shares, gather_shares
 from engine.storage import open_store
-from engine.version import VERSION
 from spark.errors import BadSourceOption, ExecutorsDiffer, SourceDamaged, SourceGone
 from spark.index_client import look
 from spark.profiles_filters import PushedFilters

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from spark.errors import UnitFailed
 
 REASON_CHARS_MAX = 4000

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from engine.tables.array_parts import is_text_or_bytes, one_array
+from engine.formats.parquet.array_parts import is_text_or_bytes, one_array
 
 KEY = "key"
 TOLD = "told"

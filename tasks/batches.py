@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
+from engine.core.version import VERSION
 from engine.protocol.messages import FailureReason, Progress
-from engine.version import VERSION
 from tasks.errors import MergerDied, ResultMissing
 from tasks.health import Health
 from tasks.leases import HeldJob, LeaseTable, Pair

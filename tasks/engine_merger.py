@@ -8,18 +8,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from engine.catalog import compact_job
-from engine.idle import run_idle
-from engine.profiles import merge as profile_merge
-from engine.profiles.merge_model import Scratch
-from engine.protocol.catalog_jobs import CatalogCompactSpec
+from engine.core.idle import run_idle
+from engine.formats.profile_block.merge_model import Scratch
+from engine.lanes.catalog import compact_job
+from engine.lanes.catalog.jobs import CatalogCompactSpec
+from engine.lanes.profiles.jobs import ProfileMergeSpec
+from engine.lanes.profiles.merge import merge as profile_merge
+from engine.lanes.tables.jobs import TableMergeSpec
+from engine.lanes.tables.merge import merge_job as table_merge
+from engine.lanes.tsdb.jobs import TsdbMergeSpec
+from engine.lanes.tsdb.merge import merge_job as tsdb_merge
 from engine.protocol.messages import Progress
-from engine.protocol.profile_jobs import ProfileMergeSpec
-from engine.protocol.table_jobs import TableMergeSpec
-from engine.protocol.tsdb_jobs import TsdbMergeSpec
 from engine.storage import ObjectStore, StorageError, kept_store, open_store
-from engine.tables import merge_job as table_merge
-from engine.tsdb import merge_job as tsdb_merge
 from tasks.merger import Outcome
 from tasks.merging import Spec, read_specs
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-from engine.profiles.errors import BadObject, MergeRefused
+from engine.core.errors import BadObject, MergeRefused
 from engine.storage.model import ObjectNotFound
 from tasks.merger import Outcome
 

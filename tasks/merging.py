@@ -9,15 +9,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.protocol import catalog_jobs, profile_jobs, table_jobs, tsdb_jobs
-from engine.protocol.catalog_jobs import CatalogCompactSpec
-from engine.protocol.catalog_messages import read_catalog_spec
+from engine.lanes.catalog import jobs as catalog_jobs
+from engine.lanes.catalog.jobs import CatalogCompactSpec
+from engine.lanes.catalog.messages import read_catalog_spec
+from engine.lanes.profiles import jobs as profile_jobs
+from engine.lanes.profiles.jobs import ProfileMergeSpec
+from engine.lanes.tables import jobs as table_jobs
+from engine.lanes.tables.jobs import TableMergeSpec
+from engine.lanes.tables.specs import read_table_spec
+from engine.lanes.tsdb import jobs as tsdb_jobs
+from engine.lanes.tsdb.jobs import TsdbMergeSpec
+from engine.lanes.tsdb.specs import read_tsdb_spec
 from engine.protocol.errors import InvalidMessage
-from engine.protocol.profile_jobs import ProfileMergeSpec
-from engine.protocol.table_jobs import TableMergeSpec
-from engine.protocol.table_specs import read_table_spec
-from engine.protocol.tsdb_jobs import TsdbMergeSpec
-from engine.protocol.tsdb_specs import read_tsdb_spec
 from tasks.errors import BadAssignment
 from tasks.merger import Merger, Outcome
 from tasks.settings import NodeSettings

@@ -19,7 +19,7 @@ import structlog
 from celery import signals
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, make_wsgi_app
 
-from engine.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, SECONDS_BUCKETS, Metric
+from engine.core.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, SECONDS_BUCKETS, Metric
 from tasks.metrics_server import MetricsServer, QuietHandler
 
 DEFAULT_HOST = "127.0.0.1"

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
+from engine.core.version import VERSION
 from engine.protocol.messages import PollRequest, PollResponse
-from engine.version import VERSION
 from tasks.batches import Batches
 from tasks.errors import CredentialRefused, MergerDied, PollRefused, ServiceUnavailable
 from tasks.health import Health

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.protocol import wire
 from engine.protocol.messages import PollRequest, PollResponse
 from tasks.errors import CredentialRefused, PollRefused, ServiceUnavailable

@@ -11,12 +11,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from engine.idle import lower_this_thread
-from engine.protocol.catalog_jobs import CatalogCompactSpec
+from engine.core.idle import lower_this_thread
+from engine.lanes.catalog.jobs import CatalogCompactSpec
+from engine.lanes.profiles.jobs import ProfileMergeSpec
+from engine.lanes.tables.jobs import TableMergeSpec
+from engine.lanes.tsdb.jobs import TsdbMergeSpec
 from engine.protocol.messages import Progress
-from engine.protocol.profile_jobs import ProfileMergeSpec
-from engine.protocol.table_jobs import TableMergeSpec
-from engine.protocol.tsdb_jobs import TsdbMergeSpec
 from spark.errors import BadSparkSetting, SparkJobFailed
 from spark.jobs import catalog_compact, profile_merge, table_merge, tsdb_merge
 from spark.probe import probe

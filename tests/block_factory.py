@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.profiles import ulids
-from engine.profiles.block_ids import result_ids
-from engine.profiles.masks import masks_on
-from engine.profiles.metadata import decode_metadata, encode_metadata
-from engine.profiles.model import DATASET_INDEX, DATASET_PROFILES, BlockMeta, DatasetMeta
-from engine.profiles.object_names import block_key
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec, ResultBlock
+from engine.core import ulids
+from engine.core.block_ids import result_ids
+from engine.formats.profile_block.container.metadata import decode_metadata, encode_metadata
+from engine.formats.profile_block.container.object_names import block_key
+from engine.formats.profile_block.model import DATASET_INDEX, DATASET_PROFILES, BlockMeta, DatasetMeta
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec, ResultBlock
+from engine.lanes.profiles.merge.masks import masks_on
 
 SECTION_BYTES = 100
 

@@ -17,7 +17,7 @@ step() {
 }
 
 # Parts of the engine in which nothing is compiled.
-WITHOUT_KERNELS="planning profiles/recording protocol simulation storage"
+WITHOUT_KERNELS="lanes/catalog/plan lanes/profiles/plan lanes/tables/plan lanes/tsdb/plan recording protocol simulation storage"
 
 debug_kernels() {
     # A second copy of the engine, compiled with every check on, beside the fast one.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from engine.profiles import ulids
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import block_key
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.pprof_model import Profile
-from engine.profiles.segment import SegmentBuilder
-from engine.protocol.profile_jobs import ProfileMergeSpec, SourceObject
+from engine.core import ulids
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.pprof.pprof_model import Profile
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import block_key
+from engine.formats.profile_block.model import BlockMeta
+from engine.ingest.segments.segment import SegmentBuilder
+from engine.lanes.profiles.jobs import ProfileMergeSpec, SourceObject
 from engine.storage import ObjectStore
 
 TENANTS = ("quarry", "river")

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PREPARE = "tests/engine/scheduling/test_prepare_properties.py::"
+PREPARE = "tests/engine/schedule/test_prepare_properties.py::"
 MACHINE = "tests/webadmin/schedule/test_schedule_machine.py::test_the_schedule_agrees_with_a_dictionary"
 TWINS = "tests/contracts/test_schedule_in_memory.py::test_tables_and_memory_decide_and_end_the_same"
 LETTING_GO = (
@@ -77,7 +77,7 @@ HELD_BY = {
     28: (MACHINE, POLL + "test_a_clock_that_jumps_ahead_ends_no_lease_at_once"),
 }
 
-TIMELINE = "tests/engine/planning/timeline/"
+TIMELINE = "tests/engine/lanes/tables/plan/"
 PROPERTIES = TIMELINE + "test_properties.py::"
 ADMISSION = TIMELINE + "test_admission.py::"
 CONTROLLER = TIMELINE + "test_timeline_machine.py::TestController"
@@ -96,7 +96,11 @@ TIMELINE_HELD_BY = {
     5: (TASKS,),
     6: (TASKS,),
     7: (TASKS, CONTROLLER),
-    8: (REST, CONTROLLER, "tests/engine/tables/test_second_plan.py::test_the_second_plan_of_merged_files_is_empty"),
+    8: (
+        REST,
+        CONTROLLER,
+        "tests/engine/lanes/tables/test_second_plan.py::test_the_second_plan_of_merged_files_is_empty",
+    ),
     9: (REST, CONTROLLER, TABLES + "test_controllers.py::test_after_a_restart_only_the_rest_is_done"),
     10: (TASKS, PRIORITIES, PROPERTIES + "test_priorities_of_a_plan_are_the_exact_ones"),
     11: (PRIORITIES,),

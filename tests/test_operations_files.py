@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, SERVICE_METRICS, WRITER_METRICS
+from engine.core.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, SERVICE_METRICS, WRITER_METRICS
 
 DOCS = Path(__file__).parents[1] / "docs"
 ALERTS = DOCS / "operations/alerts.yml"

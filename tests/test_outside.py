@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.profiles.recording.programs import PROGRAMS
+from engine.recording.programs import PROGRAMS
 from tests.outside import Entry, Listing, Scope, allowed_folders, differences, list_outside
 
 SOCKET = stat.S_IFSOCK | 0o666

@@ -16,20 +16,21 @@ from tests.scenarios.test_scenario_files import ROWS as PLAYED
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 ROWS = dict(line.split() for line in (TESTS / "scenarios/rows.txt").read_text().splitlines())
-_SCHEDULE = ("tests/engine/scheduling/", "tests/webadmin/schedule/")
-_PLANNING = ("tests/engine/planning/test_levels.py", "tests/engine/planning/test_reference_queue.py")
+_SCHEDULE = ("tests/engine/schedule/", "tests/webadmin/schedule/")
+_LEVELS = "tests/engine/lanes/profiles/plan/"
+_PLANNING = (f"{_LEVELS}test_levels.py", f"{_LEVELS}test_reference_queue.py")
 _INDEX = ("tests/webadmin/index/",)
-_TIMELINE = ("tests/engine/planning/timeline/", "tests/webadmin/timeline/")
+_TIMELINE = ("tests/engine/lanes/tables/plan/", "tests/webadmin/timeline/")
 HOMES = {
     "S": _SCHEDULE,
     "Q": (*_PLANNING, *_SCHEDULE, *_INDEX),
     "P": (*_PLANNING, *_SCHEDULE, *_INDEX),
     "R": (*_SCHEDULE, *_INDEX),
     "I": _INDEX,
-    "C": ("tests/engine/planning/test_retention.py", "tests/tasks/control/", *_INDEX),
+    "C": ("tests/engine/lanes/profiles/plan/test_retention.py", "tests/tasks/control/", *_INDEX),
     "D": _INDEX,
-    "W": ("tests/tasks/test_worker_rows.py", "tests/engine/profiles/test_worker_rows.py", *_INDEX),
-    "B": ("tests/engine/catalog/", "tests/engine/planning/staging/", "tests/webadmin/catalog/"),
+    "W": ("tests/tasks/test_worker_rows.py", "tests/engine/ingest/segments/test_worker_rows.py", *_INDEX),
+    "B": ("tests/engine/lanes/catalog/", "tests/engine/lanes/catalog/plan/", "tests/webadmin/catalog/"),
     "X": _TIMELINE,
     "E": _TIMELINE,
 }

@@ -49,7 +49,8 @@ def test_the_wheel_holds_the_packages_and_no_tests_or_docs(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     assert {"engine", "spark", "tasks", "webadmin"} <= tops
     assert {top for top in tops if not top.endswith(".dist-info")} == {"engine", "spark", "tasks", "webadmin"}
-    assert any(name.startswith("engine/profiles/_dataset_merge.") and name.endswith(".so") for name in names)
+    kernel = "engine/lanes/profiles/merge/_dataset_merge."
+    assert any(name.startswith(kernel) and name.endswith(".so") for name in names)
     assert any(name.endswith("/migrations/0001_initial.py") for name in names)
     assert not [name for name in names if "/frontend/" in name]
     bundled = {name for name in names if name.startswith(BUNDLE)}

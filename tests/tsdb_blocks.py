@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from engine.profiles import ulids
-from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeSpec, TsdbSource
+from engine.core import ulids
+from engine.formats.prometheus.block_reader import BlockReader
+from engine.formats.prometheus.block_writer import BlockWriter
+from engine.formats.prometheus.chunks.xor import encode_xor
+from engine.formats.prometheus.index.series_batch import series_batch
+from engine.formats.prometheus.meta import BlockMeta, BlockStats, Compaction
+from engine.formats.prometheus.model import ENCODING_XOR, Chunk, ChunkMeta, Labels
+from engine.lanes.tsdb.jobs import BlockFile, TsdbMergeSpec, TsdbSource
 from engine.storage import ObjectStore
-from engine.tsdb.block_reader import BlockReader
-from engine.tsdb.block_writer import BlockWriter
-from engine.tsdb.meta import BlockMeta, BlockStats, Compaction
-from engine.tsdb.model import ENCODING_XOR, Chunk, ChunkMeta, Labels
-from engine.tsdb.series_batch import series_batch
-from engine.tsdb.xor import encode_xor
 
 START_MS = 1_700_000_000_000 // 7_200_000 * 7_200_000
 """Where the interval of these blocks begins: at a multiple of two hours."""

@@ -15,7 +15,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.access.models import WorkerCredential
 from webadmin.index.services.count_refusals import count_refused_requests
 

@@ -39,8 +39,8 @@ from datetime import timedelta
 
 from csp.constants import NONCE, NONE, SELF, UNSAFE_INLINE
 
+from engine.core.version import VERSION
 from engine.storage import resolve_links
-from engine.version import VERSION
 from webadmin.console.theme import UNFOLD  # noqa: F401  (the theme's settings)
 from webadmin.database.url import database_settings
 from webadmin.home import home_folder, kept_secret, private_file, private_folder

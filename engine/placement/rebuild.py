@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.formats.profile_block.model import BlockMeta
 from engine.placement.build_rules import PlacementSettings, build_rules, restore_states
 from engine.placement.model import PlacementRules
 from engine.placement.publication import load_rules, publish_rules, publish_statistics
 from engine.placement.signatures import SignedStore
 from engine.placement.state_document import PlacementState
 from engine.placement.statistics import CostModel, samples
-from engine.profiles.model import BlockMeta
 from engine.storage.model import StorageError
 
 INTERVAL_S = 15.0

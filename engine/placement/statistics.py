@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from engine.formats.profile_block.model import DATASET_PROFILES, BlockMeta
 from engine.placement.model import DatasetKey
 from engine.placement.rate import RateEstimator, smoothed_level
-from engine.profiles.model import DATASET_PROFILES, BlockMeta
 
 HALF_LIFE_S = 180.0
 RETENTION_S = 15 * 60.0

@@ -11,11 +11,11 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.errors import LithifyError
-from engine.planning.retention import RetentionPolicy, RetentionSlice
-from engine.protocol.profile_jobs import DeleteMask
-from engine.quick_values import quickly_built
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
+from engine.core.errors import LithifyError
+from engine.core.quick_values import quickly_built
+from engine.lanes.profiles.jobs import DeleteMask
+from engine.lanes.profiles.plan.retention import RetentionPolicy, RetentionSlice
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
 from engine.simulation.id_book import IdBook
 from engine.simulation.lineage import Item, items_in
 from engine.simulation.memory_schedule import AddOutcome, MemorySchedule

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from engine.lanes.profiles.jobs import ProfileMergeResult
 from engine.protocol.messages import FailureReason
-from engine.protocol.profile_jobs import ProfileMergeResult
-from engine.scheduling.isolation import OBJECT_NOT_FOUND
+from engine.schedule.isolation import OBJECT_NOT_FOUND
 from engine.simulation.results import merge
 from engine.simulation.scenario import Trouble
 from engine.simulation.snapshots import PollOrder

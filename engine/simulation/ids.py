@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import xxhash
 
-from engine.profiles.ulids import ALPHABET
+from engine.core.ulids import ALPHABET
 
 _PAIRS = tuple(high + low for high in ALPHABET for low in ALPHABET)
 _MASK = (1 << 64) - 1

@@ -42,8 +42,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
-from engine.planning.consolidation import is_consolidating
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState
+from engine.lanes.profiles.plan.consolidation import is_consolidating
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState
 from engine.simulation.audit import Audit, InvariantBroken, Step
 from engine.simulation.memory_schedule import DROPPED, LEASED, QUEUED, REPLACED, StaleSnapshot
 from engine.simulation.memory_service import PollFact

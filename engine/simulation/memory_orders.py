@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from engine.planning.job_names import job_name
-from engine.scheduling.isolation import PART_FAILURES_MAX
-from engine.scheduling.model import JobState, ParkedKind
-from engine.scheduling.pauses import PausedScope
-from engine.scheduling.priority import job_priority_ms
+from engine.schedule.isolation import PART_FAILURES_MAX
+from engine.schedule.job_names import job_name
+from engine.schedule.model import JobState, ParkedKind
+from engine.schedule.pauses import PausedScope
+from engine.schedule.priority import job_priority_ms
 from engine.simulation import memory_removal
 from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.rows import BlockState, MemoryBlock, MemoryJob

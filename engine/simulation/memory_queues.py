@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 
-from engine.planning.levels import exceeds_a_job, ready_at_ms
-from engine.planning.model import LevelPolicy
+from engine.lanes.profiles.plan.levels import exceeds_a_job, ready_at_ms
+from engine.lanes.profiles.plan.model import LevelPolicy
 from engine.simulation.rows import MemoryBlock, MemoryJob, MemoryQueue, TenantRow
 
 

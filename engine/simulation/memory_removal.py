@@ -1,18 +1,19 @@
 """Lets data of the schedule in memory go, as the index does: by retention, by delete requests, and by rewriting.
 
-Which data goes by retention is decided by the shipped ``engine.planning.retention``. Nothing is taken from under a
-worker: sources of a leased job stay until it has ended. Time is the wall clock, because that is what data carries.
+Which data goes by retention is decided by the shipped ``engine.lanes.profiles.plan.retention``. Nothing is taken from
+under a worker: sources of a leased job stay until it has ended. Time is the wall clock, because that is what data
+carries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from engine.planning.job_names import job_name
-from engine.planning.retention import RetentionPlan, RetentionPolicy, RetentionSlice, plan_retention
-from engine.protocol.profile_jobs import DeleteMask
-from engine.scheduling.model import LIVE_STATES, JobState
-from engine.scheduling.priority import job_priority_ms
+from engine.lanes.profiles.jobs import DeleteMask
+from engine.lanes.profiles.plan.retention import RetentionPlan, RetentionPolicy, RetentionSlice, plan_retention
+from engine.schedule.job_names import job_name
+from engine.schedule.model import LIVE_STATES, JobState
+from engine.schedule.priority import job_priority_ms
 from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.results import is_about, is_masked
 from engine.simulation.rows import FINAL_LEVEL, LIVE_BLOCKS, BlockState, MemoryBlock, MemoryJob, MemoryQueue, Removal

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.errors import LithifyError
-from engine.planning.model import LevelPolicy, QueuedBlock
-from engine.protocol.profile_jobs import DeleteMask
-from engine.quick_values import maker, quickly_built
-from engine.scheduling.fairness import LaneView
-from engine.scheduling.model import (
+from engine.core.errors import LithifyError
+from engine.core.quick_values import maker, quickly_built
+from engine.lanes.profiles.jobs import DeleteMask
+from engine.lanes.profiles.plan.model import LevelPolicy, QueuedBlock
+from engine.schedule.fairness import LaneView
+from engine.schedule.model import (
     AttemptOutcome,
     ChangeSet,
     CompleteJob,
@@ -28,8 +28,8 @@ from engine.scheduling.model import (
     ReturnJob,
     ScheduleLimits,
 )
-from engine.scheduling.pauses import PausedScope
-from engine.scheduling.priority import job_priority_ms
+from engine.schedule.pauses import PausedScope
+from engine.schedule.priority import job_priority_ms
 from engine.simulation.command_clock import CommandClock, CommandTime
 from engine.simulation.deletion_line import DeletionLine
 from engine.simulation.id_book import IdBook

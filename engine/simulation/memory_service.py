@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.scheduling.model import ChangeSet, RenewLease
-from engine.scheduling.prepare import prepare
+from engine.schedule.model import ChangeSet, RenewLease
+from engine.schedule.prepare import prepare
 from engine.simulation.memory_schedule import Applied, MemorySchedule, StaleSnapshot
 from engine.simulation.rows import MemoryJob
 from engine.simulation.snapshots import PollOrder, PollView, read_poll

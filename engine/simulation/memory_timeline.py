@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from engine.planning.timeline import states
-from engine.planning.timeline.commit import ChunkCommit, PlannedChunk, Verdict, decide_commits, pieces_within
-from engine.planning.timeline.cycle import queued, run_cycle
-from engine.planning.timeline.model import (
+from engine.lanes.tables.plan import states
+from engine.lanes.tables.plan.commit import ChunkCommit, PlannedChunk, Verdict, decide_commits, pieces_within
+from engine.lanes.tables.plan.cycle import queued, run_cycle
+from engine.lanes.tables.plan.model import (
     ChunkState,
     CycleDecisions,
     Extent,
@@ -23,8 +23,8 @@ from engine.planning.timeline.model import (
     StoredChunk,
     TaskState,
 )
-from engine.planning.timeline.policy import QueueLimits, TimelinePolicy
-from engine.planning.timeline.snapshots import CycleSnapshot, SourceSnapshot
+from engine.lanes.tables.plan.policy import QueueLimits, TimelinePolicy
+from engine.lanes.tables.plan.snapshots import CycleSnapshot, SourceSnapshot
 
 SOURCE = "table"
 

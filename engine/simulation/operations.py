@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.scheduling.model import PolicyName
+from engine.schedule.model import PolicyName
 from engine.simulation.memory_orders import stand_still
 from engine.simulation.operators import Operators
 from engine.simulation.quiescence import check_sums

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from engine.planning.retention import RetentionPolicy
-from engine.scheduling.isolation import QuarantineBlock, SetMissingAside, Split, find_breakages, judge
-from engine.scheduling.limits import ScopeKind
-from engine.scheduling.model import JobState, ParkedKind, PolicyName
-from engine.scheduling.pauses import PausedScope, PauseMode
+from engine.lanes.profiles.plan.retention import RetentionPolicy
+from engine.schedule.isolation import QuarantineBlock, SetMissingAside, Split, find_breakages, judge
+from engine.schedule.limits import ScopeKind
+from engine.schedule.model import JobState, ParkedKind, PolicyName
+from engine.schedule.pauses import PausedScope, PauseMode
 from engine.simulation import memory_orders, memory_removal
 from engine.simulation.results import is_about
 from engine.simulation.rows import LANE, LIVE_BLOCKS, MemoryJob

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from engine.planning.consolidation import join_remnants
-from engine.planning.levels import cut_queue
-from engine.planning.model import PlannedJob
-from engine.scheduling.fairness import COST_BYTES_MIN, TIME_PER_KIB
-from engine.scheduling.model import ChangeSet, JobState, JobView, PolicyName, ScheduleSnapshot
-from engine.scheduling.pauses import is_paused
-from engine.scheduling.priority import job_priority_ms
+from engine.lanes.profiles.plan.consolidation import join_remnants
+from engine.lanes.profiles.plan.levels import cut_queue
+from engine.lanes.profiles.plan.model import PlannedJob
+from engine.schedule.fairness import COST_BYTES_MIN, TIME_PER_KIB
+from engine.schedule.model import ChangeSet, JobState, JobView, PolicyName, ScheduleSnapshot
+from engine.schedule.pauses import is_paused
+from engine.schedule.priority import job_priority_ms
 from engine.simulation.audit import Audit, InvariantBroken, Step
 
 WorkKey = tuple[int, str]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
 from engine.simulation.audit import Audit
 from engine.simulation.command_clock import CommandClock
 from engine.simulation.invariants import demand

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.planning.consolidation import is_consolidating, is_remnant
-from engine.planning.levels import due_remnant
-from engine.planning.model import BlockQueue
+from engine.lanes.profiles.plan.consolidation import is_consolidating, is_remnant
+from engine.lanes.profiles.plan.levels import due_remnant
+from engine.lanes.profiles.plan.model import BlockQueue
 from engine.simulation.memory_queues import QueueBook
 from engine.simulation.rows import LANE, MemoryQueue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from engine.scheduling.model import HOLDING_STATES, JobState
+from engine.schedule.model import HOLDING_STATES, JobState
 from engine.simulation.command_clock import CommandClock
 from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.rows import BlockState, MemoryBlock, MemoryJob, MemoryQueue

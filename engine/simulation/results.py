@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.errors import LithifyError
-from engine.protocol.profile_jobs import DeleteMask, ProfileMergeResult, ResultBlock
+from engine.core.errors import LithifyError
+from engine.lanes.profiles.jobs import DeleteMask, ProfileMergeResult, ResultBlock
 from engine.simulation.ids import added, result_id
 from engine.simulation.rows import DatasetKey, MemoryBlock, MemoryJob, NewBlock, Share
 

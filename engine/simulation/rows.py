@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from engine.planning.model import LevelPolicy, QueuedBlock
-from engine.protocol.profile_jobs import DeleteMask
-from engine.quick_values import quickly_built
-from engine.scheduling.model import JobState
+from engine.core.quick_values import quickly_built
+from engine.lanes.profiles.jobs import DeleteMask
+from engine.lanes.profiles.plan.model import LevelPolicy, QueuedBlock
+from engine.schedule.model import JobState
 
 LANE = "profiles"
 FINAL_LEVEL = 3

@@ -7,8 +7,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from engine.planning.model import LevelPolicy
-from engine.scheduling.model import ScheduleLimits
+from engine.lanes.profiles.plan.model import LevelPolicy
+from engine.schedule.model import ScheduleLimits
 
 START_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from engine.scheduling.model import ChangeSet
+from engine.schedule.model import ChangeSet
 from engine.simulation.fleet import WorkerFleet
 from engine.simulation.memory_queues import ready_ms
 from engine.simulation.memory_schedule import Command

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from engine.errors import LithifyError
-from engine.planning.model import BlockQueue
+from engine.core.errors import LithifyError
+from engine.core.quick_values import maker, quickly_built
+from engine.lanes.profiles.jobs import ProfileMergeResult
+from engine.lanes.profiles.plan.model import BlockQueue
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
-from engine.protocol.profile_jobs import ProfileMergeResult
-from engine.quick_values import maker, quickly_built
-from engine.scheduling.fairness import LaneView, TenantView
-from engine.scheduling.model import JobState, JobView, PolicyName, Report, ScheduleSnapshot
-from engine.scheduling.pauses import is_paused
-from engine.scheduling.priority import job_priority_ms
-from engine.scheduling.queue_choice import QueueSums, choose_queues
+from engine.schedule.fairness import LaneView, TenantView
+from engine.schedule.model import JobState, JobView, PolicyName, Report, ScheduleSnapshot
+from engine.schedule.pauses import is_paused
+from engine.schedule.priority import job_priority_ms
+from engine.schedule.queue_choice import QueueSums, choose_queues
 from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.remnants import block_queue, with_remnants
 from engine.simulation.results import accept

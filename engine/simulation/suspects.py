@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable
 
-from engine.scheduling.isolation import FailedRun, RecentRun, Suspect
-from engine.scheduling.model import AttemptOutcome
+from engine.schedule.isolation import FailedRun, RecentRun, Suspect
+from engine.schedule.model import AttemptOutcome
 from engine.simulation.fleet import BUILD
 from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.memory_service import PollFact

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from engine.scheduling.prepare import prepare
+from engine.schedule.prepare import prepare
 from engine.simulation.audit import Audit, InvariantBroken, Step
 from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.restart import restarted

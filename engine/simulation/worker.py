@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from engine.lanes.profiles.jobs import DeleteMask, ProfileMergeResult
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
-from engine.protocol.profile_jobs import DeleteMask, ProfileMergeResult
-from engine.scheduling.model import RenewLease
+from engine.schedule.model import RenewLease
 from engine.simulation.rows import MemoryBlock, MemoryJob
 from engine.simulation.snapshots import PollOrder, Told
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from engine.planning.retention import RetentionPolicy, RetentionSlice
-from engine.protocol.profile_jobs import DeleteMask
+from engine.lanes.profiles.jobs import DeleteMask
+from engine.lanes.profiles.plan.retention import RetentionPolicy, RetentionSlice
 from engine.simulation.audit import AddFact, Audit, OrderFact, Step
 from engine.simulation.command_clock import CommandClock
 from engine.simulation.event_queue import EventQueue, Handler

@@ -6,7 +6,7 @@ import random
 from bisect import bisect
 from itertools import accumulate
 
-from engine.quick_values import maker
+from engine.core.quick_values import maker
 from engine.simulation.ids import item_digest, segment_id
 from engine.simulation.rows import NewBlock, Share
 from engine.simulation.scenario import Trouble

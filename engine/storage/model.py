@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.storage.usage import StorageUsage
 
 

@@ -1,8 +1,8 @@
 """Compactions of branches on Spark: the units of many jobs are merged in parallel, the driver writes the metaranges.
 
-``run`` gives the same ids as ``engine.catalog.compact_job.run``: it is the same plan and the same units, which depend
-on nothing but themselves. Executors write ranges under the hash of their bytes, so that a task that runs twice does no
-harm; what a job without a result has written is swept by age.
+``run`` gives the same ids as ``engine.lanes.catalog.compact_job.run``: it is the same plan and the same units, which
+depend on nothing but themselves. Executors write ranges under the hash of their bytes, so that a task that runs twice
+does no harm; what a job without a result has written is swept by age.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from engine.catalog.apply import UnitResult
-from engine.catalog.apply_plan import ApplyPlan, Unit
-from engine.catalog.compact_job import (
+from engine.core.errors import LithifyError
+from engine.core.idle import run_idle
+from engine.lanes.catalog.apply import UnitResult
+from engine.lanes.catalog.apply_plan import ApplyPlan, Unit
+from engine.lanes.catalog.compact_job import (
     CompactJob,
     run_planned,
     unit_from_json,
@@ -26,10 +28,8 @@ from engine.catalog.compact_job import (
     unit_result_to_json,
     unit_to_json,
 )
-from engine.errors import LithifyError
-from engine.idle import run_idle
-from engine.planning.staging.build_path import BuildPath, PathLimits, build_path
-from engine.protocol.catalog_jobs import CatalogCompactResult, CatalogCompactSpec
+from engine.lanes.catalog.jobs import CatalogCompactResult, CatalogCompactSpec
+from engine.lanes.catalog.plan.build_path import BuildPath, PathLimits, build_path
 from engine.protocol.messages import Progress
 from engine.storage import ObjectStore, kept_store
 from spark.errors import SparkJobFailed

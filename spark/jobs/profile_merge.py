@@ -1,8 +1,8 @@
 """Profile merges on Spark: the datasets of many jobs are merged in parallel, the blocks are written by the driver.
 
-``run`` gives the same bytes as ``engine.profiles.merge.run``: it is the same three steps, with the middle one spread
-over executors. A unit that fails answers with its error and fails its job only. Which jobs share a Spark job says
-``spark.job_groups``.
+``run`` gives the same bytes as ``engine.lanes.profiles.merge.merge.run``: it is the same three steps, with the middle
+one spread over executors. A unit that fails answers with its error and fails its job only. Which jobs share a Spark job
+says ``spark.job_groups``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyspark.files import SparkFiles
 from pyspark.sql import SparkSession
 
-from engine.errors import LithifyError
-from engine.profiles.merge import OutputPlan, merge_dataset, plan_outputs, write_results
-from engine.profiles.merge_model import Scratch
+from engine.core.errors import LithifyError
+from engine.formats.profile_block.merge_model import Scratch
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.lanes.profiles.merge.merge import OutputPlan, merge_dataset, plan_outputs, write_results
 from engine.protocol.messages import Progress
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.storage import ObjectStore, kept_store, open_store
 from spark.frames import run_orders
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped

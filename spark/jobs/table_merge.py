@@ -3,7 +3,7 @@
 A unit whose files are sorted is merged by one task, with the kernel. One that is not, or is to be rolled up, and too
 large for one task to be quick, is read by a task for each file; Spark sorts the rows by the keys of the engine, and one
 task writes them. The order of rows is total either way, so that the bytes are those of
-``engine.tables.merge_job.run``, whatever the parallelism.
+``engine.lanes.tables.merge.merge_job.run``, whatever the parallelism.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import pyarrow as pa
 from pyspark.files import SparkFiles
 from pyspark.sql import SparkSession
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
+from engine.core.scratch_folders import scratch_folder, sweep_scratch
+from engine.formats.parquet.errors import NotSorted
+from engine.lanes.tables.jobs import TableMergeResult, TableMergeSpec, WrittenFile
+from engine.lanes.tables.merge import merge_job
+from engine.lanes.tables.merge.conservation import Tally
+from engine.lanes.tables.merge.folder_merge import merge_folder, write_sorted
+from engine.lanes.tables.merge.folder_plan import FolderPlan, plan_folder, read_footers
+from engine.lanes.tables.merge.merge_job import FolderPart, Unit
+from engine.lanes.tables.merge.plan_json import plan_from_json, plan_to_json
+from engine.lanes.tables.merge.sort_keys import numbered_keys
 from engine.protocol.messages import Progress
-from engine.protocol.table_jobs import TableMergeResult, TableMergeSpec, WrittenFile
-from engine.scratch_folders import scratch_folder, sweep_scratch
 from engine.storage import kept_store
-from engine.tables import merge_job
-from engine.tables.conservation import Tally
-from engine.tables.errors import NotSorted
-from engine.tables.folder_merge import merge_folder, write_sorted
-from engine.tables.folder_plan import FolderPlan, plan_folder, read_footers
-from engine.tables.merge_job import FolderPart, Unit
-from engine.tables.plan_json import plan_from_json, plan_to_json
-from engine.tables.sort_keys import numbered_keys
 from spark.errors import SparkJobFailed
 from spark.frames import CONNECT_PARTITIONS_MAX, PARTITIONS_MAX, frame_of_orders, run_orders
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped

@@ -1,9 +1,9 @@
 """Merges of Prometheus blocks on Spark: every job is one task, from the download of its sources to the upload.
 
 A job is one partition of one group, so that the partitions of a group and the jobs of a batch run beside each other.
-What a task does is ``engine.tsdb.merge_job.run``, and nothing of it depends on the others: the bytes are the same
-whatever the parallelism. Which jobs share a Spark job says ``spark.job_groups``; here the small ones do, and they are
-not interrupted one by one.
+What a task does is ``engine.lanes.tsdb.merge.merge_job.run``, and nothing of it depends on the others: the bytes are
+the same whatever the parallelism. Which jobs share a Spark job says ``spark.job_groups``; here the small ones do, and
+they are not interrupted one by one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pyarrow as pa
 from pyspark.files import SparkFiles
 from pyspark.sql import SparkSession
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
+from engine.core.scratch_folders import sweep_scratch
+from engine.lanes.tsdb.jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.lanes.tsdb.merge import merge_job
+from engine.lanes.tsdb.results import read_tsdb_result
 from engine.protocol.messages import Progress
-from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
-from engine.protocol.tsdb_results import read_tsdb_result
-from engine.scratch_folders import sweep_scratch
 from engine.storage import kept_store
-from engine.tsdb import merge_job
 from spark.errors import SparkJobFailed
 from spark.frames import run_orders
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
@@ -52,7 +52,7 @@ def run(
 
     ``tag`` names the batch for ``interrupt(spark, tag)`` and must be new for each call. ``cancelled(job)`` is asked
     often and from several threads; a job nobody wants gets MergeCancelled. ``progress`` counts bytes as
-    ``engine.tsdb.merge_job`` does; of executors elsewhere only beginning and end are told.
+    ``engine.lanes.tsdb.merge.merge_job`` does; of executors elsewhere only beginning and end are told.
     """
     # The session of Spark Connect is of another class, and its executors are elsewhere.
     root = Path(SparkFiles.getRootDirectory()) if isinstance(spark, SparkSession) else None

@@ -84,8 +84,8 @@ def _work(worker: str, begin: float, seconds: float) -> int:
 
 def _success(given: Any) -> Any:
     """Report what a merge of this job would have written."""
+    from engine.lanes.profiles.jobs import ProfileMergeSpec
     from engine.protocol.messages import JobUpdate, UpdateStatus
-    from engine.protocol.profile_jobs import ProfileMergeSpec
     from tests.block_factory import merged_from
 
     spec = ProfileMergeSpec.from_json(given.spec)
@@ -97,14 +97,14 @@ def _success(given: Any) -> Any:
 
 @functools.lru_cache(maxsize=1000)
 def _decoded(metadata: bytes) -> Any:
-    from engine.profiles.metadata import decode_metadata
+    from engine.formats.profile_block.container.metadata import decode_metadata
 
     return decode_metadata(metadata)
 
 
 def _check(done: int) -> int:
     """Return how many jobs are done; every one that was counted must be."""
-    from engine.scheduling.model import JobState
+    from engine.schedule.model import JobState
     from webadmin.schedule.models import Attempt, Job
 
     jobs = Job.objects.filter(state=JobState.DONE).count()

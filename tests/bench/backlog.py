@@ -13,8 +13,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 
-from engine.profiles import ulids
-from engine.profiles.model import BlockMeta
+from engine.core import ulids
+from engine.formats.profile_block.model import BlockMeta
 from tests.bench.database import embedded_postgresql, manage
 from tests.block_factory import block_meta
 
@@ -86,7 +86,7 @@ def schedule_database() -> Iterator[dict[str, str]]:
 
 def set_limits() -> None:
     """Let jobs stay leased, and as many of them be on the schedule as a benchmark makes."""
-    from engine.scheduling.limits import EVERYTHING, LimitName
+    from engine.schedule.limits import EVERYTHING, LimitName
     from webadmin.schedule.services.change_limit import change_limit
     from webadmin.schedule.services.operation import Order
 

@@ -17,17 +17,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.catalog import _entry_blocks_py, entry_blocks
-from engine.catalog.apply import apply_layers
-from engine.catalog.files import CatalogFiles
-from engine.catalog.layout import Kind, SplitRules
-from engine.catalog.model import Row
-from engine.catalog.range_file import FileBuilder
-from engine.catalog.runs import Layer, StagedRun, memory_run
-from engine.protocol.catalog_jobs import CatalogCompactResult
+from engine.formats.ranges import _entry_blocks_py, entry_blocks
+from engine.formats.ranges.layout import Kind, SplitRules
+from engine.formats.ranges.model import Row
+from engine.formats.ranges.range_file import FileBuilder
+from engine.lanes.catalog.apply import apply_layers
+from engine.lanes.catalog.files import CatalogFiles
+from engine.lanes.catalog.jobs import CatalogCompactResult
+from engine.lanes.catalog.runs import Layer, StagedRun, memory_run
 from engine.storage import open_store
 from tests.bench.figures import Figures, cpu_seconds, process_seconds
-from tests.engine.catalog.compact_jobs import spec_of_rows
+from tests.engine.lanes.catalog.compact_jobs import spec_of_rows
 
 NAME = "catalog_compact"
 ENTRIES, ENTRIES_FULL = 1_000_000, 5_000_000

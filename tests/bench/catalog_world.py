@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engine.catalog.model import Row
+from engine.formats.ranges.model import Row
 from tests.bench.database import embedded_postgresql, manage
 from tests.processes import ROOT
 

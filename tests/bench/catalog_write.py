@@ -103,7 +103,7 @@ def _wait_for_others() -> None:
 def client(repository_id: int, number: int, seconds: float) -> dict[str, Any]:
     """Put values for so long; tell how many a second, how long each took, and what those lost that met a rotation."""
     set_up()
-    from engine.catalog.object_entry import ObjectEntry
+    from engine.formats.ranges.object_entry import ObjectEntry
     from webadmin.catalog.models import Repository
     from webadmin.catalog.services import write_objects
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.profiles.flame import tree as door
-from engine.profiles.flame._flame_tree_py import StackMerge as Twin
-from engine.profiles.flame.levels import flame_graph
-from engine.profiles.flame.stack_table import StackTable, stack_table
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.model import Function, Location, Mapping, StackTree, SymbolPartition
+from engine.formats.profile_block.model import Function, Location, Mapping, StackTree, SymbolPartition
+from engine.query.flame import tree as door
+from engine.query.flame._flame_tree_py import StackMerge as Twin
+from engine.query.flame.levels import flame_graph
+from engine.query.flame.stack_table import StackTable, stack_table
+from engine.query.flame.tree import FlameTree
 from tests.bench.figures import Figures
 
 NAME = "flame_tree"

@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from engine.profiles import ulids
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.proto import block_list_pb2
+from engine.core import ulids
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.proto import block_list_pb2
 from tests.bench.database import embedded_postgresql, manage
 from tests.bench.figures import Figures
 from tests.block_factory import block_meta

@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 
-from engine.profiles import ulids
+from engine.core import ulids
 from tests.bench.database import embedded_postgresql, manage
 from tests.bench.figures import Figures
 from tests.block_factory import block_meta
@@ -103,7 +103,7 @@ def _fill(blocks: int, days: int) -> int:
 
 def _measure(start_ms: int, days: int) -> tuple[list[float], int]:
     """Ask about another hour and service each time; return milliseconds each, and how many blocks the last found."""
-    from engine.profiles.query.selectors import parse_selector
+    from engine.formats.profile_block.selectors import parse_selector
     from webadmin.index.queries import IndexQuery, find_blocks
 
     milliseconds: list[float] = []

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import psutil
 import psycopg
 
-from engine.profiles.proto.push_pb2 import PushRequest
+from engine.formats.proto.push_pb2 import PushRequest
 from tests.bench.database import embedded_postgresql, manage
 from tests.bench.figures import Figures, process_seconds
 from tests.bench.segment_build import SAMPLES, message

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 
-from engine.planning.intervals.model import IntervalBlock, IntervalPlan
-from engine.planning.intervals.plan import plan_intervals
-from engine.planning.intervals.policy import HOUR_MS, MINUTE_MS, IntervalPolicy
+from engine.lanes.tsdb.plan.model import IntervalBlock, IntervalPlan
+from engine.lanes.tsdb.plan.plan import plan_intervals
+from engine.lanes.tsdb.plan.policy import HOUR_MS, MINUTE_MS, IntervalPolicy
 from tests.bench.figures import Figures, cpu_seconds
 
 NAME = "interval_plan"

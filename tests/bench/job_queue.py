@@ -2,7 +2,7 @@
 
 Two uses are tried. *Leases*: so many jobs run; a poll renews a few, takes out one that has ended, puts in a new one and
 looks at the first (``engine.simulation.memory_schedule``). *Reference poll*: the live jobs of one poll are put in and
-the first few taken out (``engine.scheduling.reference``). Beside the plain twin stands what one would write in Python
+the first few taken out (``engine.schedule.reference``). Beside the plain twin stands what one would write in Python
 for speed, ``heapq`` with entries that are found to be outdated when they come up.
 """
 
@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Callable
 
-from engine.scheduling import _job_queue, _job_queue_py
+from engine.schedule import _job_queue, _job_queue_py
 from tests.bench.figures import Figures
 
 NAME = "job_queue"

@@ -10,12 +10,12 @@ import random
 import statistics
 from collections.abc import Callable
 
-from engine.profiles import _pprof_py, pprof
-from engine.profiles.normalise import normalise
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.pprof_encode import encode_profile
-from engine.profiles.pprof_model import ENTRIES_MAX
-from engine.profiles.segment import SegmentBuilder
+from engine.formats.pprof import _pprof_py, pprof
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.pprof.pprof_encode import encode_profile
+from engine.formats.pprof.pprof_model import ENTRIES_MAX
+from engine.ingest.segments.normalise import normalise
+from engine.ingest.segments.segment import SegmentBuilder
 from tests.bench.figures import Figures, cpu_seconds
 
 NAME = "pprof_parse"

@@ -16,15 +16,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from engine.profiles import dataset_merge
-from engine.profiles.merge import run as run_merge
-from engine.profiles.merge_model import Scratch
-from engine.profiles.metadata import decode_metadata
-from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.merge_model import Scratch
+from engine.lanes.profiles.jobs import ProfileMergeSpec
+from engine.lanes.profiles.merge import dataset_merge
+from engine.lanes.profiles.merge.merge import run as run_merge
 from engine.storage import open_store
 from tests.bench.figures import Figures, peak_rss_mb
 from tests.bench.profile_segments import SAMPLES, write_segments
-from tests.engine.profiles.factories import merge_spec
+from tests.engine.formats.profile_block.factories import merge_spec
 
 NAME = "profile_merge"
 SEGMENTS = 20

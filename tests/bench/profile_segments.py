@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from engine.profiles import ulids
-from engine.protocol.profile_jobs import SourceObject
+from engine.core import ulids
+from engine.lanes.profiles.jobs import SourceObject
 from engine.storage import ObjectStore
-from tests.engine.profiles.factories import (
+from tests.engine.formats.profile_block.factories import (
     HEAP,
     TIME_MS,
     TIME_NS,

@@ -10,10 +10,10 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from engine.profiles import push_screen
-from engine.profiles.ingest.model import PushLimits
-from engine.profiles.ingest.push import decode_push
-from engine.profiles.proto import push_pb2
+from engine.formats.proto import push_pb2
+from engine.ingest.model import PushLimits
+from engine.ingest.push import decode_push
+from engine.ingest.segments import push_screen
 from tests.bench.figures import Figures
 from tests.bench.segment_build import SAMPLES, SHARE_BYTES, SHARE_BYTES_FULL, TIME_NS, messages
 

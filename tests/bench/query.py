@@ -18,25 +18,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.profiles import ulids
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.merge import run as run_merge
-from engine.profiles.merge_model import Scratch
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import block_key
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.pprof_model import Profile
-from engine.profiles.query.model import QueryReport, Question
-from engine.profiles.query.select_points import Grid
-from engine.profiles.query.selectors import parse_selector
-from engine.profiles.segment import SegmentBuilder
-from engine.protocol.profile_jobs import SourceObject
+from engine.core import ulids
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.pprof.pprof_model import Profile
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.container.object_names import block_key
+from engine.formats.profile_block.merge_model import Scratch
+from engine.formats.profile_block.model import BlockMeta
+from engine.formats.profile_block.selectors import parse_selector
+from engine.ingest.segments.segment import SegmentBuilder
+from engine.lanes.profiles.jobs import SourceObject
+from engine.lanes.profiles.merge.merge import run as run_merge
+from engine.query.flame.tree import FlameTree
+from engine.query.model import QueryReport, Question
+from engine.query.select_points import Grid
 from engine.storage import ObjectStore, open_store
 from tests.bench.database import embedded_postgresql, manage
 from tests.bench.figures import Figures
 from tests.bench.profile_segments import Program, program
-from tests.engine.profiles.factories import CPU, merge_spec, source_object
+from tests.engine.formats.profile_block.factories import CPU, merge_spec, source_object
 
 NAME = "query"
 SEGMENTS, SEGMENTS_FULL = 2_880, 8_640

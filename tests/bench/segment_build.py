@@ -12,10 +12,10 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from engine.profiles import intake
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.pprof_encode import encode_profile
-from engine.profiles.segment import SegmentBuilder
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.pprof.pprof_encode import encode_profile
+from engine.ingest.segments import intake
+from engine.ingest.segments.segment import SegmentBuilder
 from tests.bench.figures import Figures
 
 NAME = "segment_build"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 
-from engine.planning.timeline.foresee import foresee
-from engine.planning.timeline.granularity import HOUR_MS, MINUTE_MS, Granularity
-from engine.planning.timeline.model import ChunkState, TaskState
-from engine.planning.timeline.policy import MB, QueueLimits, TimelinePolicy
-from engine.planning.timeline.versions import instant_version
+from engine.lanes.tables.plan.foresee import foresee
+from engine.lanes.tables.plan.granularity import HOUR_MS, MINUTE_MS, Granularity
+from engine.lanes.tables.plan.model import ChunkState, TaskState
+from engine.lanes.tables.plan.policy import MB, QueueLimits, TimelinePolicy
+from engine.lanes.tables.plan.versions import instant_version
 from engine.simulation.memory_timeline import MemoryTimeline
 from tests.bench.figures import Figures, cpu_seconds
 

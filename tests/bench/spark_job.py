@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.storage import open_store
 from tests.bench.figures import Figures
 

@@ -132,11 +132,11 @@ def _spark_seconds() -> float:
 
 def _made(store_url: str, look: dict[str, Any]) -> dict[str, float]:
     """Return the rates of the part that is ours: making the batches, without Spark."""
-    from engine.profiles.query.execution import QueryEngine
-    from engine.profiles.query.model import Damage, Question
-    from engine.profiles.query.sample_batches import SampleWish, ShareReader
-    from engine.profiles.query.shares import cut_shares
-    from engine.protocol.block_query import look_from_json
+    from engine.query.block_query import look_from_json
+    from engine.query.execution import QueryEngine
+    from engine.query.model import Damage, Question
+    from engine.query.sample_batches import SampleWish, ShareReader
+    from engine.query.shares import cut_shares
     from engine.storage import open_store
 
     def refuse(damage: Damage) -> None:
@@ -164,15 +164,15 @@ def _write(folder: Path, services: int) -> tuple[str, dict[str, Any], int]:
 
     The objects of all services are the same bytes under other keys: for a reader they are others.
     """
-    from engine.profiles import ulids
-    from engine.profiles.merge import run as run_merge
-    from engine.profiles.merge_model import Scratch
-    from engine.profiles.metadata import decode_metadata
-    from engine.profiles.segment import SegmentBuilder
+    from engine.core import ulids
+    from engine.formats.profile_block.container.metadata import decode_metadata
+    from engine.formats.profile_block.merge_model import Scratch
+    from engine.ingest.segments.segment import SegmentBuilder
+    from engine.lanes.profiles.merge.merge import run as run_merge
     from engine.storage import open_store
     from tests.bench.profile_segments import program
     from tests.bench.query import _profiles, _put
-    from tests.engine.profiles.factories import TIME_MS, merge_spec
+    from tests.engine.formats.profile_block.factories import TIME_MS, merge_spec
     from tests.spark.service_double import block_to_json
 
     draw = random.Random(SEED)

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.planning.timeline.model import Segment
-from engine.planning.timeline.plan import plan_timeline
-from engine.planning.timeline.policy import TimelinePolicy
-from engine.planning.timeline.versions import instant_version
-from engine.protocol.table_jobs import TableChunk, TableFile, TableMergeResult, TableMergeSpec
+from engine.lanes.tables.jobs import TableChunk, TableFile, TableMergeResult, TableMergeSpec
+from engine.lanes.tables.plan.model import Segment
+from engine.lanes.tables.plan.plan import plan_timeline
+from engine.lanes.tables.plan.policy import TimelinePolicy
+from engine.lanes.tables.plan.versions import instant_version
 
 DAY_US = 86_400_000_000
 SERVICES = 40

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.protocol.table_jobs import Metric, RollUp, TableMergeResult, TableMergeSpec
+from engine.lanes.tables.jobs import Metric, RollUp, TableMergeResult, TableMergeSpec
 from tests.bench.figures import Figures, process_seconds
 from tests.bench.table_data import tasks_before_and_after, write_days
 

@@ -40,8 +40,8 @@ def measure(files_per_day: int, rounds_before: int) -> dict[str, float]:
     """Return how many times faster the scan is, and its seconds of wall time."""
     import duckdb
 
+    from engine.lanes.tables.merge import merge_job
     from engine.storage import open_store
-    from engine.tables import merge_job
     from spark.session import SparkSettings, make_session
 
     with tempfile.TemporaryDirectory() as folder:

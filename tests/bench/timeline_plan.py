@@ -12,15 +12,15 @@ import gc
 import time
 from dataclasses import replace
 
-from engine.planning.timeline import states
-from engine.planning.timeline.cycle import queued, run_cycle
-from engine.planning.timeline.foresee import done
-from engine.planning.timeline.granularity import DAY_MS, HOUR_MS, Granularity
-from engine.planning.timeline.model import Action, Chunk, Extent, PlannedTask, Segment, StoredChunk, TimelinePlan
-from engine.planning.timeline.plan import plan_timeline
-from engine.planning.timeline.policy import MB, QueueLimits, TimelinePolicy
-from engine.planning.timeline.snapshots import CycleSnapshot, SourceSnapshot
-from engine.planning.timeline.versions import instant_version
+from engine.lanes.tables.plan import states
+from engine.lanes.tables.plan.cycle import queued, run_cycle
+from engine.lanes.tables.plan.foresee import done
+from engine.lanes.tables.plan.granularity import DAY_MS, HOUR_MS, Granularity
+from engine.lanes.tables.plan.model import Action, Chunk, Extent, PlannedTask, Segment, StoredChunk, TimelinePlan
+from engine.lanes.tables.plan.plan import plan_timeline
+from engine.lanes.tables.plan.policy import MB, QueueLimits, TimelinePolicy
+from engine.lanes.tables.plan.snapshots import CycleSnapshot, SourceSnapshot
+from engine.lanes.tables.plan.versions import instant_version
 from tests.bench.figures import Figures
 
 NAME = "timeline_plan"

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.profiles import ulids
-from engine.tsdb.block_writer import BlockWriter
-from engine.tsdb.meta import BlockMeta, BlockStats, Compaction, decode_meta, encode_meta
-from engine.tsdb.model import ENCODING_XOR, Chunk, ChunkMeta
-from engine.tsdb.series_batch import series_batch
-from engine.tsdb.varints import svarint
-from engine.tsdb.xor import encode_xor
+from engine.core import ulids
+from engine.formats.prometheus.block_writer import BlockWriter
+from engine.formats.prometheus.chunks.xor import encode_xor
+from engine.formats.prometheus.index.series_batch import series_batch
+from engine.formats.prometheus.meta import BlockMeta, BlockStats, Compaction, decode_meta, encode_meta
+from engine.formats.prometheus.model import ENCODING_XOR, Chunk, ChunkMeta
+from engine.formats.prometheus.varints import svarint
 
 SEED = 20230315
 POOL = 1_500

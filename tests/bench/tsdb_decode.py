@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine.tsdb import _series_entries_py, _xor_py, series_entries, xor
-from engine.tsdb.index_reader import BATCH_SERIES
-from engine.tsdb.model import ChunkMeta
-from engine.tsdb.series_batch import SeriesBatch, series_batch
+from engine.formats.prometheus.chunks import _xor_py, xor
+from engine.formats.prometheus.index import _series_entries_py, series_entries
+from engine.formats.prometheus.index.index_reader import BATCH_SERIES
+from engine.formats.prometheus.index.series_batch import SeriesBatch, series_batch
+from engine.formats.prometheus.model import ChunkMeta
 from tests.bench.figures import Figures
 
 NAME = "tsdb_decode"

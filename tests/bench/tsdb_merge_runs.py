@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.tsdb import series_merge
-from engine.tsdb.merge import MergeRules, merge_blocks
+from engine.lanes.tsdb.merge import series_merge
+from engine.lanes.tsdb.merge.merge import MergeRules, merge_blocks
 from tests.bench.figures import Figures, peak_rss_mb
 from tests.bench.tsdb_blocks import block_ulid
 

@@ -17,7 +17,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.lanes.tsdb.jobs import TsdbMergeResult, TsdbMergeSpec
 from engine.storage import open_store
 from tests.bench.figures import Figures
 from tests.bench.tsdb_blocks import INTERVAL_MS, START_MS, write_block

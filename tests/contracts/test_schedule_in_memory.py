@@ -17,13 +17,13 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.profiles import ulids
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import DATASET_PROFILES
+from engine.core import ulids
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.model import DATASET_PROFILES
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.protocol.messages import JobUpdate, UpdateStatus
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
-from engine.scheduling.fairness import WEIGHT_DEFAULT
-from engine.scheduling.model import ChangeSet, JobState
+from engine.schedule.fairness import WEIGHT_DEFAULT
+from engine.schedule.model import ChangeSet, JobState
 from engine.simulation.command_clock import CommandClock
 from engine.simulation.memory_schedule import MemorySchedule
 from engine.simulation.memory_service import MemoryService, PollFact

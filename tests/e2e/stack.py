@@ -18,8 +18,8 @@ from typing import Any
 
 from celery import Celery
 
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import BlockMeta
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.model import BlockMeta
 from engine.storage import ObjectStore, open_store
 from tasks.app import configure
 from tasks.beat import CONTROL_QUEUE

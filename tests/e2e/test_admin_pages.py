@@ -23,7 +23,7 @@ from django.urls import reverse
 from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from tests.webadmin.admin import catalog_rows, rows, timeline_rows, tsdb_rows
 from tests.webadmin.admin.scene import fill_night
 from webadmin.console.orders import OrderedAdmin

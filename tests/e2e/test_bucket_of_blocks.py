@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from engine.formats.prometheus.meta import decode_meta
 from engine.storage import ObjectStore, open_store
-from engine.tsdb.meta import decode_meta
 from tests import tsdb_blocks
 from tests.e2e.stack import Stack
-from tests.engine.tsdb.conftest import RealBlocks, all_real_blocks
+from tests.engine.lanes.tsdb.conftest import RealBlocks, all_real_blocks
 from tests.interop.prometheus import PROGRAM, serving
 from tests.processes import Processes
 from tests.webadmin.tsdb.fake_bucket import visible

@@ -21,7 +21,7 @@ from django.test import Client
 from playwright.sync_api import Browser, Locator, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from engine.profiles.pprof import parse_profile
+from engine.formats.pprof.pprof import parse_profile
 from engine.storage import open_store
 from tests.database import clock  # noqa: F401  (a fixture)
 from tests.e2e import flame_scene

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.profiles.query.top_functions import FunctionValue, top_functions
-from engine.protocol.profile_jobs import SourceObject
+from engine.lanes.profiles.jobs import SourceObject
+from engine.query.top_functions import FunctionValue, top_functions
 from tasks.beat import DELETE_OBJECTS_TASK
 from tests.e2e.stack import BlockedObject, Stack
 from tests.processes import Process, Processes, paused, wait_until

@@ -23,10 +23,10 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from engine.profiles import ulids
-from engine.profiles.object_names import block_key
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.segment import SegmentBuilder
+from engine.core import ulids
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.profile_block.container.object_names import block_key
+from engine.ingest.segments.segment import SegmentBuilder
 from engine.storage import open_store
 from tests.e2e.write_path import manage
 from tests.faults.stalling_proxy import stalling_proxy

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.lanes.tables.plain.manifest import read_manifest
 from engine.storage import ObjectStore, open_store
-from engine.tables.manifest import read_manifest
 from tasks.beat import CLEAN_TABLES_TASK, PLAN_TABLES_TASK, PUBLISH_TABLES_TASK, SETTLE_TABLES_TASK
 from tests.e2e.stack import Stack
 from tests.processes import Processes, wait_until

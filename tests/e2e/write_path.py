@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.query.top_functions import TopFunctions, top_functions
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.model import BlockMeta
+from engine.query.top_functions import TopFunctions, top_functions
 from engine.storage import open_store
 from tests.migrated import put_sqlite
 from tests.processes import ROOT, Processes

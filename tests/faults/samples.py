@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from engine.profiles.container import ObjectReader
-from engine.profiles.merge_model import PROFILES, SERIES_INDEX, SYMBOLS
-from engine.profiles.model import DATASET_PROFILES, BlockMeta, DatasetMeta, Labels
-from engine.profiles.profile_table import SAMPLES, ProfileTableReader
-from engine.profiles.query.stacks import StackResolver
-from engine.profiles.series_index import decode_series_index
-from engine.profiles.symbols import decode_symbols
+from engine.formats.profile_block.container.container import ObjectReader
+from engine.formats.profile_block.merge_model import PROFILES, SERIES_INDEX, SYMBOLS
+from engine.formats.profile_block.model import DATASET_PROFILES, BlockMeta, DatasetMeta, Labels
+from engine.formats.profile_block.series.series_index import decode_series_index
+from engine.formats.profile_block.symbols.symbols import decode_symbols
+from engine.formats.profile_block.table.profile_table import SAMPLES, ProfileTableReader
+from engine.query.stacks import StackResolver
 from engine.storage import ObjectStore
 
 

@@ -27,11 +27,11 @@ import httpx
 import psutil
 import pytest
 
-from engine.profiles.checksums import crc32c
-from engine.profiles.metadata import decode_metadata, encode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import parse_block_key
-from engine.profiles.proto import block_list_pb2
+from engine.core.checksums import crc32c
+from engine.formats.profile_block.container.metadata import decode_metadata, encode_metadata
+from engine.formats.profile_block.container.object_names import parse_block_key
+from engine.formats.profile_block.model import BlockMeta
+from engine.formats.proto import block_list_pb2
 from engine.storage import ObjectStore, open_store
 from tests.faults.database_proxy import DatabaseProxy
 from tests.faults.http_proxy import HttpProxy

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from engine.formats.prometheus.meta import decode_meta, encode_meta
+from engine.formats.prometheus.model import Labels
+from engine.lanes.tsdb.buckets.labels import labels_hash
+from engine.lanes.tsdb.merge.verification import verify_block
 from engine.storage import ObjectStore, open_store
-from engine.tsdb.buckets.labels import labels_hash
-from engine.tsdb.meta import decode_meta, encode_meta
-from engine.tsdb.model import Labels
-from engine.tsdb.verification import verify_block
 from tests.faults.http_proxy import Request
 from tests.faults.stack import CONTROLS, NODES, OBJECTS_PREFIX, SETTLE_SECONDS, FaultStack
 from tests.faults.traps import Moment, Trap

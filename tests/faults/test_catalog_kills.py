@@ -15,7 +15,7 @@ from tests.processes import wait_until
 SCENE = """
 import django, json, sys
 django.setup()
-from engine.catalog.object_entry import ObjectEntry
+from engine.formats.ranges.object_entry import ObjectEntry
 from webadmin.catalog.lane_models import BranchWatch
 from webadmin.catalog.services.branches import find_branch
 from webadmin.catalog.services.commit_branch import commit_branch

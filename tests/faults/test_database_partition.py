@@ -9,8 +9,8 @@ import time
 
 import httpx
 
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.proto import block_list_pb2
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.proto import block_list_pb2
 from tests.faults.stack import SETTLE_SECONDS, STATEMENT_SECONDS, FaultStack
 from tests.processes import wait_until
 from webadmin.database.deadlines import ANSWER_GRACE_SECONDS, READINESS_SECONDS

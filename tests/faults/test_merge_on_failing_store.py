@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.profiles import merge
-from engine.profiles.checksums import crc32c
-from engine.profiles.merge_model import Scratch
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.core.checksums import crc32c
+from engine.formats.profile_block.merge_model import Scratch
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.lanes.profiles.merge import merge
 from engine.storage import ObjectStore, StorageError, open_store
 from tests.faults.failing_store import FailingStore, Fault
 from tests.segments import segment_job

@@ -24,13 +24,13 @@ import httpx
 import psycopg
 from django.conf import settings
 
+from engine.formats.profile_block.container.metadata import decode_metadata
 from engine.placement.delivery import Answer, CircuitBreaker, deliver
 from engine.placement.model import LoadBalancing, PlacementRules, TenantLimits
 from engine.placement.placer import Decision, Placer
 from engine.placement.publication import load_ring
 from engine.placement.ring import EMPTY_RING, Ring
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.query.top_functions import top_functions
+from engine.query.top_functions import top_functions
 from engine.storage import ObjectStore, open_store
 from tests.faults.preloaded import Disk
 from tests.processes import ROOT, Process, Processes, wait_until

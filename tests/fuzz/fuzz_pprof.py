@@ -13,12 +13,12 @@ import sys
 import time
 from pathlib import Path
 
-from engine.profiles import _pprof_py, pprof
-from engine.profiles.errors import BadObject
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.pprof_encode import encode_profile
-from engine.profiles.pprof_model import ENTRIES_MAX, Profile
-from engine.profiles.segment import SegmentBuilder
+from engine.core.errors import BadObject
+from engine.formats.pprof import _pprof_py, pprof
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.pprof.pprof_encode import encode_profile
+from engine.formats.pprof.pprof_model import ENTRIES_MAX, Profile
+from engine.ingest.segments.segment import SegmentBuilder
 
 SEED_BYTES_MAX = 100_000
 BLOCK_ID = "01JKT3DJRETWN25NKEFZNEP1V0"

@@ -17,12 +17,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.profiles import _dataset_merge, _dataset_merge_py
-from engine.profiles.errors import BadObject
-from engine.profiles.merge_model import MergedDataset, Scratch
-from engine.profiles.metadata import read_footer
-from engine.profiles.table_footer import check_table_footer
-from tests.engine.profiles.factories import HEAP, TIME_NS, Sample, Sections, make_sections, row, series_labels
+from engine.core.errors import BadObject
+from engine.formats.profile_block.container.metadata import read_footer
+from engine.formats.profile_block.merge_model import MergedDataset, Scratch
+from engine.formats.profile_block.table.table_footer import check_table_footer
+from engine.lanes.profiles.merge import _dataset_merge, _dataset_merge_py
+from tests.engine.formats.profile_block.factories import (
+    HEAP,
+    TIME_NS,
+    Sample,
+    Sections,
+    make_sections,
+    row,
+    series_labels,
+)
 from tests.fuzz.section_mutations import (
     Damage,
     damaged_series_index,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pyarrow.parquet as pq
 
-from engine.profiles.checksums import crc32c
-from engine.profiles.profile_table import SCHEMA, ProfileTableReader
+from engine.core.checksums import crc32c
+from engine.formats.profile_block.table.profile_table import SCHEMA, ProfileTableReader
 
 SYMBOL_FOOTER_BYTES = 24
 SYMBOL_INDEX_HEADER_BYTES = 32

@@ -6,13 +6,13 @@ import json
 import sys
 from pathlib import Path
 
-from engine.catalog.entry_blocks import encode_rows
-from engine.catalog.files import metarange_of
-from engine.catalog.layout import Kind
-from engine.catalog.model import Row, key_of
-from engine.catalog.object_entry import ObjectEntry
-from engine.catalog.range_file import FileBuilder, FileInfo
-from engine.catalog.runs import write_run
+from engine.formats.ranges.entry_blocks import encode_rows
+from engine.formats.ranges.layout import Kind
+from engine.formats.ranges.model import Row, key_of
+from engine.formats.ranges.object_entry import ObjectEntry
+from engine.formats.ranges.range_file import FileBuilder, FileInfo
+from engine.lanes.catalog.files import metarange_of
+from engine.lanes.catalog.runs import write_run
 
 FOLDER = Path(__file__).parent
 KEYS = ["a//b", "data/2026-01-01/part-0.parquet", "data/2026-01-01/part-1.parquet", "data/..", "ключ", "🔑\n"]

@@ -14,18 +14,18 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from engine.profiles.container import BlockReader, BlockWriter
-from engine.profiles.merge import run
-from engine.profiles.merge_model import InlineSection, Scratch
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.metadata_file import read_metadata_file
-from engine.profiles.model import BlockMeta, DatasetMeta, Location, StackTree, SymbolPartition
-from engine.profiles.proto import block_pb2
-from engine.profiles.query.top_functions import top_functions
-from engine.profiles.symbols import decode_symbols, encode_symbols
-from engine.protocol.profile_jobs import ProfileMergeResult
+from engine.formats.profile_block.container.container import BlockReader, BlockWriter
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.metadata_file import read_metadata_file
+from engine.formats.profile_block.merge_model import InlineSection, Scratch
+from engine.formats.profile_block.model import BlockMeta, DatasetMeta, Location, StackTree, SymbolPartition
+from engine.formats.profile_block.symbols.symbols import decode_symbols, encode_symbols
+from engine.formats.proto import block_pb2
+from engine.lanes.profiles.jobs import ProfileMergeResult
+from engine.lanes.profiles.merge.merge import run
+from engine.query.top_functions import top_functions
 from engine.storage import ObjectStore, open_store
-from tests.engine.profiles.factories import (
+from tests.engine.formats.profile_block.factories import (
     CPU,
     HEAP,
     TIME_NS,

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.profiles import ulids
-from engine.tsdb.block_reader import BlockReader
-from engine.tsdb.merge import MergeRules, merge_blocks
-from engine.tsdb.meta import BlockMeta, decode_meta
+from engine.core import ulids
+from engine.formats.prometheus.block_reader import BlockReader
+from engine.formats.prometheus.meta import BlockMeta, decode_meta
+from engine.lanes.tsdb.merge.merge import MergeRules, merge_blocks
 from tests.bench.tsdb_blocks import write_block
-from tests.engine.tsdb.conftest import RealBlocks, all_real_blocks
-from tests.engine.tsdb.digests import digests
+from tests.engine.lanes.tsdb.conftest import RealBlocks, all_real_blocks
+from tests.engine.lanes.tsdb.digests import digests
 from tests.interop.prometheus import PROGRAM, serving
 from tests.processes import wait_until
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.planning.model import LevelPolicy, PlannedJob, QueuedBlock, QueueKey
-from engine.planning.reference import ReferencePlan
-from engine.planning.reference_queue import ReferenceQueue
+from engine.lanes.profiles.plan.model import LevelPolicy, PlannedJob, QueuedBlock, QueueKey
+from engine.lanes.profiles.plan.reference import ReferencePlan
+from engine.lanes.profiles.plan.reference_queue import ReferenceQueue
 
 HOUR = 3_600_000
 FAR = 10**12

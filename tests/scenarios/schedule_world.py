@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.planning.model import BlockQueue, LevelPolicy, QueuedBlock
+from engine.lanes.profiles.jobs import ProfileMergeResult
+from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, QueuedBlock
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
-from engine.protocol.profile_jobs import ProfileMergeResult
-from engine.scheduling.job_queue import JobQueue
-from engine.scheduling.model import (
+from engine.schedule.job_queue import JobQueue
+from engine.schedule.model import (
     ChangeSet,
     JobState,
     JobView,
@@ -23,10 +23,10 @@ from engine.scheduling.model import (
     ScheduleLimits,
     ScheduleSnapshot,
 )
-from engine.scheduling.prepare import prepare
-from engine.scheduling.priority import job_priority_ms
-from engine.scheduling.reference import ReferenceSchedule
-from engine.scheduling.reports import settle_reports
+from engine.schedule.prepare import prepare
+from engine.schedule.priority import job_priority_ms
+from engine.schedule.reference import ReferenceSchedule
+from engine.schedule.reports import settle_reports
 
 ME = "me"
 HOUR = 3_600_000

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from engine.planning.errors import PolicyRefused, SnapshotRefused
-from engine.planning.timeline.colours import red_and_black
-from engine.planning.timeline.columns import FOREVER_END_MS, FOREVER_START_MS
-from engine.planning.timeline.granularity import DAY_MS, HOUR_MS
-from engine.planning.timeline.model import Chunk, PlannedTask, Segment, TimelinePlan
-from engine.planning.timeline.plan import plan_timeline
-from engine.planning.timeline.policy import MB, Align, Spanning, TimelinePolicy
+from engine.lanes.tables.plan.colours import red_and_black
+from engine.lanes.tables.plan.columns import FOREVER_END_MS, FOREVER_START_MS
+from engine.lanes.tables.plan.granularity import DAY_MS, HOUR_MS
+from engine.lanes.tables.plan.model import Chunk, PlannedTask, Segment, TimelinePlan
+from engine.lanes.tables.plan.plan import plan_timeline
+from engine.lanes.tables.plan.policy import MB, Align, Spanning, TimelinePolicy
+from engine.schedule.errors import PolicyRefused, SnapshotRefused
 
 FIRST_MS = 1_706_745_600_000
 """2024-02-01."""

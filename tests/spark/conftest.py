@@ -15,7 +15,7 @@ from spark import pack
 from spark.profiles_source import register
 from spark.session import SparkSettings, make_session
 from tests.database import clock  # noqa: F401  (a fixture)
-from tests.engine.profiles.conftest import foreign_blocks
+from tests.engine.conftest import foreign_blocks
 from tests.object_stores import s3_credentials, s3_server, s3_store
 from tests.spark.stored_rows import StoredRows
 from tests.webadmin.conftest import service  # noqa: F401  (a fixture)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from engine.profiles.model import BlockMeta
+from engine.formats.profile_block.model import BlockMeta
 
 
 def block_to_json(key: str, meta: BlockMeta) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
-from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.lanes.tsdb.jobs import TsdbMergeResult, TsdbMergeSpec
 from spark.frames import run_orders
 from spark.jobs import profile_merge, tsdb_merge
 from spark.probe import probe

@@ -8,12 +8,20 @@ from dataclasses import dataclass, field, replace
 
 import xxhash
 
-from engine.profiles import ulids
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.object_names import block_key
-from engine.protocol.profile_jobs import SourceObject
-from tests.engine.profiles.factories import CPU, HEAP, Dataset, ProfileRow, Sample, series_labels, write_block
-from tests.engine.profiles.query import naive
+from engine.core import ulids
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.container.object_names import block_key
+from engine.lanes.profiles.jobs import SourceObject
+from tests.engine.formats.profile_block.factories import (
+    CPU,
+    HEAP,
+    Dataset,
+    ProfileRow,
+    Sample,
+    series_labels,
+    write_block,
+)
+from tests.engine.query import naive
 from tests.webadmin.compacting import Compacting
 from webadmin.access.services import issue_worker_credential
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.profiles.query.sample_batches import DEFAULT_COLUMNS, FIELDS
+from engine.query.sample_batches import DEFAULT_COLUMNS, FIELDS
 from spark.profiles_options import OPTIONS
-from tests.engine.profiles.conftest import ForeignBlocks
-from tests.engine.profiles.factories import CPU
-from tests.engine.profiles.query import naive
-from tests.engine.profiles.query.test_known_answers import TOP
+from tests.engine.conftest import ForeignBlocks
+from tests.engine.formats.profile_block.factories import CPU
+from tests.engine.query import naive
+from tests.engine.query.test_known_answers import TOP
 from tests.spark.service_double import block_to_json, service_double
 from tests.spark.stored_rows import StoredRows
 from tests.webadmin.index.test_delete_requests import delete

@@ -8,15 +8,15 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.catalog import compact_job
-from engine.catalog.files import CatalogFiles
-from engine.catalog.layout import Kind, SplitRules
-from engine.profiles.errors import BadObject, MergeCancelled
-from engine.protocol.catalog_jobs import CatalogCompactResult
+from engine.core.errors import BadObject, MergeCancelled
+from engine.formats.ranges.layout import Kind, SplitRules
+from engine.lanes.catalog import compact_job
+from engine.lanes.catalog.files import CatalogFiles
+from engine.lanes.catalog.jobs import CatalogCompactResult
 from engine.storage import ObjectNotFound, open_store
 from spark.jobs import catalog_compact
-from tests.engine.catalog.compact_jobs import compact_spec
-from tests.engine.catalog.factories import state
+from tests.engine.lanes.catalog.compact_jobs import compact_spec
+from tests.engine.lanes.catalog.factories import state
 
 pytestmark = pytest.mark.spark
 RULES = SplitRules(bytes_min=4_000, bytes_max=40_000, every=128)

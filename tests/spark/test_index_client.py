@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.profiles.query.model import Question
-from engine.profiles.query.selectors import parse_selector
-from engine.protocol.block_query import Look
+from engine.formats.profile_block.selectors import parse_selector
+from engine.query.block_query import Look
+from engine.query.model import Question
 from spark.errors import LookFailed, LookRefused
 from spark.index_client import ATTEMPTS_MAX, look
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.profiles.errors import BadObject, ChecksumMismatch, MergeRefused
-from engine.protocol.profile_jobs import ProfileMergeSpec, SourceObject
+from engine.core.errors import BadObject, ChecksumMismatch, MergeRefused
+from engine.lanes.profiles.jobs import ProfileMergeSpec, SourceObject
 from engine.storage import ObjectNotFound, StorageError
 from spark.errors import UnitFailed
 from spark.orders import ORDER_BYTES, Order, Unit, gather
@@ -81,6 +81,6 @@ def test_other_errors_are_told_of_and_never_rebuilt() -> None:
     assert isinstance(back, UnitFailed)
     assert str(back) == "MemoryError: no room"
     forged = (
-        error_to_bytes(BadObject("x", 1, "y")).replace(b"engine.profiles.errors", b"os").replace(b"BadObject", b"abort")
+        error_to_bytes(BadObject("x", 1, "y")).replace(b"engine.core.errors", b"os").replace(b"BadObject", b"abort")
     )
     assert isinstance(error_from_bytes(forged), UnitFailed)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from engine.profiles.errors import BadObject
-from engine.profiles.merge_model import InlineSection, MergedDataset
-from engine.profiles.model import IndexedSeries
+from engine.core.errors import BadObject
+from engine.formats.profile_block.merge_model import InlineSection, MergedDataset
+from engine.formats.profile_block.model import IndexedSeries
 from engine.storage import ObjectStore, open_store
 from spark.errors import SparkJobFailed
 from spark.orders import Unit

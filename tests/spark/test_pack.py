@@ -13,7 +13,7 @@ import pytest
 from spark import pack
 
 PROGRAM = """
-import engine, boto3, pyarrow.parquet, engine.profiles.series_index as door, spark.probe
+import engine, boto3, pyarrow.parquet, engine.formats.profile_block.series.series_index as door, spark.probe
 from pathlib import Path
 print(Path(engine.__file__).parents[1])
 print(door.IMPLEMENTATION)
@@ -39,7 +39,7 @@ def test_a_bare_python_runs_from_the_unpacked_archive(archive: Path, tmp_path: P
         check=False,
     )
     assert answer.stderr == ""
-    from engine.profiles import series_index
+    from engine.formats.profile_block.series import series_index
 
     assert answer.stdout.split() == [str(tmp_path / "lithify/site-packages"), series_index.IMPLEMENTATION]
 

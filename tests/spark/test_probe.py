@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark.probe
-from engine.profiles import series_index
+from engine.formats.profile_block.series import series_index
 from spark.errors import ExecutorsDiffer
 from spark.probe import known_answers, probe
 
@@ -30,7 +30,7 @@ def test_an_executor_of_another_version_is_refused(spark: SparkSession, monkeypa
 def test_a_node_that_computes_wrongly_is_refused_whatever_the_executors_say(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.profiles.checksums.crc32c", lambda data: 0)
+    monkeypatch.setattr("engine.core.checksums.crc32c", lambda data: 0)
     with pytest.raises(ExecutorsDiffer, match="crc32c is '00000000' here"):
         probe(spark)
 

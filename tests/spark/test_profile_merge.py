@@ -16,11 +16,11 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from engine.profiles import merge
-from engine.profiles.errors import BadObject, MergeCancelled, MergeRefused
-from engine.profiles.merge_model import Scratch
+from engine.core.errors import BadObject, MergeCancelled, MergeRefused
+from engine.formats.profile_block.merge_model import Scratch
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.lanes.profiles.merge import merge
 from engine.protocol.messages import Progress
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.storage import ObjectNotFound, ObjectStore, open_store
 from spark.errors import SparkJobFailed
 from spark.jobs import profile_merge

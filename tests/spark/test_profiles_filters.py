@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from engine.profiles.query.model import PROFILE_TYPE, QueryBlock, QueryDataset, Question
-from engine.profiles.query.selectors import match_all, parse_selector
+from engine.formats.profile_block.selectors import match_all, parse_selector
+from engine.query.model import PROFILE_TYPE, QueryBlock, QueryDataset, Question
 from spark.profiles_filters import PushedFilters
 
 START_MS, END_MS = 1_790_000_000_000, 1_790_000_000_020

@@ -11,18 +11,17 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from engine.errors import LithifyError
-from engine.profiles.errors import BadObject
-from engine.profiles.query.model import Damage, Question
-from engine.profiles.query.selectors import parse_selector
+from engine.core.errors import BadObject, LithifyError
+from engine.formats.profile_block.selectors import parse_selector
+from engine.query.model import Damage, Question
 from engine.storage import ObjectNotFound
 from engine.storage.model import StorageError
 from spark.errors import BadSourceOption, ExecutorsDiffer, SourceGone
 from spark.profiles_options import SourceOptions
 from spark.profiles_source import ProfilesReader, ProfilesSource, Shares, _OnDamage
-from tests.engine.profiles.damage import patched
-from tests.engine.profiles.factories import CPU, HEAP
-from tests.engine.profiles.query import samples
+from tests.engine.formats.profile_block.damage import patched
+from tests.engine.formats.profile_block.factories import CPU, HEAP
+from tests.engine.query import samples
 from tests.spark.stored_rows import StoredRows
 
 pytestmark = pytest.mark.spark

@@ -23,17 +23,18 @@ from queue import Empty, Queue
 import pyspark
 import pytest
 
-from engine.profiles import merge, series_index
-from engine.profiles.merge_model import Scratch
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.query.execution import QueryEngine
-from engine.profiles.query.model import Damage, Question, blocks_of
-from engine.profiles.query.sample_batches import SampleWish, ShareReader
-from engine.profiles.query.shares import cut_shares
-from engine.protocol.tsdb_results import read_tsdb_result
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.merge_model import Scratch
+from engine.formats.profile_block.model import BlockMeta
+from engine.formats.profile_block.series import series_index
+from engine.lanes.profiles.merge import merge
+from engine.lanes.tsdb.merge import merge_job
+from engine.lanes.tsdb.results import read_tsdb_result
+from engine.query.execution import QueryEngine
+from engine.query.model import Damage, Question, blocks_of
+from engine.query.sample_batches import SampleWish, ShareReader
+from engine.query.shares import cut_shares
 from engine.storage import ObjectStore, open_store
-from engine.tsdb import merge_job
 from tests.object_stores import CREDENTIALS, S3Server, free_port
 from tests.spark.random_jobs import merge_job as profile_job
 from tests.spark.service_double import block_to_json, service_double

@@ -16,16 +16,16 @@ import pytest
 from pyspark.files import SparkFiles
 from pyspark.sql import SparkSession
 
-from engine.profiles.errors import BadObject, MergeCancelled
+from engine.core.errors import BadObject, MergeCancelled
+from engine.core.scratch_folders import PREFIX
+from engine.formats.parquet.errors import SchemaConflict
+from engine.lanes.tables.jobs import Metric, RollUp, TableMergeResult, TableMergeSpec
+from engine.lanes.tables.merge import merge_job
 from engine.protocol.messages import Progress
-from engine.protocol.table_jobs import Metric, RollUp, TableMergeResult, TableMergeSpec
-from engine.scratch_folders import PREFIX
-from engine.tables import merge_job
-from engine.tables.errors import SchemaConflict
 from spark.errors import SparkJobFailed
 from spark.jobs import table_merge
 from spark.row_carriers import carried_rows, is_carried, original_rows
-from tests.engine.tables.table_files import DAY_MS, TableFolder
+from tests.engine.lanes.tables.table_files import DAY_MS, TableFolder
 
 pytestmark = pytest.mark.spark
 ROLL_UP = RollUp(

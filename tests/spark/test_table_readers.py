@@ -13,9 +13,9 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.protocol.table_jobs import TableMergeResult
+from engine.lanes.tables.jobs import TableMergeResult
+from engine.lanes.tables.plain.manifest import read_manifest
 from engine.storage import ObjectStore, open_store
-from engine.tables.manifest import read_manifest
 from spark.jobs import table_merge
 from tests.webadmin.service import Service
 from tests.webadmin.timeline.conftest import ORDER, World, check_timelines

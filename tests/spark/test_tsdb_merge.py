@@ -14,13 +14,13 @@ from pyspark import cloudpickle
 from pyspark.files import SparkFiles
 from pyspark.sql import SparkSession
 
-from engine.profiles.errors import BadObject, MergeCancelled
+from engine.core.errors import BadObject, MergeCancelled
+from engine.core.scratch_folders import PREFIX, sweep_scratch
+from engine.formats.prometheus.meta import decode_meta
+from engine.lanes.tsdb.jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.lanes.tsdb.merge import merge_job
 from engine.protocol.messages import Progress
-from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
-from engine.scratch_folders import PREFIX, sweep_scratch
 from engine.storage import InvalidStoreUrl, ObjectStore, open_store
-from engine.tsdb import merge_job
-from engine.tsdb.meta import decode_meta
 from spark.errors import SparkJobFailed
 from spark.jobs import tsdb_merge
 from tests.faults.stalling_proxy import StallingProxy, stalling_proxy

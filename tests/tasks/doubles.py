@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.protocol.messages import (
     Assignment,
     JobUpdate,

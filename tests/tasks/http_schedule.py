@@ -6,9 +6,9 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.protocol import wire
 from engine.protocol.messages import Assignment, PollRequest, PollResponse
-from engine.protocol.profile_jobs import ProfileMergeSpec
 from tasks.leases import Pair
 from tests.tasks.doubles import ScheduleDouble
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from engine.protocol.profile_jobs import ProfileMergeResult
+from engine.lanes.profiles.jobs import ProfileMergeResult
 from engine.storage import ObjectStore, open_store
 from tasks.app import MERGE_TASK, WAKE_QUEUE, WAKE_TASK, configure
 from tests.processes import Process, Processes, free_port

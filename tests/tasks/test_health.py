@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.profiles.errors import ChecksumMismatch
+from engine.core.errors import ChecksumMismatch
 from engine.storage.model import ObjectNotFound, StorageError
 from tasks.health import BATCHES_BEFORE_REST, REST_SECONDS, REST_SECONDS_MAX, Health
 

@@ -12,20 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.catalog import compact_job
-from engine.catalog.apply_plan import ApplyPlan
-from engine.catalog.compact_job import CompactJob
-from engine.catalog.files import CatalogFiles
-from engine.errors import LithifyError
-from engine.idle import IDLE_NICE
-from engine.planning.staging.build_path import PathLimits
-from engine.protocol.catalog_jobs import CatalogCompactSpec
-from engine.protocol.catalog_messages import read_catalog_result
+from engine.core.errors import LithifyError
+from engine.core.idle import IDLE_NICE
+from engine.lanes.catalog import compact_job
+from engine.lanes.catalog.apply_plan import ApplyPlan
+from engine.lanes.catalog.compact_job import CompactJob
+from engine.lanes.catalog.files import CatalogFiles
+from engine.lanes.catalog.jobs import CatalogCompactSpec
+from engine.lanes.catalog.messages import read_catalog_result
+from engine.lanes.catalog.plan.build_path import PathLimits
+from engine.lanes.tables.jobs import TableMergeResult, TableMergeSpec
+from engine.lanes.tables.results import read_table_result
+from engine.lanes.tsdb.jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec
+from engine.lanes.tsdb.results import read_tsdb_result
 from engine.protocol.messages import Progress
-from engine.protocol.table_jobs import TableMergeResult, TableMergeSpec
-from engine.protocol.table_results import read_table_result
-from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec
-from engine.protocol.tsdb_results import read_tsdb_result
 from engine.storage import ObjectNotFound, ObjectStore, open_store
 from spark.errors import BadSparkSetting
 from tasks.engine_merger import EngineMerger
@@ -34,9 +34,9 @@ from tasks.merger import Merger, Outcome
 from tasks.merging import LONG_JOB_BYTES, READERS
 from tasks.node import messages_of
 from tasks.spark_merger import SparkMerger
-from tests.engine.catalog.compact_jobs import compact_spec
-from tests.engine.catalog.factories import SMALL, state, values_of
-from tests.engine.tables.table_files import TableFolder
+from tests.engine.lanes.catalog.compact_jobs import compact_spec
+from tests.engine.lanes.catalog.factories import SMALL, state, values_of
+from tests.engine.lanes.tables.table_files import TableFolder
 from tests.segments import segment_job
 from tests.tsdb_blocks import FOLDER, replicas_job
 
@@ -96,7 +96,7 @@ def test_a_job_that_fails_takes_back_what_it_sent(
         assert list(bucket.list(f"{FOLDER}{blocks_job.result_id()}/"))
         raise ZeroDivisionError
 
-    monkeypatch.setattr("engine.tsdb.merge_job.measure_index", fail)
+    monkeypatch.setattr("engine.lanes.tsdb.merge.merge_job.measure_index", fail)
     assert isinstance(merge(merger, {"blocks": blocks_job.to_json()})["blocks"], ZeroDivisionError)
     assert list(bucket.list(f"{FOLDER}{blocks_job.result_id()}/")) == []
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, Metric
+from engine.core.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, Metric
 from tasks import metrics as process_metrics
 from tasks.metrics import ProcessMetrics, TaskCounter, count_sent, show
 from tasks.metrics_server import MetricsServer

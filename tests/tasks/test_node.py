@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.profiles.errors import ChecksumMismatch
+from engine.core.errors import ChecksumMismatch
 from engine.protocol.messages import PollResponse, Progress, UpdateStatus
 from engine.storage.model import ObjectNotFound
 from tasks.errors import MergerDied, PollRefused, ServiceUnavailable

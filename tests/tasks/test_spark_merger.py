@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.profiles.errors import ChecksumMismatch
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.core.errors import ChecksumMismatch
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from spark.errors import SparkJobFailed
 from tasks.errors import BadAssignment, MergerDied
 from tasks.spark_merger import SparkMerger

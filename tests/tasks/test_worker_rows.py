@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.profiles.errors import ChecksumMismatch
+from engine.core.errors import ChecksumMismatch
 from engine.protocol.messages import Assignment, UpdateStatus
 from tasks.leases import Pair
 from tasks.merger import Outcome

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.scheduling.model import FORMAT_VERSION
+from engine.schedule.model import FORMAT_VERSION
 from tests.processes import ROOT
 
 PACKAGES = ("engine", "tasks", "webadmin")
@@ -16,11 +16,11 @@ NEWER_FORMAT = FORMAT_VERSION + 1
 NAME_PREFIX = "newer-"
 
 NEWER_BUILD: Mapping[str, tuple[str, str]] = {
-    "engine/version.py": (r'VERSION = ".*"', f'VERSION = "{NEWER}"'),
-    "engine/scheduling/model.py": (rf"(?m)^FORMAT_VERSION = {FORMAT_VERSION}$", f"FORMAT_VERSION = {NEWER_FORMAT}"),
+    "engine/core/version.py": (r'VERSION = ".*"', f'VERSION = "{NEWER}"'),
+    "engine/schedule/model.py": (rf"(?m)^FORMAT_VERSION = {FORMAT_VERSION}$", f"FORMAT_VERSION = {NEWER_FORMAT}"),
     # Smaller jobs, under other names: that nothing is planned twice must not rest on equal names of equal plans.
-    "engine/planning/levels.py": (r"policy\.blocks_max\b", "max(1, policy.blocks_max // 2)"),
-    "engine/planning/job_names.py": (r'f"\{digest', f'f"{NAME_PREFIX}{{digest'),
+    "engine/lanes/profiles/plan/levels.py": (r"policy\.blocks_max\b", "max(1, policy.blocks_max // 2)"),
+    "engine/schedule/job_names.py": (r'f"\{digest', f'f"{NAME_PREFIX}{{digest'),
 }
 """What to change in which file: a pattern that must occur, and what takes its place."""
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from engine.planning.job_names import job_name
-from engine.version import VERSION
+from engine.core.version import VERSION
+from engine.schedule.job_names import job_name
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
 from webadmin.index.models import Block
 from webadmin.schedule.models import Command, Job, LevelPolicy, Limits

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from engine.planning.job_names import job_name
-from engine.profiles import merge
-from engine.profiles.merge_model import Scratch
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
-from engine.protocol.profile_results import read_profile_result
-from engine.scheduling.errors import EntryUnknown
-from engine.scheduling.model import FORMAT_VERSION
-from engine.scheduling.replay import ReplayedState
+from engine.formats.profile_block.merge_model import Scratch
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.lanes.profiles.merge import merge
+from engine.lanes.profiles.results import read_profile_result
+from engine.schedule.errors import EntryUnknown
+from engine.schedule.job_names import job_name
+from engine.schedule.model import FORMAT_VERSION
+from engine.schedule.replay import ReplayedState
 from engine.storage import open_store
 from tests.block_factory import merged
 from tests.segments import segment_job

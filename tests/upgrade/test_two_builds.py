@@ -17,15 +17,15 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.errors import LithifyError
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.proto import block_list_pb2
+from engine.core.errors import LithifyError
+from engine.core.version import VERSION
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.proto import block_list_pb2
+from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.protocol.messages import JobUpdate, PollRequest, UpdateStatus
-from engine.protocol.profile_jobs import ProfileMergeSpec
-from engine.scheduling.errors import EntryUnknown
-from engine.scheduling.model import FORMAT_VERSION
-from engine.scheduling.replay import ReplayedState
-from engine.version import VERSION
+from engine.schedule.errors import EntryUnknown
+from engine.schedule.model import FORMAT_VERSION
+from engine.schedule.replay import ReplayedState
 from tasks.service_client import ServiceClient
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.faults.postgresql import PostgresqlServer, running_postgresql

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.profiles.merge import run
-from engine.profiles.merge_model import Scratch
+from engine.formats.profile_block.merge_model import Scratch
+from engine.lanes.profiles.merge.merge import run
 from engine.storage import ObjectStore
 from tests.webadmin.service import Service
 from webadmin.index.services import delete_tombstoned_objects

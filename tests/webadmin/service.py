@@ -12,7 +12,8 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Count, Field, ForeignKey, Model, Sum
 
-from engine.profiles.model import BlockMeta
+from engine.formats.profile_block.model import BlockMeta
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.protocol.messages import (
     Assignment,
     FailureReason,
@@ -22,9 +23,8 @@ from engine.protocol.messages import (
     Progress,
     UpdateStatus,
 )
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.protocol.wire import request_from_wire, request_to_wire, response_from_wire, response_to_wire
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.database import ManualClock
 from webadmin.access.models import WorkerCredential

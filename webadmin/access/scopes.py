@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from engine.profiles.errors import BadBlockName
-from engine.profiles.object_names import check_tenant
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
 from webadmin.access.models import WorkerCredential
 
 SCOPE_ADD_BLOCKS = "blocks:add"

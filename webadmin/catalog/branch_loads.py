@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from django.db.models import Count, F, Min, Q, Sum
 
-from engine.planning.staging.sensor import BranchLoad as Load
-from engine.planning.staging.sensor import Budget
+from engine.lanes.catalog.plan.sensor import BranchLoad as Load
+from engine.lanes.catalog.plan.sensor import Budget
 from webadmin.catalog.lane_models import IS_PARKED, BranchWatch, Compaction
 from webadmin.catalog.models import Branch, BranchLoad, BranchToken, Build, Repository
 from webadmin.catalog.states import CompactionState, RepositoryState, TokenState, Why

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.catalog.metarange import Metarange
-from engine.errors import LithifyError
-from engine.planning.staging.branch import Refusal
-from engine.protocol.catalog_jobs import KIND, CatalogCompactResult, CatalogCompactSpec, LayerFile
-from engine.protocol.catalog_messages import read_catalog_result
+from engine.core.errors import LithifyError
+from engine.formats.ranges.metarange import Metarange
+from engine.lanes.catalog.jobs import KIND, CatalogCompactResult, CatalogCompactSpec, LayerFile
+from engine.lanes.catalog.messages import read_catalog_result
+from engine.lanes.catalog.plan.branch import Refusal
 from engine.protocol.messages import FailureReason
-from engine.scheduling.errors import ResultRefused
-from engine.scheduling.explain import Explanation
-from engine.scheduling.model import JobResult
+from engine.schedule.errors import ResultRefused
+from engine.schedule.explain import Explanation
+from engine.schedule.model import JobResult
 from webadmin.catalog.compaction_sections import job_sections
 from webadmin.catalog.errors import FilesCondemned
 from webadmin.catalog.explain import explain_branch, explain_repository

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from engine.planning.staging.sensor import Held
+from engine.lanes.catalog.plan.sensor import Held
 from webadmin.catalog.branch_loads import watched_branches
 from webadmin.catalog.errors import CatalogRefused, RepositoryMissing
 from webadmin.catalog.explain import weigh

@@ -1,8 +1,10 @@
-"""What the catalog refuses; the message says what to change. Keys and records are refused by ``engine.catalog``."""
+"""What the catalog refuses; the message says what to change. Keys and records are refused by
+``engine.formats.ranges``.
+"""
 
 from __future__ import annotations
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 
 
 class CatalogMissing(LithifyError):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.planning.staging.sensor import Budget, Decision, decide
-from engine.protocol.catalog_jobs import KIND
-from engine.scheduling.explain import Explanation, explain_place
-from engine.scheduling.progress import count_words
+from engine.lanes.catalog.jobs import KIND
+from engine.lanes.catalog.plan.sensor import Budget, Decision, decide
+from engine.schedule.explain import Explanation, explain_place
+from engine.schedule.progress import count_words
 from webadmin.catalog.branch_loads import WatchedBranch, budgets_of, watched_branches
 from webadmin.catalog.compaction_policies import policy_of, sensor_policy
 from webadmin.catalog.lane_models import Compaction

@@ -6,10 +6,10 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from engine.planning.staging.build_path import PathLimits
-from engine.planning.staging.retention import KEEP_ALL
-from engine.planning.staging.sensor import SensorPolicy
-from engine.scheduling.model import JobState, ParkedKind
+from engine.lanes.catalog.plan.build_path import PathLimits
+from engine.lanes.catalog.plan.retention import KEEP_ALL
+from engine.lanes.catalog.plan.sensor import SensorPolicy
+from engine.schedule.model import JobState, ParkedKind
 from webadmin.access.confinement import ConfinedManager
 from webadmin.catalog.models import ID_LENGTH, NAME_MAX, Branch, Repository
 from webadmin.catalog.states import CompactionState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from engine.scheduling.progress import first_names
+from engine.schedule.progress import first_names
 from webadmin.catalog.branch_loads import watched_branches
 from webadmin.catalog.models import Repository
 from webadmin.catalog.states import RepositoryState

@@ -1,8 +1,8 @@
 """Repositories, branches with what is staged on them, commits, tags, builds under way and files that are to go.
 
-Keys of entries are bytes (``engine.catalog.model.key_of``), times named ``…_ms`` unix milliseconds by the database's
-clock, metaranges and files the 64 hex digits of their names. What a branch's record means, and every way in which it
-changes, is in ``engine.planning.staging.branch``; only ``services/records.py`` writes it.
+Keys of entries are bytes (``engine.formats.ranges.model.key_of``), times named ``…_ms`` unix milliseconds by the
+database's clock, metaranges and files the 64 hex digits of their names. What a branch's record means, and every way in
+which it changes, is in ``engine.lanes.catalog.plan.branch``; only ``services/records.py`` writes it.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class Build(models.Model):
 
 
 class CondemnedFile(models.Model):
-    """A range or metarange that nothing reached when the store was looked at; ``engine.planning.staging.orphans``."""
+    """A range or metarange that nothing reached when the store was looked at; ``engine.lanes.catalog.plan.orphans``."""
 
     repository_id = models.BigIntegerField()
     file_id = ByteOrderedField(max_length=ID_LENGTH)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote, urlsplit
 
-from engine.catalog.object_entry import ObjectEntry
+from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import InvalidKey, ObjectStore, kept_store
 from engine.storage.keys import check_key
 from webadmin.catalog.errors import AddressRefused

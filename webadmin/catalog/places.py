@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from engine.catalog.files import CatalogFiles
-from engine.catalog.metarange import Metarange
-from engine.catalog.state_reader import StateReader
-from engine.profiles.query.section_cache import SectionCache
+from engine.formats.ranges.metarange import Metarange
+from engine.lanes.catalog.files import CatalogFiles
+from engine.lanes.catalog.state_reader import StateReader
 from engine.storage import ObjectStore, kept_store
+from engine.storage.section_cache import SectionCache
 from webadmin.catalog.models import Repository
 
 METARANGES_BYTES = 64 << 20

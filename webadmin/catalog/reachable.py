@@ -10,12 +10,12 @@ from itertools import chain
 
 import numpy as np
 
-from engine.catalog.entry_blocks import decode_block
-from engine.catalog.files import CatalogFiles
-from engine.catalog.metarange import Metarange
-from engine.catalog.object_entry import ObjectEntry
-from engine.catalog.range_file import FileInfo
-from engine.planning.staging.retention import KEEP_ALL, KeptCommit, active_commits
+from engine.formats.ranges.entry_blocks import decode_block
+from engine.formats.ranges.metarange import Metarange
+from engine.formats.ranges.object_entry import ObjectEntry
+from engine.formats.ranges.range_file import FileInfo
+from engine.lanes.catalog.files import CatalogFiles
+from engine.lanes.catalog.plan.retention import KEEP_ALL, KeptCommit, active_commits
 from webadmin.catalog.compaction_policies import policy_of
 from webadmin.catalog.lane_models import Compaction
 from webadmin.catalog.models import Branch, BranchToken, Build, Commit, Repository, StagedEntry, Tag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 
 
 class ProgramFailed(LithifyError):

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from engine import sizes
+from engine.core import sizes
 
 NOTHING = "\N{EN DASH}"
 GAP = "\N{NO-BREAK SPACE}"

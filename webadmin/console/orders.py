@@ -20,7 +20,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.console import formatting as show
 from webadmin.console.read_only import ReadOnlyAdmin
 from webadmin.console.sections import Facts, Section, Table

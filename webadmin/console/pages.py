@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from engine.scheduling.model import JobState
-from engine.scheduling.pauses import PausedScope
+from engine.schedule.model import JobState
+from engine.schedule.pauses import PausedScope
 from webadmin.access.confinement import confined_tenants
 from webadmin.access.models import WorkerCredential
 from webadmin.access.queries import expiring_credential_count

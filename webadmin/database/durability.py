@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 
 SQLITE_FULL = 2
 SQLITE_MODES = {0: "off", 1: "normal"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 
 SQLITE_BUSY_SECONDS = 30
 """How long a connection waits for the one writer; far above any transaction of ours, below a proxy's time-out."""

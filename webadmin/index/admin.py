@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.decorators import display
 
-from engine.profiles import ulids
+from engine.core import ulids
 from webadmin.console import formatting as show
 from webadmin.console.filters import TIME_SPANS, LevelFilter, ShardFilter, TenantRowFilter
 from webadmin.console.read_only import ReadOnlyAdmin

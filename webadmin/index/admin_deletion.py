@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from unfold.decorators import display
 
-from engine.planning.retention import DAY_MS
+from engine.lanes.profiles.plan.retention import DAY_MS
 from webadmin.console import formatting as show
 from webadmin.console.filters import TenantNameFilter, TenantRowFilter
 from webadmin.console.orders import OrderedAdmin

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
 
-from engine.errors import LithifyError
-from engine.profiles.errors import BadBlockName, BadObject
-from engine.profiles.metadata import decode_metadata, encode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import BLOCKS, DEAD_LETTERS, OBJECT, SEGMENTS, block_key
-from engine.profiles.proto import block_list_pb2
+from engine.core.errors import BadBlockName, BadObject, LithifyError
+from engine.formats.profile_block.container.metadata import decode_metadata, encode_metadata
+from engine.formats.profile_block.container.object_names import BLOCKS, DEAD_LETTERS, OBJECT, SEGMENTS, block_key
+from engine.formats.profile_block.model import BlockMeta
+from engine.formats.proto import block_list_pb2
 from engine.storage.keys import check_key
 from engine.storage.model import InvalidKey
 from webadmin.index.errors import BlockRefused, InvalidBatch

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from engine.errors import LithifyError
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import DATASET_INDEX
-from engine.scheduling.model import JobState, ParkedKind
+from engine.core.errors import LithifyError
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.model import DATASET_INDEX
+from engine.schedule.model import JobState, ParkedKind
 from webadmin.console import formatting as show
 from webadmin.console.sections import Branch, Facts, Lineage, Section, Table
 from webadmin.index import operator_queries as queries

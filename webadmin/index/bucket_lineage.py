@@ -20,11 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from engine.errors import LithifyError
-from engine.profiles import ulids
-from engine.profiles.errors import BadBlockName, BadObject
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import parse_block_key
+from engine.core import ulids
+from engine.core.errors import BadBlockName, BadObject, LithifyError
+from engine.formats.profile_block.container.object_names import parse_block_key
+from engine.formats.profile_block.model import BlockMeta
 from engine.storage.model import ObjectStore, StorageError
 from webadmin.index.bucket_scan import describe_block, find_blocks
 from webadmin.index.lineage_objects import LEVEL_UNKNOWN, LINEAGE, BlockName, LineageRecord, read_records

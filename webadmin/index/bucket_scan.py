@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from engine.errors import LithifyError
-from engine.profiles import ulids
-from engine.profiles.errors import BadBlockName, BadObject
-from engine.profiles.metadata import read_footer
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import DEAD_LETTERS, OBJECT, parse_block_key
+from engine.core import ulids
+from engine.core.errors import BadBlockName, BadObject, LithifyError
+from engine.formats.profile_block.container.metadata import read_footer
+from engine.formats.profile_block.container.object_names import DEAD_LETTERS, OBJECT, parse_block_key
+from engine.formats.profile_block.model import BlockMeta
 from engine.storage.model import ObjectInfo, ObjectStore
 from webadmin.index.registration import BlockRegistration
 

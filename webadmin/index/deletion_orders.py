@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from engine.planning.retention import DAY_MS
+from engine.lanes.profiles.plan.retention import DAY_MS
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.console.formatting import counted, epoch_ms, size_text
 from webadmin.console.order_fields import moment_field, number_field, text_field

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from django.db.models import Prefetch, QuerySet
 
-from engine.protocol.profile_jobs import KIND
-from engine.scheduling.model import JobState, ParkedKind
-from engine.scheduling.progress import count_words
+from engine.lanes.profiles.jobs import KIND
+from engine.schedule.model import JobState, ParkedKind
+from engine.schedule.progress import count_words
 from webadmin.index.deletion_models import DeleteRequest, DeletionCertificate
 from webadmin.index.masks import concerned, mask_of
 from webadmin.index.models import Block, DeleteState, Tombstone

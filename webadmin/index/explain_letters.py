@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.scheduling.explain import Explanation
+from engine.schedule.explain import Explanation
 from webadmin.index.models import DeadLetter, LetterState
 from webadmin.index.operator_queries import whole_ulid
 

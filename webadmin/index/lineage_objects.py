@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from engine.errors import LithifyError
-from engine.profiles import ulids
-from engine.profiles.errors import BadObject
-from engine.profiles.object_names import SHARD_MAX
+from engine.core import ulids
+from engine.core.errors import BadObject, LithifyError
+from engine.formats.profile_block.container.object_names import SHARD_MAX
 from engine.protocol.fields import COUNT_MAX
 from engine.storage.model import ObjectStore
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from django.db.models import Q, QuerySet
 
-from engine.profiles.model import DATASET_PROFILES
-from engine.protocol.profile_jobs import DeleteMask
+from engine.formats.profile_block.model import DATASET_PROFILES
+from engine.lanes.profiles.jobs import DeleteMask
 from webadmin.index.models import Dataset, DeleteRequest, DeleteState
 from webadmin.index.states import BlockState
 
@@ -62,7 +62,7 @@ def reading_masks(
 ) -> tuple[DeleteMask, ...]:
     """Return the masks whose rows a reader of this dataset must leave out; one that ``is_total`` leaves nothing.
 
-    The rows themselves are chosen by ``engine.profiles.masks``, for readers as for merges.
+    The rows themselves are chosen by ``engine.lanes.profiles.merge.masks``, for readers as for merges.
     """
     return tuple(
         mask

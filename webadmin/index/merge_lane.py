@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.errors import LithifyError
-from engine.profiles.model import DATASET_PROFILES, BlockMeta
+from engine.core.errors import LithifyError
+from engine.formats.profile_block.model import DATASET_PROFILES, BlockMeta
+from engine.lanes.profiles.jobs import KIND, ProfileMergeResult, ProfileMergeSpec, SourceObject
+from engine.lanes.profiles.results import read_profile_result
 from engine.protocol.messages import FailureReason
-from engine.protocol.profile_jobs import KIND, ProfileMergeResult, ProfileMergeSpec, SourceObject
-from engine.protocol.profile_results import read_profile_result
-from engine.scheduling.completion import CompletionFacts, check_result
-from engine.scheduling.errors import ResultRefused
-from engine.scheduling.explain import Explanation
-from engine.scheduling.model import JobResult
+from engine.schedule.completion import CompletionFacts, check_result
+from engine.schedule.errors import ResultRefused
+from engine.schedule.explain import Explanation
+from engine.schedule.model import JobResult
 from webadmin.console.sections import Section
 from webadmin.database.dialect import among, ask, ask_rows, together
 from webadmin.index import block_page

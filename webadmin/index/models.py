@@ -12,7 +12,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from engine.profiles.model import COMPACTION_LEVEL_MAX
+from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
 from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import Tenant
 from webadmin.database.fields import ByteOrderedField, UlidField

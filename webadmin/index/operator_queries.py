@@ -16,9 +16,9 @@ from django.core.cache import cache
 from django.db.models import BigIntegerField, Count, F, Q, QuerySet, Sum, Value, Window
 from django.db.models.functions import RowNumber
 
-from engine.profiles import ulids
-from engine.profiles.model import COMPACTION_LEVEL_MAX
-from engine.scheduling.model import HOLDING_STATES
+from engine.core import ulids
+from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
+from engine.schedule.model import HOLDING_STATES
 from webadmin.access.confinement import cache_key
 from webadmin.index.models import Block, BlockLineage, Dataset, DeadLetter, LetterState, RemovalCause, Tombstone
 from webadmin.index.states import LIVE_STATES, BlockState

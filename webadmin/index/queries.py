@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, OuterRef, Q, Subquery
 
-from engine.profiles.model import DATASET_INDEX, Labels
-from engine.profiles.query.errors import QueryTooLarge
-from engine.profiles.query.selectors import Matcher, project, select_label_sets
-from engine.profiles.sections import read_tables_of_contents
-from engine.protocol.profile_jobs import DeleteMask
+from engine.formats.profile_block.container.sections import read_tables_of_contents
+from engine.formats.profile_block.model import DATASET_INDEX, Labels
+from engine.formats.profile_block.selectors import Matcher, project, select_label_sets
+from engine.lanes.profiles.jobs import DeleteMask
+from engine.query.errors import QueryTooLarge
 from webadmin.access.models import Tenant
 from webadmin.database.dialect import one_snapshot
 from webadmin.index.errors import IndexMoved, InvalidIndexQuery
@@ -66,8 +66,8 @@ class IndexQuery:
 class DatasetFound:
     """A matching dataset; ``position`` is its place in the block, ``labels`` what of its matching sets was asked for.
 
-    ``masks`` are the delete requests whose rows a reader must leave out (``engine.profiles.masks``): its bytes obey
-    only those up to ``masks_applied``.
+    ``masks`` are the delete requests whose rows a reader must leave out (``engine.lanes.profiles.merge.masks``): its
+    bytes obey only those up to ``masks_applied``.
     """
 
     position: int

@@ -21,7 +21,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from engine.protocol.profile_jobs import DeleteMask
+from engine.lanes.profiles.jobs import DeleteMask
 from webadmin.index.errors import IndexMoved, InvalidIndexQuery
 from webadmin.index.models import RemovalCause, Tombstone
 from webadmin.index.states import LIVE_STATES, BlockState

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from engine.profiles.query.errors import InvalidSelector
-from engine.profiles.query.selectors import parse_selector
+from engine.formats.profile_block.selectors import InvalidSelector, parse_selector
 from webadmin.access.scopes import ANY_TENANT
 from webadmin.index.errors import InvalidIndexQuery, TenantNotAllowed
 from webadmin.index.queries import BlockFound, BlockPage, DatasetFound, IndexQuery

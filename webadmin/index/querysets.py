@@ -6,7 +6,7 @@ from typing import Self
 
 from django.db import models
 
-from engine.profiles import ulids
+from engine.core import ulids
 from webadmin.index.states import LIVE_STATES, BlockState
 
 

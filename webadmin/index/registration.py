@@ -7,13 +7,13 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.planning.model import QueueKey
-from engine.profiles import ulids
-from engine.profiles.errors import BadBlockName
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.model import COMPACTION_LEVEL_MAX, BlockMeta, Labels
-from engine.profiles.object_names import SHARD_MAX, block_key, check_tenant
-from engine.protocol.profile_jobs import KIND
+from engine.core import ulids
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import SHARD_MAX, block_key, check_tenant
+from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX, BlockMeta, Labels
+from engine.lanes.profiles.jobs import KIND
+from engine.lanes.profiles.plan.model import QueueKey
 from webadmin.index.errors import BlockRefused
 from webadmin.index.models import DATASET_NAME_MAX, OBJECT_KEY_MAX
 

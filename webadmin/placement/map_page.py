@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.safestring import mark_safe
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.placement.documents import decode_statistics
 from engine.placement.load_balancing import skew
 from engine.placement.model import DatasetKey, PlacementRules

@@ -14,9 +14,9 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from engine.profiles.errors import BadObject
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import BlockMeta
+from engine.core.errors import BadObject
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.model import BlockMeta
 from webadmin.index.models import Block
 from webadmin.schedule.models import Command
 

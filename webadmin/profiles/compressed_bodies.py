@@ -10,7 +10,7 @@ from typing import Protocol
 
 from isal import isal_zlib
 
-from engine.profiles.pprof import MEMBERS_MAX, RATIO_FREE_SIZE, RATIO_MAX
+from engine.formats.pprof.pprof import MEMBERS_MAX, RATIO_FREE_SIZE, RATIO_MAX
 
 _GZIP_WINDOW = 16 + isal_zlib.MAX_WBITS
 _CHUNK = 1 << 18

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
+from engine.ingest.labels import SERVICE_NAME, series_hash
+from engine.ingest.model import PushedProfile
+from engine.ingest.segments.segment_push import PushedSeries, encode_segment_push
 from engine.placement.errors import EmptyRing, NoInstance
 from engine.placement.placer import Decision
-from engine.profiles.ingest.labels import SERVICE_NAME, series_hash
-from engine.profiles.ingest.model import PushedProfile
-from engine.profiles.segment_push import PushedSeries, encode_segment_push
 from engine.storage.model import ObjectStore
 from engine.storage.opening import open_store
 from webadmin.access.revocations import Revocations

@@ -12,7 +12,7 @@ from django.http.multipartparser import MultiPartParser, MultiPartParserError
 from django.utils.datastructures import MultiValueDictKeyError
 from django.views.decorators.csrf import csrf_exempt
 
-from engine.profiles.ingest.ingest_request import (
+from engine.ingest.ingest_request import (
     FORM_TYPE,
     SPY_DEFAULT,
     UNSUPPORTED,
@@ -20,7 +20,7 @@ from engine.profiles.ingest.ingest_request import (
     decode_ingest,
     rate_of,
 )
-from engine.profiles.ingest.push import DecodedPush
+from engine.ingest.push import DecodedPush
 from webadmin.profiles.compressed_bodies import UnreadableBody, read_body
 from webadmin.profiles.not_taken import NotTaken
 from webadmin.profiles.plain_answers import ingest_status, json_error

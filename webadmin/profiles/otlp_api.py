@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from engine.profiles.ingest.otlp import decode_otlp
+from engine.ingest.otlp import decode_otlp
 from webadmin.profiles.compressed_bodies import UnreadableBody, read_body
 from webadmin.profiles.not_taken import NotTaken
 from webadmin.profiles.plain_answers import otlp_status, text_error

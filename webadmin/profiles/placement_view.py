@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.placement.model import PlacementRules
 from engine.placement.placer import Placer
 from engine.placement.ring import EMPTY_RING, Ring

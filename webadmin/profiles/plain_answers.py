@@ -6,7 +6,7 @@ import json
 
 from django.http import HttpResponse
 
-from engine.profiles.ingest.push import PROFILE_SIZE
+from engine.ingest.push import PROFILE_SIZE
 from webadmin.profiles.not_taken import NotTaken
 
 BODY_SIZE = "body_size_limit"

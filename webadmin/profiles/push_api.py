@@ -9,8 +9,8 @@ import time
 
 from django.http import HttpRequest
 
-from engine.profiles.ingest.push import decode_push
-from engine.profiles.proto.push_pb2 import PushResponse
+from engine.formats.proto.push_pb2 import PushResponse
+from engine.ingest.push import decode_push
 from webadmin.profiles.connect import Call, ConnectError, Gate, unary
 from webadmin.profiles.distributor import PUSH_SECONDS
 from webadmin.profiles.not_taken import NotTaken

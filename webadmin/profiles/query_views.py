@@ -9,11 +9,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from engine.profiles.flame.top_table import FunctionTotals
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.model import Labels
-from engine.profiles.query.model import QueryReport
-from engine.profiles.query.select_points import PointSeries
+from engine.formats.profile_block.model import Labels
+from engine.query.flame.top_table import FunctionTotals
+from engine.query.flame.tree import FlameTree
+from engine.query.model import QueryReport
+from engine.query.select_points import PointSeries
 from webadmin.console.formatting import NOTHING, count_text, counted, moment_text, size_text
 
 NANOSECONDS = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000))

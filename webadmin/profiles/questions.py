@@ -15,13 +15,13 @@ from typing import Generic, TypeVar
 
 from django.conf import settings
 
-from engine.profiles.flame.stack_table import stack_table
-from engine.profiles.model import Labels
-from engine.profiles.query.admission import Asker
-from engine.profiles.query.dataset_reader import TableOf
-from engine.profiles.query.execution import QueryEngine, QueryRun
-from engine.profiles.query.memory import datasets_max, expected_bytes
-from engine.profiles.query.model import (
+from engine.formats.profile_block.model import Labels
+from engine.query.admission import Asker
+from engine.query.dataset_reader import TableOf
+from engine.query.execution import QueryEngine, QueryRun
+from engine.query.flame.stack_table import stack_table
+from engine.query.memory import datasets_max, expected_bytes
+from engine.query.model import (
     INDEX_LABELS,
     TIME_MAX_MS,
     QueryBlock,
@@ -31,9 +31,9 @@ from engine.profiles.query.model import (
     Question,
     profile_types_of,
 )
-from engine.profiles.query.select_labels import label_names, label_values, profile_types, select_series
-from engine.profiles.query.select_points import Grid, PointSeries, select_points
-from engine.profiles.query.select_stacks import StackTarget, select_stacks
+from engine.query.select_labels import label_names, label_values, profile_types, select_series
+from engine.query.select_points import Grid, PointSeries, select_points
+from engine.query.select_stacks import StackTarget, select_stacks
 from engine.storage import open_store
 from webadmin.index.queries import BlockFound, DatasetFound, IndexQuery, find_blocks
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from django.http import HttpRequest
 
-from engine.profiles.ingest.ingest_request import bytes_of
-from engine.profiles.ingest.labels import series_hash
-from engine.profiles.ingest.model import PushedProfile, PushLimits, Refused
-from engine.profiles.ingest.push import DecodedPush
+from engine.ingest.ingest_request import bytes_of
+from engine.ingest.labels import series_hash
+from engine.ingest.model import PushedProfile, PushLimits, Refused
+from engine.ingest.push import DecodedPush
 from webadmin.profiles.compressed_bodies import BadGzip, BodyTooLarge, UnreadableBody
 from webadmin.profiles.distributor import PUSH_SECONDS, Distributor, distributor
 from webadmin.profiles.models import ACCEPTED

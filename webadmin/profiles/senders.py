@@ -19,8 +19,8 @@ from django.db import Error as AnyDatabaseError
 from django.http import HttpRequest
 from django.utils import timezone
 
-from engine.profiles.errors import BadBlockName
-from engine.profiles.object_names import check_tenant
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
 from webadmin.access.errors import CredentialRefused
 from webadmin.access.revocations import Revocations
 from webadmin.access.scopes import ANY_TENANT, SCOPE_PUSH, SCOPE_QUERY, listed_tenants

@@ -6,8 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from engine.errors import LithifyError
-from engine.profiles.ingest.model import NANOSECONDS_PER_SECOND, PushLimits
+from engine.core.errors import LithifyError
+from engine.ingest.model import NANOSECONDS_PER_SECOND, PushLimits
 
 EVERYBODY = ""
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.decorators import display
 
-from engine.scheduling.model import ParkedKind
+from engine.schedule.model import ParkedKind
 from webadmin.console import formatting as show
 from webadmin.console.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
 from webadmin.console.orders import OrderedAdmin

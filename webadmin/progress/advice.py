@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Max
 
-from engine.scheduling.advice import Advice, Load, advise
+from engine.schedule.advice import Advice, Load, advise
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.report import progress_report
 from webadmin.schedule.command_log import read_time

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from django.db.models import Q, QuerySet
 
-from engine.scheduling.limits import ScopeKind
-from engine.scheduling.model import JobState
-from engine.scheduling.pauses import PausedScope, PauseMode
+from engine.schedule.limits import ScopeKind
+from engine.schedule.model import JobState
+from engine.schedule.pauses import PausedScope, PauseMode
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job, LevelQueue
 from webadmin.schedule.pauses import paused_scopes

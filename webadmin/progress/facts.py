@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from django.db.models import Count, Max, Min, Q, Sum
 
-from engine.scheduling.model import LIVE_STATES, JobState
-from engine.scheduling.pauses import PausedScope
+from engine.schedule.model import LIVE_STATES, JobState
+from engine.schedule.pauses import PausedScope
 from webadmin.database import dialect, durability
 from webadmin.progress.due_work import due_jobs, due_queues, held_jobs
 from webadmin.progress.models import CountingMark

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.scheduling.progress import count_words, seconds_text
+from engine.schedule.progress import count_words, seconds_text
 from webadmin.progress.facts import Standstill
 
 COUNTING_LATE_MS = 3 * 60_000

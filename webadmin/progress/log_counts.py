@@ -13,12 +13,12 @@ from typing import Any
 
 from django.db.models import Count, F, Sum
 
-from engine.profiles import ulids
-from engine.profiles.errors import BadBlockName
-from engine.profiles.model import COMPACTION_LEVEL_MAX
-from engine.profiles.object_names import parse_block_key
-from engine.protocol.profile_jobs import KIND as LANE
-from engine.scheduling.model import JobState
+from engine.core import ulids
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import parse_block_key
+from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
+from engine.lanes.profiles.jobs import KIND as LANE
+from engine.schedule.model import JobState
 from webadmin.index.models import Block
 from webadmin.schedule.models import Command, Job
 

@@ -14,9 +14,9 @@ from django.utils import timezone
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from engine.metrics import SERVICE_METRICS
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES
-from engine.version import VERSION
+from engine.core.metrics import SERVICE_METRICS
+from engine.core.version import VERSION
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES
 from webadmin.access.queries import expiring_credential_count
 from webadmin.catalog.samples import catalog_samples
 from webadmin.database import dialect

@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from engine.scheduling.progress import Outlook, count_words, seconds_text
+from engine.schedule.progress import Outlook, count_words, seconds_text
 from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Section, Table
 from webadmin.console.verdict import Notice

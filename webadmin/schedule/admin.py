@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from unfold.decorators import display
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from webadmin.console import formatting as show
 from webadmin.console.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
 from webadmin.console.orders import OrderedAdmin

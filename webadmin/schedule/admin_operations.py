@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.decorators import display
 
-from engine.scheduling.limits import LimitName, Scope, ScopeKind
+from engine.schedule.limits import LimitName, Scope, ScopeKind
 from webadmin.console import formatting as show
 from webadmin.console.filters import ExactFilter
 from webadmin.console.orders import OrderedAdmin

@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from unfold.decorators import display
 
-from engine.planning.policy_rules import POLICY_RULES
-from engine.scheduling.limits import LimitName
+from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
+from engine.schedule.limits import LimitName
 from webadmin.access.queries import audit_of
 from webadmin.console import formatting as show
 from webadmin.console.filters import LevelFilter, TenantNameFilter

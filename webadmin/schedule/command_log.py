@@ -19,7 +19,7 @@ from django.db import connection, transaction
 from django.db.models import Value
 from django.db.models.functions import Greatest
 
-from engine.scheduling.model import FORMAT_VERSION, JobState
+from engine.schedule.model import FORMAT_VERSION, JobState
 from webadmin.database import dialect
 from webadmin.database.columns import next_id_column, server_column
 from webadmin.schedule.models import Command, Job, LogHead, PositionMark

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from engine.protocol.messages import PollRequest
-from engine.scheduling.model import ChangeSet
-from engine.scheduling.prepare import prepare
+from engine.schedule.model import ChangeSet
+from engine.schedule.prepare import prepare
 from webadmin.schedule.models import Worker
 from webadmin.schedule.poll_view import read_poll
 

@@ -1,13 +1,13 @@
-"""Finds out for any block or job what ``engine.scheduling.explain`` needs, and returns its sentence.
+"""Finds out for any block or job what ``engine.schedule.explain`` needs, and returns its sentence.
 
 A thing is named by its block id, its job name, an object key, or a job's row number; a handful of queries, no scan.
 """
 
 from __future__ import annotations
 
-from engine.planning.model import LevelPolicy
-from engine.profiles.model import COMPACTION_LEVEL_MAX
-from engine.scheduling.explain import (
+from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
+from engine.lanes.profiles.plan.model import LevelPolicy
+from engine.schedule.explain import (
     Explanation,
     JobFacts,
     QueueFacts,
@@ -20,8 +20,8 @@ from engine.scheduling.explain import (
     explain_queued,
     explain_replaced,
 )
-from engine.scheduling.limits import LimitName
-from engine.scheduling.model import JobState
+from engine.schedule.limits import LimitName
+from engine.schedule.model import JobState
 from webadmin.index.models import Block, BlockLineage, Tombstone
 from webadmin.index.operator_queries import find_blocks
 from webadmin.index.states import BlockState

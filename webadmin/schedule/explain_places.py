@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from django.db.models import Count, Q, QuerySet, Sum
 
-from engine.scheduling.explain import Explanation, PlaceFacts, explain_place
-from engine.scheduling.model import HOLDING_STATES, JobState
-from engine.scheduling.pauses import is_paused
-from engine.scheduling.progress import count_words
+from engine.schedule.explain import Explanation, PlaceFacts, explain_place
+from engine.schedule.model import HOLDING_STATES, JobState
+from engine.schedule.pauses import is_paused
+from engine.schedule.progress import count_words
 from webadmin.progress.facts import polling_worker_count
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.known_names import is_known_tenant

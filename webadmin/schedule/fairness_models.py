@@ -17,7 +17,7 @@ LANE_NAME_MAX = 20
 
 
 class LaneShare(models.Model):
-    """A lane's virtual times (``engine.scheduling.fairness``)."""
+    """A lane's virtual times (``engine.schedule.fairness``)."""
 
     lane = ByteOrderedField(max_length=LANE_NAME_MAX)
     tenant_time = models.BigIntegerField(default=0)

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
 
-from engine.scheduling.builds import is_newer
-from engine.scheduling.limits import EffectiveLimits, LimitName, ScopeKind
-from engine.scheduling.model import JobState
-from engine.scheduling.pauses import PausedScope, PauseMode
+from engine.schedule.builds import is_newer
+from engine.schedule.limits import EffectiveLimits, LimitName, ScopeKind
+from engine.schedule.model import JobState
+from engine.schedule.pauses import PausedScope, PauseMode
 from webadmin.schedule.models import Job, Worker
 from webadmin.schedule.operation_models import JobPin, LimitChange
 from webadmin.schedule.operator_queries import polling_workers

@@ -6,9 +6,9 @@ from collections import Counter
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Sum
 
-from engine.protocol.profile_jobs import KIND as PROFILES
-from engine.scheduling.isolation import BAD_BLOCKS_MIN, OBJECT_NOT_FOUND, RecentBlocks
-from engine.scheduling.model import JobState, ParkedKind
+from engine.lanes.profiles.jobs import KIND as PROFILES
+from engine.schedule.isolation import BAD_BLOCKS_MIN, OBJECT_NOT_FOUND, RecentBlocks
+from engine.schedule.model import JobState, ParkedKind
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
 from webadmin.schedule.models import Attempt, Job

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from engine.scheduling.model import AttemptOutcome, JobState
+from engine.schedule.model import AttemptOutcome, JobState
 from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Json, Section, Table
 from webadmin.schedule import operator_queries as queries

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.scheduling.errors import ScopeRefused
-from engine.scheduling.limits import Scope, ScopeKind
+from engine.schedule.errors import ScopeRefused
+from engine.schedule.limits import Scope, ScopeKind
 from webadmin.access.models import Tenant
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Job

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.protocol.messages import FailureReason
-from engine.scheduling.model import JobResult
+from engine.schedule.model import JobResult
 from webadmin.schedule.models import Job
 
 if TYPE_CHECKING:
-    from engine.scheduling.explain import Explanation
+    from engine.schedule.explain import Explanation
     from webadmin.console.sections import Section
     from webadmin.schedule.level_queues import QueueChanges
     from webadmin.schedule.services.operation import Operation

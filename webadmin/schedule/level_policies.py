@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from engine.planning.model import LevelPolicy
+from engine.lanes.profiles.plan.model import LevelPolicy
 from webadmin.database.dialect import among, as_instance, ask_rows
 from webadmin.schedule import models
 from webadmin.schedule.errors import PolicyMissing

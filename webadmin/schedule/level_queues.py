@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from django.db import models
 
-from engine.planning.levels import exceeds_a_job, ready_at_ms
-from engine.planning.model import LevelPolicy, QueueKey
-from engine.scheduling.priority import job_priority_ms
+from engine.lanes.profiles.plan.levels import exceeds_a_job, ready_at_ms
+from engine.lanes.profiles.plan.model import LevelPolicy, QueueKey
+from engine.schedule.priority import job_priority_ms
 from webadmin.database.dialect import (
     among,
     as_instance,

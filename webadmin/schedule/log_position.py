@@ -12,8 +12,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.errors import LithifyError
-from engine.profiles.errors import BadObject
+from engine.core.errors import BadObject, LithifyError
 from engine.protocol.fields import COUNT_MAX
 from engine.storage.model import ObjectNotFound, ObjectStore
 from webadmin.schedule.models import EPOCH_MAX, Command

@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from engine.scheduling.model import HOLDING_STATES, AttemptOutcome, JobState, ParkedKind, PolicyName
+from engine.schedule.model import HOLDING_STATES, AttemptOutcome, JobState, ParkedKind, PolicyName
 from webadmin.access.confinement import ConfinedManager
 from webadmin.access.models import TENANT_NAME_MAX, WorkerCredential
 from webadmin.database.fields import ByteOrderedField
@@ -206,7 +206,7 @@ class Job(models.Model):
     # Only of parked jobs; "" there means evicted: the schedule itself parks for no other cause.
     parked_kind = models.CharField(max_length=11, blank=True, choices=[(kind.value, kind.value) for kind in ParkedKind])
     added_at_ms = models.BigIntegerField()
-    # Its place among the jobs of its tenant; engine.scheduling.priority says how it comes about.
+    # Its place among the jobs of its tenant; engine.schedule.priority says how it comes about.
     priority_ms = models.BigIntegerField(default=0)
     assigned_at_ms = models.BigIntegerField(null=True)
     finished_at_ms = models.BigIntegerField(null=True)
@@ -333,7 +333,8 @@ class LevelPolicy(models.Model):
     """When the blocks of a level make a job: count, age of the oldest, spread of their creation, bytes (0: any).
 
     ``tenant`` "" is everybody who has no row of their own, and segments. ``result_bytes_max`` caps each result block.
-    ``remnant_bytes`` above 0 lets small remnants of several shards go into one job (``engine.planning.consolidation``).
+    ``remnant_bytes`` above 0 lets small remnants of several shards go into one job
+    (``engine.lanes.profiles.plan.consolidation``).
     """
 
     lane = ByteOrderedField(max_length=LANE_MAX)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from engine.scheduling.limits import SCOPE_VALUE_MAX, LimitName, ScopeKind
-from engine.scheduling.pauses import PauseMode
+from engine.schedule.limits import SCOPE_VALUE_MAX, LimitName, ScopeKind
+from engine.schedule.pauses import PauseMode
 from webadmin.access.confinement import ConfinedManager
 from webadmin.database.fields import ByteOrderedField
 

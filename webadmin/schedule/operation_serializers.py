@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from engine.scheduling.limits import LimitName, ScopeKind
-from engine.scheduling.model import ParkedKind
-from engine.scheduling.pauses import PauseMode
+from engine.schedule.limits import LimitName, ScopeKind
+from engine.schedule.model import ParkedKind
+from engine.schedule.pauses import PauseMode
 
 LIMITS = [name.value for name in LimitName]
 MODES = [mode.value for mode in PauseMode]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.scheduling.limits import LIMIT_RULES, LimitName, Scope, ScopeKind
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState, ParkedKind
-from engine.scheduling.pauses import PauseMode
+from engine.schedule.limits import LIMIT_RULES, LimitName, Scope, ScopeKind
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState, ParkedKind
+from engine.schedule.pauses import PauseMode
 from webadmin.console.order_fields import choice_field, number_field, switch_field, text_field
 from webadmin.console.orders import OperatorOrder, OrderForm, Outcome
 from webadmin.schedule.models import Job

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from django.db.models import BigIntegerField, Count, F, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
 
-from engine.scheduling.limits import ScopeKind
-from engine.scheduling.model import HOLDING_STATES, AttemptOutcome, JobState
+from engine.schedule.limits import ScopeKind
+from engine.schedule.model import HOLDING_STATES, AttemptOutcome, JobState
 from webadmin.schedule import command_log
 from webadmin.schedule.level_policies import EVERYBODY
 from webadmin.schedule.models import Attempt, Command, Job, LevelPolicy, LevelQueue, Limits, Worker

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db.models import Q, QuerySet
 
-from engine.scheduling.limits import ScopeKind
-from engine.scheduling.pauses import PausedScope, PauseMode
+from engine.schedule.limits import ScopeKind
+from engine.schedule.pauses import PausedScope, PauseMode
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.operation_models import Pause
 

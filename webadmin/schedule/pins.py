@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from engine.scheduling.builds import is_newer
+from engine.schedule.builds import is_newer
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import JobPin
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from django.db.models import Count, Q, QuerySet, Sum
 
-from engine.planning.model import BlockQueue, LevelPolicy, QueuedBlock
-from engine.scheduling.fairness import WEIGHT_DEFAULT, LaneView, TenantView
-from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind
-from engine.scheduling.model import LIVE_STATES, JobState
-from engine.scheduling.pauses import PausedScope, PauseMode
-from engine.scheduling.queue_choice import QueueSums, choose_queues
+from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, QueuedBlock
+from engine.schedule.fairness import WEIGHT_DEFAULT, LaneView, TenantView
+from engine.schedule.limits import EffectiveLimits, LimitName, Scope, ScopeKind
+from engine.schedule.model import LIVE_STATES, JobState
+from engine.schedule.pauses import PausedScope, PauseMode
+from engine.schedule.queue_choice import QueueSums, choose_queues
 from webadmin.database.columns import rows_column
 from webadmin.database.dialect import among, as_instance, ask, first_rows, read_rows
 from webadmin.index.models import Block

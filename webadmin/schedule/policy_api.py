@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from engine.planning.policy_rules import POLICY_RULES
+from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
 from engine.protocol.fields import COUNT_MAX, Fields
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.schedule.models import LANE_MAX, LevelPolicy

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.planning.policy_rules import POLICY_RULES
-from engine.protocol.profile_jobs import KIND
+from engine.lanes.profiles.jobs import KIND
+from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
 from webadmin.access.models import TENANT_NAME_MAX
 from webadmin.console.formatting import counted
 from webadmin.console.order_fields import number_field, text_field

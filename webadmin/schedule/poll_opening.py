@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
-from engine.scheduling.pauses import PausedScope
+from engine.schedule.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
+from engine.schedule.pauses import PausedScope
 from webadmin.database.columns import rows_column
 from webadmin.database.dialect import ask
 from webadmin.schedule.command_log import HEAD_COLUMN_COUNT, HEAD_TABLES, CommandTime, head_columns, head_of

@@ -16,8 +16,8 @@ from django.db.models import Exists, OuterRef, QuerySet
 from engine.protocol.errors import InvalidToken
 from engine.protocol.messages import FailureReason, JobUpdate, PollRequest, UpdateStatus
 from engine.protocol.tokens import TokenCodec
-from engine.scheduling.limits import EffectiveLimits, LimitName
-from engine.scheduling.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
+from engine.schedule.limits import EffectiveLimits, LimitName
+from engine.schedule.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
 from webadmin.database.dialect import among, as_instance, read_rows
 from webadmin.schedule.command_log import CommandTime
 from webadmin.schedule.fairness_models import TenantShare

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from django.db.models import Q
 
-from engine.scheduling.limits import EVERYTHING, EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
-from engine.scheduling.model import PolicyName, ScheduleLimits
+from engine.schedule.limits import EVERYTHING, EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
+from engine.schedule.model import PolicyName, ScheduleLimits
 from webadmin.schedule import models
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.operation_models import LimitChange

@@ -12,7 +12,7 @@ from django.db.models import Case, CharField, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
-from engine.scheduling.model import AttemptOutcome, JobState, ParkedKind
+from engine.schedule.model import AttemptOutcome, JobState, ParkedKind
 from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Attempt, Job
 

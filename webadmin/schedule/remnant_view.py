@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from engine.planning.consolidation import is_consolidating
-from engine.planning.levels import due_remnant
-from engine.planning.model import BlockQueue, QueuedBlock
+from engine.lanes.profiles.plan.consolidation import is_consolidating
+from engine.lanes.profiles.plan.levels import due_remnant
+from engine.lanes.profiles.plan.model import BlockQueue, QueuedBlock
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
 from webadmin.schedule.models import LevelQueue
@@ -42,7 +42,7 @@ def _group(queue: BlockQueue) -> tuple[str, str, int]:
 def _remnants_like(leader: BlockQueue, now_ms: int) -> list[BlockQueue]:
     """Return the oldest remnants of the leader's tenant and level, whatever their shard."""
     policy = leader.policy
-    # As engine.planning.consolidation.is_remnant says it, which looks again.
+    # As engine.lanes.profiles.plan.consolidation.is_remnant says it, which looks again.
     rows = LevelQueue.objects.filter(
         lane=leader.lane,
         tenant=leader.tenant,

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from django.db.models import F, Max, Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from engine.protocol.profile_jobs import KIND as PROFILES
-from engine.scheduling.isolation import Breakage, FailedRun, RecentRun, Suspect, find_breakages
-from engine.scheduling.model import AttemptOutcome, JobState, ParkedKind
+from engine.lanes.profiles.jobs import KIND as PROFILES
+from engine.schedule.isolation import Breakage, FailedRun, RecentRun, Suspect, find_breakages
+from engine.schedule.model import AttemptOutcome, JobState, ParkedKind
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
 from webadmin.schedule.command_log import read_time

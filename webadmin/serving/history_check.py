@@ -30,7 +30,7 @@ def _note_positions() -> None:
     from django.db import Error as AnyDatabaseError
     from django.db import connection
 
-    from engine.errors import LithifyError
+    from engine.core.errors import LithifyError
     from webadmin.schedule.services.guard_deletions import note_own_positions
 
     try:

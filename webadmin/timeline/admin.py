@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 from unfold.views import ChangeList
 
-from engine.planning.timeline.model import PRIORITY_UNIT
+from engine.lanes.tables.plan.model import PRIORITY_UNIT
 from webadmin.console import formatting as show
 from webadmin.console.filters import StateFilter
 from webadmin.console.orders import OrderedAdmin

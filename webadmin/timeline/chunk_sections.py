@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Q
 from django.utils.safestring import SafeString
 
-from engine.planning.timeline.model import PRIORITY_UNIT
+from engine.lanes.tables.plan.model import PRIORITY_UNIT
 from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Section, Table
 from webadmin.console.verdict import Notice

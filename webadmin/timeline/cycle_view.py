@@ -8,19 +8,19 @@ from typing import Any
 
 from django.db.models import Q
 
-from engine.planning.timeline.granularity import Granularity
-from engine.planning.timeline.model import (
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.lanes.tables.plan.model import (
     Action,
     ChunkState,
     Extent,
     QueuedTask,
     StoredChunk,
 )
-from engine.planning.timeline.model import Chunk as LookedChunk
-from engine.planning.timeline.model import TaskState as QueueState
-from engine.planning.timeline.policy import QueueLimits
-from engine.planning.timeline.snapshots import CycleSnapshot, SourceSnapshot
-from engine.scheduling.model import JobState
+from engine.lanes.tables.plan.model import Chunk as LookedChunk
+from engine.lanes.tables.plan.model import TaskState as QueueState
+from engine.lanes.tables.plan.policy import QueueLimits
+from engine.lanes.tables.plan.snapshots import CycleSnapshot, SourceSnapshot
+from engine.schedule.model import JobState
 from webadmin.database import dialect
 from webadmin.timeline.budget import read_budget
 from webadmin.timeline.models import Chunk, ChunkOrder, DataSource, Policy, Segment

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.protocol.table_jobs import KIND
-from engine.scheduling.explain import Explanation, explain_place
-from engine.scheduling.model import JobState
-from engine.scheduling.progress import count_words
+from engine.lanes.tables.jobs import KIND
+from engine.schedule.explain import Explanation, explain_place
+from engine.schedule.model import JobState
+from engine.schedule.progress import count_words
 from webadmin.console.formatting import moment_text, size_text
 from webadmin.schedule.explain import explain_job_row
 from webadmin.schedule.explain_places import pauses_of, place_facts

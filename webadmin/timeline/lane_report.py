@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.scheduling.progress import count_words, first_names, seconds_text
+from engine.schedule.progress import count_words, first_names, seconds_text
 from webadmin.schedule.lanes import Trouble, Waiting
 from webadmin.timeline.models import Chunk, DataSource
 from webadmin.timeline.standing import SourceStanding, standings

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.profiles import ulids
-from engine.protocol.table_jobs import ChunkResult, TableChunk, TableFile, TableMergeResult, TableMergeSpec
-from engine.scheduling.errors import ResultRefused
+from engine.core import ulids
+from engine.lanes.tables.jobs import ChunkResult, TableChunk, TableFile, TableMergeResult, TableMergeSpec
+from engine.schedule.errors import ResultRefused
 from webadmin.schedule.models import Job
 from webadmin.timeline.models import Policy, Segment
 from webadmin.timeline.policies import roll_up_of

@@ -1,7 +1,7 @@
 """Data sources with their policies and segments, what is known of every chunk, tasks, manifests, and what is discarded.
 
 Columns named ``…_ms`` are milliseconds: times of the data (ends exclusive) and wall time; command time where the
-comment says so. Sizes are bytes. What these things mean is in ``engine.planning.timeline``.
+comment says so. Sizes are bytes. What these things mean is in ``engine.lanes.tables.plan``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class DataSource(models.Model):
 
 
 class Policy(models.Model):
-    """How a data source is compacted; ``engine.planning.timeline`` says what the numbers mean. weights are in
+    """How a data source is compacted; ``engine.lanes.tables.plan`` says what the numbers mean. weights are in
     percent; ``granularity`` is a period like ``day`` or ``P1D``, counted from ``origin_ms`` in ``time_zone``."""
 
     source = models.OneToOneField(DataSource, on_delete=models.CASCADE, related_name="policy")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.planning.timeline.foresee import Foreseen, foresee
-from engine.planning.timeline.granularity import Granularity
-from engine.planning.timeline.model import Action
-from engine.planning.timeline.model import Segment as PlannedSegment
-from engine.planning.timeline.policy import TimelinePolicy
+from engine.lanes.tables.plan.foresee import Foreseen, foresee
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.lanes.tables.plan.model import Action
+from engine.lanes.tables.plan.model import Segment as PlannedSegment
+from engine.lanes.tables.plan.policy import TimelinePolicy
 from webadmin.database import dialect
 from webadmin.timeline.models import Chunk, DataSource, Policy, Segment
 from webadmin.timeline.policies import excluded_of, granularity_of, policy_of

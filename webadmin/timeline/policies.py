@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from django.db.models import F
 
-from engine.planning.errors import PolicyRefused
-from engine.planning.timeline.granularity import Granularity
-from engine.planning.timeline.policy import Align, QueueLimits, TimelinePolicy
+from engine.lanes.tables.jobs import RollUp, roll_up_from_json
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.lanes.tables.plan.policy import Align, QueueLimits, TimelinePolicy
+from engine.lanes.tables.specs import SORT_COLUMNS_MAX, read_roll_up
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import Fields
-from engine.protocol.table_jobs import RollUp, roll_up_from_json
-from engine.protocol.table_specs import SORT_COLUMNS_MAX, read_roll_up
+from engine.schedule.errors import PolicyRefused
 from webadmin.timeline.errors import IntervalRefused, TableRefused
 from webadmin.timeline.models import COLUMN_MAX, ZONE_MAX, Chunk, DataSource, Policy, Segment
 from webadmin.timeline.states import ChunkOrderKind, SegmentState

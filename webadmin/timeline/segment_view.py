@@ -8,8 +8,8 @@ from operator import or_
 
 from django.db.models import Max, Q
 
-from engine.planning.timeline.granularity import Granularity
-from engine.planning.timeline.model import Segment as PlannedSegment
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.lanes.tables.plan.model import Segment as PlannedSegment
 from webadmin.timeline.models import DataSource, Segment
 from webadmin.timeline.states import SegmentState
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from engine.protocol.table_jobs import TIME_UNITS
+from engine.lanes.tables.jobs import TIME_UNITS
 from webadmin.schedule.operation_serializers import OrderSerializer
 from webadmin.timeline.order_messages import BAD_FILE_STATES, KINDS, ORDER_STATES
 from webadmin.timeline.table_messages import CHUNK_STATES, MODES, SEGMENT_STATES, TASK_STATES

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from webadmin.console.state_word import StateWord
 from webadmin.database import dialect
 from webadmin.timeline.models import BadFile, Chunk, DataSource, Registration

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from engine.lanes.tables.jobs import TIME_UNITS
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import COUNT_MAX, Fields
-from engine.protocol.table_jobs import TIME_UNITS
 from webadmin.timeline.models import COLUMN_MAX, DIGEST_MAX, NAME_MAX, PATH_MAX, URL_MAX, Chunk, DataSource, Segment
 from webadmin.timeline.policies import SETTINGS
 from webadmin.timeline.segment_view import Interval

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.planning.errors import SnapshotRefused
-from engine.planning.intervals.words import moment
+from engine.core.time_texts import moment
+from engine.schedule.errors import SnapshotRefused
 from engine.storage import kept_store
 from webadmin.console import formatting as show
 from webadmin.console.orders import OperatorOrder, Outcome

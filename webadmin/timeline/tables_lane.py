@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
+from engine.lanes.tables.jobs import KIND, TableMergeResult
+from engine.lanes.tables.results import read_table_result
 from engine.protocol.messages import FailureReason
-from engine.protocol.table_jobs import KIND, TableMergeResult
-from engine.protocol.table_results import read_table_result
-from engine.scheduling.errors import ResultRefused
-from engine.scheduling.explain import Explanation
-from engine.scheduling.model import JobResult
+from engine.schedule.errors import ResultRefused
+from engine.schedule.explain import Explanation
+from engine.schedule.model import JobResult
 from webadmin.console.sections import Section
 from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job

@@ -11,9 +11,9 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString, mark_safe
 from unfold.decorators import display
 
-from engine.planning.intervals import words
-from engine.planning.intervals.model import SlotProgress, SlotState
-from engine.scheduling.model import JobState
+from engine.lanes.tsdb.plan import words
+from engine.lanes.tsdb.plan.model import SlotProgress, SlotState
+from engine.schedule.model import JobState
 from webadmin.console import formatting as show
 from webadmin.console.filters import StateFilter
 from webadmin.console.orders import OrderedAdmin

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from engine.protocol.tsdb_jobs import BlockFile
-from engine.tsdb.buckets.sections import origin
-from engine.tsdb.meta import BlockMeta
+from engine.formats.prometheus.meta import BlockMeta
+from engine.lanes.tsdb.buckets.sections import origin
+from engine.lanes.tsdb.jobs import BlockFile
 
 INDEX = "index"
 

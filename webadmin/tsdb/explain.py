@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.planning.errors import PolicyRefused
-from engine.planning.intervals.model import BlockState as Standing
-from engine.planning.intervals.plan import plan_intervals
-from engine.protocol.tsdb_jobs import KIND
-from engine.scheduling.explain import Explanation, explain_held_back
-from engine.scheduling.model import HOLDING_STATES, JobState
-from engine.scheduling.progress import count_words
+from engine.lanes.tsdb.jobs import KIND
+from engine.lanes.tsdb.plan.model import BlockState as Standing
+from engine.lanes.tsdb.plan.plan import plan_intervals
+from engine.schedule.errors import PolicyRefused
+from engine.schedule.explain import Explanation, explain_held_back
+from engine.schedule.model import HOLDING_STATES, JobState
+from engine.schedule.progress import count_words
 from webadmin.database import dialect
 from webadmin.schedule.explain import explain_source
 from webadmin.schedule.explain_places import pauses_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.planning.intervals import words
+from engine.lanes.tsdb.plan import words
 from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Section
 from webadmin.schedule.models import Job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.scheduling.progress import count_words
+from engine.schedule.progress import count_words
 from webadmin.schedule.lanes import Trouble, Waiting
 from webadmin.tsdb.models import Bucket, BucketTenant, OutboxStep
 

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.errors import LithifyError
-from engine.planning.intervals.ownership import IntervalJob, Ownership, WorkerRing
+from engine.core.errors import LithifyError
+from engine.formats.prometheus.meta import BlockMeta, decode_meta
+from engine.lanes.tsdb.buckets.bounds import check_bounds
+from engine.lanes.tsdb.buckets.sections import PartitionPlace, result_section
+from engine.lanes.tsdb.jobs import KIND, BlockFile, TsdbMergeResult, TsdbMergeSpec, TsdbSource, WrittenBlock
+from engine.lanes.tsdb.merge.merged_meta import merged_meta
+from engine.lanes.tsdb.plan.ownership import IntervalJob, Ownership, WorkerRing
+from engine.lanes.tsdb.results import read_tsdb_result
 from engine.protocol.messages import FailureReason
-from engine.protocol.tsdb_jobs import KIND, BlockFile, TsdbMergeResult, TsdbMergeSpec, TsdbSource, WrittenBlock
-from engine.protocol.tsdb_results import read_tsdb_result
-from engine.scheduling.errors import ResultRefused
-from engine.scheduling.explain import Explanation
-from engine.scheduling.model import JobResult
-from engine.tsdb.buckets.bounds import check_bounds
-from engine.tsdb.buckets.sections import PartitionPlace, result_section
-from engine.tsdb.merged_meta import merged_meta
-from engine.tsdb.meta import BlockMeta, decode_meta
+from engine.schedule.errors import ResultRefused
+from engine.schedule.explain import Explanation
+from engine.schedule.model import JobResult
 from webadmin.console.sections import Section
 from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job

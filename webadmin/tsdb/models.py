@@ -1,7 +1,8 @@
 """Buckets, whose blocks lie in them, the blocks, the groups that merge them, and what is still to be written there.
 
 Columns named ``…_ms`` are milliseconds: the blocks' own times (ends exclusive) and wall time; command time where the
-comment says so. What somebody else wrote into the bucket is taken as it is; what it means is in ``engine.tsdb``.
+comment says so. What somebody else wrote into the bucket is taken as it is; what it means is in
+``engine.lanes.tsdb.buckets``.
 """
 
 from __future__ import annotations

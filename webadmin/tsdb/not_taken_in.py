@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
-from engine.scheduling.explain import Explanation
+from engine.schedule.explain import Explanation
 from webadmin.tsdb.models import Block, Folder
 
 FOUND_MAX = 20

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from django.db.models import Q
 
-from engine.planning.intervals.model import IntervalBlock, SlotState, TakenGroup
-from engine.scheduling.model import JobState
+from engine.lanes.tsdb.plan.model import IntervalBlock, SlotState, TakenGroup
+from engine.schedule.model import JobState
 from webadmin.tsdb.models import Block, BucketTenant, Folder, Group
 from webadmin.tsdb.states import PLANNABLE, BlockState, GroupState
 

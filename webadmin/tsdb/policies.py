@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from engine.planning.errors import PolicyRefused
-from engine.planning.intervals.policy import IntervalPolicy, check_ranges
-from engine.tsdb.buckets.layout import Layout, layout
+from engine.lanes.tsdb.buckets.layout import Layout, layout
+from engine.lanes.tsdb.plan.policy import IntervalPolicy, check_ranges
+from engine.schedule.errors import PolicyRefused
 from webadmin.tsdb.models import Bucket
 
 _UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Count, Min, Q, Sum
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from webadmin.database import dialect
 from webadmin.tsdb.models import Block, BucketTenant, Group, OutboxStep
 from webadmin.tsdb.states import PLANNABLE, GroupState

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Count, Q, QuerySet, Sum
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from webadmin.console.state_word import StateWord
 from webadmin.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep, Part
 from webadmin.tsdb.progress import TenantProgress

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.formats.profile_block.model import BlockMeta, DatasetMeta
 from engine.placement.build_rules import PlacementSettings, build_rules, restore_states
 from engine.placement.documents import decode_statistics
 from engine.placement.errors import BadDocument, LimitsRefused, PinRefused, StaleDocument
@@ -25,7 +26,6 @@ from engine.placement.rebuild import RulesBuilder
 from engine.placement.signatures import SignedStore
 from engine.placement.state_document import decode_state, encode_state
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics, ShardUsage
-from engine.profiles.model import BlockMeta, DatasetMeta
 from engine.storage.local import LocalStore
 from engine.storage.model import ObjectInfo, ObjectStore, StorageError
 

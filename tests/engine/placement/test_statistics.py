@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from engine.formats.profile_block.model import DATASET_INDEX, BlockMeta, DatasetMeta
 from engine.placement.documents import decode_statistics, encode_statistics
 from engine.placement.rate import RateEstimator
 from engine.placement.statistics import (
@@ -17,7 +18,6 @@ from engine.placement.statistics import (
     population_deviation,
     samples,
 )
-from engine.profiles.model import DATASET_INDEX, BlockMeta, DatasetMeta
 
 
 def sample(shard: int, usage: float, *, tenant: str = "a", dataset: str = "checkout", owner: str = "w1") -> Sample:

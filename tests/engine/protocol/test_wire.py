@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.lanes.profiles.jobs import ProfileMergeResult, ResultBlock
+from engine.lanes.profiles.results import read_profile_result
 from engine.protocol import wire
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import COUNT_MAX, shortened
@@ -22,8 +24,6 @@ from engine.protocol.messages import (
     Progress,
     UpdateStatus,
 )
-from engine.protocol.profile_jobs import ProfileMergeResult, ResultBlock
-from engine.protocol.profile_results import read_profile_result
 
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 

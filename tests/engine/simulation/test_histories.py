@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.planning import levels
-from engine.scheduling import prepare as shipped
+from engine.lanes.profiles.plan import levels
+from engine.schedule import prepare as shipped
 from engine.simulation import invariants, memory_service, snapshots
 from engine.simulation.audit import InvariantBroken
 from engine.simulation.histories import HistoryName, compare_clocks, run_histories
@@ -26,9 +26,9 @@ SHARDS = 4
 def test_the_simulation_runs_the_shipped_planner_and_scheduler() -> None:
     assert memory_service.prepare is shipped.prepare
     assert shipped.cut_queue is levels.cut_queue  # type: ignore[attr-defined]
-    assert shipped.prepare.__module__ == "engine.scheduling.prepare"
-    assert levels.cut_queue.__module__ == "engine.planning.levels"
-    assert snapshots.choose_queues.__module__ == "engine.scheduling.queue_choice"
+    assert shipped.prepare.__module__ == "engine.schedule.prepare"
+    assert levels.cut_queue.__module__ == "engine.lanes.profiles.plan.levels"
+    assert snapshots.choose_queues.__module__ == "engine.schedule.queue_choice"
 
 
 @pytest.mark.parametrize("part", range(SHARDS))

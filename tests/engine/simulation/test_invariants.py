@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from engine.simulation import quiescence
 from engine.simulation.audit import InvariantBroken
 from engine.simulation.memory_schedule import MemorySchedule

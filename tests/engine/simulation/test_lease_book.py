@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from engine.simulation.lease_book import LeaseBook
 from engine.simulation.rows import MemoryJob
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.scheduling.model import JobState
-from engine.scheduling.prepare import prepare
+from engine.schedule.model import JobState
+from engine.schedule.prepare import prepare
 from engine.simulation.memory_schedule import MemorySchedule, StaleSnapshot
 from engine.simulation.quiescence import check_sums, dump
 from engine.simulation.rows import BlockState, NewBlock

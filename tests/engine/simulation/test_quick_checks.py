@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.scheduling.model import JobState, RenewLease
+from engine.schedule.model import JobState, RenewLease
 from engine.simulation import invariants, world
 from engine.simulation.audit import InvariantBroken
 from engine.simulation.histories import HistoryName

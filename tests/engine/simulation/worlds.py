@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from engine.planning.model import LevelPolicy
-from engine.scheduling.model import ScheduleLimits
+from engine.lanes.profiles.plan.model import LevelPolicy
+from engine.schedule.model import ScheduleLimits
 from engine.simulation.command_clock import CommandClock
 from engine.simulation.ids import item_digest, segment_id
 from engine.simulation.memory_schedule import MemorySchedule

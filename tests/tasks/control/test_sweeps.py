@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from engine.profiles.object_names import block_key
+from engine.formats.profile_block.container.object_names import block_key
 from engine.storage import open_store
 from tasks.beat import PERIODIC_JOBS, SWEEP_ORPHANS_TASK, SWEEP_TASK, app
 from tasks.control.sweeps import sweep_leftovers, sweep_orphans

@@ -10,10 +10,10 @@ from typing import Any
 
 from django.utils import timezone
 
-from engine.profiles import ulids
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import block_key
+from engine.core import ulids
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import block_key
+from engine.formats.profile_block.model import BlockMeta
 from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
 from webadmin.database import dialect
 from webadmin.index.models import (

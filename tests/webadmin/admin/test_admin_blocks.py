@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from engine.profiles import ulids
+from engine.core import ulids
 from tests.webadmin.admin import rows
 from webadmin.index.models import Block, DatasetName
 

@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from engine.profiles import ulids
+from engine.core import ulids
 from tests.webadmin.admin import rows
 from webadmin.access.models import AuditEntry
 from webadmin.console.paginator import BoundedPaginator

@@ -16,7 +16,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from engine.planning.retention import DAY_MS
+from engine.lanes.profiles.plan.retention import DAY_MS
 from tests.webadmin.admin import rows, timeline_rows
 from tests.webadmin.admin.test_admin_orders import give
 from tests.webadmin.admin.test_front_page import words

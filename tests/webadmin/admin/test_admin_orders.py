@@ -11,10 +11,10 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import block_key, dead_letter_key
-from engine.scheduling.limits import LimitName, Scope, ScopeKind
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import block_key, dead_letter_key
+from engine.formats.profile_block.model import BlockMeta
+from engine.schedule.limits import LimitName, Scope, ScopeKind
 from engine.storage import ObjectStore, open_store
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.admin import catalog_rows, rows, timeline_rows, tsdb_rows

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from engine.protocol.messages import Progress
-from engine.scheduling.model import AttemptOutcome, JobState
+from engine.schedule.model import AttemptOutcome, JobState
 from tests.database import ManualClock
 from tests.webadmin.admin import rows
 from tests.webadmin.service import REASON, FakeWorker, Service

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from engine.planning.timeline import foresee as foreseeing
+from engine.lanes.tables.plan import foresee as foreseeing
 from tests.webadmin.admin.test_admin_orders import give, order
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.admin.timeline_rows import DAY_MS, MB, fill_timeline, make_chunk, make_table

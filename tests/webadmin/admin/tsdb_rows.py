@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.planning.intervals.model import SlotState
-from engine.scheduling.model import JobState
+from engine.lanes.tsdb.plan.model import SlotState
+from engine.schedule.model import JobState
 from tests.webadmin.admin.rows import HOUR_MS, make_job
 from webadmin.database import dialect
 from webadmin.tsdb.models import Block, BlockQuarantine, Bucket, BucketTenant, Folder, Group, OutboxStep, Part

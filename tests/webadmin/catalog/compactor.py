@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine.catalog import compact_job
-from engine.protocol.catalog_jobs import CatalogCompactResult, CatalogCompactSpec
+from engine.lanes.catalog import compact_job
+from engine.lanes.catalog.jobs import CatalogCompactResult, CatalogCompactSpec
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from tests.webadmin.catalog.short import Catalog
 from tests.webadmin.service import FakeWorker, Service

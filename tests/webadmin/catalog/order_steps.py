@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from engine.catalog.metarange import Metarange
-from engine.planning.staging.branch import BranchRecord, Moved, Refusal, basis_of
+from engine.formats.ranges.metarange import Metarange
+from engine.lanes.catalog.plan.branch import BranchRecord, Moved, Refusal, basis_of
 from tests.webadmin.catalog.short import Catalog, new_catalog
 from webadmin.catalog.models import (
     BranchToken,

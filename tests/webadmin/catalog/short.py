@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.catalog.diff import Change
-from engine.catalog.model import Entry
-from engine.catalog.object_entry import ObjectEntry
-from engine.planning.staging.branch import BranchRecord, Moved, Refusal, basis_of
+from engine.formats.ranges.model import Entry
+from engine.formats.ranges.object_entry import ObjectEntry
+from engine.lanes.catalog.diff import Change
+from engine.lanes.catalog.plan.branch import BranchRecord, Moved, Refusal, basis_of
 from webadmin.catalog.models import Commit, Repository
 from webadmin.catalog.places import reader_of, reader_over
 from webadmin.catalog.services.branches import create_branch, find_branch

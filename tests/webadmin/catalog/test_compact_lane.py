@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from engine.planning.staging.branch import BranchRecord
-from engine.scheduling.model import AttemptOutcome, JobState
+from engine.lanes.catalog.plan.branch import BranchRecord
+from engine.schedule.model import AttemptOutcome, JobState
 from engine.storage import StorageError
 from tests.webadmin.catalog.compactor import Compactor
 from tests.webadmin.catalog.short import ORDER, Catalog

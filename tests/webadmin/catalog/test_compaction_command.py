@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from tests.webadmin.catalog.compactor import Compactor
 from tests.webadmin.catalog.short import ORDER, new_catalog
 from tests.webadmin.catalog.test_garbage import DAYS, age, upload

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from django.db import connection
 
-from engine.catalog.object_entry import ObjectEntry
+from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import StorageError
 from engine.storage.local import LocalStore
 from tests.processes import wait_until

@@ -11,8 +11,8 @@ import pytest
 from django.conf import LazySettings
 from django.db import DatabaseError, connection, transaction
 
-from engine.planning.staging.branch import basis_of, seal
-from engine.profiles.errors import BadObject
+from engine.core.errors import BadObject
+from engine.lanes.catalog.plan.branch import basis_of, seal
 from engine.storage import ObjectNotFound, StorageError
 from tests.memory_store import MemoryStore
 from tests.webadmin.catalog.short import ORDER, Catalog

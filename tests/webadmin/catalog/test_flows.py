@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.catalog.diff import Change, diff_states
-from engine.catalog.errors import MergeConflict
-from engine.catalog.three_way import Side
+from engine.lanes.catalog.diff import Change, diff_states
+from engine.lanes.catalog.errors import MergeConflict
+from engine.lanes.catalog.three_way import Side
 from engine.storage import ObjectInfo
 from tests.webadmin.catalog.short import ORDER, SAID, Catalog
 from webadmin.catalog.errors import DirtyBranch, EntryMissing, NothingToCommit, NothingToMerge

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-from engine.catalog.object_entry import ObjectEntry
-from engine.planning.staging.branch import Moved, basis_of
-from engine.profiles.errors import BadObject
+from engine.core.errors import BadObject
+from engine.formats.ranges.object_entry import ObjectEntry
+from engine.lanes.catalog.plan.branch import Moved, basis_of
 from engine.storage import ObjectNotFound
 from tests.processes import wait_until
 from tests.webadmin.catalog.compactor import Compactor

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.catalog.errors import MergeConflict
-from engine.catalog.three_way import Side
-from engine.planning.staging.branch import BranchRecord
+from engine.lanes.catalog.errors import MergeConflict
+from engine.lanes.catalog.plan.branch import BranchRecord
+from engine.lanes.catalog.three_way import Side
 from tests.memory_store import MemoryStore
 from tests.webadmin.catalog.short import ORDER, SAID, Catalog, new_catalog
 from webadmin.catalog import places

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from django.conf import LazySettings
 
-from engine.catalog.object_entry import ObjectEntry
+from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import ObjectNotFound
 from tests.webadmin.catalog.short import ORDER, SAID, Catalog, value
 from webadmin.catalog.errors import AddressRefused, DirtyBranch, ImportRefused

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from engine.planning.staging.branch import Moved, Refusal, write_holds
+from engine.lanes.catalog.plan.branch import Moved, Refusal, write_holds
 from tests.processes import wait_until
 from tests.webadmin.catalog.order_steps import (
     BEGIN_BUILD,

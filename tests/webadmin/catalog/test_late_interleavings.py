@@ -12,9 +12,9 @@ from unittest.mock import patch
 import pytest
 from django.db import DatabaseError, connection
 
-from engine.catalog.files import CatalogFiles
-from engine.catalog.model import Entry, Row
-from engine.planning.staging.branch import Moved, Refusal
+from engine.formats.ranges.model import Entry, Row
+from engine.lanes.catalog.files import CatalogFiles
+from engine.lanes.catalog.plan.branch import Moved, Refusal
 from engine.storage import StorageError
 from tests.webadmin.catalog.order_steps import (
     BEGIN_BUILD,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine.catalog.diff import Change
-from engine.catalog.errors import InvalidEntryKey
-from engine.catalog.three_way import Compared
-from engine.catalog.view import CommonPrefix
+from engine.formats.ranges.errors import InvalidEntryKey
+from engine.lanes.catalog.diff import Change
+from engine.lanes.catalog.three_way import Compared
+from engine.lanes.catalog.view import CommonPrefix
 from tests.webadmin.catalog.short import ORDER, Catalog, keys_of, new_catalog
 from webadmin.access.models import AuditEntry
 from webadmin.catalog.errors import (

@@ -10,7 +10,7 @@ from tests.processes import ROOT
 from tests.webadmin.catalog import test_interleavings, test_late_interleavings
 
 SCENARIOS, INTERLEAVINGS = 88, 40
-FOLDERS = ("engine/catalog", "engine/planning/staging", "webadmin/catalog")
+FOLDERS = ("engine/lanes/catalog", "webadmin/catalog")
 
 
 def names() -> list[str]:

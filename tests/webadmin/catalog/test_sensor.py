@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from engine.catalog.view import Page
+from engine.lanes.catalog.view import Page
 from tests.webadmin.catalog.compactor import Compactor
 from tests.webadmin.catalog.short import ORDER
 from webadmin.access.models import AuditEntry

@@ -11,7 +11,7 @@ import pytest
 from django.apps import apps
 from django.test import Client
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from tests.webadmin.service import REASON, FakeWorker, Service
 from webadmin.access.services import issue_worker_credential
 from webadmin.index.models import RefusalCount

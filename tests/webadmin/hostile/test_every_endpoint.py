@@ -16,8 +16,8 @@ from django.conf import settings
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.proto import block_list_pb2
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.proto import block_list_pb2
 from engine.storage import open_store
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.hostile.conftest import Caller, every_row, refusals

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from engine.lanes.profiles.jobs import ProfileMergeResult
 from engine.protocol.messages import JobUpdate, PollRequest, UpdateStatus
-from engine.protocol.profile_jobs import ProfileMergeResult
 from engine.protocol.tokens import TokenCodec
 from engine.protocol.wire import CAPACITY_MAX, UPDATES_MAX, request_to_wire
 from tests.block_factory import block_meta, merged, result_block, ulid

@@ -12,10 +12,10 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import block_key
-from engine.profiles.proto import block_list_pb2
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import block_key
+from engine.formats.profile_block.model import BlockMeta
+from engine.formats.proto import block_list_pb2
 from engine.storage import ObjectStore, open_store
 from tests.block_factory import block_meta, segment_ids, ulid
 from tests.webadmin.probes import probe

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.profiles.model import BlockMeta
+from engine.formats.profile_block.model import BlockMeta
 from tests.block_factory import block_meta, segment_ids, ulid
 from tests.webadmin.service import Service, check_invariants
 from webadmin.access.models import Tenant

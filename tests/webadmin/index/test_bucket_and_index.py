@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from engine.profiles.metadata import encode_footer, encode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import block_key, dead_letter_key
-from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.formats.profile_block.container.metadata import encode_footer, encode_metadata
+from engine.formats.profile_block.container.object_names import block_key, dead_letter_key
+from engine.formats.profile_block.model import BlockMeta
+from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.storage import ObjectInfo, ObjectStore, StorageError, open_store
 from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import Service, check_invariants
@@ -64,7 +64,7 @@ def take(service: Service) -> tuple[Any, ProfileMergeSpec]:
 
 def write_results(store: ObjectStore, spec: ProfileMergeSpec) -> Any:
     """Write what the merge would; return its result with the sizes written."""
-    from engine.profiles.metadata import decode_metadata
+    from engine.formats.profile_block.container.metadata import decode_metadata
 
     result = merged(spec)
     sizes = [put(store, replace(decode_metadata(block.metadata), size=0)).size for block in result.blocks]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.object_names import block_key, dead_letter_key
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import block_key, dead_letter_key
 from engine.storage import ObjectNotFound, ObjectStore, StorageError, open_store
 from tasks.control.dead_letters import recover_dead_letters
 from tests.block_factory import block_meta, ulid

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.db.models import F
 
-from engine.protocol.profile_jobs import DeleteMask, ProfileMergeSpec
+from engine.lanes.profiles.jobs import DeleteMask, ProfileMergeSpec
 from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.access.models import AuditEntry

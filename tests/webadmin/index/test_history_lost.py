@@ -17,8 +17,8 @@ from django.test import Client
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.object_names import block_key, dead_letter_key
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import block_key, dead_letter_key
 from engine.storage import ObjectInfo, ObjectStore, StorageError, open_store
 from engine.storage.local import LocalStore
 from tasks.control.sweeps import write_log_position

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from engine.profiles.metadata import encode_footer
+from engine.formats.profile_block.container.metadata import encode_footer
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service, check_invariants
 from webadmin.index.models import Block

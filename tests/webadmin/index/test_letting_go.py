@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.profiles.masks import masks_on
-from engine.profiles.metadata import decode_metadata
-from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.lanes.profiles.jobs import ProfileMergeSpec
+from engine.lanes.profiles.merge.masks import masks_on
 from engine.storage import ObjectStore, open_store
 from tests.block_factory import merged
 from tests.webadmin.service import FakeWorker, Service, check_invariants

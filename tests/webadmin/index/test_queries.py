@@ -11,7 +11,7 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.profiles.query.selectors import parse_selector
+from engine.formats.profile_block.selectors import parse_selector
 from tests.block_factory import block_meta, segment_ids, ulid
 from tests.webadmin.service import Service, rolled_back
 from webadmin.access.services import issue_worker_credential

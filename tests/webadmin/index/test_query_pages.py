@@ -15,9 +15,9 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.profiles.query.model import Question
-from engine.protocol import block_query
-from engine.protocol.block_query import Look
+from engine.query import block_query
+from engine.query.block_query import Look
+from engine.query.model import Question
 from spark.errors import LookFailed
 from spark.index_client import STARTS_MAX, look
 from tests.block_factory import block_meta, ulid

@@ -15,8 +15,8 @@ from django.db import connection
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine.profiles.metadata import decode_metadata
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.storage import ObjectStore, open_store
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.index.test_bucket_and_index import forget_everything, put, write_results

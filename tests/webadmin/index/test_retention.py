@@ -11,9 +11,9 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from engine.profiles import ulids
-from engine.profiles.metadata import decode_metadata
-from engine.protocol.profile_jobs import ProfileMergeSpec
+from engine.core import ulids
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.storage import open_store
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import FakeWorker, Service, check_invariants

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.formats.profile_block.model import BlockMeta
 from engine.placement.documents import decode_rules
 from engine.placement.model import PlacementRules
-from engine.profiles.model import BlockMeta
 from engine.storage.local import LocalStore
 from engine.storage.model import ObjectStore
 from tests.block_factory import block_meta, ulid

@@ -7,12 +7,12 @@ import json
 import pytest
 from django.db import connection
 
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import dead_letter_key
 from engine.placement.documents import decode_statistics
 from engine.placement.errors import BadDocument
 from engine.placement.model import LoadBalancing, PlacementRules
 from engine.placement.publication import RULES_KEY, STATISTICS_KEY, load_rules, load_version, publish_rules
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.object_names import dead_letter_key
 from engine.storage.local import LocalStore
 from engine.storage.model import StorageError
 from tests.block_factory import block_meta, ulid

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.pprof_encode import encode_profile
-from engine.profiles.proto import push_pb2
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.pprof.pprof_encode import encode_profile
+from engine.formats.proto import push_pb2
 
 PUSH = "/push.v1.PusherService/Push"
 CPU = {"__name__": "process_cpu", "service_name": "web"}

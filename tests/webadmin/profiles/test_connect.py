@@ -11,7 +11,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from engine.profiles.proto.push_pb2 import PushRequest
+from engine.formats.proto.push_pb2 import PushRequest
 from webadmin.profiles.connect import STATUSES, Call, ConnectError, Gate, unary
 
 PATH = "/push.v1.PusherService/Push"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from google.protobuf import json_format
 
-from engine.profiles.pprof import parse_profile
-from engine.profiles.proto import otlp_profiles_pb2 as otlp
+from engine.formats.pprof.pprof import parse_profile
+from engine.formats.proto import otlp_profiles_pb2 as otlp
 from tests.webadmin.profiles.conftest import Doors
 from tests.webadmin.profiles.pushes import fresh_pprof
 from webadmin.profiles.time_words import parse_time

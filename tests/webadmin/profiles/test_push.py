@@ -13,8 +13,8 @@ import pytest
 from django.db import DatabaseError, InterfaceError
 from google.protobuf import json_format
 
-from engine.profiles.ingest.model import NANOSECONDS_PER_SECOND
-from engine.profiles.proto import push_pb2
+from engine.formats.proto import push_pb2
+from engine.ingest.model import NANOSECONDS_PER_SECOND
 from tests.webadmin.profiles.conftest import Doors
 from tests.webadmin.profiles.pushes import CPU, PUSH, fresh_pprof, push_body, push_of
 from tests.webadmin.profiles.writer_double import ring_of

@@ -10,9 +10,9 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from engine.ingest.segments.segment_push import PushedSeries, SegmentPush, decode_segment_push
 from engine.placement.model import Instance
 from engine.placement.ring import EMPTY_RING, Ring, change_ring
-from engine.profiles.segment_push import PushedSeries, SegmentPush, decode_segment_push
 from webadmin.profiles.writer.credential import is_authorized
 
 Answer = tuple[int, str, str]

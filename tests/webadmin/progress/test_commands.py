@@ -8,8 +8,8 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from engine.scheduling.advice import PROCESS_BYTES
-from engine.scheduling.limits import Scope, ScopeKind
+from engine.schedule.advice import PROCESS_BYTES
+from engine.schedule.limits import Scope, ScopeKind
 from tests.webadmin.service import Service
 from webadmin.progress.services import count_log
 from webadmin.schedule.models import Command, Job, LevelPolicy, Limits

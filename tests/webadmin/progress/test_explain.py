@@ -9,8 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from engine.profiles.object_names import dead_letter_key
-from engine.scheduling.limits import Scope, ScopeKind
+from engine.formats.profile_block.container.object_names import dead_letter_key
+from engine.schedule.limits import Scope, ScopeKind
 from tests.block_factory import ulid
 from tests.webadmin.service import REASON, Service
 from webadmin.access.services import issue_worker_credential

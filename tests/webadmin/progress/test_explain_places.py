@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.core.management import call_command
 
-from engine.scheduling.limits import Scope, ScopeKind
+from engine.schedule.limits import Scope, ScopeKind
 from engine.storage import open_store
 from tests.webadmin.admin import timeline_rows
 from tests.webadmin.service import REASON, Service

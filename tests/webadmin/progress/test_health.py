@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from django.test import Client
 
-from engine.scheduling.limits import Scope, ScopeKind
+from engine.schedule.limits import Scope, ScopeKind
 from tests.webadmin.probes import probe
 from tests.webadmin.service import Service
 from webadmin.progress import views

@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.metrics import SERVICE_METRICS
+from engine.core.metrics import SERVICE_METRICS
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.probes import probe
 from tests.webadmin.service import REASON, Service

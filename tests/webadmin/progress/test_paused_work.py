@@ -10,9 +10,9 @@ from django.core.cache import cache
 from django.core.management import call_command
 from django.test import Client, RequestFactory
 
-from engine.scheduling.limits import EVERYTHING, Scope, ScopeKind
-from engine.scheduling.pauses import PauseMode
-from engine.scheduling.progress import Flow, Outlook, clearing
+from engine.schedule.limits import EVERYTHING, Scope, ScopeKind
+from engine.schedule.pauses import PauseMode
+from engine.schedule.progress import Flow, Outlook, clearing
 from tests.webadmin.admin import timeline_rows, tsdb_rows
 from tests.webadmin.probes import probe
 from tests.webadmin.service import REASON, Service

@@ -11,8 +11,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from engine.planning.retention import DAY_MS
-from engine.scheduling.progress import ASSUMED_SECONDS_PER_MIB, MIB
+from engine.lanes.profiles.plan.retention import DAY_MS
+from engine.schedule.progress import ASSUMED_SECONDS_PER_MIB, MIB
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service
 from webadmin.index.services.delete_requests import DeleteOrder, request_deletion

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.engine.profiles.query.naive import Folded
+from tests.engine.query.naive import Folded
 from tests.segments import SERVICES, make_segment, put_segment
 from tests.webadmin.compacting import Compacting
 

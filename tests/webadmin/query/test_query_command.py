@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from engine.profiles.pprof import parse_profile
+from engine.formats.pprof.pprof import parse_profile
 from tests.webadmin.query.stored import Stored
 
 CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.profiles.query.errors import InvalidQuestion, QueryTooLarge
-from engine.profiles.query.model import QueryLimits, Question
-from engine.profiles.query.select_points import Grid
-from engine.profiles.query.selectors import parse_selector
-from tests.engine.profiles.query.naive import Folded
+from engine.formats.profile_block.selectors import parse_selector
+from engine.query.errors import InvalidQuestion, QueryTooLarge
+from engine.query.model import QueryLimits, Question
+from engine.query.select_points import Grid
+from tests.engine.query.naive import Folded
 from tests.segments import SERVICES
 from tests.webadmin.index.test_delete_requests import delete
 from tests.webadmin.query.stored import Interrupted, Stacks, Stored

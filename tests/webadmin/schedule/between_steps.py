@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from webadmin.index.models import Block, BlockLineage
 from webadmin.index.states import LIVE_STATES

@@ -9,15 +9,15 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from engine.profiles.container import BlockReader
-from engine.profiles.merge import run
-from engine.profiles.merge_model import Scratch
-from engine.profiles.metadata import decode_metadata
-from engine.scheduling.limits import LimitName, ScopeKind
+from engine.formats.profile_block.container.container import BlockReader
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.merge_model import Scratch
+from engine.lanes.profiles.merge.merge import run
+from engine.schedule.limits import LimitName, ScopeKind
 from engine.storage import ObjectStore, open_store
 from tests.block_factory import ulid
-from tests.engine.profiles.factories import Dataset, write_block
-from tests.engine.profiles.test_merge_sizes import rows_of
+from tests.engine.formats.profile_block.factories import Dataset, write_block
+from tests.engine.lanes.profiles.test_merge_sizes import rows_of
 from tests.faults.samples import samples_in
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from engine.scheduling.limits import LimitName, ScopeKind
-from engine.scheduling.pauses import PauseMode
+from engine.schedule.limits import LimitName, ScopeKind
+from engine.schedule.pauses import PauseMode
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service, check_invariants
 from webadmin.index.models import Block

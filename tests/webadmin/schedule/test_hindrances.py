@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.db.models import F
 
-from engine.scheduling.limits import LimitName, Scope, ScopeKind
-from engine.scheduling.pauses import PauseMode
+from engine.schedule.limits import LimitName, Scope, ScopeKind
+from engine.schedule.pauses import PauseMode
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.service import FakeWorker, Service, check_invariants
 from webadmin.index.models import Block

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from django.db import connection, transaction
 
-from engine.scheduling.limits import Scope, ScopeKind
-from engine.scheduling.pauses import PauseMode
+from engine.schedule.limits import Scope, ScopeKind
+from engine.schedule.pauses import PauseMode
 from engine.storage import open_store
 from tests.migrated import ROOT, put_sqlite
 from tests.webadmin.service import Service, check_invariants

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from engine.scheduling.limits import EVERYTHING, LimitName
-from engine.scheduling.model import JobState
+from engine.schedule.limits import EVERYTHING, LimitName
+from engine.schedule.model import JobState
 from engine.storage import open_store
 from tests.webadmin.schedule.test_two_connections import DEADLINE_SECONDS, at_once
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.protocol.messages import JobUpdate, Progress, UpdateStatus
-from engine.protocol.profile_jobs import ProfileMergeSpec
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from tests.block_factory import block_meta, merged, result_block, ulid
 from tests.webadmin.service import REASON, Service, check_invariants, relabelled
 from webadmin.access.credential_changes import revoke_credential

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection, models
 from django.test.utils import CaptureQueriesContext
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import FakeWorker, Service
 from webadmin.index.models import AcceptedId, Block

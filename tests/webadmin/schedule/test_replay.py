@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from engine.scheduling.errors import EntryUnknown
-from engine.scheduling.model import FORMAT_VERSION, PolicyName
-from engine.scheduling.replay import ReplayedState
+from engine.schedule.errors import EntryUnknown
+from engine.schedule.model import FORMAT_VERSION, PolicyName
+from engine.schedule.replay import ReplayedState
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.index.models import Block

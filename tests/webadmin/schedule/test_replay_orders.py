@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.scheduling.errors import EntryUnknown
-from engine.scheduling.limits import EVERYTHING, LimitName
-from engine.scheduling.replay import ReplayedState
+from engine.schedule.errors import EntryUnknown
+from engine.schedule.limits import EVERYTHING, LimitName
+from engine.schedule.replay import ReplayedState
 from engine.storage import open_store
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants

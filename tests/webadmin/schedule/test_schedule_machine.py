@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from engine.profiles.metadata import decode_metadata
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.protocol.messages import Assignment, JobUpdate, UpdateStatus
-from engine.protocol.profile_jobs import ProfileMergeSpec
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.database import ManualClock
 from tests.webadmin.schedule.between_steps import BetweenSteps, check_history, rows_of_others, watched_poll

@@ -7,8 +7,8 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.protocol.errors import InvalidMessage
-from engine.protocol.profile_jobs import ProfileMergeSpec
 from engine.protocol.wire import request_from_wire
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.webadmin.probes import probe

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from django.db import DataError, connection, transaction
 
+from engine.lanes.profiles.jobs import KIND
 from engine.protocol.messages import PollRequest
-from engine.protocol.profile_jobs import KIND
-from engine.scheduling.model import CreateJob, JobState
-from engine.scheduling.prepare import prepare
+from engine.schedule.model import CreateJob, JobState
+from engine.schedule.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import FakeWorker, Service, check_invariants
 from webadmin.database import turns

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from engine.scheduling.limits import EVERYTHING, LimitName
+from engine.schedule.limits import EVERYTHING, LimitName
 from tests.webadmin.admin import rows
 from tests.webadmin.service import Service
 from webadmin.access.services import issue_worker_credential

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
 from engine.storage import ObjectStore, open_store
 from tests.webadmin.service import Service
 from tests.webadmin.timeline.fake_node import FakeNode

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from engine.lanes.tables.jobs import ChunkResult, TableChunk, TableMergeResult, TableMergeSpec, WrittenFile
+from engine.lanes.tables.plain.manifest import read_manifest
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
-from engine.protocol.table_jobs import ChunkResult, TableChunk, TableMergeResult, TableMergeSpec, WrittenFile
 from engine.storage import ObjectStore, open_store
-from engine.tables.manifest import read_manifest
 from tests.webadmin.service import FakeWorker
 from tests.webadmin.timeline.parquet_files import read_ids
 

@@ -15,8 +15,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from engine.lanes.tables.merge import merge_job
 from engine.storage import ObjectStore, open_store
-from engine.tables import merge_job
 from tests.webadmin.service import Service
 from tests.webadmin.timeline.conftest import World
 from tests.webadmin.timeline.fake_node import FakeNode, digest_of, seen_ids

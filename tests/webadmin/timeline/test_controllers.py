@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from engine.storage import ObjectStore, open_store
 from tests.webadmin.schedule.test_replay import log, replayed
 from tests.webadmin.schedule.test_two_connections import at_once

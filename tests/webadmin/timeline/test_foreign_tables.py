@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from django.core.management import CommandError
 
+from engine.lanes.tables.plain.foreign_formats import ForeignTable
 from engine.storage import ObjectStore, open_store
-from engine.tables.foreign_formats import ForeignTable
 from tests.file_s3 import running_file_s3
 from tests.object_stores import s3_credentials
 from tests.webadmin.hostile.conftest import Caller

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.planning.timeline.policy import MB
-from engine.protocol.table_jobs import TableMergeSpec
-from engine.scheduling.model import JobState
-from engine.tables.manifest import read_manifest
+from engine.lanes.tables.jobs import TableMergeSpec
+from engine.lanes.tables.plain.manifest import read_manifest
+from engine.lanes.tables.plan.policy import MB
+from engine.schedule.model import JobState
 from tests.webadmin.timeline.conftest import World, check_timelines
 from tests.webadmin.timeline.fake_node import FakeNode, seen_ids
 from tests.webadmin.timeline.parquet_files import DAY_MS, day, put_hours, put_rows

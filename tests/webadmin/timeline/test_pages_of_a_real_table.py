@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from engine.planning.timeline.granularity import DAY_MS
+from engine.lanes.tables.plan.granularity import DAY_MS
 from tests.webadmin.admin.test_admin_orders import give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.timeline.conftest import World

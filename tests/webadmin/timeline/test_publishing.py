@@ -9,11 +9,18 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from engine.profiles.errors import BadObject
+from engine.core.errors import BadObject
+from engine.lanes.tables.merge import merge_job
+from engine.lanes.tables.plain.manifest import (
+    POINTER,
+    Pointer,
+    encode_pointer,
+    manifest_key,
+    read_manifest,
+    read_pointer,
+)
 from engine.protocol.messages import FailureReason
 from engine.storage import ObjectStore, StorageError, kept_store, open_store
-from engine.tables import merge_job
-from engine.tables.manifest import POINTER, Pointer, encode_pointer, manifest_key, read_manifest, read_pointer
 from tests.webadmin.timeline.conftest import World, check_timelines
 from tests.webadmin.timeline.fake_node import seen_ids
 from tests.webadmin.timeline.parquet_files import day, put_hours, put_lies, put_rows, read_ids

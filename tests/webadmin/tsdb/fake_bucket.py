@@ -7,14 +7,14 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from engine.planning.intervals.partitions import SERIES_ENTRY_BYTES
-from engine.profiles import ulids
+from engine.core import ulids
+from engine.formats.prometheus.meta import BlockMeta, BlockStats, Compaction, decode_meta, encode_meta
+from engine.lanes.tsdb.buckets.layout import META
+from engine.lanes.tsdb.jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec, WrittenBlock
+from engine.lanes.tsdb.plan.partitions import SERIES_ENTRY_BYTES
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
-from engine.protocol.tsdb_jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec, WrittenBlock
 from engine.storage import ObjectNotFound, ObjectStore
-from engine.tsdb.buckets.layout import META
-from engine.tsdb.meta import BlockMeta, BlockStats, Compaction, decode_meta, encode_meta
-from tests.engine.tsdb import factories
+from tests.engine.lanes.tsdb import factories
 from tests.webadmin.service import FakeWorker
 
 HOUR_MS = 3_600_000

@@ -13,14 +13,14 @@ from unittest import mock
 
 import pytest
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
+from engine.formats.prometheus.index import index_reader, symbol_table
+from engine.lanes.tsdb.buckets.marks import read_mark
+from engine.lanes.tsdb.buckets.model import MarkKind
 from engine.storage import ObjectStore
-from engine.tsdb import index_reader, symbol_table
-from engine.tsdb.buckets.marks import read_mark
-from engine.tsdb.buckets.model import MarkKind
 from tasks.batches import failure_reason
-from tests.engine.tsdb import factories
-from tests.engine.tsdb.factories import POSTINGS, SERIES, index_bytes, series_body
+from tests.engine.lanes.tsdb import factories
+from tests.engine.lanes.tsdb.factories import POSTINGS, SERIES, index_bytes, series_body
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, block_id, damage, origins, put_block, put_sound_block, visible
 from tests.webadmin.tsdb.test_real_merges import RealNode

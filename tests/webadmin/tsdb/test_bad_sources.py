@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from engine.lanes.tsdb.buckets.marks import read_mark
+from engine.lanes.tsdb.buckets.model import MarkKind
 from engine.protocol.messages import FailureReason
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from engine.storage import ObjectStore, StorageError
-from engine.tsdb.buckets.marks import read_mark
-from engine.tsdb.buckets.model import MarkKind
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.conftest import ORDER
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, damage, has, put_block, put_sound_block

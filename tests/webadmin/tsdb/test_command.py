@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from engine.protocol.messages import FailureReason
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from engine.storage import InvalidStoreUrl, ObjectStore
 from tests.webadmin.admin.conftest import operator  # noqa: F401  (a fixture)
 from tests.webadmin.service import Service

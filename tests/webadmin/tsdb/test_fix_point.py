@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from engine.lanes.tsdb.buckets.bucket_index import read_index
 from engine.storage import ObjectStore
-from engine.tsdb.buckets.bucket_index import read_index
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
 from webadmin.database import dialect

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
+from engine.lanes.tsdb.jobs import TsdbMergeSpec
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
-from engine.protocol.tsdb_jobs import TsdbMergeSpec
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
-from engine.scheduling.replay import ReplayedState
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
+from engine.schedule.replay import ReplayedState
 from engine.storage import ObjectStore
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.conftest import ORDER

@@ -9,8 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import F
 
+from engine.lanes.tsdb.buckets.bucket_index import decode_index
 from engine.storage import ObjectInfo, ObjectStore, StorageError
-from engine.tsdb.buckets.bucket_index import decode_index
 from tests.webadmin.progress.test_metrics import scrape
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.conftest import ORDER

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.formats.prometheus.model import Labels
+from engine.lanes.tsdb.buckets.marks import read_mark
+from engine.lanes.tsdb.buckets.model import MarkKind
+from engine.lanes.tsdb.jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.lanes.tsdb.merge import merge_job
+from engine.lanes.tsdb.merge.verification import verify_block
 from engine.storage import ObjectStore
-from engine.tsdb import merge_job
-from engine.tsdb.buckets.marks import read_mark
-from engine.tsdb.buckets.model import MarkKind
-from engine.tsdb.model import Labels
-from engine.tsdb.verification import verify_block
 from tests import tsdb_blocks
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.conftest import ORDER

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from engine.formats.prometheus.model import Labels
+from engine.lanes.tsdb.jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.lanes.tsdb.merge import merge_job
+from engine.lanes.tsdb.merge.verification import verify_block
+from engine.lanes.tsdb.specs import read_tsdb_spec
 from engine.protocol.messages import FailureReason
-from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
-from engine.protocol.tsdb_specs import read_tsdb_spec
 from engine.storage import ObjectStore
-from engine.tsdb import merge_job
-from engine.tsdb.model import Labels
-from engine.tsdb.verification import verify_block
 from tasks.batches import failure_reason
-from tests.engine.tsdb.conftest import RealBlocks, all_real_blocks
+from tests.engine.lanes.tsdb.conftest import RealBlocks, all_real_blocks
 from tests.tsdb_blocks import download, put_block, samples
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.fake_bucket import FakeNode, origins, visible

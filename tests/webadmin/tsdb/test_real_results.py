@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.planning.intervals.model import IntervalBlock, IntervalGroup
+from engine.formats.prometheus.meta import decode_meta, encode_meta
+from engine.lanes.tsdb.merge import merge_job
+from engine.lanes.tsdb.plan.model import IntervalBlock, IntervalGroup
 from engine.storage import ObjectStore
-from engine.tsdb import merge_job
-from engine.tsdb.meta import decode_meta, encode_meta
 from tests.tsdb_blocks import RANGE_MS, START_MS, replicas_job
 from webadmin.tsdb.merge_lane import check_result
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from engine.protocol.tsdb_jobs import TsdbMergeResult, TsdbMergeSpec
-from engine.scheduling.model import AttemptOutcome, JobState
+from engine.formats.prometheus.meta import decode_meta, encode_meta
+from engine.lanes.tsdb.jobs import TsdbMergeResult, TsdbMergeSpec
+from engine.schedule.model import AttemptOutcome, JobState
 from engine.storage import ObjectStore
-from engine.tsdb.meta import decode_meta, encode_meta
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, put_block
 from webadmin.schedule.models import Attempt, Job
 from webadmin.tsdb.models import Block, Bucket, Group, OutboxStep

@@ -10,9 +10,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from engine.lanes.tsdb.buckets.marks import remove_mark, write_mark
+from engine.lanes.tsdb.buckets.model import Mark, MarkKind
 from engine.storage import ObjectStore, open_store
-from engine.tsdb.buckets.marks import remove_mark, write_mark
-from engine.tsdb.buckets.model import Mark, MarkKind
 from tests.webadmin.service import Service
 from tests.webadmin.tsdb.conftest import ORDER
 from tests.webadmin.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, put_block

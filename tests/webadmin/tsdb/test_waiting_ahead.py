@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from tests.webadmin.service import Service
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.models import Job

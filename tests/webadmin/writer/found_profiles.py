@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.query.top_functions import top_functions
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.query.top_functions import top_functions
 from engine.storage import ObjectStore
 from tests.webadmin.writer.pushes import PROFILE_TYPE, SAMPLE_VALUE, SERVICE, TENANT
 from webadmin.index.models import Block

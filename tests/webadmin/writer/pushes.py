@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.pprof_encode import encode_profile
-from engine.profiles.segment_push import PushedSeries, SegmentPush, encode_segment_push
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.pprof.pprof_encode import encode_profile
+from engine.ingest.segments.segment_push import PushedSeries, SegmentPush, encode_segment_push
 
 TENANT, SERVICE = "quarry", "checkout"
 PROFILE_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"

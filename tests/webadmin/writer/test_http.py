@@ -10,7 +10,7 @@ import httpx
 import pytest
 from django.conf import settings
 
-from engine.metrics import WRITER_METRICS
+from engine.core.metrics import WRITER_METRICS
 from engine.storage import ObjectStore
 from tests.webadmin.writer.pushes import push_bytes, pushed_profile
 from webadmin.profiles.writer import segment_writer

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from engine.profiles.model import BlockMeta
-from engine.profiles.segment_push import PushedSeries
+from engine.formats.profile_block.model import BlockMeta
+from engine.ingest.segments.segment_push import PushedSeries
 from engine.storage import ObjectStore
 from tests.faults.failing_store import FailingStore, Fault
 from tests.webadmin.writer.pushes import LABELS, TENANT, push_of, pushed_profile

@@ -13,7 +13,7 @@ from datetime import datetime
 from django.http import HttpRequest
 from django.utils import timezone
 
-from engine.profiles.object_names import check_tenant
+from engine.formats.profile_block.container.object_names import check_tenant
 from webadmin.access.credential_changes import create_credential
 from webadmin.access.errors import CredentialRefused, ScopeMissing
 from webadmin.access.models import WorkerCredential

@@ -13,8 +13,7 @@ from typing import Any
 from django.http import HttpResponse
 from rest_framework.exceptions import APIException, Throttled
 
-from engine.errors import LithifyError
-from engine.profiles.errors import BadObject
+from engine.core.errors import BadObject, LithifyError
 from engine.storage import StorageError
 from webadmin.catalog.api.errors import RangeRefused
 

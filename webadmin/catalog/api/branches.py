@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 
-from engine.catalog.model import KEY_BYTES_MAX, key_of
+from engine.formats.ranges.model import KEY_BYTES_MAX, key_of
 from webadmin.catalog.api import shapes
 from webadmin.catalog.api.answers import answer, nothing, page
 from webadmin.catalog.api.calls import Call, flag_of, part_of_key

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from django.http import HttpRequest
 
-from engine.catalog.model import KEY_BYTES_MAX, key_of
+from engine.formats.ranges.model import KEY_BYTES_MAX, key_of
 from engine.protocol.fields import Fields
 from webadmin.catalog.api.access_keys import AccessKey
 from webadmin.catalog.api.answers import PAGE_MAX

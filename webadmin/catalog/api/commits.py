@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from django.http import HttpResponse
 
-from engine.catalog.model import key_of
+from engine.formats.ranges.model import key_of
 from engine.protocol.fields import COUNT_MAX, Fields
 from webadmin.catalog.api import shapes
 from webadmin.catalog.api.answers import answer, page

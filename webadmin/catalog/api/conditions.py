@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.catalog.object_entry import ObjectEntry
+from engine.formats.ranges.object_entry import ObjectEntry
 from webadmin.catalog.api.calls import Call
 from webadmin.catalog.api.errors import RequestRefused
 from webadmin.catalog.errors import EntryMissing, PreconditionFailed

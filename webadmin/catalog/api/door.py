@@ -15,7 +15,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, Throttled
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.access.errors import ScopeMissing
 from webadmin.access.request_rates import seconds_to_wait
 from webadmin.access.scopes import SCOPE_READ_CATALOG, SCOPE_WRITE_CATALOG

@@ -13,7 +13,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import http_date
 
-from engine.catalog.object_entry import ObjectEntry
+from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import InvalidKey, InvalidRange, ObjectNotFound, ObjectStore
 from webadmin.catalog.api.calls import Call
 from webadmin.catalog.api.errors import DataMissing, RangeRefused

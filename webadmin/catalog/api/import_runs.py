@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from django.db import connections, transaction
 from django.db.models import F
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.catalog.api.errors import ImportCancelled, ImportEnded, ImportMissing, ImportsBusy
 from webadmin.catalog.api.models import ERROR_MAX, ImportRun, ImportState
 from webadmin.catalog.models import Repository

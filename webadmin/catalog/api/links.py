@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 
-from engine.catalog.object_entry import ObjectEntry
+from engine.formats.ranges.object_entry import ObjectEntry
 from engine.protocol.fields import COUNT_MAX, Fields
 from engine.storage import InvalidKey, ObjectNotFound
 from webadmin.catalog.api import shapes

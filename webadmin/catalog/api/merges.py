@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from django.http import HttpResponse
 
-from engine.catalog.three_way import Side
+from engine.lanes.catalog.three_way import Side
 from engine.protocol.fields import Fields
 from webadmin.catalog.api import shapes
 from webadmin.catalog.api.answers import answer, nothing

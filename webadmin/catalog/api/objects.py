@@ -7,9 +7,9 @@ from typing import Any
 
 from django.http import HttpResponse
 
-from engine.catalog.errors import InvalidEntryKey
-from engine.catalog.model import KEY_BYTES_MAX, key_of
-from engine.catalog.object_entry import ObjectEntry
+from engine.formats.ranges.errors import InvalidEntryKey
+from engine.formats.ranges.model import KEY_BYTES_MAX, key_of
+from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import ObjectNotFound
 from webadmin.catalog.api import shapes
 from webadmin.catalog.api.answers import answer, nothing, page

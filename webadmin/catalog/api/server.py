@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 
-from engine.version import VERSION
+from engine.core.version import VERSION
 from webadmin.catalog.api.answers import answer, nothing
 from webadmin.catalog.api.calls import Call
 from webadmin.catalog.places import catalog_store

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.catalog.diff import Change
-from engine.catalog.model import Entry
-from engine.catalog.object_entry import ObjectEntry
-from engine.catalog.three_way import Compared
-from engine.catalog.view import CommonPrefix
+from engine.formats.ranges.model import Entry
+from engine.formats.ranges.object_entry import ObjectEntry
+from engine.lanes.catalog.diff import Change
+from engine.lanes.catalog.three_way import Compared
+from engine.lanes.catalog.view import CommonPrefix
 from webadmin.catalog.models import Branch, Commit, Repository, Tag
 from webadmin.catalog.object_places import physical_address_of
 

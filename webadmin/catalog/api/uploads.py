@@ -17,8 +17,8 @@ from django.core.files.uploadhandler import FileUploadHandler
 from django.http import HttpResponse
 from django.http.multipartparser import MultiPartParser, MultiPartParserError
 
-from engine.catalog.object_entry import ObjectEntry
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
+from engine.formats.ranges.object_entry import ObjectEntry
 from engine.protocol.fields import Fields
 from engine.storage import ObjectWriter
 from webadmin.catalog.api import shapes

@@ -1,8 +1,8 @@
 """Builds under way, and the files they need: none of these is deleted between being put and being published.
 
-``engine.planning.staging.orphans`` says how: while a build is open its row says since when; what it needs is taken off
-the list of condemned files in the transaction that publishes it, which is refused if one of them was already going, or
-if the row is not there any more: whoever sweeps has taken the build for dead.
+``engine.lanes.catalog.plan.orphans`` says how: while a build is open its row says since when; what it needs is taken
+off the list of condemned files in the transaction that publishes it, which is refused if one of them was already going,
+or if the row is not there any more: whoever sweeps has taken the build for dead.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from django.db import DatabaseError, connections
 from django.db.models import Q
 
-from engine.planning.staging.branch import Basis
-from engine.planning.staging.orphans import CondemnedFile as Condemned
-from engine.planning.staging.orphans import is_publishable
+from engine.lanes.catalog.plan.branch import Basis
+from engine.lanes.catalog.plan.orphans import CondemnedFile as Condemned
+from engine.lanes.catalog.plan.orphans import is_publishable
 from webadmin.catalog.errors import FilesCondemned
 from webadmin.catalog.models import Build, CondemnedFile, Repository
 from webadmin.catalog.states import Why

@@ -2,7 +2,7 @@
 compactions that are over.
 
 Files are listed first and the rows are read after it, of one moment. A file is condemned, and deleted when its time of
-grace is over and nothing reaches it still (``engine.planning.staging.orphans``). An object is condemned when it is
+grace is over and nothing reaches it still (``engine.lanes.catalog.plan.orphans``). An object is condemned when it is
 older than anything that could still be linked, and deleted by a later round (``condemned_objects.py``). Whatever cannot
 be read ends the collection: nothing is deleted then.
 """
@@ -13,11 +13,11 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from engine.catalog.files import FOLDERS, CatalogFiles
-from engine.catalog.layout import Kind
-from engine.errors import LithifyError
-from engine.planning.staging.orphans import CondemnedFile as Condemned
-from engine.planning.staging.orphans import FileSweep, StoredFile, plan_sweep
+from engine.core.errors import LithifyError
+from engine.formats.ranges.layout import Kind
+from engine.lanes.catalog.files import FOLDERS, CatalogFiles
+from engine.lanes.catalog.plan.orphans import CondemnedFile as Condemned
+from engine.lanes.catalog.plan.orphans import FileSweep, StoredFile, plan_sweep
 from engine.storage import StorageError
 from webadmin.access.services import record_audit
 from webadmin.catalog.compaction_policies import policy_of

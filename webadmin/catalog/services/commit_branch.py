@@ -6,9 +6,9 @@ is built again from less; one with nothing sealed only moves the pointer.
 
 from __future__ import annotations
 
-from engine.catalog.apply import apply_layers
-from engine.catalog.metarange import Metarange
-from engine.planning.staging.branch import Basis, BranchRecord, Moved, Refusal, basis_of, publish_snapshot
+from engine.formats.ranges.metarange import Metarange
+from engine.lanes.catalog.apply import apply_layers
+from engine.lanes.catalog.plan.branch import Basis, BranchRecord, Moved, Refusal, basis_of, publish_snapshot
 from engine.storage import ObjectNotFound
 from webadmin.catalog.errors import BranchBusy, BranchMissing, FilesCondemned, NothingToCommit
 from webadmin.catalog.models import Build, Commit, Repository

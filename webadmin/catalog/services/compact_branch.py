@@ -10,14 +10,14 @@ import logging
 
 from django.db import IntegrityError, transaction
 
-from engine.catalog.apply_plan import UNIT_BYTES
-from engine.catalog.layout import SplitRules
-from engine.catalog.runs import Layer
-from engine.errors import LithifyError
-from engine.planning.staging.branch import Basis, Refusal, basis_of
-from engine.protocol.catalog_jobs import KIND, LayerFile
-from engine.scheduling.model import JobState
-from engine.scheduling.priority import job_priority_ms
+from engine.core.errors import LithifyError
+from engine.formats.ranges.layout import SplitRules
+from engine.lanes.catalog.apply_plan import UNIT_BYTES
+from engine.lanes.catalog.jobs import KIND, LayerFile
+from engine.lanes.catalog.plan.branch import Basis, Refusal, basis_of
+from engine.lanes.catalog.runs import Layer
+from engine.schedule.model import JobState
+from engine.schedule.priority import job_priority_ms
 from webadmin.catalog.compaction_policies import path_limits, policy_of
 from webadmin.catalog.errors import BranchBusy
 from webadmin.catalog.lane_models import REASON_MAX, BranchWatch, Compaction

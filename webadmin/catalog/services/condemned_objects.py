@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from django.db import transaction
 from django.db.models import F
 
-from engine.planning.staging.orphans import CondemnedFile as Condemned
-from engine.planning.staging.orphans import FileSweep, StoredFile, plan_sweep
+from engine.lanes.catalog.plan.orphans import CondemnedFile as Condemned
+from engine.lanes.catalog.plan.orphans import FileSweep, StoredFile, plan_sweep
 from engine.storage import ObjectInfo, StorageError
 from webadmin.catalog.models import CondemnedObject, Repository
 from webadmin.catalog.places import catalog_store, data_prefix_of, folder_of

@@ -11,7 +11,7 @@ import random
 
 from django.db import DatabaseError
 
-from engine.catalog.view import Page
+from engine.lanes.catalog.view import Page
 from webadmin.catalog.models import BranchLoad
 from webadmin.database.dialect import clock_ms
 from webadmin.database.upserts import add_to_row

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from engine.catalog.diff import Change, diff_states, diff_uncommitted
-from engine.catalog.model import prefix_end
-from engine.catalog.overlay import Overlay
-from engine.catalog.state_reader import StateReader
-from engine.catalog.three_way import Compared, compare
-from engine.catalog.view import CommonPrefix
-from engine.planning.staging.branch import BranchRecord
-from engine.profiles.query.section_cache import SectionCache
+from engine.formats.ranges.model import prefix_end
+from engine.lanes.catalog.diff import Change, diff_states, diff_uncommitted
+from engine.lanes.catalog.overlay import Overlay
+from engine.lanes.catalog.plan.branch import BranchRecord
+from engine.lanes.catalog.state_reader import StateReader
+from engine.lanes.catalog.three_way import Compared, compare
+from engine.lanes.catalog.view import CommonPrefix
+from engine.storage.section_cache import SectionCache
 from webadmin.catalog.errors import BranchMissing
 from webadmin.catalog.models import Commit, Repository
 from webadmin.catalog.places import reader_of

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from engine.planning.staging.branch import Basis, Refusal, refusal
+from engine.lanes.catalog.plan.branch import Basis, Refusal, refusal
 from webadmin.catalog.lane_models import IS_PARKED, REASON_MAX, BranchWatch, Compaction
 from webadmin.catalog.models import Build, Repository
 from webadmin.catalog.services.records import read_record

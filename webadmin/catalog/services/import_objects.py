@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from engine.catalog.errors import UnsortedKeys
-from engine.catalog.model import Row, key_of
-from engine.catalog.object_entry import ObjectEntry
+from engine.formats.ranges.errors import UnsortedKeys
+from engine.formats.ranges.model import Row, key_of
+from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import ObjectInfo, ObjectNotFound, ObjectStore
 from webadmin.catalog.errors import ImportRefused
 from webadmin.catalog.models import Commit, Repository

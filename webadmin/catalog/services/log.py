@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.catalog.diff import diff_states
-from engine.catalog.model import prefix_end
+from engine.formats.ranges.model import prefix_end
+from engine.lanes.catalog.diff import diff_states
 from webadmin.catalog.models import Commit, Repository
 from webadmin.catalog.places import reader_of
 from webadmin.catalog.services.commits import find_commit, walk_back

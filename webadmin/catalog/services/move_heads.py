@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 
-from engine.catalog.metarange import Metarange
-from engine.catalog.model import Row
-from engine.catalog.state_reader import StateReader
-from engine.catalog.three_way import Side, cherry_pick_state, import_rows, merge_states, revert_state
-from engine.planning.staging.branch import BranchRecord, Moved, Refusal, basis_of, move_head, reset
+from engine.formats.ranges.metarange import Metarange
+from engine.formats.ranges.model import Row
+from engine.lanes.catalog.plan.branch import BranchRecord, Moved, Refusal, basis_of, move_head, reset
+from engine.lanes.catalog.state_reader import StateReader
+from engine.lanes.catalog.three_way import Side, cherry_pick_state, import_rows, merge_states, revert_state
 from engine.storage import ObjectNotFound
 from webadmin.access.services import record_audit
 from webadmin.catalog.errors import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from engine.catalog.metarange import Metarange
-from engine.planning.staging.branch import (
+from engine.formats.ranges.metarange import Metarange
+from engine.lanes.catalog.plan.branch import (
     Basis,
     BranchRecord,
     Moved,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.catalog.model import Entry, IntervalTombstone, check_key
-from engine.catalog.overlay import LayerInterval, LayerRow, Overlay
-from engine.catalog.view import Page, View
+from engine.formats.ranges.model import Entry, IntervalTombstone, check_key
+from engine.lanes.catalog.overlay import LayerInterval, LayerRow, Overlay
+from engine.lanes.catalog.view import Page, View
 from webadmin.catalog.errors import BranchMissing, EntryMissing
 from webadmin.catalog.models import Repository
 from webadmin.catalog.places import reader_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from engine.planning.staging.branch import BranchRecord, Moved, Refusal, seal
+from engine.lanes.catalog.plan.branch import BranchRecord, Moved, Refusal, seal
 from webadmin.catalog.models import Branch, BranchToken, StagedEntry
 from webadmin.catalog.states import TokenState, Why
 from webadmin.database.dialect import ask, clock_ms, locked, reserve_ids

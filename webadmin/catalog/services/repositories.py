@@ -8,8 +8,8 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
-from engine.profiles.errors import BadBlockName
-from engine.profiles.object_names import check_tenant
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
 from webadmin.access.services import intern_tenants, record_audit
 from webadmin.catalog.errors import NameRefused, RepositoryExists, RepositoryMissing, RepositoryReadOnly
 from webadmin.catalog.models import Branch, Repository

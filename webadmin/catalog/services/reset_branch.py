@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from django.db import transaction
 
-from engine.catalog.diff import reset_rows
-from engine.catalog.model import Entry, check_key, prefix_end
-from engine.planning.staging.branch import (
+from engine.formats.ranges.model import Entry, check_key, prefix_end
+from engine.lanes.catalog.diff import reset_rows
+from engine.lanes.catalog.plan.branch import (
     BranchRecord,
     Moved,
     Refusal,

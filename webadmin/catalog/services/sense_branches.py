@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from django.db.models import Count, Q
 
-from engine.errors import LithifyError
-from engine.planning.staging.sensor import Decision, Held, decide
+from engine.core.errors import LithifyError
+from engine.lanes.catalog.plan.sensor import Decision, Held, decide
 from webadmin.catalog.branch_loads import WatchedBranch, budgets_of, watched_branches
 from webadmin.catalog.compaction_policies import policies_of, sensor_policy
 from webadmin.catalog.errors import BranchBusy

@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from operator import itemgetter
 
-from engine.catalog.model import IntervalTombstone
-from engine.catalog.overlay import LayerInterval, LayerRow, Overlay
-from engine.catalog.runs import Layer, spooled_run
-from engine.catalog.view import View
-from engine.planning.staging.branch import Basis, BranchRecord
+from engine.formats.ranges.model import IntervalTombstone
+from engine.lanes.catalog.overlay import LayerInterval, LayerRow, Overlay
+from engine.lanes.catalog.plan.branch import Basis, BranchRecord
+from engine.lanes.catalog.runs import Layer, spooled_run
+from engine.lanes.catalog.view import View
 from webadmin.catalog.models import Commit, Repository, StagedEntry, StagedInterval
 from webadmin.catalog.places import reader_of
 from webadmin.database.dialect import among, ask_rows, one_snapshot, read_rows

@@ -7,7 +7,7 @@ import logging
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
-from engine.planning.staging.orphans import RetiredToken, tokens_to_sweep
+from engine.lanes.catalog.plan.orphans import RetiredToken, tokens_to_sweep
 from webadmin.catalog.lane_models import Compaction
 from webadmin.catalog.models import (
     Branch,

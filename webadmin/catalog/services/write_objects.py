@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.catalog.model import Entry, StagedRecord, check_key, check_record, prefix_end
-from engine.catalog.object_entry import ObjectEntry
-from engine.catalog.overlay import LayerInterval, LayerRow, Overlay
-from engine.catalog.state_reader import StateReader
-from engine.catalog.view import View
-from engine.planning.staging.branch import BranchRecord, Refusal, WriteTicket, seal, ticket_of, write_holds
+from engine.formats.ranges.model import Entry, StagedRecord, check_key, check_record, prefix_end
+from engine.formats.ranges.object_entry import ObjectEntry
+from engine.lanes.catalog.overlay import LayerInterval, LayerRow, Overlay
+from engine.lanes.catalog.plan.branch import BranchRecord, Refusal, WriteTicket, seal, ticket_of, write_holds
+from engine.lanes.catalog.state_reader import StateReader
+from engine.lanes.catalog.view import View
 from webadmin.access.services import record_audit
 from webadmin.catalog.errors import BranchBusy, BranchMissing, PreconditionFailed, TooManyKeys
 from webadmin.catalog.models import Repository, StagedEntry, StagedInterval

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.protocol.profile_jobs import DeleteMask
+from engine.lanes.profiles.jobs import DeleteMask
 
 NAME_LENGTH_MAX = 44  # leaves room for five columns of numbers on a usual terminal
 UNITS = ("B", "KB", "MB", "GB", "TB")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.storage import ObjectInfo, ObjectStore, open_store
 
 METADATA_FILE = "segments-meta.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.console.stack_home import LOCK_FILE, locked_home
 
 MARK = "wiped_by_the_demo"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.protocol.profile_jobs import KIND
-from engine.scheduling.limits import EVERYTHING
+from engine.lanes.profiles.jobs import KIND
+from engine.schedule.limits import EVERYTHING
 from webadmin.access.services import record_audit
 from webadmin.index.services.retention_rules import set_retention
 from webadmin.schedule.models import LevelPolicy

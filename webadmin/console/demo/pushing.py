@@ -15,11 +15,11 @@ from typing import Self
 
 import httpx
 
-from engine.errors import LithifyError
-from engine.profiles.pprof import parse_profile
-from engine.profiles.pprof_encode import encode_profile
-from engine.profiles.pprof_model import Profile
-from engine.profiles.proto import push_pb2
+from engine.core.errors import LithifyError
+from engine.formats.pprof.pprof import parse_profile
+from engine.formats.pprof.pprof_encode import encode_profile
+from engine.formats.pprof.pprof_model import Profile
+from engine.formats.proto import push_pb2
 from webadmin.console.demo.plan import PlannedPush
 
 PUSH = "/push.v1.PusherService/Push"

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from engine.profiles.container import ObjectReader
-from engine.profiles.merge_model import SERIES_INDEX
-from engine.profiles.metadata import decode_metadata
-from engine.profiles.model import DATASET_PROFILES, BlockMeta, DatasetMeta
-from engine.profiles.query.top_functions import FunctionValue, top_functions
-from engine.profiles.series_index import decode_series_index
+from engine.formats.profile_block.container.container import ObjectReader
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.merge_model import SERIES_INDEX
+from engine.formats.profile_block.model import DATASET_PROFILES, BlockMeta, DatasetMeta
+from engine.formats.profile_block.series.series_index import decode_series_index
+from engine.query.top_functions import FunctionValue, top_functions
 from engine.storage import ObjectStore
 from webadmin.console.demo.figures import LiveBlock
 from webadmin.console.demo.foreign import NothingToCompact

@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from engine.profiles import recording
-from engine.profiles.recording.files import Recording as RecordedFile
-from engine.profiles.recording.files import read_recordings
-from engine.profiles.recording.programs import WINDOW_MS, Program, available_programs, record_all
+from engine import recording
+from engine.recording.files import Recording as RecordedFile
+from engine.recording.files import read_recordings
+from engine.recording.programs import WINDOW_MS, Program, available_programs, record_all
 from webadmin.console.demo.plan import Recording
 
 TOGETHER = 2  # programs recorded at a time: more would mostly record how they wait for each other

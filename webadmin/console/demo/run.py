@@ -15,7 +15,7 @@ from pathlib import Path
 from django.core.management import call_command
 from django.db import connections
 
-from engine.profiles.metadata_file import read_metadata_file
+from engine.formats.profile_block.container.metadata_file import read_metadata_file
 from engine.storage import ObjectStore, open_store
 from webadmin.console.addresses import free_port
 from webadmin.console.demo.figures import seconds_text, size_text

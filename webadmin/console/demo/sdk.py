@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.console.demo import route_planner
 from webadmin.console.demo.route_planner import NO_SDK, PROFILED, SERVICE
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Q
 
-from engine.errors import LithifyError
-from engine.scheduling.model import LIVE_STATES, JobState
+from engine.core.errors import LithifyError
+from engine.schedule.model import LIVE_STATES, JobState
 from webadmin.console.demo.figures import LiveBlock
 from webadmin.index.masks import visible_datasets
 from webadmin.index.models import Block

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from django.conf import settings
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.storage import open_store
 from engine.storage.conformance import check
 from webadmin.console.deployment.findings import Finding, Level

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from django.db import DatabaseError, transaction
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.database.dialect import is_contention
 from webadmin.index.errors import BlockRefused, IndexBusy
 from webadmin.index.models import AcceptedId, Block

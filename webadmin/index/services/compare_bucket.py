@@ -13,11 +13,16 @@ from typing import NamedTuple
 
 from django.db import transaction
 
-from engine.errors import LithifyError
-from engine.profiles import ulids
-from engine.profiles.checksums import crc32c
-from engine.profiles.errors import BadBlockName
-from engine.profiles.object_names import BLOCKS, SEGMENTS, BlockKey, dead_letter_key, parse_block_key
+from engine.core import ulids
+from engine.core.checksums import crc32c
+from engine.core.errors import BadBlockName, LithifyError
+from engine.formats.profile_block.container.object_names import (
+    BLOCKS,
+    SEGMENTS,
+    BlockKey,
+    dead_letter_key,
+    parse_block_key,
+)
 from engine.storage.model import ObjectInfo, ObjectNotFound, ObjectStore
 from webadmin.access.services import record_audit
 from webadmin.database import dialect

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from django.db import transaction
 from django.db.models import F
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.database import dialect
 from webadmin.index.letter_models import REASON_MAX
 from webadmin.index.models import RefusalCount

@@ -13,11 +13,10 @@ from typing import Any
 
 from django.db.models import Count, QuerySet, Sum
 
-from engine.profiles.errors import BadBlockName
-from engine.profiles.object_names import check_tenant
-from engine.profiles.query.errors import InvalidSelector
-from engine.profiles.query.selectors import parse_selector
-from engine.protocol.profile_jobs import DeleteMask
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
+from engine.formats.profile_block.selectors import InvalidSelector, parse_selector
+from engine.lanes.profiles.jobs import DeleteMask
 from webadmin.access.models import Tenant
 from webadmin.index.deletion_models import SERVICE_MAX, WHY_MAX
 from webadmin.index.errors import InvalidRule, TenantBusy

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from engine.errors import LithifyError
-from engine.profiles.errors import BadObject
-from engine.profiles.model import BlockMeta
+from engine.core.errors import BadObject, LithifyError
+from engine.formats.profile_block.model import BlockMeta
 from engine.storage.model import ObjectInfo, ObjectStore
 from webadmin.index.bucket_lineage import BucketLineage
 from webadmin.index.bucket_scan import describe_block, find_blocks

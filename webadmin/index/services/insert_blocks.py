@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.planning.model import QueueKey
-from engine.profiles.model import DatasetMeta, Labels
+from engine.formats.profile_block.model import DatasetMeta, Labels
+from engine.lanes.profiles.plan.model import QueueKey
 from webadmin.access.services import ask_tenants
 from webadmin.database.dialect import (
     among,

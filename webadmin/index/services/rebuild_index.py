@@ -17,7 +17,7 @@ from itertools import islice
 
 from django.conf import settings
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.storage import StorageError, kept_store
 from engine.storage.model import ObjectInfo, ObjectStore
 from webadmin.index.bucket_lineage import BucketLineage, name_of

@@ -15,10 +15,15 @@ from dataclasses import dataclass, field
 
 from django.db import transaction
 
-from engine.errors import LithifyError
-from engine.profiles.errors import BadBlockName
-from engine.profiles.metadata import METADATA_BYTES_MAX, decode_metadata, encode_metadata
-from engine.profiles.object_names import ANONYMOUS, DEAD_LETTERS, BlockKey, block_key, parse_dead_letter_key
+from engine.core.errors import BadBlockName, LithifyError
+from engine.formats.profile_block.container.metadata import METADATA_BYTES_MAX, decode_metadata, encode_metadata
+from engine.formats.profile_block.container.object_names import (
+    ANONYMOUS,
+    DEAD_LETTERS,
+    BlockKey,
+    block_key,
+    parse_dead_letter_key,
+)
 from engine.storage.model import ObjectInfo, ObjectNotFound, ObjectStore
 from webadmin.database import dialect
 from webadmin.index.letter_models import REASON_MAX

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from engine.profiles.metadata import decode_metadata, encode_metadata
-from engine.profiles.model import DATASET_PROFILES
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, JobState
+from engine.formats.profile_block.container.metadata import decode_metadata, encode_metadata
+from engine.formats.profile_block.model import DATASET_PROFILES
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
 from webadmin.index.models import Block, Dataset, RemovalCause, Tombstone
 from webadmin.index.states import BlockState
 from webadmin.schedule.level_queues import QueueChanges

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from engine.scheduling.model import AttemptOutcome, JobState
+from engine.schedule.model import AttemptOutcome, JobState
 from webadmin.index.bucket_lineage import BucketLineage
 from webadmin.index.lineage_objects import BlockName, LineageRecord
 from webadmin.index.models import Block, LineageObject, RemovalCause

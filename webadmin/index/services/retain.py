@@ -1,4 +1,5 @@
-"""Retention: lets go of data that is older than its tenant keeps it. The rule is ``engine.planning.retention``.
+"""Retention: lets go of data that is older than its tenant keeps it. The rule is
+``engine.lanes.profiles.plan.retention``.
 
 What a run would do can be read without doing it. Doing it goes part by part, each a command of its own; what the rule
 said of a part is asked again of every single block while the head is held, and only blocks named by id go.
@@ -14,7 +15,8 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count, F, Max, Q, QuerySet, Sum
 
-from engine.planning.retention import (
+from engine.core import ulids
+from engine.lanes.profiles.plan.retention import (
     DAY_MS,
     GRACE_MS,
     SLICES_PER_RUN,
@@ -24,7 +26,6 @@ from engine.planning.retention import (
     is_expired,
     plan_retention,
 )
-from engine.profiles import ulids
 from webadmin.index.models import Block, Dataset, LegalHold, RemovalCause, RetentionRule
 from webadmin.index.registration import PARTITION_MS
 from webadmin.index.services.remove_blocks import (

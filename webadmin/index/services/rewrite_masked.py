@@ -17,11 +17,11 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from engine.planning.job_names import job_name
-from engine.profiles.model import DATASET_PROFILES
-from engine.protocol.profile_jobs import KIND, DeleteMask
-from engine.scheduling.model import JobState, ParkedKind
-from engine.scheduling.priority import job_priority_ms
+from engine.formats.profile_block.model import DATASET_PROFILES
+from engine.lanes.profiles.jobs import KIND, DeleteMask
+from engine.schedule.job_names import job_name
+from engine.schedule.model import JobState, ParkedKind
+from engine.schedule.priority import job_priority_ms
 from webadmin.index.masks import concerned, mask_of, read_masks
 from webadmin.index.models import (
     Block,

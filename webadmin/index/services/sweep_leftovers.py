@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from engine.profiles import ulids
+from engine.core import ulids
 from engine.storage.model import ObjectStore
 from webadmin.database import dialect
 from webadmin.index.models import AcceptedId, BlockLineage, LineageMark, LineageObject, Tombstone

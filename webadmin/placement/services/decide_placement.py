@@ -12,11 +12,11 @@ from typing import Any
 
 from django.db import transaction
 
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
 from engine.placement.build_rules import PlacementSettings
 from engine.placement.errors import LimitsRefused
 from engine.placement.model import DatasetOverride, LoadBalancing
-from engine.profiles.errors import BadBlockName
-from engine.profiles.object_names import check_tenant
 from webadmin.access.services import record_audit
 from webadmin.database import dialect
 from webadmin.placement.models import PlacementChange, PlacementLimit, PlacementOverride, RulesHead

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.db import transaction
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.placement import model as placement
 from engine.placement.documents import decode_ring, encode_ring
 from engine.placement.errors import RingRefused

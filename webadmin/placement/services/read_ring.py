@@ -7,7 +7,7 @@ import logging
 from django.conf import settings
 from django.db import Error as AnyDatabaseError
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.placement.errors import UnsignedDocument
 from engine.placement.publication import load_ring, publish_ring
 from engine.placement.ring import EMPTY_RING, Ring

@@ -10,7 +10,7 @@ import logging
 from django.conf import settings
 from django.db import DatabaseError
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.placement.documents import decode_rules
 from engine.placement.model import PlacementRules
 from engine.placement.publication import load_rules

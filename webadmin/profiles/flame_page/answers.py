@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.profiles.flame.frame_paths import path_to, subtree
-from engine.profiles.flame.levels import shown_difference
-from engine.profiles.flame.name_search import fits_search, matched
-from engine.profiles.flame.nodes import Int64s, Nodes
-from engine.profiles.flame.sandwich import sandwich
-from engine.profiles.flame.top_table import top_table, top_table_diff
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.flame.truncation import OTHER, shown_nodes
+from engine.query.flame.frame_paths import path_to, subtree
+from engine.query.flame.levels import shown_difference
+from engine.query.flame.name_search import fits_search, matched
+from engine.query.flame.nodes import Int64s, Nodes
+from engine.query.flame.sandwich import sandwich
+from engine.query.flame.top_table import top_table, top_table_diff
+from engine.query.flame.tree import FlameTree
+from engine.query.flame.truncation import OTHER, shown_nodes
 
 NODES_SHOWN = 4_000
 """More frames than this nobody can tell apart on a screen; those below come when their part is focused."""

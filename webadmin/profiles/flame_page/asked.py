@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from django.http import QueryDict
 
-from engine.profiles.query.errors import InvalidQuestion, InvalidSelector
-from engine.profiles.query.model import SERVICE_NAME, Question, type_id
-from engine.profiles.query.selectors import Matcher, matcher
+from engine.formats.profile_block.selectors import InvalidSelector, Matcher, matcher
+from engine.query.errors import InvalidQuestion
+from engine.query.model import SERVICE_NAME, Question, type_id
 from webadmin.profiles.time_words import parse_time
 from webadmin.profiles.viewers.viewing import Viewing
 

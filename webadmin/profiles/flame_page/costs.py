@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.profiles.query.model import PHASES, QueryCost, QueryReport
+from engine.query.model import PHASES, QueryCost, QueryReport
 
 
 def merged_report(reports: Sequence[QueryReport]) -> QueryReport:

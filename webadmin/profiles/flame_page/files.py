@@ -8,11 +8,11 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from engine.profiles.errors import BadObject
-from engine.profiles.flame.pprof_stacks import default_sample_type, profile_tree, sample_types
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.pprof import parse_profile, uncompressed
-from engine.profiles.query.admission import Asker
+from engine.core.errors import BadObject
+from engine.formats.pprof.pprof import parse_profile, uncompressed
+from engine.query.admission import Asker
+from engine.query.flame.pprof_stacks import default_sample_type, profile_tree, sample_types
+from engine.query.flame.tree import FlameTree
 from webadmin.profiles.compressed_bodies import BodyTooLarge, read_body
 from webadmin.profiles.connect import ConnectError
 from webadmin.profiles.questions import query_engine, query_limits

@@ -13,15 +13,15 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 
-from engine.profiles.errors import LimitExceeded
-from engine.profiles.flame.flamebearer import flamebearer
-from engine.profiles.flame.folded import folded_lines
-from engine.profiles.flame.levels import flame_graph, flame_graph_diff
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.query.errors import InvalidQuestion
-from engine.profiles.query.merged_profile import merged_profile
-from engine.profiles.query.model import PROFILE_TYPE, SERVICE_NAME
-from engine.profiles.query.select_points import Grid
+from engine.core.errors import LimitExceeded
+from engine.query.errors import InvalidQuestion
+from engine.query.flame.flamebearer import flamebearer
+from engine.query.flame.folded import folded_lines
+from engine.query.flame.levels import flame_graph, flame_graph_diff
+from engine.query.flame.tree import FlameTree
+from engine.query.merged_profile import merged_profile
+from engine.query.model import PROFILE_TYPE, SERVICE_NAME
+from engine.query.select_points import Grid
 from webadmin.index.queries import tenant_services
 from webadmin.profiles.connect import JSON, RETRY_AFTER_S, STATUSES, ConnectError, View, answer
 from webadmin.profiles.flame_page import answers, asked

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db import transaction
 
-from engine.profiles.errors import BadBlockName
-from engine.profiles.object_names import check_tenant
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
 from webadmin.access.services import record_audit
 from webadmin.profiles.models import WHY_MAX, PushLimitChange
 from webadmin.profiles.tenant_limits import (

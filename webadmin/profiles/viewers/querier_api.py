@@ -15,11 +15,11 @@ from django.views.decorators.csrf import csrf_exempt
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
-from engine.profiles.model import Labels
-from engine.profiles.proto import querier_pb2
-from engine.profiles.query.errors import InvalidQuestion
-from engine.profiles.query.model import Question
-from engine.profiles.query.select_points import Aggregation, Grid, PointSeries
+from engine.formats.profile_block.model import Labels
+from engine.formats.proto import querier_pb2
+from engine.query.errors import InvalidQuestion
+from engine.query.model import Question
+from engine.query.select_points import Aggregation, Grid, PointSeries
 from webadmin.profiles.connect import Call, ConnectError, Gate, View, error_answer, unary
 from webadmin.profiles.viewers.stack_requests import diff_answer, merged_profile, stacks_answer
 from webadmin.profiles.viewers.viewing import (

@@ -15,14 +15,14 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from engine.profiles.flame.dot import FUNCTIONS, dot_graph
-from engine.profiles.flame.flamebearer import flamebearer
-from engine.profiles.flame.levels import flame_graph, flame_graph_diff
-from engine.profiles.query.errors import InvalidQuestion
-from engine.profiles.query.model import Question, type_id
-from engine.profiles.query.select_points import Aggregation, Grid, PointSeries
-from engine.profiles.query.selectors import METRIC_NAME, Matcher, MatchOperator
-from engine.profiles.query.timeline import Timeline, step_of, timeline
+from engine.formats.profile_block.selectors import METRIC_NAME, Matcher, MatchOperator
+from engine.query.errors import InvalidQuestion
+from engine.query.flame.dot import FUNCTIONS, dot_graph
+from engine.query.flame.flamebearer import flamebearer
+from engine.query.flame.levels import flame_graph, flame_graph_diff
+from engine.query.model import Question, type_id
+from engine.query.select_points import Aggregation, Grid, PointSeries
+from engine.query.timeline import Timeline, step_of, timeline
 from webadmin.profiles.connect import JSON, ConnectError, View, answer, error_answer, refusal
 from webadmin.profiles.time_words import parse_time
 from webadmin.profiles.viewers.querier_api import HOUR_MS, plain_names

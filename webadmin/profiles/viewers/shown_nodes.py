@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.profiles.query.errors import InvalidQuestion
+from engine.query.errors import InvalidQuestion
 
 DEFAULT_NODES = 8_192
 NODES_MAX = 1 << 20

@@ -10,16 +10,16 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 
-from engine.profiles.flame.call_site import under_call_site
-from engine.profiles.flame.dot import FUNCTIONS, dot_graph
-from engine.profiles.flame.levels import flame_graph, flame_graph_diff
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.flame.tree_bytes import encode_tree
-from engine.profiles.flame.truncation import truncated
-from engine.profiles.proto import pprof_pb2, querier_pb2
-from engine.profiles.query.errors import InvalidQuestion
-from engine.profiles.query.merged_profile import merged_profile as pprof_of_tree
-from engine.profiles.query.model import Question
+from engine.formats.proto import pprof_pb2, querier_pb2
+from engine.query.errors import InvalidQuestion
+from engine.query.flame.call_site import under_call_site
+from engine.query.flame.dot import FUNCTIONS, dot_graph
+from engine.query.flame.levels import flame_graph, flame_graph_diff
+from engine.query.flame.tree import FlameTree
+from engine.query.flame.tree_bytes import encode_tree
+from engine.query.flame.truncation import truncated
+from engine.query.merged_profile import merged_profile as pprof_of_tree
+from engine.query.model import Question
 from webadmin.profiles.connect import ConnectError
 from webadmin.profiles.viewers.shown_nodes import shown_nodes_of
 from webadmin.profiles.viewers.viewing import Viewing, parsed_selector

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.profiles.query.errors import InvalidQuestion
-from engine.profiles.query.model import TIME_MAX_MS
+from engine.query.errors import InvalidQuestion
+from engine.query.model import TIME_MAX_MS
 
 MS_PER_S = 1_000
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))

@@ -17,23 +17,16 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.http import HttpRequest
 
-from engine.profiles.errors import LimitExceeded
-from engine.profiles.flame.pprof_tree import location_table
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.model import Labels
-from engine.profiles.query.admission import Asker
-from engine.profiles.query.errors import (
-    InvalidQuestion,
-    InvalidSelector,
-    QueryAbandoned,
-    QueryBusy,
-    QueryTimedOut,
-    QueryTooLarge,
-)
-from engine.profiles.query.memory import NODE_BYTES, SHOWN_NODE_BYTES
-from engine.profiles.query.model import CONDITIONS_MAX, PHASES, QueryReport, Question
-from engine.profiles.query.select_points import Grid, PointSeries
-from engine.profiles.query.selectors import Matcher, parse_selector
+from engine.core.errors import LimitExceeded
+from engine.formats.profile_block.model import Labels
+from engine.formats.profile_block.selectors import InvalidSelector, Matcher, parse_selector
+from engine.query.admission import Asker
+from engine.query.errors import InvalidQuestion, QueryAbandoned, QueryBusy, QueryTimedOut, QueryTooLarge
+from engine.query.flame.pprof_tree import location_table
+from engine.query.flame.tree import FlameTree
+from engine.query.memory import NODE_BYTES, SHOWN_NODE_BYTES
+from engine.query.model import CONDITIONS_MAX, PHASES, QueryReport, Question
+from engine.query.select_points import Grid, PointSeries
 from engine.storage.model import StorageError
 from webadmin.access.request_rates import seconds_to_wait
 from webadmin.index.errors import IndexMoved, InvalidIndexQuery

@@ -7,10 +7,10 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from engine.errors import LithifyError
-from engine.profiles.model import BlockMeta
-from engine.profiles.segment import SegmentBuilder
-from engine.profiles.segment_push import SegmentPush
+from engine.core.errors import LithifyError
+from engine.formats.profile_block.model import BlockMeta
+from engine.ingest.segments.segment import SegmentBuilder
+from engine.ingest.segments.segment_push import SegmentPush
 
 
 @dataclass(frozen=True, slots=True)

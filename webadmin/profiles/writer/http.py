@@ -6,8 +6,8 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from engine.errors import LithifyError
-from engine.profiles.segment_push import decode_segment_push
+from engine.core.errors import LithifyError
+from engine.ingest.segments.segment_push import decode_segment_push
 from webadmin.access.metrics_token import has_metrics_token
 from webadmin.profiles.writer.credential import is_authorized
 from webadmin.profiles.writer.gathering import Answer

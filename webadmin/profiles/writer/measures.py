@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-from engine.metrics import SECONDS_BUCKETS, WRITER_METRICS
+from engine.core.metrics import SECONDS_BUCKETS, WRITER_METRICS
 from webadmin.profiles.writer.gathering import Answer, WaitingPush
 
 disable_created_metrics()  # when a counter was made is no measurement of ours

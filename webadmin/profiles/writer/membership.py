@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import Error as AnyDatabaseError
 from django.db import close_old_connections
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.storage.model import ObjectStore
 from webadmin.placement.services.instances import (
     Registration,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import uvicorn
 import uvloop
 
+from engine.core.version import VERSION
 from engine.storage.model import ObjectStore
-from engine.version import VERSION
 from webadmin.database import durability
 from webadmin.placement.services.instances import Registration
 from webadmin.profiles.writer.http import WriterSite

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from django.db import Error as AnyDatabaseError
 
-from engine.errors import LithifyError
-from engine.profiles.model import BlockMeta
-from engine.profiles.segment_push import SegmentPush
+from engine.core.errors import LithifyError
+from engine.formats.profile_block.model import BlockMeta
+from engine.ingest.segments.segment_push import SegmentPush
 from engine.storage.model import ObjectStore
 from webadmin.database import durability
 from webadmin.profiles.writer.gathering import ACCEPTED, Answer, Batch, OpenSegment, WaitingPush

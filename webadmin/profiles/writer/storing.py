@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from django.db import close_old_connections
 
-from engine.profiles import ulids
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import block_key, dead_letter_key
+from engine.core import ulids
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import block_key, dead_letter_key
+from engine.formats.profile_block.model import BlockMeta
 from engine.storage.model import ObjectStore, StorageError
 from webadmin.index.registration import CLOCK_CODES, BlockRegistration
 from webadmin.index.services.add_blocks import BATCH_MAX, AddStatus, BlockAnswer, add_blocks

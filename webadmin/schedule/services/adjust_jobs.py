@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.scheduling.model import HOLDING_STATES
+from engine.schedule.model import HOLDING_STATES
 from webadmin.schedule.errors import NotFound
 from webadmin.schedule.models import Job, Worker
 from webadmin.schedule.operation_models import WHY_MAX, JobPin

@@ -20,10 +20,10 @@ from typing import Any
 
 from django.db import DatabaseError, IntegrityError, transaction
 
-from engine.planning.model import PlannedJob
+from engine.lanes.profiles.plan.model import PlannedJob
 from engine.protocol.messages import FailureReason
 from engine.protocol.wire import reason_to_wire
-from engine.scheduling.model import (
+from engine.schedule.model import (
     LIVE_STATES,
     AssignJob,
     AttemptOutcome,
@@ -34,7 +34,7 @@ from engine.scheduling.model import (
     JobView,
     ReturnJob,
 )
-from engine.scheduling.priority import job_priority_ms
+from engine.schedule.priority import job_priority_ms
 from webadmin.database.dialect import (
     as_instance,
     ask_ids,

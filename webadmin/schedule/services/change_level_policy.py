@@ -14,10 +14,10 @@ from typing import Any
 from django.db import transaction
 from django.db.models import QuerySet
 
-from engine.planning.errors import PolicyRefused
-from engine.planning.policy_rules import POLICY_RULES, check_policy
-from engine.profiles.errors import BadBlockName
-from engine.profiles.object_names import check_tenant
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
+from engine.lanes.profiles.plan.policy_rules import POLICY_RULES, check_policy
+from engine.schedule.errors import PolicyRefused
 from webadmin.database import dialect
 from webadmin.schedule.dry_run import dry_poll
 from webadmin.schedule.level_policies import EVERYBODY

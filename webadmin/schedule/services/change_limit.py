@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db.models import Q
 
-from engine.scheduling.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit, check_limit
-from engine.scheduling.model import LIVE_STATES, JobState, ParkedKind
+from engine.schedule.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit, check_limit
+from engine.schedule.model import LIVE_STATES, JobState, ParkedKind
 from webadmin.schedule import queries
 from webadmin.schedule.command_log import CommandTime, read_time
 from webadmin.schedule.errors import DurationRefused

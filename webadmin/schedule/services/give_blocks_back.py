@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from engine.profiles.model import COMPACTION_LEVEL_MAX
-from engine.scheduling.limits import ScopeKind
-from engine.scheduling.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState, ParkedKind
+from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
+from engine.schedule.limits import ScopeKind
+from engine.schedule.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState, ParkedKind
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
 from webadmin.schedule.lanes import by_lane, lane_of

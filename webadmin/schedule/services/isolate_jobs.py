@@ -1,4 +1,4 @@
-"""Looks at every job parked for its failures and does what ``engine.scheduling.isolation`` decides about it.
+"""Looks at every job parked for its failures and does what ``engine.schedule.isolation`` decides about it.
 
 All jobs are judged before anything is changed: if too many blocks are bad, isolation stops instead, until an operator
 decides (``IsolationStop``).
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from engine.scheduling.isolation import (
+from engine.schedule.isolation import (
     Breakage,
     FailedRun,
     QuarantineBlock,
@@ -27,7 +27,7 @@ from engine.scheduling.isolation import (
     asks_for_missing,
     judge,
 )
-from engine.scheduling.model import JobState, ParkedKind
+from engine.schedule.model import JobState, ParkedKind
 from engine.storage.model import ObjectNotFound, ObjectStore, StorageError
 from webadmin.index.models import Block
 from webadmin.schedule.command_log import read_time

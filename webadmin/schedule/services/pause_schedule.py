@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine.scheduling.errors import ScopeRefused
-from engine.scheduling.limits import Scope, ScopeKind, check_scope
-from engine.scheduling.model import JobState
-from engine.scheduling.pauses import PauseMode
+from engine.schedule.errors import ScopeRefused
+from engine.schedule.limits import Scope, ScopeKind, check_scope
+from engine.schedule.model import JobState
+from engine.schedule.pauses import PauseMode
 from webadmin.schedule.command_log import CommandTime, read_time
 from webadmin.schedule.errors import DurationRefused
 from webadmin.schedule.known_names import check_lane, scope_notes

@@ -17,8 +17,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from engine.protocol.messages import Assignment, LeaseGrant, PollRequest, PollResponse
-from engine.scheduling.model import ChangeSet, RenewLease
-from engine.scheduling.prepare import prepare
+from engine.schedule.model import ChangeSet, RenewLease
+from engine.schedule.prepare import prepare
 from webadmin.access.errors import NameTaken, TooManyNames
 from webadmin.access.models import WorkerCredential
 from webadmin.database.dialect import among, as_instance, read_rows, time_value, together, wait_for_disk

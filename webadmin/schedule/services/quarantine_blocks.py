@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.scheduling.isolation import FailedRun
-from engine.scheduling.model import JobState, ParkedKind
+from engine.schedule.isolation import FailedRun
+from engine.schedule.model import JobState, ParkedKind
 from webadmin.index.models import Block
 from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Job

@@ -13,9 +13,9 @@ from typing import Any
 from django.db.models import BigIntegerField, F, Value
 from django.db.models.functions import Least
 
-from engine.scheduling.model import JobState, ParkedKind
-from engine.scheduling.priority import FAILURE_DELAY_MAX_MS, FAILURE_DELAY_MS
-from engine.scheduling.progress import count_words
+from engine.schedule.model import JobState, ParkedKind
+from engine.schedule.priority import FAILURE_DELAY_MAX_MS, FAILURE_DELAY_MS
+from engine.schedule.progress import count_words
 from webadmin.schedule.lanes import by_lane, lane_of
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.operation_models import WHY_MAX, JobPin

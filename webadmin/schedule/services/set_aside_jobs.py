@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.scheduling.model import LIVE_STATES, AttemptOutcome, JobState, ParkedKind
+from engine.schedule.model import LIVE_STATES, AttemptOutcome, JobState, ParkedKind
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.operation import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.planning.job_names import job_name
-from engine.scheduling.isolation import PART_FAILURES_MAX
-from engine.scheduling.limits import LimitName, ScopeKind
-from engine.scheduling.model import JobState
-from engine.scheduling.priority import job_priority_ms
+from engine.schedule.isolation import PART_FAILURES_MAX
+from engine.schedule.job_names import job_name
+from engine.schedule.limits import LimitName, ScopeKind
+from engine.schedule.model import JobState
+from engine.schedule.priority import job_priority_ms
 from webadmin.index.models import Block
 from webadmin.index.states import BlockState
 from webadmin.schedule.errors import StaleSnapshot

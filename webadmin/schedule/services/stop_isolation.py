@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine.protocol.profile_jobs import KIND as PROFILES
-from engine.scheduling.isolation import RecentBlocks
-from engine.scheduling.model import ParkedKind
+from engine.lanes.profiles.jobs import KIND as PROFILES
+from engine.schedule.isolation import RecentBlocks
+from engine.schedule.model import ParkedKind
 from webadmin.schedule.isolation_stops import RECENT_MS, open_stop
 from webadmin.schedule.operation_models import WHY_MAX, IsolationStop, Quarantine
 from webadmin.schedule.register import NAMES_MAX, JobFilter

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db.models import Max, QuerySet
 
-from engine.scheduling.model import HOLDING_STATES
+from engine.schedule.model import HOLDING_STATES
 from webadmin.database import dialect
 from webadmin.progress.models import CountingMark
 from webadmin.schedule.command_log import read_time

@@ -9,11 +9,11 @@ from dataclasses import replace
 from django.db import DatabaseError
 from django.db.models import F
 
-from engine.errors import LithifyError
-from engine.planning.timeline.admission import admit
-from engine.planning.timeline.model import PRIORITY_UNIT
-from engine.scheduling.model import JobState
-from engine.scheduling.priority import urgent_priority_ms
+from engine.core.errors import LithifyError
+from engine.lanes.tables.plan.admission import admit
+from engine.lanes.tables.plan.model import PRIORITY_UNIT
+from engine.schedule.model import JobState
+from engine.schedule.priority import urgent_priority_ms
 from webadmin.database import dialect
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Job

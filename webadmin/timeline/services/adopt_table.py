@@ -13,11 +13,11 @@ from typing import Any
 
 from django.db import transaction
 
-from engine.profiles.errors import BadObject
+from engine.core.errors import BadObject
+from engine.lanes.tables.plain.foreign_formats import check_contents
+from engine.lanes.tables.plain.hive import BadPartition, FoundFile, check_partition, find_files
+from engine.lanes.tables.plain.manifest import POINTER, read_pointer
 from engine.storage import ObjectNotFound, ObjectStore
-from engine.tables.foreign_formats import check_contents
-from engine.tables.hive import BadPartition, FoundFile, check_partition, find_files
-from engine.tables.manifest import POINTER, read_pointer
 from webadmin.database import dialect
 from webadmin.schedule.services.operation import Order, operation
 from webadmin.timeline.models import DataSource, Segment

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from django.db.models import F
 
-from engine.profiles.errors import BadObject
+from engine.core.errors import BadObject
 from engine.storage import ObjectStore, StorageError
 from webadmin.database import dialect
 from webadmin.schedule.services.guard_deletions import allow_deletions

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from django.db.models import F
 
-from engine.planning.timeline.arrivals import Stamp
-from engine.planning.timeline.commit import ChunkCommit, PlannedChunk, Verdict, decide_commits
-from engine.planning.timeline.granularity import Granularity
-from engine.planning.timeline.policy import TimelinePolicy
-from engine.protocol.table_jobs import ChunkResult, TableMergeResult
+from engine.lanes.tables.jobs import ChunkResult, TableMergeResult
+from engine.lanes.tables.plan.arrivals import Stamp
+from engine.lanes.tables.plan.commit import ChunkCommit, PlannedChunk, Verdict, decide_commits
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.lanes.tables.plan.policy import TimelinePolicy
 from webadmin.database import dialect
 from webadmin.index.errors import SourcesChanged
 from webadmin.schedule.lanes import SwapMoment

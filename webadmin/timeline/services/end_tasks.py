@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.planning.timeline.words import ended_reason
-from engine.scheduling.model import HOLDING_STATES, AttemptOutcome
+from engine.lanes.tables.plan.words import ended_reason
+from engine.schedule.model import HOLDING_STATES, AttemptOutcome
 from webadmin.database import dialect
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.services.give_blocks_back import end_jobs

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.tables.foreign_formats import ForeignTable
+from engine.lanes.tables.plain.foreign_formats import ForeignTable
 from webadmin.schedule.services.operation import Order
 from webadmin.timeline.models import REASON_MAX, DataSource
 from webadmin.timeline.services.sources import alter_table

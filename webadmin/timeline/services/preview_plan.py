@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.planning.errors import SnapshotRefused
-from engine.planning.timeline.foresee import Foreseen, foresee
+from engine.lanes.tables.plan.foresee import Foreseen, foresee
+from engine.schedule.errors import SnapshotRefused
 from webadmin.database import dialect
 from webadmin.timeline.errors import TableRefused
 from webadmin.timeline.models import Chunk, DataSource, Policy

@@ -13,10 +13,17 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.db.models import F, Q
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
+from engine.lanes.tables.plain.manifest import (
+    EncodedManifest,
+    ManifestFile,
+    Pointer,
+    encode_manifest,
+    read_pointer,
+    write_manifest,
+)
+from engine.lanes.tables.plain.manifest import Manifest as TableManifest
 from engine.storage import ObjectStore
-from engine.tables.manifest import EncodedManifest, ManifestFile, Pointer, encode_manifest, read_pointer, write_manifest
-from engine.tables.manifest import Manifest as TableManifest
 from webadmin.database import dialect
 from webadmin.timeline.models import REASON_MAX, DataSource, Segment
 from webadmin.timeline.states import SegmentState

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from engine.profiles.errors import BadObject
+from engine.core.errors import BadObject
+from engine.lanes.tables.plain.facts import FileFacts as Footer
+from engine.lanes.tables.plain.facts import read_facts
+from engine.lanes.tables.plain.manifest import FOLDER
 from engine.storage import InvalidKey, ObjectStore, StorageError
 from engine.storage.keys import check_key
-from engine.tables.facts import FileFacts as Footer
-from engine.tables.facts import read_facts
-from engine.tables.manifest import FOLDER
 from webadmin.timeline.errors import IntervalRefused
 from webadmin.timeline.models import PATH_MAX, DataSource
 from webadmin.timeline.policies import chunks_of, granularity_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from engine.planning.timeline.arrivals import (
+from engine.lanes.tables.plan.arrivals import (
     Arrival,
     ArrivalRefused,
     ArrivingFile,
@@ -19,9 +19,9 @@ from engine.planning.timeline.arrivals import (
     append_files,
     replace_interval,
 )
-from engine.planning.timeline.granularity import Granularity
-from engine.planning.timeline.model import Segment as PlannedSegment
-from engine.planning.timeline.versions import version_above
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.lanes.tables.plan.model import Segment as PlannedSegment
+from engine.lanes.tables.plan.versions import version_above
 from webadmin.access.services import record_audit
 from webadmin.database import dialect
 from webadmin.schedule.services.operation import Order

@@ -13,12 +13,12 @@ from typing import Any
 from django.db import IntegrityError
 from django.db.models import Exists, F, OuterRef, Q
 
-from engine.planning.errors import SnapshotRefused
-from engine.planning.timeline.cycle import run_cycle
-from engine.planning.timeline.model import PRIORITY_UNIT, Action, CycleDecisions, PlannedTask, StoredChunk
-from engine.protocol.table_jobs import KIND
-from engine.scheduling.limits import LimitName
-from engine.scheduling.model import LIVE_STATES, JobState
+from engine.lanes.tables.jobs import KIND
+from engine.lanes.tables.plan.cycle import run_cycle
+from engine.lanes.tables.plan.model import PRIORITY_UNIT, Action, CycleDecisions, PlannedTask, StoredChunk
+from engine.schedule.errors import SnapshotRefused
+from engine.schedule.limits import LimitName
+from engine.schedule.model import LIVE_STATES, JobState
 from webadmin.database import dialect
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import StaleSnapshot

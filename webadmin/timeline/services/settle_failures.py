@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from django.db.models import F, Q
 
-from engine.planning.timeline.granularity import Granularity
-from engine.profiles.errors import BadObject
-from engine.scheduling.model import JobState, ParkedKind
+from engine.core.errors import BadObject
+from engine.formats.parquet.footers import read_footer
+from engine.formats.parquet.store_file import open_object
+from engine.formats.parquet.times import time_bounds
+from engine.lanes.tables.plain.facts import read_facts
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.schedule.model import JobState, ParkedKind
 from engine.storage import ObjectNotFound, ObjectStore, StorageError
-from engine.tables.facts import read_facts
-from engine.tables.footers import read_footer
-from engine.tables.store_file import open_object
-from engine.tables.times import time_bounds
 from webadmin.database import dialect
 from webadmin.schedule.models import Attempt
 from webadmin.schedule.register import BAD_OUTCOMES, with_last_error

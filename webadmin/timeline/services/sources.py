@@ -10,10 +10,10 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
-from engine.profiles.errors import BadBlockName
-from engine.profiles.object_names import check_tenant
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
+from engine.lanes.tables.plain.foreign_formats import check_place
 from engine.storage import open_store
-from engine.tables.foreign_formats import check_place
 from webadmin.access.services import intern_tenants, record_audit
 from webadmin.access.store_places import conflict_of_new_store, folder_refusal, root_refusal
 from webadmin.database.dialect import locked

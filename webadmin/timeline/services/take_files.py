@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 from django.db import IntegrityError, transaction
 
-from engine.profiles.errors import BadObject
+from engine.core.errors import BadObject
+from engine.formats.parquet.errors import SchemaConflict
+from engine.formats.parquet.schemas import unified_schema
+from engine.lanes.tables.plain.foreign_formats import check_place
+from engine.lanes.tables.plain.manifest import columns_of
 from engine.storage import ObjectStore
-from engine.tables.errors import SchemaConflict
-from engine.tables.foreign_formats import check_place
-from engine.tables.manifest import columns_of
-from engine.tables.schemas import unified_schema
 from webadmin.database import dialect
 from webadmin.schedule.services.operation import Order
 from webadmin.timeline.errors import RegistrationRefused

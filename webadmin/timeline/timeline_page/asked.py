@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.timeline.models import Chunk, DataSource
 
 NEWEST_CHUNKS = 120

@@ -6,8 +6,8 @@ from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from engine.planning.errors import SnapshotRefused
-from engine.planning.intervals.words import moment
+from engine.core.time_texts import moment
+from engine.schedule.errors import SnapshotRefused
 from webadmin.console import formatting as show
 from webadmin.console.sections import Facts, Section, Table
 from webadmin.console.verdict import Notice

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import Case, Exists, IntegerField, OuterRef, QuerySet, Value, When
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from webadmin.console import formatting as show
 from webadmin.schedule.models import Job
 from webadmin.timeline.models import ChunkOrder, DataSource

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from django.db import IntegrityError, transaction
 
-from engine.errors import LithifyError
-from engine.planning.errors import PolicyRefused
+from engine.core.errors import LithifyError
+from engine.lanes.tsdb.buckets.layout import LAYOUTS
+from engine.schedule.errors import PolicyRefused
 from engine.storage import open_store
-from engine.tsdb.buckets.layout import LAYOUTS
 from webadmin.access.services import record_audit
 from webadmin.access.store_places import conflict_of_new_store, folder_refusal, root_refusal
 from webadmin.database.dialect import locked

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from django.db.models import F
 
+from engine.lanes.tsdb.buckets.deleting import delete_marked_block, delete_partial_upload
 from engine.storage import ObjectStore, StorageError
-from engine.tsdb.buckets.deleting import delete_marked_block, delete_partial_upload
 from webadmin.database import dialect
 from webadmin.tsdb.models import Block, Bucket, BucketTenant, Folder
 from webadmin.tsdb.planning_view import partial_uploads

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from django.db.models import CharField, Count, F, Q, Sum, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
-from engine.protocol.tsdb_jobs import WrittenBlock
-from engine.tsdb.meta import BlockMeta
+from engine.formats.prometheus.meta import BlockMeta
+from engine.lanes.tsdb.jobs import WrittenBlock
 from webadmin.database import dialect
 from webadmin.index.errors import SourcesChanged
 from webadmin.schedule.lanes import SwapMoment

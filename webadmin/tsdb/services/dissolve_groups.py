@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.scheduling.model import HOLDING_STATES
+from engine.schedule.model import HOLDING_STATES
 from webadmin.database import dialect
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.give_blocks_back import end_jobs

@@ -19,15 +19,15 @@ from typing import Any
 from django.conf import settings
 from django.db.models import F
 
-from engine.profiles.errors import BadObject
-from engine.protocol.tsdb_jobs import KIND, BlockFile, TsdbSource
-from engine.scheduling.model import JobState, ParkedKind
-from engine.scratch_folders import ScratchFull, claim_room, scratch_folder
+from engine.core.errors import BadObject
+from engine.core.scratch_folders import ScratchFull, claim_room, scratch_folder
+from engine.formats.prometheus.errors import OnlyCopied
+from engine.lanes.tsdb.buckets.fetching import fetch_blocks
+from engine.lanes.tsdb.jobs import KIND, BlockFile, TsdbSource
+from engine.lanes.tsdb.merge.merge_job import check_names
+from engine.lanes.tsdb.merge.verification import verify_block
+from engine.schedule.model import JobState, ParkedKind
 from engine.storage import ObjectStore, StorageError
-from engine.tsdb.buckets.fetching import fetch_blocks
-from engine.tsdb.errors import OnlyCopied
-from engine.tsdb.merge_job import check_names
-from engine.tsdb.verification import verify_block
 from webadmin.database import dialect
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.register import BAD_OUTCOMES, is_kind

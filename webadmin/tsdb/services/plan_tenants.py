@@ -14,15 +14,15 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
-from engine.planning.errors import PolicyRefused
-from engine.planning.intervals.model import GroupPart, IntervalGroup, IntervalPlan, SlotState, VisitMark
-from engine.planning.intervals.plan import plan_intervals
-from engine.protocol.tsdb_jobs import KIND
-from engine.scheduling.limits import LimitName
-from engine.scheduling.model import LIVE_STATES, JobState
-from engine.scheduling.priority import job_priority_ms
+from engine.lanes.tsdb.buckets.visits import fresh_foreign_markers
+from engine.lanes.tsdb.jobs import KIND
+from engine.lanes.tsdb.plan.model import GroupPart, IntervalGroup, IntervalPlan, SlotState, VisitMark
+from engine.lanes.tsdb.plan.plan import plan_intervals
+from engine.schedule.errors import PolicyRefused
+from engine.schedule.limits import LimitName
+from engine.schedule.model import LIVE_STATES, JobState
+from engine.schedule.priority import job_priority_ms
 from engine.storage import ObjectStore, StorageError
-from engine.tsdb.buckets.visits import fresh_foreign_markers
 from webadmin.database import dialect
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.fair_shares import intern_shares

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.db.models import F
 
-from engine.profiles.errors import BadObject
+from engine.core.errors import BadObject
 from webadmin.database import dialect
 from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Job

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.storage import ObjectStore
 from webadmin.database import dialect
 from webadmin.tsdb.models import Bucket

@@ -13,9 +13,9 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F, QuerySet
 
+from engine.lanes.tsdb.buckets.model import FolderScan, FoundBlock, KnownFolder, Mark, MarkKind
+from engine.lanes.tsdb.buckets.scan import scan_folder
 from engine.storage import ObjectStore, StorageError
-from engine.tsdb.buckets.model import FolderScan, FoundBlock, KnownFolder, Mark, MarkKind
-from engine.tsdb.buckets.scan import scan_folder
 from webadmin.database import dialect
 from webadmin.schedule.services.operation import Order, operation
 from webadmin.tsdb.block_columns import block_columns

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from django.db.models import F, Q, QuerySet
 
-from engine.errors import LithifyError
-from engine.protocol.tsdb_jobs import BlockFile
+from engine.core.errors import LithifyError
+from engine.lanes.tsdb.buckets.index_update import update_index
+from engine.lanes.tsdb.buckets.layout import LAYOUTS, Layout
+from engine.lanes.tsdb.buckets.marks import REASON_MANUAL, remove_mark, write_mark
+from engine.lanes.tsdb.buckets.model import Mark, MarkKind
+from engine.lanes.tsdb.buckets.publishing import IncompleteBlock, mark_replaced, publish_meta
+from engine.lanes.tsdb.jobs import BlockFile
 from engine.storage import ObjectStore
-from engine.tsdb.buckets.index_update import update_index
-from engine.tsdb.buckets.layout import LAYOUTS, Layout
-from engine.tsdb.buckets.marks import REASON_MANUAL, remove_mark, write_mark
-from engine.tsdb.buckets.model import Mark, MarkKind
-from engine.tsdb.buckets.publishing import IncompleteBlock, mark_replaced, publish_meta
 from webadmin.database import dialect
 from webadmin.tsdb.models import REASON_MAX, Block, BucketTenant, OutboxStep
 from webadmin.tsdb.policies import layout_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.pprof_encode import encode_profile
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.pprof.pprof_encode import encode_profile
 from tests.webadmin.console.demo.listener import Listener
 from webadmin.console.demo.plan import Recording
 

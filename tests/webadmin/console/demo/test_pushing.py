@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from engine.profiles.ingest.model import PushLimits
-from engine.profiles.ingest.push import decode_push
-from engine.profiles.pprof import parse_profile
+from engine.formats.pprof.pprof import parse_profile
+from engine.ingest.model import PushLimits
+from engine.ingest.push import decode_push
 from tests.webadmin.console.demo.listener import Listener
 from webadmin.console.demo import pushing
 from webadmin.console.demo.plan import TENANTS, PlannedPush, Recording, plan_round

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.profiles import ulids
-from engine.profiles.metadata import encode_metadata
-from engine.profiles.model import BlockMeta
-from engine.profiles.object_names import block_key
-from engine.profiles.pprof import parse_profile
-from engine.profiles.segment import SegmentBuilder
-from engine.protocol.profile_jobs import DeleteMask
+from engine.core import ulids
+from engine.formats.pprof.pprof import parse_profile
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import block_key
+from engine.formats.profile_block.model import BlockMeta
+from engine.ingest.segments.segment import SegmentBuilder
+from engine.lanes.profiles.jobs import DeleteMask
 from engine.storage import ObjectStore, open_store
 from webadmin.console.demo.figures import LiveBlock
 from webadmin.console.demo.foreign import NothingToCompact

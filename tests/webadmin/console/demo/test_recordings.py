@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.profiles.recording.files import Recording as RecordedFile
-from engine.profiles.recording.files import read_recordings
+from engine.recording.files import Recording as RecordedFile
+from engine.recording.files import read_recordings
 from webadmin.console.demo import recordings
 from webadmin.console.demo.recordings import ensure_recordings, group_recordings
 

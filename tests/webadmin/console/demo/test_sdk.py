@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.profiles.ingest.model import PushLimits
-from engine.profiles.ingest.push import decode_push
-from engine.profiles.pprof import parse_profile
+from engine.formats.pprof.pprof import parse_profile
+from engine.ingest.model import PushLimits
+from engine.ingest.push import decode_push
 from tests.webadmin.console.demo.listener import Listener
 from webadmin.console.demo import sdk
 from webadmin.console.demo.route_planner import SERVICE, City, shortest_route
@@ -40,7 +40,7 @@ def test_when_the_program_has_ended_its_profiles_have_arrived_with_its_credentia
 
 def parse_time(message: bytes) -> int:
     """Return the time of a push's first profile, which says what now was."""
-    from engine.profiles.proto import push_pb2
+    from engine.formats.proto import push_pb2
 
     request = push_pb2.PushRequest.FromString(message)
     return parse_profile(request.series[0].samples[0].raw_profile).time_ns

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.profiles.flame.frame_paths import FACTOR, ROOT_ID, path_ids
-from engine.profiles.flame.pprof_stacks import profile_tree
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.pprof import parse_profile
+from engine.formats.pprof.pprof import parse_profile
+from engine.query.flame.frame_paths import FACTOR, ROOT_ID, path_ids
+from engine.query.flame.pprof_stacks import profile_tree
+from engine.query.flame.tree import FlameTree
 from tests.webadmin.profiles.flame_page.conftest import Visitor
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, OTHER_EXAMPLE
 from webadmin.profiles.flame_page import answers

@@ -10,8 +10,8 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.query.errors import QueryBusy, QueryTimedOut, QueryTooLarge
+from engine.query.errors import QueryBusy, QueryTimedOut, QueryTooLarge
+from engine.query.flame.tree import FlameTree
 from tests.webadmin.profiles.flame_page.conftest import Visitor
 from tests.webadmin.profiles.viewers.conftest import EXAMPLE
 from webadmin.profiles.flame_page import files

@@ -13,10 +13,10 @@ from django.test import Client
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from engine.profiles import ulids
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.proto import querier_pb2
-from engine.profiles.segment import SegmentBuilder
+from engine.core import ulids
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.proto import querier_pb2
+from engine.ingest.segments.segment import SegmentBuilder
 from tests.segments import put_segment
 from tests.webadmin.query.conftest import stored  # noqa: F401  (a fixture)
 from tests.webadmin.query.stored import Stored

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.profiles.proto import querier_pb2
+from engine.formats.proto import querier_pb2
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, Viewer
 from tests.webadmin.profiles.viewers.test_refusals import message_of, said
 from webadmin.access.scopes import SCOPE_QUERY

@@ -21,13 +21,13 @@ from django.core.management import call_command
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.profiles import ulids
-from engine.profiles.pprof_build import Frame, ProfileBuilder
-from engine.profiles.proto import pprof_pb2, querier_pb2
-from engine.profiles.query.execution import QueryRun
-from engine.profiles.query.selectors import Matcher, MatchOperator
-from engine.profiles.segment import SegmentBuilder
-from tests.engine.profiles.query.naive import matches
+from engine.core import ulids
+from engine.formats.pprof.pprof_build import Frame, ProfileBuilder
+from engine.formats.profile_block.selectors import Matcher, MatchOperator
+from engine.formats.proto import pprof_pb2, querier_pb2
+from engine.ingest.segments.segment import SegmentBuilder
+from engine.query.execution import QueryRun
+from tests.engine.query.naive import matches
 from tests.segments import put_segment
 from tests.webadmin.index.test_delete_requests import delete
 from tests.webadmin.profiles.viewers.conftest import CPU, Viewer

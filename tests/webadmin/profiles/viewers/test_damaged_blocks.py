@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import pytest
 from django.core.management import call_command
 
-from engine.profiles.container import BlockReader
-from engine.profiles.profile_table import ProfileTableReader
-from engine.profiles.proto import querier_pb2
-from engine.profiles.query.rows import STACKS, TIME, VALUES
+from engine.formats.profile_block.container.container import BlockReader
+from engine.formats.profile_block.table.profile_table import ProfileTableReader
+from engine.formats.proto import querier_pb2
+from engine.query.rows import STACKS, TIME, VALUES
 from tests.webadmin.profiles.viewers.conftest import CPU, Viewer
 from tests.webadmin.profiles.viewers.test_other_tenants import requests
 from webadmin.index.models import Block, Dataset

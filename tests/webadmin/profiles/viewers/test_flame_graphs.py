@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.profiles.proto import pprof_pb2, querier_pb2
+from engine.formats.proto import pprof_pb2, querier_pb2
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, OTHER_EXAMPLE, Viewer
 
 EXAMPLE_TREE = (

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from django.core.management import call_command
 
-from engine.profiles.object_names import block_key
-from engine.profiles.proto import querier_pb2
-from tests.engine.profiles.conftest import ForeignBlocks, foreign_blocks  # noqa: F401  (a fixture)
-from tests.engine.profiles.flame.test_pprof_tree import go_top
-from tests.engine.profiles.query.test_known_answers import TOP
+from engine.formats.profile_block.container.object_names import block_key
+from engine.formats.proto import querier_pb2
+from tests.engine.conftest import ForeignBlocks, foreign_blocks  # noqa: F401  (a fixture)
+from tests.engine.query.flame.test_pprof_tree import go_top
+from tests.engine.query.test_known_answers import TOP
 from tests.go_pprof import needs_pprof
 from tests.webadmin.profiles.viewers.conftest import CPU, Viewer
 from tests.webadmin.query.stored import Stored

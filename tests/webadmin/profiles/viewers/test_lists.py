@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.profiles.proto import querier_pb2
+from engine.formats.proto import querier_pb2
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, Viewer
 from webadmin.profiles.viewers import viewing
 

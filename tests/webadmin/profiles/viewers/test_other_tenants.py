@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.profiles.proto import querier_pb2
+from engine.formats.proto import querier_pb2
 from tests.webadmin.profiles.viewers.conftest import CPU, Viewer
 from webadmin.access.scopes import SCOPE_QUERY
 from webadmin.profiles.viewers.querier_api import METHODS

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.profiles.proto import pprof_pb2, querier_pb2
+from engine.formats.proto import pprof_pb2, querier_pb2
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, OTHER_EXAMPLE, Viewer
 
 RECORDING = json.loads((Path(__file__).parent / "recorded_connect_go.json").read_text())

@@ -14,8 +14,8 @@ from django.db import DatabaseError
 from django.http import HttpResponse
 from google.protobuf.message import Message
 
-from engine.profiles.proto import querier_pb2
-from engine.profiles.query.model import QueryLimits
+from engine.formats.proto import querier_pb2
+from engine.query.model import QueryLimits
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, Viewer
 from webadmin.access.scopes import SCOPE_PUSH, SCOPE_QUERY
 from webadmin.profiles.viewers import viewing

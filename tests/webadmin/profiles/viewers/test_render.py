@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.profiles.proto import querier_pb2
+from engine.formats.proto import querier_pb2
 from tests.webadmin.profiles.viewers.conftest import CPU, EXAMPLE, OTHER_EXAMPLE, Viewer
 
 

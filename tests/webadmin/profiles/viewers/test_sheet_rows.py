@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.proto import querier_pb2
+from engine.formats.proto import querier_pb2
+from engine.query.flame.tree import FlameTree
 from tests.webadmin.profiles.viewers.conftest import CPU, Viewer
 from tests.webadmin.profiles.viewers.test_flame_graphs import levels
 from tests.webadmin.profiles.viewers.test_refusals import message_of, said

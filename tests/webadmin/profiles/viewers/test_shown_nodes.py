@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.profiles.query.errors import InvalidQuestion
+from engine.query.errors import InvalidQuestion
 from webadmin.profiles.viewers.shown_nodes import shown_nodes_of
 
 

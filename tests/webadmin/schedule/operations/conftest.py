@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from engine.protocol.messages import FailureReason
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Order

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.protocol.profile_jobs import ProfileMergeResult, ProfileMergeSpec
-from engine.scheduling.model import AttemptOutcome, JobState
+from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
+from engine.schedule.model import AttemptOutcome, JobState
 from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import FakeWorker, Service
 from webadmin.index.models import Block, BlockLineage, Tombstone

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.protocol.messages import FailureReason
-from engine.scheduling.model import JobState, ParkedKind
+from engine.schedule.model import JobState, ParkedKind
 from engine.storage import open_store
 from engine.storage.model import ObjectStore
 from tests.webadmin.service import REASON, FakeWorker, Service

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from engine.scheduling.isolation import BAD_BLOCKS_MIN
+from engine.schedule.isolation import BAD_BLOCKS_MIN
 from engine.storage import open_store
 from engine.storage.model import ObjectStore
 from tests.webadmin.probes import probe

@@ -11,8 +11,8 @@ from django.core.management.base import CommandError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.planning.errors import PolicyRefused
-from engine.planning.policy_rules import POLICY_RULES, check_policy
+from engine.lanes.profiles.plan.policy_rules import POLICY_RULES, check_policy
+from engine.schedule.errors import PolicyRefused
 from tests.webadmin.schedule.operations.test_operations_api import Operator
 from tests.webadmin.schedule.test_fair_polls import add_level_one
 from tests.webadmin.service import Service, check_invariants

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from engine.scheduling.errors import LimitRefused, ScopeRefused
-from engine.scheduling.limits import EVERYTHING, LimitName, Scope, ScopeKind
-from engine.scheduling.model import JobState
+from engine.schedule.errors import LimitRefused, ScopeRefused
+from engine.schedule.limits import EVERYTHING, LimitName, Scope, ScopeKind
+from engine.schedule.model import JobState
 from tests.webadmin.service import REASON, Service
 from webadmin.access.models import AuditEntry
 from webadmin.schedule.command_log import read_time

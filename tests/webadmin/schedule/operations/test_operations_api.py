@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from tests.webadmin.service import Service
 from webadmin.access.models import AuditEntry, WorkerCredential
 from webadmin.access.services import issue_worker_credential

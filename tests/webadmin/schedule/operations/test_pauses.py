@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.scheduling.errors import ScopeRefused
-from engine.scheduling.limits import EVERYTHING, Scope, ScopeKind
-from engine.scheduling.pauses import PausedScope, PauseMode
+from engine.schedule.errors import ScopeRefused
+from engine.schedule.limits import EVERYTHING, Scope, ScopeKind
+from engine.schedule.pauses import PausedScope, PauseMode
 from tests.webadmin.service import Service
 from webadmin.access.models import AuditEntry
 from webadmin.schedule.command_log import read_time

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from engine.protocol.messages import FailureReason
-from engine.scheduling.limits import EVERYTHING, LimitName
-from engine.scheduling.model import AttemptOutcome, JobState, ParkedKind
-from engine.scheduling.priority import FAILURE_DELAY_MS
+from engine.schedule.limits import EVERYTHING, LimitName
+from engine.schedule.model import AttemptOutcome, JobState, ParkedKind
+from engine.schedule.priority import FAILURE_DELAY_MS
 from tests.webadmin.service import REASON, Service
 from webadmin.access.models import AuditEntry
 from webadmin.index.models import Block

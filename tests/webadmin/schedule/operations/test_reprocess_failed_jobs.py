@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from engine.protocol.messages import FailureReason
-from engine.scheduling.model import JobState
+from engine.schedule.model import JobState
 from tests.webadmin.service import Service
 from webadmin.access.models import AuditEntry
 from webadmin.schedule.models import Job

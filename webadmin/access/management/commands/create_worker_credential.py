@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.access.credential_changes import create_credential
 from webadmin.access.errors import NameTaken
 from webadmin.access.management.commands.credentials import moment

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.access.credential_changes import (
     OVERLAP_DEFAULT,
     CredentialOutcome,

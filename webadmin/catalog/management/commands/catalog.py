@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.access.management.commands.credentials import moment
 from webadmin.catalog import compaction_command
 from webadmin.catalog.api.access_keys import issue_access_key

@@ -135,7 +135,7 @@ function below(id: bigint, name: string): bigint {
   return (id * FACTOR + sum) & MASK;
 }
 
-// The number of a place, as engine/profiles/flame/frame_paths.py has it; "" for everything.
+// The number of a place, as engine/query/flame/frame_paths.py has it; "" for everything.
 export function placeId(one: Frame): string {
   const path = pathOf(one);
   if (!path.length) return "";

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from webadmin.console.demo.home import demo_environment, wipe_home
 from webadmin.console.demo.outcome import Outcome
 from webadmin.console.demo.run import STACK_LOG, STEP_COUNT, Demonstration, DemoSettings

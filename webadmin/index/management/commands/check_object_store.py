@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.storage import open_store
 from engine.storage.conformance import ConformanceReport, check
 

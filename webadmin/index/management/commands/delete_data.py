@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.errors import LithifyError
-from engine.scheduling.progress import count_words
+from engine.core.errors import LithifyError
+from engine.schedule.progress import count_words
 from webadmin.index.services.delete_requests import DEADLINE_HOURS, DeleteOrder, kept_by_deletion, request_deletion
 from webadmin.schedule.services.operation import Order
 

@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.storage import open_store
 from webadmin.index.management.commands.rebuild_index import details, summary
 from webadmin.index.services.compare_bucket import Finding, compare_bucket

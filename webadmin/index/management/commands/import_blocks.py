@@ -11,9 +11,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.errors import LithifyError
-from engine.profiles.metadata_file import read_metadata_file
-from engine.profiles.model import BlockMeta
+from engine.core.errors import LithifyError
+from engine.formats.profile_block.container.metadata_file import read_metadata_file
+from engine.formats.profile_block.model import BlockMeta
 from engine.storage import open_store
 from webadmin.index.services import ImportOutcome, import_blocks
 

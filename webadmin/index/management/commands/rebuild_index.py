@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.storage import open_store
 from webadmin.index.services.rebuild_index import RebuildOutcome, rebuild_index
 

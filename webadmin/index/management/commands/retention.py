@@ -13,8 +13,8 @@ from django.utils import timezone
 from rich.console import Console
 from rich.table import Table
 
-from engine.errors import LithifyError
-from engine.scheduling.progress import count_words
+from engine.core.errors import LithifyError
+from engine.schedule.progress import count_words
 from webadmin.index.services.retain import RetentionReport, apply_retention
 from webadmin.index.services.retention_rules import lift_hold, place_hold, set_retention
 from webadmin.schedule.services.operation import Order

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.errors import LithifyError
+from engine.core.errors import LithifyError
 from engine.placement.model import TOKENS_DEFAULT, LoadBalancing
 from engine.placement.plots.archetypes import all_plots
 from webadmin.placement.models import RulesHead

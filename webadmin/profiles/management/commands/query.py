@@ -12,16 +12,16 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 
-from engine.errors import LithifyError
-from engine.profiles.flame.flamebearer import flamebearer
-from engine.profiles.flame.levels import flame_graph
-from engine.profiles.flame.pprof_tree import location_table
-from engine.profiles.flame.top_table import top_table
-from engine.profiles.flame.tree import FlameTree
-from engine.profiles.query.merged_profile import merged_profile
-from engine.profiles.query.model import QueryReport, Question, type_id
-from engine.profiles.query.select_points import Aggregation, Grid
-from engine.profiles.query.selectors import matcher, parse_selector
+from engine.core.errors import LithifyError
+from engine.formats.profile_block.selectors import matcher, parse_selector
+from engine.query.flame.flamebearer import flamebearer
+from engine.query.flame.levels import flame_graph
+from engine.query.flame.pprof_tree import location_table
+from engine.query.flame.top_table import top_table
+from engine.query.flame.tree import FlameTree
+from engine.query.merged_profile import merged_profile
+from engine.query.model import QueryReport, Question, type_id
+from engine.query.select_points import Aggregation, Grid
 from webadmin.profiles import query_views
 from webadmin.profiles.questions import ask_points, ask_profile_types, ask_series, ask_stacks
 from webadmin.profiles.time_words import parse_time

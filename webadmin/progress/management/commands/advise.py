@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.scheduling.advice import Advice
-from engine.scheduling.progress import seconds_text
+from engine.schedule.advice import Advice
+from engine.schedule.progress import seconds_text
 from webadmin.console.formatting import size_text
 from webadmin.progress.advice import advice_json, advice_now
 from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engine.protocol.wire import CAPACITY_MAX
-from engine.scheduling.model import ChangeSet
+from engine.schedule.model import ChangeSet
 from webadmin.console.formatting import size_text
 from webadmin.schedule.dry_run import WORKER, dry_poll
 

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 from rich.table import Table
 
-from engine.scheduling.progress import count_words, seconds_text
+from engine.schedule.progress import count_words, seconds_text
 from webadmin.console.formatting import size_text
 from webadmin.progress.report import (
     WINDOW_SECONDS,

@@ -9,9 +9,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from engine.errors import LithifyError
-from engine.planning.policy_rules import POLICY_RULES
-from engine.protocol.profile_jobs import KIND
+from engine.core.errors import LithifyError
+from engine.lanes.profiles.jobs import KIND
+from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
 from webadmin.schedule.models import LevelPolicy
 from webadmin.schedule.services.change_level_policy import change_level_policy, policy_numbers
 from webadmin.schedule.services.operation import Order

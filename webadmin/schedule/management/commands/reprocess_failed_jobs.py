@@ -12,8 +12,8 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 from rich.table import Table
 
-from engine.errors import LithifyError
-from engine.scheduling.model import ParkedKind
+from engine.core.errors import LithifyError
+from engine.schedule.model import ParkedKind
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import JobFilter, count_by_error_class, parked_jobs
 from webadmin.schedule.services.operation import OperationOutcome, Order

@@ -12,8 +12,8 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 from rich.table import Table
 
-from engine.errors import LithifyError
-from engine.protocol.table_jobs import TIME_UNITS
+from engine.core.errors import LithifyError
+from engine.lanes.tables.jobs import TIME_UNITS
 from engine.storage import open_store
 from webadmin.console.formatting import size_text
 from webadmin.schedule.services.operation import Order

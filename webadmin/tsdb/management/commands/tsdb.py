@@ -13,8 +13,8 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 from rich.table import Table
 
-from engine.errors import LithifyError
-from engine.scheduling.progress import count_words, seconds_text
+from engine.core.errors import LithifyError
+from engine.schedule.progress import count_words, seconds_text
 from engine.storage import ObjectStore, open_store
 from webadmin.schedule.services.operation import Order
 from webadmin.tsdb.explain import explain_blocks

@@ -1,0 +1,1 @@
+"""What every room uses: errors, ids, checksums, checked readers, sizes, scratch folders."""

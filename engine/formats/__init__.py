@@ -1,0 +1,1 @@
+"""Formats of files, as readers and writers without policy."""

@@ -1,0 +1,1 @@
+"""pprof messages: parse, build, select and encode."""

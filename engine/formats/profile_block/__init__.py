@@ -1,0 +1,1 @@
+"""Profile blocks: the objects that hold profiles of many services."""

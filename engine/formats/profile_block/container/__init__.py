@@ -1,0 +1,1 @@
+"""The container of a block: footer, metadata, sections, and the names of objects."""

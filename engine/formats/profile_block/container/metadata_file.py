@@ -1,0 +1,42 @@
+"""Block metadata in a JSON side file, for segments whose writer left no footer in the object.
+
+The file is ``{"blocks": [...]}`` with the messages in protobuf's JSON form: lowerCamelCase names, 64-bit numbers as
+strings, zero fields left out.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from google.protobuf import json_format
+
+from engine.core.errors import BadObject
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.model import BlockMeta
+from engine.formats.proto import block_pb2
+
+_SECTION = "metadata_file"
+
+
+def read_metadata_file(data: bytes) -> list[BlockMeta]:
+    """Decode a side file; BadObject of section "metadata_file" naming the block that is wrong."""
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadObject(_SECTION, getattr(error, "pos", -1), f"not JSON: {error}") from error
+    blocks = parsed.get("blocks") if isinstance(parsed, dict) else None
+    if not isinstance(blocks, list):
+        raise BadObject(_SECTION, 0, 'not an object with a list "blocks"')
+    return [_block(position, block) for position, block in enumerate(blocks)]
+
+
+def _block(position: int, block: Any) -> BlockMeta:
+    message = block_pb2.BlockMeta()
+    try:
+        json_format.ParseDict(block, message, ignore_unknown_fields=True)
+    except (json_format.ParseError, TypeError) as error:  # TypeError: not an object at all
+        raise BadObject(_SECTION, -1, f"block {position}: {error}") from error
+    meta = decode_metadata(message.SerializeToString())
+    return replace(meta, size=message.size)

@@ -1,0 +1,5 @@
+"""A series of C arrays as the Python noun, for the other compiled modules."""
+
+from engine.formats.profile_block.series._series_arrays cimport LabelItem, SeriesItem
+
+cdef object series_object(const SeriesItem* item, const LabelItem* labels)

@@ -1,0 +1,1 @@
+"""The symbols of a dataset: tables of strings, functions, locations, and stack trees."""

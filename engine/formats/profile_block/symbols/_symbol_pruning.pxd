@@ -1,0 +1,6 @@
+"""Cutting decoded symbols down to what some stacks reach: see the .pyx."""
+
+from engine.core._byte_buffers cimport Buffer
+from engine.formats.profile_block.symbols._symbol_reader cimport SymbolTable
+
+cdef int prune_symbols(SymbolTable table, Buffer* reached) except -1

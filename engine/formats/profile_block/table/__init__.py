@@ -1,0 +1,1 @@
+"""The profile table of a dataset: Parquet pages with rows of samples."""

@@ -1,0 +1,1 @@
+"""Chunk files and the encodings of samples."""

@@ -1,0 +1,105 @@
+"""Writes the chunk files of a block: records one after the other, a new file where Prometheus would begin one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from engine.core.checksums import crc32c
+from engine.core.errors import LimitExceeded, UnknownFormat
+from engine.formats.prometheus.chunks.chunk_files import (
+    CHUNK_BYTES_MAX,
+    CRC_BYTES,
+    FOLDER,
+    HEADER_BYTES,
+    MAGIC,
+    OFFSET_BITS,
+    VERSION,
+    file_name,
+)
+from engine.formats.prometheus.model import ENCODINGS, Chunk
+from engine.formats.prometheus.sealed_file import SealedFile, sync_folder
+from engine.formats.prometheus.varints import uvarint
+
+FILE_BYTES = 512 << 20
+LENGTH_BYTES_MAX = 5
+ENCODING_BYTES = 1
+
+
+class ChunkWriter:
+    """Appends the chunks of one series after the other to ``chunks/`` of a block that is being made."""
+
+    def __init__(self, block: Path, file_bytes: int = FILE_BYTES, *, is_lasting: bool = True) -> None:
+        self._block = block
+        self._is_lasting = is_lasting
+        self._file_bytes = file_bytes
+        self._file: SealedFile | None = None
+        self._files = 0
+        (block / FOLDER).mkdir()
+
+    def write(self, chunks: Sequence[Chunk]) -> list[int]:
+        """Append the chunks of a series, in order, and return their references."""
+        for chunk in chunks:
+            if chunk.encoding not in ENCODINGS:
+                raise UnknownFormat(FOLDER, -1, f"encoding {chunk.encoding} of a chunk")
+            if len(chunk.data) > CHUNK_BYTES_MAX:
+                raise LimitExceeded(FOLDER, -1, f"a chunk of {len(chunk.data)} bytes, at most {CHUNK_BYTES_MAX}")
+        cuts = self._cuts([len(chunk.data) for chunk in chunks])
+        refs = []
+        for chunk, begins_file in zip(chunks, cuts, strict=True):
+            file = self._next_file() if begins_file or self._file is None else self._file
+            refs.append((self._files - 1) << OFFSET_BITS | file.position)
+            sealed = bytes([chunk.encoding]) + chunk.data
+            file.write(uvarint(len(chunk.data)) + sealed + crc32c(sealed).to_bytes(CRC_BYTES, "big"))
+        return refs
+
+    def append(self, records: memoryview, file_starts: Sequence[int]) -> None:
+        """Append records as they are; new files begin before these places in them. References are the caller's."""
+        edges = [0, *file_starts, len(records)]
+        for position, (first, last) in enumerate(pairwise(edges)):
+            if position:
+                self._next_file()
+            if first < last:
+                assert self._file is not None
+                self._file.write(records[first:last])
+
+    def close(self) -> None:
+        """Put everything into the files, and on the disk if it is to last."""
+        if self._file is not None:
+            self._file.close()
+        if self._is_lasting:
+            sync_folder(self._block / FOLDER)
+
+    def discard(self) -> None:
+        """Let go of the open file."""
+        if self._file is not None:
+            self._file.discard()
+
+    def _cuts(self, sizes: Sequence[int]) -> list[bool]:
+        """Say before which chunks of a series a new file begins.
+
+        A chunk counts with the longest length field, so that a file ends a little before its limit.
+        """
+        position = self._file.position if self._file is not None else 0
+        cuts: list[bool] = []
+        estimate = 0
+        for size in sizes:
+            share = LENGTH_BYTES_MAX + ENCODING_BYTES + size + CRC_BYTES
+            estimate += share
+            if position > HEADER_BYTES and True not in cuts:
+                is_cut = estimate + position > self._file_bytes
+            else:
+                is_cut = bool(cuts) and estimate + HEADER_BYTES > self._file_bytes
+            if is_cut:
+                estimate = share
+            cuts.append(is_cut)
+        return cuts
+
+    def _next_file(self) -> SealedFile:
+        if self._file is not None:
+            self._file.close()
+        self._file = SealedFile(self._block / file_name(self._files), is_lasting=self._is_lasting)
+        self._files += 1
+        self._file.write(MAGIC.to_bytes(4, "big") + bytes([VERSION]) + bytes(3))
+        return self._file

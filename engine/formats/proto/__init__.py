@@ -1,0 +1,1 @@
+"""Protobuf messages of profile objects; regenerate with ``python -m engine.formats.proto.generate``."""

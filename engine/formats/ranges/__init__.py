@@ -1,0 +1,1 @@
+"""Immutable sorted files of catalog entries: blocks of entries, ranges, metaranges."""

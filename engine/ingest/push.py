@@ -1,0 +1,140 @@
+"""``push.v1.PusherService/Push``: a request's bytes to checked profiles, each series judged by itself.
+
+Source: profile API format sheet, section 2. Good series of a request are kept although others are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+
+from engine.core.errors import BadObject, LimitExceeded
+from engine.formats.pprof.pprof import parse_profile, uncompressed
+from engine.formats.pprof.pprof_encode import encode_profile
+from engine.formats.pprof.pprof_model import Profile
+from engine.formats.proto import push_pb2
+from engine.ingest.labels import CheckedLabels, check_labels
+from engine.ingest.message_bounds import check_json, check_message
+from engine.ingest.model import PushedProfile, PushLimits, Refused
+from engine.ingest.profile_checks import MALFORMED, check_profile
+from engine.ingest.segments.push_screen import is_in_order
+
+Content = TypeVar("Content")
+
+SERIES_MAX = 10_000
+"""Series of one request; profilers send a few."""
+PROFILE_SIZE = "profile_size_limit"
+_INT64_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedPush:
+    """The profiles of a push that are taken, and why others are not."""
+
+    profiles: tuple[PushedProfile, ...]
+    refused: tuple[Refused, ...]
+
+
+def decode_push(body: bytes, *, is_json: bool, limits: PushLimits, now_ns: int) -> DecodedPush:
+    """Decode and check a PushRequest (protobuf, or protobuf's JSON). Refused if the request as a whole is none.
+
+    ``now_ns`` is unix nanoseconds; profiles without a time get it when they are written.
+    """
+    request = _request(body, is_json=is_json)
+    if len(request.series) > SERIES_MAX:
+        raise Refused(MALFORMED, f"{len(request.series)} series in one request, the limit is {SERIES_MAX}")
+    if not any(series.samples for series in request.series):
+        raise Refused("no_profiles", "no profiles received")
+    taken: list[PushedProfile] = []
+    refused: list[Refused] = []
+    left = limits.body_bytes_max
+    for series in request.series:
+        try:
+            found = _series(series, limits, left, now_ns)
+        except Refused as error:
+            refused.append(error)
+            continue
+        left -= sum(len(profile.pprof) for profile in found)
+        taken.extend(found)
+    return DecodedPush(tuple(taken), tuple(refused))
+
+
+def _request(body: bytes, *, is_json: bool) -> push_pb2.PushRequest:
+    request = push_pb2.PushRequest()
+    try:
+        if is_json:
+            check_json(body)
+            json_format.Parse(body, request, ignore_unknown_fields=True, max_recursion_depth=32)
+        else:
+            check_message(body, request.DESCRIPTOR, first_max=SERIES_MAX)
+            request.ParseFromString(body)
+    except (DecodeError, json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused("malformed_request", f"the body is not a push.v1.PushRequest: {error}") from error
+    return request
+
+
+def _series(series: push_pb2.RawProfileSeries, limits: PushLimits, bytes_left: int, now_ns: int) -> list[PushedProfile]:
+    if not series.samples:
+        raise Refused("no_profiles", "a series has no profiles")
+    labels = check_labels(((label.name, label.value) for label in series.labels), limits)
+    found = []
+    for sample in series.samples:
+        profile = checked_pprof(sample.raw_profile, labels, limits, now_ns=now_ns)
+        bytes_left -= len(profile.pprof)
+        if bytes_left < 0:
+            message = f"uncompressed batched profile payload size exceeds limit of {limits.body_bytes_max} bytes"
+            raise Refused(PROFILE_SIZE, message)
+        found.append(profile)
+    return found
+
+
+def checked_pprof(data: bytes, labels: CheckedLabels, limits: PushLimits, *, now_ns: int) -> PushedProfile:
+    """Unzip, parse and check one pprof profile; Refused with what to change in the sender."""
+    message = _read(data, limits, uncompressed)
+    if _is_in_order(message, limits, now_ns):
+        return PushedProfile(labels=labels.labels, pprof=message, notes=labels.notes)
+    profile = _read(message, limits, parse_profile)
+    return checked_profile(profile, message, labels, limits, now_ns=now_ns)
+
+
+def _is_in_order(message: bytes, limits: PushLimits, now_ns: int) -> bool:
+    """Tell whether it is known beforehand that ``check_profile`` would return the profile as it is."""
+    return is_in_order(
+        message,
+        oldest_ns=max(now_ns - limits.older_than_now_max_ns, -_INT64_MAX),
+        newest_ns=min(now_ns + limits.newer_than_now_max_ns, _INT64_MAX),
+        samples_max=limits.samples_max,
+        sample_labels_max=limits.sample_labels_max,
+        stack_frames_max=limits.stack_frames_max,
+        symbol_bytes_max=limits.symbol_bytes_max,
+    )
+
+
+def parsed_pprof(data: bytes, limits: PushLimits) -> tuple[Profile, bytes]:
+    """Unzip and parse; return the profile and its uncompressed message. Refused if it is too large or no pprof."""
+    message = _read(data, limits, uncompressed)
+    return _read(message, limits, parse_profile), message
+
+
+def _read(data: bytes, limits: PushLimits, read: Callable[..., Content]) -> Content:
+    """Unzip or parse within the limits."""
+    try:
+        return read(data, size_max=limits.profile_bytes_max)
+    except LimitExceeded as error:
+        text = f"uncompressed profile payload size exceeds limit of {limits.profile_bytes_max} bytes: {error}"
+        raise Refused(PROFILE_SIZE, text) from error
+    except BadObject as error:
+        raise Refused(MALFORMED, str(error)) from error
+
+
+def checked_profile(
+    profile: Profile, message: bytes | None, labels: CheckedLabels, limits: PushLimits, *, now_ns: int
+) -> PushedProfile:
+    """Check a parsed profile; ``message`` is what it was parsed from, None if it was changed or made here."""
+    checked, notes = check_profile(profile, limits, now_ns=now_ns)
+    pprof = message if message is not None and checked is profile else encode_profile(checked, compress=False)
+    return PushedProfile(labels=labels.labels, pprof=pprof, notes=(*labels.notes, *notes))

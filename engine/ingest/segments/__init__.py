@@ -1,0 +1,1 @@
+"""Pushed profiles become segments: normalised, split by label groups, interned, written."""

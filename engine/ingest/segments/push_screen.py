@@ -1,0 +1,39 @@
+"""Which pushed profiles may pass exactly as they came, told from their bytes.
+
+The door to the compiled screen; without it nothing is known beforehand and every profile goes through the plain checks,
+which give the same answer.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+IMPLEMENTATION = "python"
+
+
+def _is_never_known(
+    message: bytes,
+    *,
+    oldest_ns: int,
+    newest_ns: int,
+    samples_max: int,
+    sample_labels_max: int,
+    stack_frames_max: int,
+    symbol_bytes_max: int,
+) -> bool:
+    """Leave it to the plain checks."""
+    return False
+
+
+if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+    is_in_order = _is_never_known
+else:
+    try:
+        from engine.ingest.segments._push_screen import is_in_order
+
+        IMPLEMENTATION = "compiled"
+    except ImportError:
+        is_in_order = _is_never_known
+
+__all__ = ["IMPLEMENTATION", "is_in_order"]

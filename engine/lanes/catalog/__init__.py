@@ -1,0 +1,1 @@
+"""Branches of the catalog: staged changes are merged into immutable ranges."""

@@ -1,0 +1,1 @@
+"""Profile blocks are compacted by level."""

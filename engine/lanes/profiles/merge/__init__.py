@@ -1,0 +1,1 @@
+"""Several profile blocks become one for each shard, dataset by dataset."""

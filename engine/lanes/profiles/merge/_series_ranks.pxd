@@ -1,0 +1,5 @@
+"""The order of the series of all sources: see the .pyx."""
+
+from engine.core._byte_buffers cimport Buffer
+
+cdef int rank_series(list sources, Buffer* ranked) except -1

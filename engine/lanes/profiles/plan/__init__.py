@@ -1,0 +1,1 @@
+"""Which queued blocks become a job."""

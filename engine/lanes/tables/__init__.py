@@ -1,0 +1,1 @@
+"""Parquet files of tables are compacted along a timeline."""

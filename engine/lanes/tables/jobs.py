@@ -1,0 +1,198 @@
+"""The job specification and result of the tables lane (Parquet files on a timeline), and their JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import xxhash
+
+from engine.core import ulids
+
+KIND = "tables"
+FUNCTIONS = ("sum", "min", "max", "count", "distinct")
+"""What a roll-up can do with a column; ``distinct`` keeps a sketch of its values, ``count`` counts rows."""
+TIME_UNITS = ("", "s", "ms", "us", "ns")
+"""What an integer time column counts since 1970; "" for columns that are timestamps or dates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """A Parquet file to merge: its path below the data source's URL, its size in bytes and its rows.
+
+    ``whole``: all its rows belong to the chunk it is listed in. Otherwise it is listed in several chunks, and each
+    takes the rows whose time lies in it.
+    """
+
+    path: str
+    size: int
+    rows: int
+    whole: bool = True
+
+    @property
+    def folder(self) -> str:
+        """The file's folder ("dt=2024-02-01/region=eu", "" for the top); files of one folder are merged together."""
+        return self.path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChunk:
+    """A time chunk, the end exclusive (unix milliseconds), and its files; their order decides among equal rows."""
+
+    start_ms: int
+    end_ms: int
+    files: tuple[TableFile, ...]
+
+    def folders(self) -> dict[str, list[TableFile]]:
+        """Return the files by folder, the folders in order."""
+        found: dict[str, list[TableFile]] = {}
+        for file in self.files:
+            found.setdefault(file.folder, []).append(file)
+        return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A column ``name`` of rolled-up rows: ``function`` of the source column ``column`` ("" for ``count``).
+
+    A file that is rolled up already has ``name`` only, and is rolled up from it.
+    """
+
+    name: str
+    function: str
+    column: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollUp:
+    """Rows of equal ``dimensions`` and time become one; the time is cut to steps of ``granularity_ms`` (0: it stays).
+
+    Steps are counted from the start of the chunk, so that no row leaves its chunk.
+    """
+
+    dimensions: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    granularity_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMergeSpec:
+    """All a merge of Parquet files needs to know.
+
+    The files lie below ``url``. ``source`` is the data source's name. ``time_column`` has the unit ``time_unit`` if its
+    type does not say it. Rows are put in the order of ``sort_columns``, then time, then as they came. ``target_bytes``
+    bounds an output file, ``target_rows`` too unless it is 0. ``fence`` is the fencing token (a command index), mixed
+    into the names of the outputs. ``task_memory_bytes`` bounds what the merge of one folder of a chunk may hold.
+    """
+
+    job: str
+    tenant: str
+    source: str
+    url: str
+    chunks: tuple[TableChunk, ...]
+    time_column: str
+    time_unit: str = ""
+    sort_columns: tuple[str, ...] = ()
+    roll_up: RollUp | None = None
+    target_bytes: int = 500_000_000
+    target_rows: int = 0
+    fence: int | None = None
+    task_memory_bytes: int = 512 << 20
+
+    def output_path(self, chunk: TableChunk, folder: str, number: int) -> str:
+        """Return where the ``number``-th output of a chunk's folder lies, counted from 0."""
+        told = [self.job, self.fence, chunk.start_ms, chunk.end_ms, folder, number]
+        entropy = xxhash.xxh3_128_digest(repr(told).encode())[: ulids.ENTROPY_BYTES]
+        ulid = ulids.make(min(max(chunk.start_ms, 0), ulids.TIME_MS_MAX), entropy)
+        return f"{folder}/lithify-{ulid}.parquet" if folder else f"lithify-{ulid}.parquet"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": KIND} | asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TableMergeSpec:
+        """Build a specification from what ``to_json`` gave; ``table_specs`` reads what others say."""
+        roll_up = data["roll_up"]
+        return cls(
+            **{name: data[name] for name in _PLAIN},
+            chunks=tuple(
+                TableChunk(
+                    start_ms=chunk["start_ms"],
+                    end_ms=chunk["end_ms"],
+                    files=tuple(TableFile(**file) for file in chunk["files"]),
+                )
+                for chunk in data["chunks"]
+            ),
+            sort_columns=tuple(data["sort_columns"]),
+            roll_up=None if roll_up is None else roll_up_from_json(roll_up),
+        )
+
+
+_PLAIN = tuple(name for name in TableMergeSpec.__slots__ if name not in ("chunks", "sort_columns", "roll_up"))
+"""The fields that JSON gives back as they are."""
+
+
+def roll_up_from_json(data: Mapping[str, Any]) -> RollUp:
+    """Build a roll-up from its JSON form."""
+    return RollUp(
+        dimensions=tuple(data["dimensions"]),
+        metrics=tuple(Metric(**metric) for metric in data["metrics"]),
+        granularity_ms=data["granularity_ms"],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A Parquet file that a merge wrote: ``crc32c`` covers all of it.
+
+    ``min_time_ms`` and ``max_time_ms`` bound the time column, rounded down to milliseconds; None if all are null.
+    """
+
+    path: str
+    size: int
+    crc32c: int
+    rows: int
+    min_time_ms: int | None
+    max_time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkResult:
+    """What became of a chunk: the paths of its sources, all of them read, and the files written in their place.
+
+    ``rows_read`` are rows of this chunk only. ``bytes_read`` is its real share of its sources' bytes (by rows).
+    ``sums`` are the exact sums of whole-number and decimal columns of the rows read (of roll-ups: the summed columns),
+    as text; the merge has found them in what it wrote.
+    """
+
+    start_ms: int
+    end_ms: int
+    sources: tuple[str, ...]
+    outputs: tuple[WrittenFile, ...]
+    rows_read: int
+    rows_written: int
+    bytes_read: int
+    sums: Mapping[str, str]
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(file.size for file in self.outputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMergeResult:
+    """What a finished merge reports: every chunk of its specification, in its order."""
+
+    chunks: tuple[ChunkResult, ...]
+
+    @property
+    def outputs(self) -> Sequence[WrittenFile]:
+        return [file for chunk in self.chunks for file in chunk.outputs]
+
+    def to_log(self) -> list[dict[str, Any]]:
+        """Return what the command log keeps of the files written."""
+        return [{"path": file.path, "size": file.size} for file in self.outputs]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": KIND, "chunks": [asdict(chunk) for chunk in self.chunks]}

@@ -1,0 +1,1 @@
+"""Files of a folder become fewer, sorted ones; optionally rolled up."""

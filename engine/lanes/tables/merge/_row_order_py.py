@@ -1,0 +1,103 @@
+"""The plain twin of the keys of rows and their merge; it defines what the compiled one does."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.lanes.tables.merge.key_arrays import KeyPart, Keys, heads_of
+
+Segments = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+def join_parts(rows: int, parts: Sequence[KeyPart]) -> Keys:
+    """Return the keys of ``rows`` rows: each column's part after the other.
+
+    Raises ValueError if offsets are impossible.
+    """
+    for part in parts:
+        if not _are_offsets(part.offsets, rows, len(part.data)):
+            raise ValueError("the offsets of a part are not those of its rows and bytes")
+        if part.valid is not None and len(part.valid) != rows:
+            raise ValueError("a part of the keys has another number of rows")
+    keys = []
+    for row in range(rows):
+        key = bytearray()
+        for part in parts:
+            if part.valid is not None:
+                key.append(int(part.valid[row]))
+                if not part.valid[row]:
+                    continue
+            value = part.data[part.offsets[row] : part.offsets[row + 1]].tobytes()
+            key += value.replace(b"\0", b"\0\xff") + b"\0\0" if part.escaped else value
+        keys.append(bytes(key))
+    offsets = np.zeros(rows + 1, np.int64)
+    np.cumsum([len(key) for key in keys], out=offsets[1:])
+    data = np.frombuffer(b"".join(keys), np.uint8)
+    return Keys(heads_of(data, offsets), data, offsets)
+
+
+def first_unsorted(keys: Keys) -> int:
+    """Return the first row whose key is less than that of the row before it, -1 if there is none.
+
+    Raises ValueError for impossible offsets.
+    """
+    _check_keys(keys)
+    for row in range(1, len(keys)):
+        if keys.key(row) < keys.key(row - 1):
+            return row
+    return -1
+
+
+def merge_runs(
+    runs: Sequence[Keys], positions: npt.NDArray[np.int64], goes_on: npt.NDArray[np.uint8], limit: int
+) -> Segments:
+    """Merge sorted runs from ``positions`` on, and move these on; rows with equal keys come in the order of runs.
+
+    Returns (run, first row, rows) of the segments of the result. Ends after ``limit`` rows, or when a run is used up of
+    which more follows (``goes_on``), or when all are. Raises ValueError for impossible positions or offsets.
+    """
+    for number, run in enumerate(runs):
+        if positions[number] < 0:
+            raise ValueError("a position before the first row")
+        _check_keys(run, int(positions[number]))
+    heap = [
+        (run.key(int(positions[number])), number) for number, run in enumerate(runs) if positions[number] < len(run)
+    ]
+    heapq.heapify(heap)
+    segments: list[list[int]] = []
+    while heap and limit:
+        _, number = heap[0]
+        row = int(positions[number])
+        if segments and segments[-1][0] == number:
+            segments[-1][2] += 1
+        else:
+            segments.append([number, row, 1])
+        positions[number] += 1
+        limit -= 1
+        if row + 1 < len(runs[number]):
+            heapq.heapreplace(heap, (runs[number].key(row + 1), number))
+        elif goes_on[number]:
+            break
+        else:
+            heapq.heappop(heap)
+    told = np.array(segments, np.int64).reshape(-1, 3)
+    return told[:, 0].astype(np.int32), told[:, 1].copy(), told[:, 2].copy()
+
+
+def _check_keys(keys: Keys, first: int = 0) -> None:
+    """Raise ValueError unless the offsets of keys, from a row on, bound values in their bytes."""
+    if len(keys.offsets) and not _are_offsets(keys.offsets, len(keys), len(keys.data), first):
+        raise ValueError("the offsets of keys are not those of their rows and bytes")
+
+
+def _are_offsets(offsets: npt.NDArray[np.int64], rows: int, size: int, first: int = 0) -> bool:
+    """Tell whether offsets, from a row on, bound ``rows`` values in ``size`` bytes: none below the one before."""
+    if len(offsets) != rows + 1:
+        return False
+    told = [0, *offsets[first:].tolist(), size]
+    return all(before <= after for before, after in itertools.pairwise(told))

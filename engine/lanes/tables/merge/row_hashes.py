@@ -1,0 +1,24 @@
+"""Hashes of rows, whose sum tells whether the same rows were read and written, in whatever order.
+
+The door to two implementations: the plain twin defines them, the compiled one is used when it is built, unless
+``LITHIFY_PURE=1``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+IMPLEMENTATION = "python"
+
+if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+    from engine.lanes.tables.merge._row_hashes_py import add_bytes, add_lists, add_words
+else:
+    try:
+        from engine.lanes.tables.merge._row_hashes import add_bytes, add_lists, add_words
+
+        IMPLEMENTATION = "compiled"
+    except ImportError:
+        from engine.lanes.tables.merge._row_hashes_py import add_bytes, add_lists, add_words
+
+__all__ = ["IMPLEMENTATION", "add_bytes", "add_lists", "add_words"]

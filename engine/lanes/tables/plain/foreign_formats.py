@@ -1,0 +1,236 @@
+"""Recognise folders and files that belong to a Delta Lake, Apache Iceberg or Apache Hudi table.
+
+Such a table lists its files in metadata of its own: some of them are logically deleted, and readers fail once a file is
+merged into another and deleted. Only plain Parquet is compacted. What marks each format is in
+``docs/how-to/adopt-a-table.md``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from engine.core.errors import LithifyError
+from engine.formats.parquet.errors import ForeignFile
+from engine.formats.parquet.footers import SECTION, Footer
+from engine.storage import ObjectNotFound, ObjectStore, StorageError, is_local, kept_store, open_store
+
+REQUESTS_AT_ONCE = 8
+METADATA_KEYS_MAX = 10_000
+"""Keys of a folder ``metadata/`` that are read while looking for Iceberg's; a larger one is reported as unchecked."""
+DELTA_LOG, HUDI_FOLDER, ICEBERG_FOLDER = "_delta_log/", ".hoodie/", "metadata/"
+HUDI_PARTITION = ".hoodie_partition_metadata"
+ICEBERG_HINT = "version-hint.text"
+ICEBERG_METADATA = (".metadata.json", ".metadata.json.gz")
+ICEBERG_FOOTER_KEY = b"iceberg.schema"
+HUDI_FOOTER_KEYS = (b"hoodie_", b"org.apache.hudi.")
+HUDI_COLUMNS = "_hoodie_"
+
+
+class TableFormat(enum.StrEnum):
+    """A table format whose files are not compacted."""
+
+    DELTA = "Delta Lake"
+    HUDI = "Apache Hudi"
+    ICEBERG = "Apache Iceberg"
+
+
+MAINTENANCE = {
+    TableFormat.DELTA: "OPTIMIZE",
+    TableFormat.HUDI: "Hudi's own compaction and clustering",
+    TableFormat.ICEBERG: "the procedure rewrite_data_files",
+}
+"""How tables of a format are compacted without us."""
+
+
+class ForeignTable(LithifyError):
+    """A folder is, contains or lies in a table of another format; ``root`` is that table's URL, ``sign`` what marks it.
+
+    Nothing was changed.
+    """
+
+    code = "foreign_table"
+
+    def __init__(self, place: str, format_name: str, root: str, sign: str) -> None:
+        super().__init__(place, format_name, root, sign)
+        self.place, self.format, self.root, self.sign = place, TableFormat(format_name), root, sign
+
+    def __str__(self) -> str:
+        return (
+            f"{self.place}: there is a table of {self.format} at {self.root} (it has {self.sign}). Only plain Parquet "
+            "is compacted: merging that table's files brings deleted rows back and leaves its readers without files. "
+            f"Use a folder that neither is nor contains nor lies in {self.root}; compact that table with "
+            f"{MAINTENANCE[self.format]}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UncheckedFolder:
+    """A folder that could not be listed, so that whether it is a table of another format is unknown."""
+
+    url: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url} could not be checked for a table of Delta Lake, Apache Iceberg or Apache Hudi: {self.reason}. "
+            "Make sure that it is none, or allow listing it"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder to check: ``prefix`` in ``store``, empty or ending in a slash."""
+
+    store: ObjectStore
+    prefix: str
+    url: str
+
+
+def check_place(store: ObjectStore, paths: Iterable[str] = ()) -> tuple[UncheckedFolder, ...]:
+    """Check the store's own folder, its parents up to the bucket or file system, and the folders of ``paths`` in it.
+
+    Return the folders that could not be listed. Raises ForeignTable. Four requests for each folder.
+    """
+    inner = {folder for path in paths for folder in _folders_of(path)}
+    folders = [*_parents(store), *(_Folder(store, folder, _url_of(store, folder)) for folder in ["", *sorted(inner)])]
+    with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(folders)), thread_name_prefix="table-formats") as pool:
+        found = list(pool.map(partial(_checked, _url_of(store)), folders))
+    return tuple(one for one in found if one is not None)
+
+
+def check_contents(store: ObjectStore) -> None:
+    """List all objects of a store. Raises ForeignTable if there is a table of another format in it, StorageError."""
+    for info in store.list():
+        found = _format_of_key(info.key)
+        if found is not None:
+            kind, root, sign = found
+            raise ForeignTable(_url_of(store), kind, _url_of(store, root), sign)
+
+
+def check_footer(footer: Footer) -> None:
+    """Raise ForeignFile if a file's footer says that another table format wrote it. Delta Lake leaves no mark there."""
+    if ICEBERG_FOOTER_KEY in footer.key_values:
+        raise _foreign_file(footer, TableFormat.ICEBERG, "the key iceberg.schema")
+    columns = [name for name in footer.schema.names if name.startswith(HUDI_COLUMNS)]
+    keys = [key.decode(errors="replace") for key in footer.key_values if key.startswith(HUDI_FOOTER_KEYS)]
+    if columns or keys:
+        raise _foreign_file(footer, TableFormat.HUDI, f"the column {columns[0]}" if columns else f"the key {keys[0]}")
+
+
+def _foreign_file(footer: Footer, kind: TableFormat, sign: str) -> ForeignFile:
+    reason = (
+        f"a file of {kind}: its footer has {sign}. Only plain Parquet is compacted; leave this file to its table, and "
+        f"compact that table with {MAINTENANCE[kind]}"
+    )
+    return ForeignFile(SECTION, footer.start, reason, footer.path)
+
+
+def _url_of(store: ObjectStore, folder: str = "") -> str:
+    """Return the URL of a folder in a store, without the query that says how the store is reached."""
+    return f"{urlsplit(store.url)._replace(query='').geturl().rstrip('/')}/{folder}".rstrip("/")
+
+
+def _parents(store: ObjectStore) -> Iterator[_Folder]:
+    """Yield the folders above a store's own, the highest last: of a bucket by one connection, on disk by paths."""
+    if is_local(store.url):
+        root = Path(unquote(urlsplit(store.url).path))
+        for folder in root.parents:  # a store's path has no links
+            yield _Folder(open_store(folder.as_uri()), "", folder.as_uri())
+        return
+    parts = urlsplit(store.url)
+    if parts.scheme != "s3":
+        return
+    bucket = kept_store(parts._replace(path="").geturl())
+    names = unquote(parts.path).strip("/").split("/")
+    for depth in reversed(range(len(names) if names != [""] else 0)):
+        prefix = "".join(f"{name}/" for name in names[:depth])
+        yield _Folder(bucket, prefix, _url_of(bucket, prefix))
+
+
+def _folders_of(path: str) -> list[str]:
+    """Return the folders that a path of a table names, each with its slash."""
+    names = path.split("/")[:-1]
+    return ["/".join(names[: depth + 1]) + "/" for depth in range(len(names))]
+
+
+def _checked(place: str, folder: _Folder) -> UncheckedFolder | None:
+    """Raise ForeignTable if a folder is the root of one; return it if that could not be found out."""
+    try:
+        for kind, sign in SIGNS:
+            if found := sign(folder):
+                raise ForeignTable(place, kind, folder.url, found)
+    except StorageError as error:
+        return UncheckedFolder(folder.url, str(error))
+    return None
+
+
+def _delta_sign(folder: _Folder) -> str:
+    if any(True for _ in folder.store.list(folder.prefix + DELTA_LOG)):
+        return DELTA_LOG
+    # An empty folder is a table that is being made, or what is left of one; a bucket has no empty folders.
+    return DELTA_LOG if _has_folder(folder, DELTA_LOG) else ""
+
+
+def _hudi_sign(folder: _Folder) -> str:
+    if any(True for _ in folder.store.list(folder.prefix + HUDI_FOLDER)) or _has_folder(folder, HUDI_FOLDER):
+        return HUDI_FOLDER
+    with suppress(ObjectNotFound):
+        folder.store.head(folder.prefix + HUDI_PARTITION)
+        return HUDI_PARTITION
+    return ""
+
+
+def _iceberg_sign(folder: _Folder) -> str:
+    keys = iter(folder.store.list(folder.prefix + ICEBERG_FOLDER))
+    for info in islice(keys, METADATA_KEYS_MAX):
+        name = info.key.removeprefix(folder.prefix)
+        if _is_iceberg_metadata(name):
+            return name
+    if next(keys, None) is not None:
+        raise StorageError("list", folder.prefix + ICEBERG_FOLDER, f"it has more than {METADATA_KEYS_MAX} objects")
+    return ""
+
+
+SIGNS: tuple[tuple[TableFormat, Callable[[_Folder], str]], ...] = (
+    (TableFormat.DELTA, _delta_sign),
+    (TableFormat.HUDI, _hudi_sign),
+    (TableFormat.ICEBERG, _iceberg_sign),
+)
+"""What marks a table's root. Of a table with metadata for readers of several formats, the first is the writer's."""
+
+
+def _has_folder(folder: _Folder, name: str) -> bool:
+    return is_local(folder.store.url) and folder.prefix + name in folder.store.list_folders(folder.prefix)
+
+
+def _is_iceberg_metadata(name: str) -> bool:
+    """Tell whether ``metadata/…`` is a file that describes an Iceberg table."""
+    file = name.removeprefix(ICEBERG_FOLDER)
+    return file != name and "/" not in file and (file == ICEBERG_HINT or file.endswith(ICEBERG_METADATA))
+
+
+def _format_of_key(key: str) -> tuple[TableFormat, str, str] | None:
+    """Return the format that an object's key is a mark of, the root of its table in the store, and the mark."""
+    folders = _folders_of(key)
+    for above, folder in zip(("", *folders), folders, strict=False):
+        name = folder.removeprefix(above)
+        if name == DELTA_LOG:
+            return TableFormat.DELTA, above, DELTA_LOG
+        if name == HUDI_FOLDER:
+            return TableFormat.HUDI, above, HUDI_FOLDER
+    folder = folders[-1] if folders else ""
+    if key.removeprefix(folder).startswith(HUDI_PARTITION):
+        return TableFormat.HUDI, folder, HUDI_PARTITION
+    if folder and (folder == ICEBERG_FOLDER or folder.endswith("/" + ICEBERG_FOLDER)):
+        root = folder.removesuffix(ICEBERG_FOLDER)
+        if _is_iceberg_metadata(name := key.removeprefix(root)):
+            return TableFormat.ICEBERG, root, name
+    return None

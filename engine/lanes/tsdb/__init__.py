@@ -1,0 +1,1 @@
+"""Prometheus blocks are compacted by time interval."""

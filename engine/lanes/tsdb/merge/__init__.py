@@ -1,0 +1,1 @@
+"""The blocks of a group become one, or parts by series hash."""

@@ -1,0 +1,192 @@
+"""Merges whole Prometheus blocks, each in a folder of its own, into one block.
+
+Blocks may overlap in time (replicas), follow one another, or both. Nothing of them is held whole but what their symbols
+are called in the result: series come some hundred at a time from each source, chunks from files that are mapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from engine.core.errors import LimitExceeded, MergeCancelled, MergeRefused
+from engine.formats.prometheus.block_writer import BlockWriter
+from engine.formats.prometheus.chunks.chunk_files import OFFSET_BITS
+from engine.formats.prometheus.index.series_batch import SeriesBatch
+from engine.formats.prometheus.index.symbol_union import BYTES_PER_SYMBOL, SymbolUnion, symbol_bytes_max
+from engine.formats.prometheus.merge_turns import OVERLAY_FILE, Turn
+from engine.formats.prometheus.meta import BlockStats
+from engine.lanes.tsdb.merge.merge_model import MergeOutcome, MergeRules, Partition, Winner
+from engine.lanes.tsdb.merge.merge_source import MergeSource
+from engine.lanes.tsdb.merge.merged_meta import merged_meta
+from engine.lanes.tsdb.merge.overlaps import merge_chunks
+from engine.lanes.tsdb.merge.series_budget import series_budget
+from engine.lanes.tsdb.merge.series_merge import SeriesMerge
+from engine.lanes.tsdb.merge.verification import verify_block
+
+__all__ = ["MergeOutcome", "MergeRules", "Partition", "Winner", "merge_blocks"]
+
+WRITE_BYTES = 1 << 20
+TABLE_TIMES = 3
+"""An entry of the table of postings lists takes a few bytes more where its list lies further back: never so many."""
+FORGET_BYTES_MIN, FORGET_BYTES_MAX = 256 << 10, 1 << 20
+"""What is mapped of each file of a source while it is read from front to back."""
+WHOLE = Partition()
+
+
+def never() -> bool:
+    """Say that nobody cancels."""
+    return False
+
+
+def nothing(done: int, whole: int) -> None:
+    """Tell nobody."""
+
+
+def merge_blocks(
+    folders: Sequence[Path],
+    parent: Path,
+    ulid: str,
+    *,
+    rules: MergeRules,
+    partition: Partition = WHOLE,
+    budget_bytes: int,
+    is_cancelled: Callable[[], bool] = never,
+    tell: Callable[[int, int], None] = nothing,
+    is_lasting: bool = True,
+) -> MergeOutcome:
+    """Merge the blocks in ``folders`` into ``parent/ulid``; the order of the folders makes no difference.
+
+    ``tell`` is given how much of the sources' series was merged, and how much there is, in bytes of their indexes.
+    ``is_lasting`` False is for a result that is sent from here and then deleted: it does not wait for the disk.
+    Nothing is left behind unless the merge succeeds: BadObject naming block, file and offset if a source is not sound,
+    MergeRefused if sources cannot be merged within the budget or at all, MergeCancelled.
+    """
+    if not folders:
+        raise MergeRefused("a merge of no blocks")
+    forget_bytes = min(max(budget_bytes // (8 * len(folders)), FORGET_BYTES_MIN), FORGET_BYTES_MAX)
+    sources = [MergeSource(folder, partition, forget_bytes) for folder in folders]
+    # Input order decides between equal times under Prometheus' rule, and must not be whoever calls.
+    sources.sort(key=lambda source: (source.meta.min_time_ms, source.name))
+    names = [source.name for source in sources]
+    if len(set(names)) != len(names):
+        raise MergeRefused(f"a block is given twice: {', '.join(names)}")
+    for source in sources:
+        source.refuse_many_symbols(budget_bytes)
+    symbol_bytes = BYTES_PER_SYMBOL * sum(len(source.block.index.symbols) for source in sources)
+    if symbol_bytes > symbol_bytes_max(budget_bytes):
+        raise MergeRefused(f"the numbers of the symbols take {symbol_bytes} bytes of a budget of {budget_bytes}")
+    return _Merge(sources, rules, partition, budget_bytes, is_cancelled, tell, is_lasting).run(parent, ulid)
+
+
+class _Merge:
+    def __init__(
+        self,
+        sources: Sequence[MergeSource],
+        rules: MergeRules,
+        partition: Partition,
+        budget_bytes: int,
+        is_cancelled: Callable[[], bool],
+        tell: Callable[[int, int], None],
+        is_lasting: bool,
+    ) -> None:
+        self._sources = sources
+        self._rules = rules
+        self._partition = partition
+        self._budget_bytes = budget_bytes
+        self._budget = series_budget(budget_bytes)
+        self._is_cancelled = is_cancelled
+        self._tell = tell
+        self._is_lasting = is_lasting
+        self._done = [0] * len(sources)
+        self._whole = sum(source.series_bytes for source in sources)
+        files = [(source.name, source.block.chunks.contents) for source in sources]
+        self._series = SeriesMerge(files, rules, self._budget)
+
+    def run(self, parent: Path, ulid: str) -> MergeOutcome:
+        try:
+            return self._run(parent, ulid)
+        except LimitExceeded as error:
+            if error.object_name:
+                raise
+            # The result is larger than honest sources can make it: which of them lies, a closer look finds.
+            for source in self._sources:
+                verify_block(source.block.folder, budget_bytes=self._budget_bytes)
+            raise MergeRefused(f"what these blocks make together is beyond a limit: {error}") from error
+
+    def _run(self, parent: Path, ulid: str) -> MergeOutcome:
+        union = self._symbols()
+        rules, counts = self._rules, self._series.counts
+        with BlockWriter(
+            parent,
+            ulid,
+            union,
+            chunk_file_bytes=rules.chunk_file_bytes,
+            label_indices=rules.label_indices,
+            table_bytes_max=TABLE_TIMES * sum(source.block.index.table_bytes for source in self._sources),
+            is_lasting=self._is_lasting,
+        ) as writer:
+            self._write_series(writer, union)
+            counts.samples_read += sum(source.samples_deleted for source in self._sources)
+            counts.series_read += sum(source.series_left_out for source in self._sources)
+            counts.bytes_read += sum(source.block.index.size for source in self._sources)
+            if not counts.series_written:
+                return MergeOutcome(None, counts)
+            meta = merged_meta(ulid, [source.meta for source in self._sources], is_part=not self._partition.is_whole)
+            known = [source.meta.stats for source in self._sources]
+            if any(stats.num_float_samples or stats.num_histogram_samples for stats in known):
+                histograms = counts.samples_written - counts.float_samples_written
+                stats = BlockStats(num_float_samples=counts.float_samples_written, num_histogram_samples=histograms)
+                meta = replace(meta, stats=stats)
+            return MergeOutcome(writer.finish(meta, pause=self._stop_if_cancelled), counts)
+
+    def _symbols(self) -> SymbolUnion:
+        tables = [source.block.index.symbols for source in self._sources]
+        if self._partition.is_whole:
+            return SymbolUnion(tables, None)
+        used = []
+        for source in self._sources:
+            self._stop_if_cancelled()
+            used.append(source.used_symbols())
+        return SymbolUnion(tables, used)
+
+    def _write_series(self, writer: BlockWriter, union: SymbolUnion) -> None:
+        series = self._series
+        batches = [
+            source.series(translation) for source, translation in zip(self._sources, union.translations, strict=True)
+        ]
+        written = 0
+        while True:
+            self._stop_if_cancelled()
+            turn, number = series.run(WRITE_BYTES)
+            if turn is Turn.NEEDS:
+                self._load(number, next(batches[number], None))
+            elif turn is Turn.PLAIN:
+                series.put(merge_chunks(series.plain(), self._rules, self._budget))
+            else:
+                writer.add_merged(series.take(), series.counts.samples_written - written)
+                written = series.counts.samples_written
+                self._tell(sum(self._done), self._whole)
+            if turn is Turn.DONE:
+                return
+
+    def _load(self, number: int, loaded: tuple[SeriesBatch, bytes] | None) -> None:
+        """Give a source's next series to the merge; everything before them was read."""
+        if loaded is None:
+            self._series.end(number)
+            self._done[number] = self._sources[number].series_bytes
+            return
+        batch, overlay = loaded
+        source = self._sources[number]
+        self._series.load(number, batch, overlay)
+        self._done[number] = source.position_of(batch)
+        stored = batch.chunk_refs
+        if overlay:
+            stored = stored[stored < OVERLAY_FILE << OFFSET_BITS]
+        if len(stored):
+            source.block.chunks.forget_before(int(stored[0]))
+
+    def _stop_if_cancelled(self) -> None:
+        if self._is_cancelled():
+            raise MergeCancelled("the merge of blocks was told to stop")

@@ -1,1 +1,0 @@
-"""Planners: a snapshot goes in, job specifications come out; all pure."""

@@ -1,1 +1,0 @@
-"""Profile storage: pprof in, segments and compacted blocks, and the merge between them."""

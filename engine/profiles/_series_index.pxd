@@ -1,5 +1,0 @@
-"""A series of C arrays as the Python noun, for the other compiled modules."""
-
-from engine.profiles._series_arrays cimport LabelItem, SeriesItem
-
-cdef object series_object(const SeriesItem* item, const LabelItem* labels)

@@ -1,5 +1,0 @@
-"""The order of the series of all sources: see the .pyx."""
-
-from engine.profiles._byte_buffers cimport Buffer
-
-cdef int rank_series(list sources, Buffer* ranked) except -1

@@ -1,6 +1,0 @@
-"""Writing a symbols section: see the .pyx."""
-
-from engine.profiles._byte_buffers cimport Buffer
-from engine.profiles._symbol_arrays cimport PartitionItem
-
-cdef int write_symbols(Buffer* out, PartitionItem* partitions, size_t count) except -1 nogil

@@ -1,1 +1,0 @@
-"""Protobuf messages of profile objects; regenerate with ``python -m engine.profiles.proto.generate``."""

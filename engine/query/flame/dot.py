@@ -1,0 +1,72 @@
+"""A call graph in DOT, which Graphviz draws: a box for every function, an arrow from each to what it called.
+
+A function that recurses counts once per stack, as does a call that is repeated in it. Functions beyond the largest
+ones are left out; a call that goes through them is drawn dashed, from the nearest function shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from engine.query.flame.top_table import top_table
+from engine.query.flame.tree import FlameTree
+from engine.query.flame.truncation import truncated
+
+FUNCTIONS = 100
+"""Functions shown unless the caller says otherwise."""
+SOURCE_NODES = 8_192
+"""Nodes of the tree that is looked at; the rest of each parent is in its ``other``."""
+
+Call = tuple[int, int]
+
+
+def dot_graph(tree: FlameTree, functions: int = FUNCTIONS) -> str:
+    """Return the call graph of the ``functions`` with the largest totals; "" of an empty tree."""
+    if not tree.total:
+        return ""
+    source = truncated(tree, max(SOURCE_NODES, functions))
+    shown = sorted(top_table(source), key=lambda row: (-row.total, row.name))[: max(1, functions)]
+    numbers = {row.name: number for number, row in enumerate(shown, 1)}
+    boxes = [
+        f"N{number} [label={_quoted(row.name, f'{row.own} of {row.total}')}];" for number, row in enumerate(shown, 1)
+    ]
+    calls, direct = _calls(source, numbers)
+    arrows = [
+        f'N{caller} -> N{callee} [label="{value}"{"" if (caller, callee) in direct else ", style=dashed"}];'
+        for (caller, callee), value in sorted(calls.items())
+    ]
+    return "\n".join(["digraph {", "node [shape=box];", *boxes, *arrows, "}", ""])
+
+
+def _calls(tree: FlameTree, numbers: dict[str, int]) -> tuple[Counter[Call], set[Call]]:
+    """Return what went through each call of one function shown to another, and the calls with none in between."""
+    nodes = tree.nodes()
+    own_numbers = [numbers.get(name.decode("utf-8", "replace"), 0) for name in nodes.names]
+    refs, totals, starts = nodes.name_refs.tolist(), nodes.totals.tolist(), nodes.child_starts.tolist()
+    calls: Counter[Call] = Counter()
+    direct: set[Call] = set()
+    open_calls: Counter[Call] = Counter()
+    waiting: list[tuple[int, int, bool, Call | None]] = [(0, 0, True, None)]
+    while waiting:
+        node, caller, is_direct, done = waiting.pop()
+        if done is not None:
+            open_calls[done] -= 1
+            continue
+        callee = own_numbers[refs[node]] if node else 0
+        if caller and callee:
+            call = (caller, callee)
+            if not open_calls[call]:
+                calls[call] += totals[node]
+            if is_direct:
+                direct.add(call)
+            open_calls[call] += 1
+            waiting.append((node, 0, False, call))
+        nearest = callee or caller
+        waiting.extend((child, nearest, bool(callee), None) for child in range(starts[node], starts[node + 1]))
+    return calls, direct
+
+
+def _quoted(*lines: str) -> str:
+    """Return lines as one label."""
+    said = (line.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ") for line in lines)
+    return '"' + "\\n".join(said).replace("\0", " ") + '"'

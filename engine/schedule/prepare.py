@@ -1,0 +1,158 @@
+"""Decides what one poll changes: a snapshot goes in, a change set comes out; nothing else is read or written.
+
+This is the single entry for both policies. The default one, in this order: reports are settled, then jobs that wait,
+jobs whose lease is over and newly planned ones are given out together, up to the capacity the worker offers. The rules:
+
+1. A report counts only if its job is leased to this worker under exactly this token.
+2. A job that the request names is not assigned by the same poll: its worker just spoke of it.
+3. A lease is over only when its end is strictly past. Taking over an expired job counts as a failure, and so does a
+   return with a reason. A job whose lease is over and whose failures have reached the limit is faulty: it gets no other
+   run and is parked one lease later, or sooner if its place is needed; until then its worker may still succeed.
+4. Lanes and tenants share the capacity by weight (``fairness``); the work of one tenant goes by its priority
+   (``priority``), and its queues take turns, whatever their level.
+5. No job is planned above the queue limit, and none that this worker could not take at once. At the limit one faulty
+   job is parked for each job that is added.
+6. What is paused is neither planned nor assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TypeVar
+
+from engine.core.quick_values import maker
+from engine.lanes.profiles.plan.consolidation import join_remnants
+from engine.lanes.profiles.plan.levels import cut_queue
+from engine.lanes.profiles.plan.model import PlannedJob
+from engine.schedule.fairness import Candidate, FairShare, LaneView, TenantView
+from engine.schedule.model import (
+    AssignJob,
+    AttemptOutcome,
+    ChangeSet,
+    CreateJob,
+    JobState,
+    JobView,
+    PolicyName,
+    ReturnJob,
+    ScheduleSnapshot,
+)
+from engine.schedule.pauses import is_paused
+from engine.schedule.priority import job_priority_ms
+from engine.schedule.queue_room import QueueRoom
+from engine.schedule.reference import prepare_reference
+from engine.schedule.reports import PARKED_FOR_FAILURES, settle_reports
+
+View = TypeVar("View", LaneView, TenantView)
+REFERENCE = PolicyName.REFERENCE
+settled = maker(ChangeSet)
+
+
+def prepare(snapshot: ScheduleSnapshot) -> ChangeSet:
+    """Return what this poll changes. The same snapshot always gives the same change set."""
+    if snapshot.limits.policy is REFERENCE:
+        return prepare_reference(snapshot)
+    renewed, completed, returned = settle_reports(snapshot)
+    if not snapshot.assignable and not snapshot.queues:  # most polls: a busy worker that renews its leases
+        return settled(renewed=tuple(renewed), completed=tuple(completed), returned=tuple(returned))
+    faulty = _faulty(snapshot)
+    parked = [job for job in faulty if snapshot.now_ms > job.lease_expires_ms + snapshot.limits.lease_ms]
+    ended = [*(c.job for c in completed), *(r.job for r in returned)]
+    freed = [*(c.job for c in completed), *(r.job for r in returned if r.parked_reason), *parked]
+    room = QueueRoom(snapshot, freed=freed, faulty=[job for job in faulty if job not in parked])
+    share = FairShare(*_views(snapshot, ended), _candidates(snapshot, {job.name for job in faulty}))
+    assigned: list[AssignJob] = []
+    created: list[CreateJob] = []
+    for candidate in share:
+        if len(assigned) + len(created) >= snapshot.capacity:
+            break
+        if isinstance(candidate.work, JobView):
+            assigned.append(AssignJob(job=candidate.work, failures=candidate.work.failures + candidate.is_running))
+        elif room.take(candidate.lane):
+            created.append(CreateJob(plan=candidate.work))
+        else:
+            continue
+        share.charge(candidate)
+    tenants, lanes = share.charges()
+    return ChangeSet(
+        renewed=tuple(renewed),
+        completed=tuple(completed),
+        returned=(*returned, *map(_parked, parked), *map(_parked, room.evicted)),
+        assigned=tuple(assigned),
+        created=tuple(created),
+        tenants=tenants,
+        lanes=lanes,
+    )
+
+
+def _unnamed(snapshot: ScheduleSnapshot) -> Iterator[JobView]:
+    """Return the jobs of the snapshot that the request does not speak of."""
+    named = {report.update.job for report in snapshot.reports}
+    return (job for job in snapshot.assignable if job.name not in named)
+
+
+def _faulty(snapshot: ScheduleSnapshot) -> list[JobView]:
+    """Return the jobs that get no other run, those that go first at the front."""
+    faulty = [
+        job for job in _unnamed(snapshot) if job.has_expired(snapshot.now_ms) and job.is_exhausted(snapshot.limits)
+    ]
+    return sorted(faulty, key=lambda job: (job.failures, job.lease_expires_ms, job.name))
+
+
+def _candidates(snapshot: ScheduleSnapshot, faulty: set[str]) -> Iterator[Candidate[JobView | PlannedJob]]:
+    for job in _unnamed(snapshot):
+        is_over = job.has_expired(snapshot.now_ms)
+        if not (is_over or job.state is JobState.WAITING) or job.name in faulty:
+            continue
+        if not is_paused(snapshot.paused, lane=job.lane, tenant=job.tenant, level=job.level):
+            yield Candidate(
+                lane=job.lane,
+                tenant=job.tenant,
+                priority_ms=job.priority_ms,
+                name=job.name,
+                size_bytes=job.size_bytes,
+                work=job,
+                is_running=is_over,
+            )
+    for queue in join_remnants(snapshot.queues, now_ms=snapshot.now_ms):
+        if not is_paused(snapshot.paused, lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True):
+            jobs = islice(cut_queue(queue, now_ms=snapshot.now_ms), snapshot.capacity)
+            # A queue's further jobs stand in line as if it had been served just now.
+            for position, plan in enumerate(jobs):
+                since_ms = snapshot.now_ms if position else max(plan.ready_at_ms, queue.served_at_ms)
+                yield Candidate(
+                    lane=plan.lane,
+                    tenant=plan.tenant,
+                    priority_ms=job_priority_ms(ready_at_ms=since_ms, size_bytes=plan.size_bytes()),
+                    name=plan.name,
+                    size_bytes=plan.size_bytes(),
+                    work=plan,
+                )
+
+
+def _views(snapshot: ScheduleSnapshot, ended: Iterable[JobView]) -> tuple[list[LaneView], list[TenantView]]:
+    """Return lanes and tenants with the jobs that this poll ends no longer counted as running."""
+    gone: dict[tuple[str, ...], tuple[int, int]] = {}
+    for job in ended:
+        for key in ((job.lane,), (job.lane, job.tenant)):
+            count, size = gone.get(key, (0, 0))
+            gone[key] = (count + 1, size + job.size_bytes)
+    lanes = [_less(lane, gone.get((lane.lane,))) for lane in snapshot.lanes]
+    tenants = [_less(tenant, gone.get((tenant.lane, tenant.tenant))) for tenant in snapshot.tenants]
+    return lanes, tenants
+
+
+def _less(view: View, gone: tuple[int, int] | None) -> View:
+    """Return a view without so many running jobs and their bytes."""
+    if gone is None or not (view.running_count or view.running_bytes):
+        return view
+    count, size = gone
+    return replace(
+        view, running_count=max(0, view.running_count - count), running_bytes=max(0, view.running_bytes - size)
+    )
+
+
+def _parked(job: JobView) -> ReturnJob:
+    reason = f"{PARKED_FOR_FAILURES}; the last time its lease ran out"
+    return ReturnJob(job=job, outcome=AttemptOutcome.EXPIRED, failures=job.failures, parked_reason=reason)

@@ -1,0 +1,59 @@
+"""Chooses which ready queues new jobs are planned from, before their blocks are read.
+
+By the same fair shares as ``prepare`` gives out jobs, over what the queues' sums say of their next ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from engine.core.quick_values import maker, quickly_built
+from engine.schedule.fairness import Candidate, FairShare, LaneView, TenantView
+from engine.schedule.priority import job_priority_ms
+
+candidate = maker(Candidate)
+
+
+@quickly_built
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSums:
+    """A ready queue without its blocks: the place of its next job, about how many jobs it has, and of what size."""
+
+    id: int
+    lane: str
+    tenant: str
+    priority_ms: int
+    job_count: int
+    job_bytes: int
+
+
+def choose_queues(
+    queues: Iterable[QueueSums],
+    *,
+    lanes: Iterable[LaneView],
+    tenants: Iterable[TenantView],
+    now_ms: int,
+    job_max: int,
+) -> dict[int, int]:
+    """Return how many jobs to plan from each queue, by id; at most ``job_max`` in all."""
+    share = FairShare(lanes, tenants, [one for queue in queues for one in _candidates(queue, now_ms, job_max)])
+    chosen: dict[int, int] = {}
+    for taken in islice(share, max(0, job_max)):
+        chosen[taken.work] = chosen.get(taken.work, 0) + 1
+        share.charge(taken)
+    return chosen
+
+
+def _candidates(queue: QueueSums, now_ms: int, job_max: int) -> Iterator[Candidate[int]]:
+    later_ms = job_priority_ms(ready_at_ms=now_ms, size_bytes=queue.job_bytes)
+    for position in range(min(queue.job_count, job_max)):
+        yield candidate(
+            lane=queue.lane,
+            tenant=queue.tenant,
+            priority_ms=max(queue.priority_ms, later_ms) if position else queue.priority_ms,
+            name=f"{queue.id:020}-{position:06}",
+            size_bytes=queue.job_bytes,
+            work=queue.id,
+        )

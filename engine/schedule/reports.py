@@ -1,0 +1,78 @@
+"""Settles the reports of a poll, the same under every policy: which count, and what each asks for.
+
+A job whose assignment the worker never got is returned at once and counts against nobody. That is known for sure only
+when the worker has since heard a later answer and still does not name the job under its token: polls of a worker follow
+one another, so the answer that it has stopped waiting for will not come. Repeated and belated requests heard less, and
+a worker that began anew heard nothing; their jobs, and those whose lease is over, take the way of a silent worker.
+"""
+
+from __future__ import annotations
+
+from engine.core.quick_values import maker
+from engine.protocol.messages import FailureReason, UpdateStatus
+from engine.schedule.model import (
+    AttemptOutcome,
+    CompleteJob,
+    JobState,
+    JobView,
+    RenewLease,
+    Report,
+    ReturnJob,
+    ScheduleLimits,
+    ScheduleSnapshot,
+)
+
+# Looking a member up in its class takes ten times as long as a name, and most polls do little else.
+LEASED, IN_PROGRESS = JobState.LEASED, UpdateStatus.IN_PROGRESS
+renew_lease = maker(RenewLease)
+
+PARKED_FOR_FAILURES = "failed too often"
+UNHEARD = FailureReason(error_class="AnswerLost", message="the answer that assigned the job did not reach the worker")
+
+
+def settle_reports(snapshot: ScheduleSnapshot) -> tuple[list[RenewLease], list[CompleteJob], list[ReturnJob]]:
+    """Sort the reports that count by what they ask for."""
+    renewed: list[RenewLease] = []
+    completed: list[CompleteJob] = []
+    returned: list[ReturnJob] = []
+    settled: set[str] = set()
+    reported, worker = snapshot.reported, snapshot.worker
+    for report in snapshot.reports:
+        update = report.update
+        job = reported.get(update.job)
+        if job is None or job.name in settled:
+            continue
+        if job.state is not LEASED or job.worker != worker or job.token != report.token:
+            continue
+        settled.add(job.name)
+        if update.status is IN_PROGRESS:
+            renewed.append(renew_lease(job=job, progress=update.progress))
+        elif report.result is not None:
+            completed.append(CompleteJob(job=job, result=report.result))
+        else:
+            returned.append(_returned(job, report, snapshot.limits))
+    for job in snapshot.held:
+        if job.name not in settled and _is_unheard(job, snapshot):
+            returned.append(_unheard(job))
+    return renewed, completed, returned
+
+
+def _is_unheard(job: JobView, snapshot: ScheduleSnapshot) -> bool:
+    is_here = job.state is LEASED and job.worker == snapshot.worker
+    return is_here and job.token <= snapshot.heard and not job.has_expired(snapshot.now_ms)
+
+
+def _unheard(job: JobView) -> ReturnJob:
+    return ReturnJob(job=job, outcome=AttemptOutcome.RELEASED, failures=job.failures, reason=UNHEARD)
+
+
+def _returned(job: JobView, report: Report, limits: ScheduleLimits) -> ReturnJob:
+    """Take a job back; whoever says why it failed is believed, but never more often than the limit."""
+    reason = report.refusal or report.update.reason
+    if reason is None:
+        return ReturnJob(job=job, outcome=AttemptOutcome.RELEASED, failures=job.failures)
+    outcome = AttemptOutcome.REFUSED if report.refusal else AttemptOutcome.FAILED
+    if job.is_exhausted(limits):
+        parked = f"{PARKED_FOR_FAILURES}; the last time: {reason.error_class}: {reason.message}"
+        return ReturnJob(job=job, outcome=outcome, failures=job.failures, reason=reason, parked_reason=parked)
+    return ReturnJob(job=job, outcome=outcome, failures=job.failures + 1, reason=reason)

@@ -1,0 +1,346 @@
+"""The interleavings of the reference sheet, each forced step by step; the number is that of its row there."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.lanes.catalog.plan.branch import (
+    BranchRecord,
+    Moved,
+    Refusal,
+    basis_of,
+    move_head,
+    publish_commit,
+    publish_snapshot,
+    put_before,
+    refusal,
+    reset,
+    seal,
+    ticket_of,
+    write_holds,
+)
+from tests.engine.lanes.catalog.plan.world import Steps, World
+
+
+def branch(**fields: object) -> BranchRecord:
+    return BranchRecord(**{"uid": "u", "head": "h", "staging": "t2", "sealed": ("t1", "t0"), **fields})  # type: ignore[arg-type]
+
+
+def steps(operation: Steps, count: int) -> Steps:
+    """Let an operation take so many steps."""
+    for _ in range(count):
+        next(operation)
+    return operation
+
+
+def end(operation: Steps) -> object:
+    """Let an operation run to its end and return what it says."""
+    try:
+        while True:
+            next(operation)
+    except StopIteration as stop:
+        return stop.value
+
+
+def world_with(checks_epoch: bool = True, **staged: str) -> World:
+    """A branch on which these values were put and sealed."""
+    world = World(checks_epoch=checks_epoch)
+    for key, value in staged.items():
+        end(world.put(key.encode(), value))
+    world.branch = seal(world.branch, world.name("token"))
+    return world
+
+
+@pytest.mark.parametrize("compactor_steps", [1, 2])
+def test_interleavings_1_and_2_a_write_that_meets_a_rotation_is_written_again(compactor_steps: int) -> None:
+    world = world_with()
+    writer = steps(world.put(b"a", "x"), 1)
+    compactor = steps(world.compact(), compactor_steps)
+    steps(writer, 1)
+    assert end(compactor) is True
+    world.sweep()
+    end(writer)
+    assert world.visible() == {b"a": "x"}
+    assert world.rows[world.branch.staging] == {b"a": "x"}
+
+
+def test_b15_and_b16_a_write_is_repeated_for_each_rotation() -> None:
+    world = world_with()
+    writer = steps(world.put(b"a", "x"), 1)
+    for _ in range(2):
+        world.branch = seal(world.branch, world.name("token"))
+        steps(writer, 2)
+    end(writer)
+    assert world.rows[world.branch.staging] == {b"a": "x"}
+
+
+def test_interleaving_4_a_write_during_the_build_wins_over_the_snapshot() -> None:
+    world = world_with(a="x")
+    compactor = steps(world.compact(), 2)
+    end(world.put(b"a", "y"))
+    assert end(compactor) is True
+    assert world.visible() == {b"a": "y"}
+
+
+@pytest.mark.parametrize("compaction", ["compact", "commit"])
+@pytest.mark.parametrize("checks_epoch", [True, False])
+def test_interleaving_5_a_delete_that_misses_a_key_on_its_way_down_starts_again(
+    checks_epoch: bool, compaction: str
+) -> None:
+    """The lost delete: without the check of the epoch it is acknowledged, and the key stays."""
+    world = world_with(checks_epoch, a="x")
+    publishing = steps(getattr(world, compaction)(), 1)  # the staging token stays the same from here on
+    deleter = steps(world.delete(b"a"), 2)  # it has looked into the base, and has not found the key
+    end(publishing)
+    world.sweep()
+    end(deleter)
+    assert world.visible() == ({} if checks_epoch else {b"a": "x"})
+
+
+@pytest.mark.parametrize("believes_tombstones", [False, True])
+def test_a_delete_does_not_believe_a_tombstone_that_came_too_late(believes_tombstones: bool) -> None:
+    """A writer may reach a token that is sealed and was read by a build: what it left there goes with the token."""
+    world = world_with(a="x")
+    world.believes_tombstones = believes_tombstones
+    late = steps(world.delete(b"a"), 2)
+    compactor = steps(world.compact(), 3)  # it has read all tokens
+    steps(late, 2)
+    late.close()
+    end(world.delete(b"a"))
+    assert end(compactor) is True
+    assert world.visible() == ({b"a": "x"} if believes_tombstones else {})
+
+
+def test_interleaving_6_a_delete_during_the_build_hides_the_key_of_the_snapshot() -> None:
+    world = world_with(a="x")
+    end(world.compact())
+    end(world.put(b"b", "x"))
+    compactor = steps(world.compact(), 2)
+    end(world.delete(b"a"))
+    assert end(compactor) is True
+    assert world.visible() == {b"b": "x"}
+
+
+@pytest.mark.parametrize("checks_epoch", [True, False])
+def test_interleaving_8_a_read_that_misses_swept_rows_starts_again(checks_epoch: bool) -> None:
+    world = world_with(checks_epoch, a="x")
+    reader = steps(world.get(b"a"), 2)
+    end(world.compact())
+    world.sweep()
+    assert end(reader) == ("x" if checks_epoch else None)
+
+
+@pytest.mark.parametrize("checks_epoch", [True, False])
+def test_a_read_that_finds_an_older_value_below_swept_rows_starts_again(checks_epoch: bool) -> None:
+    """A miss is not the only thing to look at again: what lies below may be older."""
+    world = world_with(checks_epoch, a="old")
+    end(world.commit())
+    end(world.put(b"a", "new"))
+    world.branch = seal(world.branch, world.name("token"))
+    reader = steps(world.get(b"a"), 2)
+    end(world.compact())
+    world.sweep()
+    assert end(reader) == ("new" if checks_epoch else "old")
+
+
+def test_interleaving_10_two_compactions_of_the_same_build_the_same() -> None:
+    world = world_with(a="x", b="y")
+    basis = world.basis()
+    made = [end(world.build(basis)) for _ in range(2)]
+    assert made[0] == made[1]
+    first = publish_snapshot(world.branch, basis, made[0].id, equals_head=False)  # type: ignore[attr-defined]
+    assert isinstance(first, Moved)
+    assert publish_snapshot(first.branch, basis, "m", equals_head=False) is Refusal.LOST_SNAPSHOT
+
+
+def test_interleaving_11_of_two_compactions_that_rotated_the_first_to_publish_wins() -> None:
+    world = world_with(a="x")
+    first, second = steps(world.compact(), 2), world.compact()
+    steps(second, 2)
+    assert (end(first), end(second)) == (True, False)
+    assert world.visible() == {b"a": "x"}
+
+
+def test_b80_and_interleavings_12_and_13_a_commit_that_publishes_first_wins() -> None:
+    world = world_with(a="x")
+    compactor = steps(world.compact(), 2)
+    end(world.commit())
+    before = world.branch
+    assert end(compactor) is False
+    assert world.branch == before
+    assert world.committed() == world.visible() == {b"a": "x"}
+
+
+def test_interleaving_14_a_commit_that_loses_has_less_to_do() -> None:
+    world = world_with(a="x")
+    compactor = steps(world.compact(), 2)
+    end(world.put(b"b", "y"))
+    commit = steps(world.commit(), 3)
+    assert end(compactor) is True
+    assert len(world.branch.sealed) == 1
+    end(commit)
+    assert world.committed() == {b"a": "x", b"b": "y"}
+    assert not world.branch.sealed
+
+
+def test_b82_and_interleaving_15_a_snapshot_alone_is_committed_as_it_is() -> None:
+    world = world_with(a="x")
+    end(world.compact())
+    snapshot = world.branch.snapshot
+    puts = world.files.store.usage.requests()["put"]
+    head = end(world.commit())
+    assert world.commits[str(head)].id == snapshot
+    assert world.branch.snapshot is None
+    assert world.files.store.usage.requests()["put"] == puts
+
+
+def test_interleaving_16_rows_that_undo_the_snapshot_leave_the_branch_clean() -> None:
+    world = world_with(a="x")
+    end(world.compact())
+    end(world.delete(b"a"))
+    assert end(world.commit()) == "root"
+    assert (world.branch.snapshot, world.branch.sealed) == (None, ())
+
+
+def test_interleaving_17_tokens_that_a_dead_commit_sealed_are_folded() -> None:
+    world = world_with(a="x")
+    for value in "yz":
+        end(world.put(b"a", value))
+        steps(world.commit(), 1)
+    assert len(world.branch.sealed) == 3
+    assert end(world.compact()) is True
+    assert world.branch.sealed == ()
+    assert world.visible() == {b"a": "z"}
+
+
+def test_interleavings_18_and_19_a_reset_drops_rows_and_snapshot() -> None:
+    world = world_with(a="x")
+    compactor = steps(world.compact(), 2)
+    world.reset_all()
+    assert end(compactor) is False
+    assert world.visible() == {}
+    world = world_with(a="x")
+    end(world.compact())
+    world.reset_all()
+    assert world.visible() == {}
+
+
+def test_interleaving_20_the_reset_of_a_key_survives_a_rotation() -> None:
+    world = world_with(a="x")
+    resetting = steps(world.reset_key(b"a"), 2)
+    compactor = steps(world.compact(), 3)
+    steps(resetting, 1)
+    assert end(compactor) is True
+    world.sweep()
+    end(resetting)
+    assert world.visible() == {}
+
+
+def test_interleaving_21_the_reset_of_a_prefix_and_a_compaction() -> None:
+    world = world_with(a="x", b="x")
+    compactor = steps(world.compact(), 2)
+    assert end(world.reset_prefix(b"a")) is True
+    end(compactor)
+    assert world.visible() == {b"b": "x"}
+
+
+def test_interleaving_22_a_compaction_of_nothing_leaves_a_clean_branch() -> None:
+    world = world_with()
+    merge = steps(world.merge({b"a": "m"}), 1)
+    end(world.compact())
+    assert world.branch.snapshot is None
+    assert end(merge) is False  # its tokens were retired: it is tried again by its caller
+    assert end(world.merge({b"a": "m"})) is True
+
+
+def test_b55_and_b56_and_interleaving_23_a_merge_sees_what_was_folded_meanwhile() -> None:
+    world = world_with()
+    merge = steps(world.merge({b"a": "m"}), 1)
+    end(world.put(b"b", "x"))
+    end(world.compact())
+    assert end(merge) is False
+    assert end(world.merge({b"a": "m"})) is False  # the snapshot differs from the commit
+    assert world.visible() == {b"b": "x"}
+
+
+def test_interleavings_24_and_25_and_26_a_head_that_moved_ends_the_compaction() -> None:
+    basis = basis_of(branch())
+    moved = move_head(branch(), basis, "h2", is_clean=True)
+    assert isinstance(moved, Moved)
+    assert publish_snapshot(moved.branch, basis, "m", equals_head=False) is Refusal.LOST_HEAD
+    # Also where the tokens are as they were.
+    assert refusal(branch(head="h2"), basis) is Refusal.LOST_HEAD
+    assert move_head(branch(snapshot="m"), basis_of(branch(snapshot="m")), "h2", is_clean=False) is Refusal.DIRTY
+    cleared = move_head(branch(snapshot="m"), basis_of(branch(snapshot="m")), "h2", is_clean=True)
+    assert isinstance(cleared, Moved)
+    assert (cleared.branch.snapshot, cleared.branch.sealed, cleared.retired) == (None, (), ("t1", "t0"))
+
+
+def test_interleavings_28_and_29_nothing_is_published_on_a_branch_that_is_gone_or_another() -> None:
+    basis = basis_of(branch())
+    for found in (None, branch(uid="v")):
+        assert publish_snapshot(found, basis, "m", equals_head=False) is Refusal.GONE
+        assert publish_commit(found, basis, "h2") is Refusal.GONE
+        assert move_head(found, basis, "h2", is_clean=True) is Refusal.GONE
+        assert put_before(found, basis, "t") is Refusal.GONE
+        assert not write_holds(ticket_of(branch()), found, decides=False)
+
+
+def test_interleaving_36_a_compaction_that_died_is_taken_up_by_the_next() -> None:
+    world = world_with(a="x")
+    steps(world.compact(), 1)
+    end(world.put(b"a", "y"))
+    assert end(world.compact()) is True
+    assert world.visible() == {b"a": "y"}
+    assert world.branch.sealed == ()
+
+
+def test_b57_and_interleaving_40_a_snapshot_that_equals_the_commit_does_not_stop_a_merge() -> None:
+    world = world_with(a="x")
+    end(world.commit())
+    world.branch = world.branch.moved(snapshot=world.commits[world.branch.head].id)
+    assert end(world.merge({b"b": "m"})) is True
+    assert world.branch.snapshot is None
+    assert world.visible() == {b"a": "x", b"b": "m"}
+
+
+def test_b81_two_compactions_with_writes_between_and_a_commit() -> None:
+    world = world_with(a="x", b="x")
+    end(world.compact())
+    end(world.delete(b"a"))
+    end(world.put(b"c", "y"))
+    end(world.compact())
+    end(world.put(b"b", "z"))
+    visible = world.visible()
+    end(world.commit())
+    assert world.committed() == world.visible() == visible == {b"b": "z", b"c": "y"}
+
+
+def test_newer_tokens_stay_when_older_ones_are_published() -> None:
+    older = basis_of(branch())
+    newer = seal(branch(), "t3")
+    for moved in (publish_snapshot(newer, older, "m", equals_head=False), publish_commit(newer, older, "h2")):
+        assert isinstance(moved, Moved)
+        assert (moved.branch.staging, moved.branch.sealed, moved.retired) == ("t3", ("t2",), ("t1", "t0"))
+        assert (moved.branch.epoch, moved.branch.generation) == (2, 2)
+    assert move_head(newer, older, "h2", is_clean=True) is Refusal.DIRTY
+    laid = put_before(newer, older, "r")
+    assert isinstance(laid, Moved)
+    assert laid.branch.sealed == ("t2", "r", "t1", "t0")
+    assert reset(newer, "t4").retired == ("t3", "t2", "t1", "t0")
+
+
+def test_an_empty_staging_token_is_not_sealed() -> None:
+    assert seal(branch(), "t3", is_empty=True) == branch()
+
+
+@pytest.mark.parametrize("sealed", [(), ("t0",), ("t1",), ("t0", "t1"), ("t1", "t0", "t")])
+def test_tokens_that_are_not_the_end_of_the_list_are_lost(sealed: tuple[str, ...]) -> None:
+    assert refusal(branch(sealed=sealed), basis_of(branch())) is Refusal.LOST_TOKENS
+
+
+def test_a_value_that_is_put_needs_its_token_only_and_a_decision_the_layers_too() -> None:
+    ticket, moved = ticket_of(branch()), branch(epoch=1)
+    assert write_holds(ticket, moved, decides=False)
+    assert not write_holds(ticket, moved, decides=True)
+    assert not write_holds(ticket, seal(branch(), "t3"), decides=False)

@@ -1,0 +1,249 @@
+"""Rows D of the reference sheet: the partitioning grouper. Times are hours, ``2-4:1/2`` is part 1 of 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from engine.lanes.tsdb.plan.group_ids import group_id
+from engine.lanes.tsdb.plan.model import IntervalBlock
+from engine.lanes.tsdb.plan.plan import plan_intervals
+from engine.lanes.tsdb.plan.policy import HOUR_MS, MINUTE_MS, REFERENCE_PARTITIONS, IntervalPolicy
+from engine.lanes.tsdb.plan.reference_partitions import BegunGroup, part_jobs, partition_groups
+from tests.engine.lanes.tsdb.plan.block_texts import LATER_MS, block, told
+
+
+def cut(text: str, *, level: int = 2, series: int = 1, **rest: object) -> list[IntervalBlock]:
+    """Return blocks of a list like ``0-2:0/2``, part and count behind the colon; names bear the level."""
+    made: list[IntervalBlock] = []
+    for word in text.split():
+        span, _, part = word.partition(":")
+        start, end = (float(one) for one in span.split("-"))
+        partition, partitions = (int(one) for one in (part or "0/1").split("/"))
+        name = f"L{level} {word}"
+        name += "'" * sum(one.ulid.rstrip("'") == name for one in made)
+        made.append(
+            block(name, start, end, level=level, series=series, partition=partition, partitions=partitions, **rest)
+        )
+    return made
+
+
+PARTITIONING = IntervalPolicy.of_reference(REFERENCE_PARTITIONS, groups_max=0)
+
+
+def grouped(
+    snapshot: Sequence[IntervalBlock],
+    *,
+    limit: int = 0,
+    replication: int = 3,
+    begun: Sequence[BegunGroup] = (),
+    now: float = 1000,
+    cleanup_min: int = 15,
+) -> list[str]:
+    """Return the jobs as ``start-end partition/count: blocks``."""
+    policy = replace(
+        PARTITIONING, partition_series=limit, replication=replication, cleanup_interval_ms=cleanup_min * MINUTE_MS
+    )
+    groups = partition_groups("A", snapshot, policy, now_ms=round(now * HOUR_MS), begun=begun)
+    return [
+        f"{job.start_ms // HOUR_MS}-{(job.start_ms + job.range_ms) // HOUR_MS} {job.partition}/{job.partitions}: "
+        + ", ".join(job.ulids)
+        for job in part_jobs(groups, begun)
+    ]
+
+
+def counts(jobs: Sequence[str]) -> list[str]:
+    """Return the jobs with the number of their blocks only."""
+    return [f"{job.split(':')[0]} x{job.count(',') + 1}" for job in jobs]
+
+
+D1 = cut("0-2 0-2 2-4 2-4", level=1)
+D4 = cut("0-2 0-2 2-4 10-12 12-14")
+HALVES = "0-2:0/2 0-2:1/2"
+
+
+def test_row_d1() -> None:
+    assert counts(grouped(D1)) == ["0-2 0/1 x2", "2-4 0/1 x2"]
+
+
+def test_row_d2() -> None:
+    six = cut("0-2 0-2 0-2 0-2 0-2 0-2", level=1)
+    assert counts(grouped(six, limit=4)) == ["0-2 0/1 x6"]
+    assert counts(grouped(six, limit=4, replication=1)) == ["0-2 0/2 x6", "0-2 1/2 x6"]
+
+
+@pytest.mark.parametrize("started", [(0,), (2,), (0, 2)], ids=str)
+def test_row_d3(started: tuple[int, ...]) -> None:
+    begun = [
+        BegunGroup(
+            range_ms=2 * HOUR_MS,
+            start_ms=start * HOUR_MS,
+            partitions=1,
+            parts={0: (f"L1 {start}-{start + 2}", f"L1 {start}-{start + 2}'")},
+        )
+        for start in started
+    ]
+    assert grouped(D1, begun=begun) == grouped(D1)
+
+
+def test_row_d4() -> None:
+    assert counts(grouped(D4)) == ["0-12 0/1 x4"]
+
+
+def test_row_d5() -> None:
+    assert counts(grouped(cut("0-2 0-2"))) == ["0-12 0/1 x2"]
+
+
+def test_row_d6() -> None:
+    assert counts(grouped([*cut("0-2 0-2 2-4"), *cut("10-12 10-12", level=1)])) == ["10-12 0/1 x2"]
+
+
+def test_row_d7() -> None:
+    found = counts(grouped([*cut("0-2 0-2 2-4"), *cut("12-14 12-14", level=1)]))
+    assert found == ["12-14 0/1 x2", "0-12 0/1 x3"]
+
+
+def test_row_d8() -> None:
+    snapshot = cut("0-2:0/2 0-2:1/2 2-4:0/2 2-4:1/2 4-6:0/2 4-6:1/2")
+    assert grouped(snapshot, limit=4) == [
+        "0-12 0/2: L2 0-2:0/2, L2 2-4:0/2, L2 4-6:0/2",
+        "0-12 1/2: L2 0-2:1/2, L2 2-4:1/2, L2 4-6:1/2",
+    ]
+
+
+def test_row_d9() -> None:
+    parents = cut("0-2:0/2 0-2:1/2 2-4:0/2 2-4:1/2")
+    results = cut("0-12:0/4 0-12:2/4", level=3, time_range_ms=12 * HOUR_MS)
+    file = BegunGroup(
+        range_ms=12 * HOUR_MS, start_ms=0, partitions=4, parts={n: (f"p{n}",) for n in range(4)}, completed=frozenset()
+    )
+    young = BegunGroup(range_ms=2 * HOUR_MS, start_ms=22 * HOUR_MS, partitions=1, parts={0: ("a", "b")})
+    snapshot = [*parents, *results, *cut("22-24 22-24", level=1)]
+    all_four = ["22-24 0/1: a, b", *(f"0-12 {n}/4: p{n}" for n in range(4))]
+    assert grouped(snapshot, begun=[file, young]) == all_four
+    picked = grouped(snapshot, begun=[replace(file, completed=frozenset({0, 2})), young])
+    assert picked == [all_four[0], all_four[2], all_four[4]], "the pick drops those that are completed"
+    assert grouped(snapshot, begun=[replace(file, visited=frozenset({1})), young]) == [*all_four[:2], *all_four[3:]]
+
+
+def test_row_d10() -> None:
+    snapshot = cut("0-2 2-4 4-6 10-12:0/2 10-12:1/2 12-14 14-16")
+    assert counts(grouped(snapshot)) == ["0-12 0/1 x5", "12-24 0/1 x2"]
+
+
+def test_row_d11() -> None:
+    file = BegunGroup(
+        range_ms=12 * HOUR_MS,
+        start_ms=0,
+        partitions=2,
+        parts={0: ("x",), 1: ("y",)},
+        completed=frozenset({0, 1}),
+    )
+    snapshot = [*cut("0-2 2-4"), *cut("0-12:0/2 0-12:1/2", level=3, time_range_ms=12 * HOUR_MS)]
+    assert grouped(snapshot, begun=[file]) == []
+
+
+def test_row_d12() -> None:
+    assert counts(grouped([*cut("0-2", level=1), *cut(HALVES)])) == ["0-2 0/1 x3"]
+
+
+def test_row_d13() -> None:
+    assert counts(grouped([*cut("0-2", level=1), *cut("2-4:0/2 2-4:1/2 4-6")])) == ["0-12 0/1 x4"]
+
+
+def test_row_d14() -> None:
+    assert counts(grouped([*cut("0-2", level=1), *cut(HALVES + " 2-4"), *cut("0-12", level=3)])) == ["0-2 0/1 x3"]
+
+
+def test_row_d15() -> None:
+    assert counts(grouped([*cut("10-12", level=1), *cut("0-12", level=3)])) == ["0-12 0/1 x2"]
+
+
+def test_row_d16() -> None:
+    found = grouped([*cut("0-2 0-2", level=1), *cut("0-12:0/2 0-12:1/2", level=3)])
+    assert counts(found) == ["0-2 0/1 x2"]
+
+
+def test_row_d17() -> None:
+    found = grouped([*cut("0-2 10-12", level=1), *cut("0-12:0/2 0-12:1/2", level=3)])
+    assert counts(found) == ["0-12 0/1 x4"]
+
+
+def test_row_d18() -> None:
+    assert counts(grouped([*cut("22-24", level=1), *cut("0-24", level=4)])) == ["0-24 0/1 x2"]
+
+
+def test_row_d19() -> None:
+    found = grouped([*cut("0-2 2-4"), *cut("0-24:0/2 0-24:1/2", level=4)])
+    assert found == ["0-12 0/1: L2 0-2, L2 2-4"]
+
+
+def test_row_d20() -> None:
+    found = grouped([*cut("0-12:0/2 0-12:1/2", level=3), *cut("0-24:0/2 0-24:1/2", level=4)])
+    assert counts(found) == ["0-24 0/1 x4"]
+
+
+def test_row_d21() -> None:
+    snapshot = cut("0-2:0/4 0-2:1/4 0-2:2/4 0-2:3/4 2-4:0/2 2-4:1/2 4-6")
+    assert grouped(snapshot, limit=4) == [
+        "0-12 0/2: L2 0-2:0/4, L2 0-2:2/4, L2 2-4:0/2, L2 4-6",
+        "0-12 1/2: L2 0-2:1/4, L2 0-2:3/4, L2 2-4:1/2, L2 4-6",
+    ]
+
+
+def test_row_d22() -> None:
+    snapshot = [*cut("0-2:0/2 0-2:0/2", series=2), *cut("0-2", level=1, series=2)]
+    found = grouped(snapshot, limit=4, replication=1)
+    assert found == ["0-2 0/2: L1 0-2, L2 0-2:0/2, L2 0-2:0/2'", "0-2 1/2: L1 0-2"], "alone, and filtered, not padded"
+
+
+MADE = group_id("A", 0, 12 * HOUR_MS)
+
+
+def test_row_d23() -> None:
+    assert grouped(cut(HALVES, produced_by=MADE)) == []
+    day = group_id("A", 0, 24 * HOUR_MS)
+    assert grouped(cut("0-12:0/2 0-12:1/2", level=3, produced_by=day)) == []
+
+
+def test_row_d24() -> None:
+    assert counts(grouped([*cut(HALVES, produced_by=MADE), *cut("2-4", produced_by=7)])) == ["0-12 0/1 x3"]
+
+
+def test_row_d25() -> None:
+    file = BegunGroup(range_ms=2 * HOUR_MS, start_ms=0, partitions=1, parts={0: ("gone",)}, completed=frozenset({0}))
+    late = [*cut("0-2 0-2", level=1), *cut("0-2")]
+    assert grouped(late, begun=[file]) == []
+    assert counts(grouped(late)) == ["0-2 0/1 x3"], "once the file is cleaned"
+
+
+MINUTES = 1 / 60
+EARLY = block("early", 10 + 49 * MINUTES, 11 + 47 * MINUTES)
+
+
+def test_row_d26() -> None:
+    wide = block("wide", 10 + 49 * MINUTES, 16, level=4)
+    assert grouped([EARLY, wide]) == ["0-24 0/1: early, wide"]
+
+
+def test_row_d27() -> None:
+    assert grouped([EARLY, block("wide", 1, 10, level=4, time_range_ms=24 * HOUR_MS)]) == ["0-24 0/1: wide, early"]
+
+
+def test_row_d28() -> None:
+    assert grouped([EARLY, block("wide", 1, 10, level=4)]) == ["0-12 0/1: wide, early"]
+
+
+def test_row_d29() -> None:
+    four = cut("10-12 10-12 10-12 10-12", level=1)
+    assert grouped(four, now=12, cleanup_min=60) == []
+    assert grouped(four, now=14, cleanup_min=60) == []
+    assert counts(grouped(four, now=14.01, cleanup_min=60)) == ["10-12 0/1 x4"]
+
+
+def test_the_partitioning_rules_are_chosen_by_name() -> None:
+    found = plan_intervals("A", [*D4, *cut("0-2", level=1)], PARTITIONING, now_ms=LATER_MS)
+    assert told(found) == [" 0-2 x3"]
+    assert found.standings["L2 12-14"].reason == "the rules reference-partitions make no group of it now"

@@ -1,0 +1,156 @@
+"""One sentence for every state, and no sentence without what would change it, unless nothing would."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.lanes.profiles.plan.model import LevelPolicy
+from engine.schedule.explain import (
+    JobFacts,
+    QueueFacts,
+    explain_final,
+    explain_job,
+    explain_owned,
+    explain_parked_block,
+    explain_quarantined,
+    explain_queued,
+    explain_replaced,
+)
+from engine.schedule.model import JobState
+
+QUEUE = QueueFacts(
+    name="the queue of acme, shard 1, level 1",
+    now_ms=1_000_000,
+    block_count=7,
+    byte_count=1,
+    ready_at_ms=1_024_000,
+    policy=LevelPolicy(blocks_max=20, age_ms=36_000, spread_ms=1, bytes_max=0),
+    polling_workers=1,
+)
+JOB = JobFacts(
+    name="j1",
+    state=JobState.LEASED,
+    now_ms=1_000_000,
+    lease_expires_ms=1_009_000,
+    worker="node-a",
+    source_count=20,
+    failures_max=3,
+    polling_workers=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {},
+            "Block B is queued: it waits in the queue of acme, shard 1, level 1 with 7 of 20 blocks; "
+            "13 more blocks or in 24 s make a job of it.",
+        ),
+        ({"block_count": 19}, "1 more block or in 24 s make a job of it."),
+        (
+            {"policy": LevelPolicy(blocks_max=20, age_ms=36_000, spread_ms=1, bytes_max=0, remnant_bytes=1 << 40)},
+            "with 7 of 20 blocks, few enough to go into one job with those of the tenant's other shards; 13 more",
+        ),
+        (
+            {"ready_at_ms": 940_000},
+            "a job could be made of them since 1 min; the next poll with free capacity takes it, in its turn.",
+        ),
+        ({"ready_at_ms": 940_000, "polling_workers": 0}, "but no worker polls; starting a node lets it be planned."),
+        ({"ready_at_ms": 940_000, "is_schedule_full": True}, "the schedule is full; a finished or parked job makes"),
+        ({"paused": ("tenant acme (pause)",)}, "an operator paused tenant acme (pause); resuming that"),
+        ({"policy": None}, "whose level has no policy; a policy for that level does."),
+    ],
+)
+def test_a_queued_block_is_told_what_its_queue_waits_for(change: dict[str, object], sentence: str) -> None:
+    assert sentence in explain_queued("Block B", replace(QUEUE, **change)).sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"shard_count": 3},
+            "it gathers what the tenant left in 3 shards; worker node-a runs it and must renew within",
+        ),
+        ({"is_rewrite": True}, "it writes a block again without deleted data; worker node-a runs it and must renew"),
+        ({}, "Job j1 is leased: worker node-a runs it and must renew within 9 s; its report ends it, its silence"),
+        ({"failures": 1, "last_error": "BadObject"}, "having failed once of 3 allowed (last: BadObject)"),
+        ({"lease_expires_ms": 998_000}, "its lease is over since 2 s; the next poll takes it over."),
+        ({"lease_expires_ms": 998_000, "failures": 3}, "having failed 3 times of 3 allowed; the next poll parks it."),
+        ({"lease_expires_ms": 998_000, "polling_workers": 0}, "starting a node takes it over."),
+        ({"state": JobState.WAITING}, "Job j1 is waiting: no worker holds it; the next poll with free capacity"),
+        ({"state": JobState.WAITING, "polling_workers": 0}, "no worker polls; starting a node gets it assigned."),
+        ({"state": JobState.WAITING, "paused": ("everything (pause)",)}, "an operator paused everything (pause)"),
+        ({"state": JobState.BLOCKED}, "it waits for other jobs; their end."),
+        (
+            {"state": JobState.DONE, "result_ids": ("A", "B", "C"), "finished_at_ms": 940_000},
+            "Job j1 is done: A and 2 others replaced its 20 sources 1 min ago.",
+        ),
+        (
+            {"state": JobState.PARKED, "parked_reason": "failed too often."},
+            "Job j1 is parked (evicted): failed too often; requeueing it tries again, giving its blocks back",
+        ),
+        (
+            {"state": JobState.PARKED, "parked_kind": "quarantined", "parked_reason": "damaged"},
+            "releasing its block from quarantine tries again.",
+        ),
+        (
+            {"state": JobState.DISSOLVED, "finished_at_ms": 940_000},
+            "its blocks went back to queues or other jobs 1 min",
+        ),
+    ],
+)
+def test_a_job_is_told_who_holds_it_and_what_ends_that(change: dict[str, object], sentence: str) -> None:
+    assert sentence in explain_job(replace(JOB, **change)).sentence
+
+
+def test_an_owned_block_shares_the_fate_of_its_job() -> None:
+    owned = explain_owned("Block B", JOB)
+    assert owned.state == "owned"
+    assert "it is one of 20 sources of job j1, which is leased (worker node-a runs it" in owned.sentence
+    parked = explain_owned("Block B", replace(JOB, state=JobState.PARKED, parked_reason="failed too often"))
+    assert (parked.state, parked.next) == ("parked", explain_job(replace(JOB, state=JobState.PARKED)).next)
+
+
+def test_blocks_out_of_the_schedule_say_why() -> None:
+    assert explain_final("Block B", 3).sentence == (
+        "Block B is final: level 3 is the highest, so it is merged no further."
+    )
+    damaged = explain_quarantined(
+        "Block B", cause="damaged", reason="BadObject in symbols at 7", attempts=2, since_ms=1
+    )
+    assert "found damaged 0 s ago after 2 attempts alone (BadObject in symbols at 7)" in damaged.sentence
+    assert "; queries read of it what can be read, and releasing it" in damaged.sentence
+    missing = explain_quarantined("Block B", cause="missing", reason="ObjectNotFound", attempts=2, since_ms=1)
+    assert missing.sentence.endswith(
+        "; queries go without it, and releasing it lets it be tried again once it is mended."
+    )
+    assert "an operator's order returns it" in explain_parked_block("Block B", "it is odd").sentence
+    waiting = explain_replaced("Block B", job="j", result_ids=["R"], deletes_in_ms=60_000, is_deleted=False)
+    assert waiting.sentence == "Block B is replaced: job j merged it into R; its object is deleted in 1 min."
+    due = explain_replaced("Block B", job="j", result_ids=[], deletes_in_ms=-1, is_deleted=False)
+    assert "into nothing that is left; its object is deleted with the next run" in due.sentence
+    gone = explain_replaced("Block B", job="", result_ids=["R", "S"], deletes_in_ms=None, is_deleted=True)
+    assert gone.sentence == "Block B is deleted: it was taken out into R and S, and its object is gone."
+
+
+@given(
+    state=st.sampled_from(JobState),
+    failures=st.integers(0, 5),
+    lease=st.integers(0, 2_000_000),
+    workers=st.integers(0, 2),
+    paused=st.sampled_from([(), ("everything (pause)",)]),
+)
+def test_every_job_has_one_sentence_that_goes_on_unless_the_job_is_over(
+    state: JobState, failures: int, lease: int, workers: int, paused: tuple[str, ...]
+) -> None:
+    job = replace(JOB, state=state, failures=failures, lease_expires_ms=lease, polling_workers=workers, paused=paused)
+    found = explain_job(job)
+    assert found.sentence.endswith(".")
+    assert "\n" not in found.sentence
+    assert bool(found.next) == (state not in (JobState.DONE, JobState.DISSOLVED))
