@@ -119,7 +119,7 @@ def _make_control_app() -> Celery:
 
 def _limit_statements(**_: Any) -> None:
     # Needs Django's settings, which Celery has loaded by now.
-    from webadmin.database.deadlines import ProcessRole, limit_statements
+    from webadmin.base.database.deadlines import ProcessRole, limit_statements
 
     limit_statements(ProcessRole.CONTROL)
 

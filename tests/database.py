@@ -21,8 +21,8 @@ from django.db import connections
 from django.db.models.signals import post_migrate
 
 from tests.migrated import fill_postgresql, put_sqlite
-from webadmin.database import dialect
-from webadmin.database.url import database_settings
+from webadmin.base.database import dialect
+from webadmin.base.database.url import database_settings
 
 KIND = os.environ.get("LITHIFY_TEST_DATABASE", "sqlite")
 TEST_NAME = "test_lithify"

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from webadmin.console.embedded_redis import redis_command
+from webadmin.embedded.embedded_redis import redis_command
 from webadmin.serving import GUNICORN_SETTINGS
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ PREPARE = "tests/engine/schedule/test_prepare_properties.py::"
 MACHINE = "tests/webadmin/schedule/test_schedule_machine.py::test_the_schedule_agrees_with_a_dictionary"
 TWINS = "tests/contracts/test_schedule_in_memory.py::test_tables_and_memory_decide_and_end_the_same"
 LETTING_GO = (
-    "tests/webadmin/index/test_letting_go.py::"
+    "tests/webadmin/lanes/profiles/test_letting_go.py::"
     + "test_inv4_19_20_21_27_nothing_deleted_is_seen_and_nothing_else_is_lost"
 )
 TWO = "tests/webadmin/schedule/test_two_connections.py::"
@@ -27,7 +27,7 @@ HELD_BY = {
     4: (MACHINE, LETTING_GO),
     5: (
         MACHINE,
-        "tests/webadmin/index/test_queries.py::test_invariant_5_the_results_are_found_instead_of_the_sources",
+        "tests/webadmin/lanes/profiles/test_queries.py::test_invariant_5_the_results_are_found_instead_of_the_sources",
     ),
     6: (
         MACHINE,
@@ -57,7 +57,10 @@ HELD_BY = {
     17: (MACHINE, TWO + "test_p19_preparing_changes_nothing"),
     18: (MACHINE,),
     19: (MACHINE, LETTING_GO),
-    20: ("tests/webadmin/index/test_delete_objects.py::test_objects_go_after_the_delay_and_not_before", LETTING_GO),
+    20: (
+        "tests/webadmin/lanes/profiles/test_delete_objects.py::test_objects_go_after_the_delay_and_not_before",
+        LETTING_GO,
+    ),
     21: (LETTING_GO,),
     22: (MACHINE, PREPARE + "test_inv22_the_order_of_rows_decides_nothing", TWINS),
     23: (
@@ -81,7 +84,7 @@ TIMELINE = "tests/engine/lanes/tables/plan/"
 PROPERTIES = TIMELINE + "test_properties.py::"
 ADMISSION = TIMELINE + "test_admission.py::"
 CONTROLLER = TIMELINE + "test_timeline_machine.py::TestController"
-TABLES = "tests/webadmin/timeline/"
+TABLES = "tests/webadmin/lanes/tables/"
 TASKS = PROPERTIES + "test_inv3_to_inv7_tasks_hold_what_they_should"
 REST = PROPERTIES + "test_inv8_and_inv9_the_second_plan_is_empty_and_a_crash_loses_nothing"
 PRIORITIES = PROPERTIES + "test_inv10_and_inv11_priorities_are_exact_and_grow_with_what_is_gained"

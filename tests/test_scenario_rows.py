@@ -19,8 +19,8 @@ ROWS = dict(line.split() for line in (TESTS / "scenarios/rows.txt").read_text().
 _SCHEDULE = ("tests/engine/schedule/", "tests/webadmin/schedule/")
 _LEVELS = "tests/engine/lanes/profiles/plan/"
 _PLANNING = (f"{_LEVELS}test_levels.py", f"{_LEVELS}test_reference_queue.py")
-_INDEX = ("tests/webadmin/index/",)
-_TIMELINE = ("tests/engine/lanes/tables/plan/", "tests/webadmin/timeline/")
+_INDEX = ("tests/webadmin/lanes/profiles/",)
+_TIMELINE = ("tests/engine/lanes/tables/plan/", "tests/webadmin/lanes/tables/")
 HOMES = {
     "S": _SCHEDULE,
     "Q": (*_PLANNING, *_SCHEDULE, *_INDEX),
@@ -30,7 +30,7 @@ HOMES = {
     "C": ("tests/engine/lanes/profiles/plan/test_retention.py", "tests/tasks/control/", *_INDEX),
     "D": _INDEX,
     "W": ("tests/tasks/test_worker_rows.py", "tests/engine/ingest/segments/test_worker_rows.py", *_INDEX),
-    "B": ("tests/engine/lanes/catalog/", "tests/engine/lanes/catalog/plan/", "tests/webadmin/catalog/"),
+    "B": ("tests/engine/lanes/catalog/", "tests/engine/lanes/catalog/plan/", "tests/webadmin/lanes/catalog/"),
     "X": _TIMELINE,
     "E": _TIMELINE,
 }

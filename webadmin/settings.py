@@ -41,9 +41,9 @@ from csp.constants import NONCE, NONE, SELF, UNSAFE_INLINE
 
 from engine.core.version import VERSION
 from engine.storage import resolve_links
-from webadmin.console.theme import UNFOLD  # noqa: F401  (the theme's settings)
-from webadmin.database.url import database_settings
-from webadmin.home import home_folder, kept_secret, private_file, private_folder
+from webadmin.adminkit.theme import UNFOLD  # noqa: F401  (the theme's settings)
+from webadmin.base.database.url import database_settings
+from webadmin.base.home import home_folder, kept_secret, private_file, private_folder
 
 
 def _list(name: str, default: str = "") -> list[str]:
@@ -71,6 +71,7 @@ BROKER_URL = os.environ.get("BROKER_URL") or "redis://127.0.0.1:6379/0"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 INSTALLED_APPS = [
+    "webadmin.embedded",
     "webadmin.console",  # before the theme, whose templates it overrides
     "unfold",
     "unfold.contrib.filters",
@@ -85,20 +86,20 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
-    "webadmin.access",
+    "webadmin.base.access",
     "webadmin.schedule",
-    "webadmin.index",
+    "webadmin.lanes.profiles",
     "webadmin.progress",
     "webadmin.placement",
-    "webadmin.profiles",
-    "webadmin.tsdb",
-    "webadmin.timeline",
-    "webadmin.catalog",
-    "webadmin.catalog.api",
+    "webadmin.ingest",
+    "webadmin.lanes.tsdb",
+    "webadmin.lanes.tables",
+    "webadmin.lanes.catalog",
+    "webadmin.lanes.catalog.api",
 ]
 
 MIDDLEWARE = [
-    "webadmin.profiles.doors_first.DoorsFirst",
+    "webadmin.ingest.doors_first.DoorsFirst",
     "webadmin.console.content_security.ContentSecurityMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -106,7 +107,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "webadmin.access.confined_staff.ConfinementMiddleware",
+    "webadmin.base.access.confined_staff.ConfinementMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
@@ -130,7 +131,7 @@ TEMPLATES = [
 
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
-    "webadmin.access.confined_staff.ConfinedBackend",
+    "webadmin.base.access.confined_staff.ConfinedBackend",
 ]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
@@ -158,8 +159,8 @@ CREDENTIAL_REQUESTS_PER_SECOND = float(os.environ.get("CREDENTIAL_REQUESTS_PER_S
 AXES_FAILURE_LIMIT = LOGIN_FAILURES_MAX
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = ["username", "ip_address"]  # either of them, each by itself
-AXES_CLIENT_IP_CALLABLE = "webadmin.access.logins.client_address"
-AXES_LOCKOUT_CALLABLE = "webadmin.access.logins.answer_locked_out"
+AXES_CLIENT_IP_CALLABLE = "webadmin.base.access.logins.client_address"
+AXES_LOCKOUT_CALLABLE = "webadmin.base.access.logins.answer_locked_out"
 # A success would forget the failures of all accounts at its address: who has one account could guess at the others.
 AXES_RESET_ON_SUCCESS = False
 AXES_ENABLE_ADMIN = False
@@ -214,13 +215,13 @@ CONTENT_SECURITY_POLICY = {
 }
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["webadmin.access.authentication.WorkerAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["webadmin.base.access.authentication.WorkerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_THROTTLE_CLASSES": ["webadmin.access.request_rates.CredentialThrottle"],
-    "DEFAULT_PARSER_CLASSES": ["webadmin.request_bounds.BoundedJSONParser"],
+    "DEFAULT_THROTTLE_CLASSES": ["webadmin.base.access.request_rates.CredentialThrottle"],
+    "DEFAULT_PARSER_CLASSES": ["webadmin.base.request_bounds.BoundedJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "webadmin.error_answers.answer_error",
+    "EXCEPTION_HANDLER": "webadmin.base.error_answers.answer_error",
     "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS = {
@@ -229,14 +230,14 @@ SPECTACULAR_SETTINGS = {
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_AUTHENTICATION": ["rest_framework.authentication.SessionAuthentication"],
-    "SERVE_PERMISSIONS": ["webadmin.access.metrics_token.MayReadSchema"],
+    "SERVE_PERMISSIONS": ["webadmin.base.access.metrics_token.MayReadSchema"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     # Both serializers call their field "limit": without names of their own the schema would number them.
     "ENUM_NAME_OVERRIDES": {
         "ScheduleLimitEnum": "webadmin.schedule.operation_serializers.LIMITS",
-        "PushLimitEnum": "webadmin.profiles.push_limits_api.NAMES",
-        "ChunkOrderEnum": "webadmin.timeline.serializers.KINDS",
+        "PushLimitEnum": "webadmin.ingest.push_limits_api.NAMES",
+        "ChunkOrderEnum": "webadmin.lanes.tables.serializers.KINDS",
     },
 }
 
@@ -247,7 +248,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {
         "line": {
-            "()": "webadmin.plain_log.OneLineFormatter",
+            "()": "webadmin.base.plain_log.OneLineFormatter",
             "format": "{asctime} {levelname} {name} {message}",
             "style": "{",
         }

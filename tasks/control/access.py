@@ -8,6 +8,6 @@ from tasks.beat import PUBLISH_REVOCATIONS_TASK, app
 @app.task(name=PUBLISH_REVOCATIONS_TASK)
 def publish_revocations() -> None:
     """Write the list again while it has entries: a write right after a revocation may have failed."""
-    from webadmin.access.revocations import refresh_published
+    from webadmin.base.access.revocations import refresh_published
 
     refresh_published()

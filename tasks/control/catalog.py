@@ -14,8 +14,8 @@ log = structlog.get_logger(__name__)
 @app.task(name=SENSE_BRANCHES_TASK)
 def sense_branches() -> None:
     """Weigh the branches on which something was counted, compact those that are worth it, and sweep behind them."""
-    from webadmin.catalog.services.sense_branches import sense_branches as sense
-    from webadmin.catalog.services.sweep_rows import sweep_retired_rows
+    from webadmin.lanes.catalog.services.sense_branches import sense_branches as sense
+    from webadmin.lanes.catalog.services.sweep_rows import sweep_retired_rows
 
     report = sense()
     if report.begun or report.failed or report.lost or report.evicted or report.abandoned:
@@ -27,7 +27,7 @@ def sense_branches() -> None:
 @app.task(name=COLLECT_CATALOGS_TASK)
 def collect_catalogs() -> None:
     """Delete files, objects and rows that nothing reaches, after their time of grace."""
-    from webadmin.catalog.services.collect_garbage import collect_all
+    from webadmin.lanes.catalog.services.collect_garbage import collect_all
 
     report = collect_all()
     if report.deleted or report.failed:

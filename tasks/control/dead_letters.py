@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 @app.task(name=RECOVER_LETTERS_TASK)
 def recover_dead_letters() -> None:
     """Register what waits under ``dlq/``, the oldest first."""
-    from webadmin.index.services.recover_letters import recover_letters
+    from webadmin.lanes.profiles.services.recover_letters import recover_letters
 
     outcome = recover_letters(store=object_store(settings.OBJECT_STORE_URL))
     if outcome.recovered or outcome.kept:

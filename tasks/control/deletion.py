@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 @app.task(name=DELETE_OBJECTS_TASK)
 def delete_tombstoned_objects() -> None:
     """Delete the objects of replaced blocks whose delay is over."""
-    from webadmin.index.services import delete_tombstoned_objects as delete
+    from webadmin.lanes.profiles.services import delete_tombstoned_objects as delete
     from webadmin.schedule.errors import LogBehind
 
     try:

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 @app.task(name=SCAN_BUCKETS_TASK)
 def scan_buckets() -> None:
     """Find blocks that came or went."""
-    from webadmin.tsdb.services.rounds import scan_buckets as scan
+    from webadmin.lanes.tsdb.services.rounds import scan_buckets as scan
 
     with only_one(settings.HOME, SCAN_BUCKETS_TASK) as is_alone:
         if not is_alone:
@@ -38,7 +38,7 @@ def scan_buckets() -> None:
 @app.task(name=PLAN_INTERVALS_TASK)
 def plan_intervals() -> None:
     """Make jobs of intervals that are due."""
-    from webadmin.tsdb.services.rounds import plan_due
+    from webadmin.lanes.tsdb.services.rounds import plan_due
 
     report = plan_due(object_store)
     if report.jobs or report.duplicates or report.refused:
@@ -48,7 +48,7 @@ def plan_intervals() -> None:
 @app.task(name=WRITE_OUTBOXES_TASK)
 def write_outboxes() -> None:
     """Tell the buckets what was done: meta.json, marks, index."""
-    from webadmin.tsdb.services.rounds import write_outboxes as write
+    from webadmin.lanes.tsdb.services.rounds import write_outboxes as write
 
     report = write(object_store)
     if report.written or report.failed:
@@ -58,7 +58,7 @@ def write_outboxes() -> None:
 @app.task(name=CLEAN_BUCKETS_TASK)
 def clean_buckets() -> None:
     """Delete what was marked long enough ago."""
-    from webadmin.tsdb.services.rounds import clean_buckets as clean
+    from webadmin.lanes.tsdb.services.rounds import clean_buckets as clean
 
     report = clean(object_store)
     if report.deleted or report.partials or report.failed:
@@ -68,7 +68,7 @@ def clean_buckets() -> None:
 @app.task(name=VERIFY_SOURCES_TASK)
 def verify_sources() -> None:
     """Read the sources of failing jobs alone, and keep bad ones apart."""
-    from webadmin.tsdb.services.isolate_sources import isolate_sources
+    from webadmin.lanes.tsdb.services.isolate_sources import isolate_sources
 
     with only_one(settings.HOME, VERIFY_SOURCES_TASK) as is_alone:
         if not is_alone:

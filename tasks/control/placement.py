@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 @app.task(name=PLACEMENT_TASK)
 def build_placement_rules() -> None:
     """Count new segments, build rules and publish them."""
-    from webadmin.database import dialect
+    from webadmin.base.database import dialect
     from webadmin.placement.services.build_placement_rules import build_placement_rules as build
 
     outcome = build(

@@ -12,7 +12,7 @@ log = structlog.get_logger(__name__)
 @app.task(name=RETENTION_TASK)
 def apply_retention() -> None:
     """Drop what is older than its tenant keeps it."""
-    from webadmin.index.services.retain import apply_retention as apply
+    from webadmin.lanes.profiles.services.retain import apply_retention as apply
     from webadmin.schedule.services.operation import Order
 
     report = apply(order=Order(actor="control:retention", why="older than its tenant keeps it"))
@@ -23,7 +23,7 @@ def apply_retention() -> None:
 @app.task(name=REWRITE_TASK)
 def rewrite_masked() -> None:
     """Bring delete requests to their end."""
-    from webadmin.index.services.rewrite_masked import rewrite_masked as rewrite
+    from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked as rewrite
     from webadmin.schedule.services.operation import Order
 
     report = rewrite(order=Order(actor="control:rewrite", why="deleted on request"))

@@ -8,7 +8,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from django_celery_beat.schedulers import DatabaseScheduler
 
 from tasks.beat import missing_jobs
-from webadmin.database.deadlines import ProcessRole, limit_statements
+from webadmin.base.database.deadlines import ProcessRole, limit_statements
 
 
 class KeptScheduler(DatabaseScheduler):

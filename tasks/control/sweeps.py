@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 @app.task(name=SWEEP_TASK)
 def sweep_leftovers() -> None:
     """Sweep the ledger, lineage records, scratch objects and unfinished uploads."""
-    from webadmin.index.services.sweep_leftovers import sweep_leftovers as sweep
+    from webadmin.lanes.profiles.services.sweep_leftovers import sweep_leftovers as sweep
     from webadmin.schedule.errors import LogBehind
 
     try:
@@ -31,8 +31,8 @@ def sweep_leftovers() -> None:
 @app.task(name=SWEEP_ORPHANS_TASK)
 def sweep_orphans() -> None:
     """Delete objects that were written and never committed, once they are a day old. Lists the whole bucket."""
-    from webadmin.index.errors import SweepRefused
-    from webadmin.index.services.compare_bucket import sweep_orphans as sweep
+    from webadmin.lanes.profiles.errors import SweepRefused
+    from webadmin.lanes.profiles.services.compare_bucket import sweep_orphans as sweep
     from webadmin.schedule.errors import LogBehind
 
     store = object_store(settings.OBJECT_STORE_URL)

@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 @app.task(name=PLAN_TABLES_TASK)
 def plan_tables() -> None:
     """Take a turn for every table that is due."""
-    from webadmin.timeline.services.rounds import plan_tables as plan
+    from webadmin.lanes.tables.services.rounds import plan_tables as plan
 
     report = plan()
     if report.created or report.started or report.shed or report.refused:
@@ -25,7 +25,7 @@ def plan_tables() -> None:
 @app.task(name=SETTLE_TABLES_TASK)
 def settle_failures() -> None:
     """Read the files that tasks fail on, and keep bad ones out."""
-    from webadmin.timeline.services.rounds import settle_failures as settle
+    from webadmin.lanes.tables.services.rounds import settle_failures as settle
 
     report = settle(object_store)
     for path, error in report.quarantined.items():
@@ -37,7 +37,7 @@ def settle_failures() -> None:
 @app.task(name=PUBLISH_TABLES_TASK)
 def publish_tables() -> None:
     """Write manifests, and move pointers to them."""
-    from webadmin.timeline.services.rounds import publish_tables as publish
+    from webadmin.lanes.tables.services.rounds import publish_tables as publish
 
     report = publish(object_store)
     if report.published or report.failed:
@@ -47,7 +47,7 @@ def publish_tables() -> None:
 @app.task(name=CLEAN_TABLES_TASK)
 def clean_tables() -> None:
     """Delete what nobody reads any more."""
-    from webadmin.timeline.services.rounds import clean_tables as clean
+    from webadmin.lanes.tables.services.rounds import clean_tables as clean
 
     report = clean(object_store)
     if report.files or report.outputs or report.manifests or report.failed:

@@ -100,8 +100,8 @@ class Backlog:
     def __init__(self) -> None:
         from django.db import connection
 
-        from webadmin.index.registration import BlockRegistration
-        from webadmin.index.services import add_blocks
+        from webadmin.lanes.profiles.registration import BlockRegistration
+        from webadmin.lanes.profiles.services import add_blocks
 
         metas = _templates(int(time.time() * 1000) - 3_600_000)
         add_blocks([BlockRegistration.of(meta) for meta in metas], actor="bench", any_age=True)
@@ -114,7 +114,7 @@ class Backlog:
         """Add about so many blocks, half of them segments; the queues share each half evenly."""
         from django.db import connection
 
-        from webadmin.index.models import Block
+        from webadmin.lanes.profiles.models import Block
 
         newer = Block.objects.order_by("-id").values_list("id", flat=True)[0]
         columns = [field.column for field in Block._meta.concrete_fields if field.column != "id"]

@@ -40,9 +40,9 @@ def measure(entries: int) -> dict[str, float]:
 
 def _commit(repository: Any, numbers: Any, value: str) -> tuple[float, float]:
     """Return the seconds of a commit of these entries, and the bytes written by those changed."""
-    from webadmin.catalog.places import catalog_store
-    from webadmin.catalog.services.commit_branch import commit_branch
-    from webadmin.catalog.services.commits import NewCommit
+    from webadmin.lanes.catalog.places import catalog_store
+    from webadmin.lanes.catalog.services.commit_branch import commit_branch
+    from webadmin.lanes.catalog.services.commits import NewCommit
 
     stage(repository, "main", (row(number, value) for number in numbers))
     changed = sum(len(part) for number in numbers for part in row(number, value))

@@ -32,9 +32,9 @@ def run(full: bool) -> Figures:
 def measure(deleted: int) -> dict[str, float]:
     """Return the figures."""
     set_up()
-    from webadmin.catalog.services.branches import create_branch
-    from webadmin.catalog.services.sweep_rows import sweep_retired_rows
-    from webadmin.catalog.services.write_objects import delete_prefix
+    from webadmin.lanes.catalog.services.branches import create_branch
+    from webadmin.lanes.catalog.services.sweep_rows import sweep_retired_rows
+    from webadmin.lanes.catalog.services.write_objects import delete_prefix
 
     repository = new_repository(_rows(deleted))
     for name in ("interval", "clean"):
@@ -62,14 +62,14 @@ def _rows(deleted: int) -> Any:
 
 
 def _commit(repository: Any, branch: str) -> None:
-    from webadmin.catalog.services.commit_branch import commit_branch
-    from webadmin.catalog.services.commits import NewCommit
+    from webadmin.lanes.catalog.services.commit_branch import commit_branch
+    from webadmin.lanes.catalog.services.commits import NewCommit
 
     commit_branch(repository, branch, NewCommit(committer="bench"), order=bench_order())
 
 
 def _page(repository: Any, branch: str) -> float:
-    from webadmin.catalog.services.read_objects import list_entries
+    from webadmin.lanes.catalog.services.read_objects import list_entries
 
     begun = time.perf_counter()
     page = list_entries(repository, branch, prefix=b"data/")

@@ -32,8 +32,8 @@ def run(full: bool) -> Figures:
 def measure(reads: int) -> dict[str, float]:
     """Return the figures."""
     set_up()
-    from webadmin.catalog.services.records import record_named, seal_branch
-    from webadmin.catalog.states import Why
+    from webadmin.lanes.catalog.services.records import record_named, seal_branch
+    from webadmin.lanes.catalog.states import Why
 
     repository = new_repository(row(number) for number in range(ENTRIES))
     figures: dict[str, float] = {}
@@ -60,7 +60,7 @@ def _read(repository: Any, keys: list[bytes]) -> tuple[list[float], float]:
     """Return the seconds of each read, and the most statements that one took."""
     from django.db import connection
 
-    from webadmin.catalog.services.read_objects import get_entry
+    from webadmin.lanes.catalog.services.read_objects import get_entry
 
     count = 0
 

@@ -53,9 +53,9 @@ def set_up() -> None:
 
 def new_repository(rows: Iterable[Row]) -> Any:
     """A repository whose ``main`` has a commit of ascending entries."""
-    from webadmin.catalog.services.commits import NewCommit
-    from webadmin.catalog.services.move_heads import import_entries
-    from webadmin.catalog.services.repositories import NewRepository, create_repository
+    from webadmin.lanes.catalog.services.commits import NewCommit
+    from webadmin.lanes.catalog.services.move_heads import import_entries
+    from webadmin.lanes.catalog.services.repositories import NewRepository, create_repository
 
     new = NewRepository(tenant="bench", name="bench", storage_namespace="local://bench")
     repository = create_repository(new, order=bench_order())
@@ -79,9 +79,9 @@ def stage(repository: Any, branch_name: str, rows: Iterable[Row]) -> None:
     """Put rows into the staging token as many single writes would have, but quicker."""
     from django.db import connection
 
-    from webadmin.catalog.models import StagedEntry
-    from webadmin.catalog.services.records import record_named
-    from webadmin.database.dialect import insert_rows
+    from webadmin.base.database.dialect import insert_rows
+    from webadmin.lanes.catalog.models import StagedEntry
+    from webadmin.lanes.catalog.services.records import record_named
 
     record = record_named(repository.pk, branch_name)
     assert record is not None
@@ -94,6 +94,6 @@ def stage(repository: Any, branch_name: str, rows: Iterable[Row]) -> None:
 
 def compact(repository: Any, branch_name: str) -> Any:
     """Compact a branch in this process, as a node does."""
-    from tests.webadmin.catalog.short import Catalog
+    from tests.webadmin.lanes.catalog.short import Catalog
 
     return Catalog(repository).compact(branch_name)

@@ -104,8 +104,8 @@ def client(repository_id: int, number: int, seconds: float) -> dict[str, Any]:
     """Put values for so long; tell how many a second, how long each took, and what those lost that met a rotation."""
     set_up()
     from engine.formats.ranges.object_entry import ObjectEntry
-    from webadmin.catalog.models import Repository
-    from webadmin.catalog.services import write_objects
+    from webadmin.lanes.catalog.models import Repository
+    from webadmin.lanes.catalog.services import write_objects
 
     repository = Repository.objects.get(pk=repository_id)
     lost: list[float] = []
@@ -136,7 +136,7 @@ def compactor(repository_id: int, seconds: float) -> int:
     """Compact for so long; return how often."""
     os.nice(19)
     set_up()
-    from webadmin.catalog.models import Repository
+    from webadmin.lanes.catalog.models import Repository
 
     repository = Repository.objects.get(pk=repository_id)
     _wait_for_others()
@@ -151,10 +151,10 @@ def compactor(repository_id: int, seconds: float) -> int:
 def rotator(repository_id: int, seconds: float) -> int:
     """Seal the staging token so many times a second, as a compaction begins; return how often."""
     set_up()
-    from webadmin.catalog.models import Repository
-    from webadmin.catalog.services.branches import find_branch
-    from webadmin.catalog.services.records import seal_branch
-    from webadmin.catalog.states import Why
+    from webadmin.lanes.catalog.models import Repository
+    from webadmin.lanes.catalog.services.branches import find_branch
+    from webadmin.lanes.catalog.services.records import seal_branch
+    from webadmin.lanes.catalog.states import Why
 
     branch = find_branch(Repository.objects.get(pk=repository_id), "main")
     _wait_for_others()

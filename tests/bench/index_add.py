@@ -34,7 +34,7 @@ CALLS, CALLS_FULL, CALLS_BEFORE = 40, 400, 4
 POLL_SECONDS = 0.5
 
 SCOPES = """
-from webadmin.access.services import issue_worker_credential
+from webadmin.base.access.services import issue_worker_credential
 print(issue_worker_credential(name="bench", scopes=["blocks:add", "jobs:poll"], actor="bench").wire_form)
 """
 

@@ -67,9 +67,9 @@ def _fill(blocks: int, days: int) -> int:
     """Make so many live blocks over so many days; return the time of the first."""
     from django.db import connection
 
-    from webadmin.index.models import Block
-    from webadmin.index.registration import BlockRegistration
-    from webadmin.index.services import add_blocks
+    from webadmin.lanes.profiles.models import Block
+    from webadmin.lanes.profiles.registration import BlockRegistration
+    from webadmin.lanes.profiles.services import add_blocks
 
     start_ms = int(time.time() * 1000) - days * 24 * HOUR_MS
     templates = [
@@ -104,7 +104,7 @@ def _fill(blocks: int, days: int) -> int:
 def _measure(start_ms: int, days: int) -> tuple[list[float], int]:
     """Ask about another hour and service each time; return milliseconds each, and how many blocks the last found."""
     from engine.formats.profile_block.selectors import parse_selector
-    from webadmin.index.queries import IndexQuery, find_blocks
+    from webadmin.lanes.profiles.queries import IndexQuery, find_blocks
 
     milliseconds: list[float] = []
     found = 0

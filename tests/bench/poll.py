@@ -243,16 +243,16 @@ def _give_back(jobs: Sequence[str]) -> None:
 
 
 def credential_of(name: str) -> Any:
-    from webadmin.access.models import WorkerCredential
-    from webadmin.access.services import issue_worker_credential
+    from webadmin.base.access.models import WorkerCredential
+    from webadmin.base.access.services import issue_worker_credential
 
     known = WorkerCredential.objects.filter(name=name).first()
     return known or issue_worker_credential(name=name, actor="bench").credential
 
 
 def _queued() -> int:
-    from webadmin.index.models import Block
-    from webadmin.index.states import BlockState
+    from webadmin.lanes.profiles.models import Block
+    from webadmin.lanes.profiles.states import BlockState
 
     return Block.objects.filter(state=BlockState.QUEUED).count()
 

@@ -98,10 +98,10 @@ def _question(start_ms: int) -> Question:
 
 def _ask(objects: Sequence[SourceObject], start_ms: int, *, runs: int) -> tuple[QueryReport, float, int]:
     """Let the index show these objects alone, and ask; return the last report, the median time and the tree's total."""
-    from webadmin.index.models import Block, Dataset
-    from webadmin.index.registration import BlockRegistration
-    from webadmin.index.services import add_blocks
-    from webadmin.profiles import questions
+    from webadmin.lanes.profiles.models import Block, Dataset
+    from webadmin.lanes.profiles.registration import BlockRegistration
+    from webadmin.lanes.profiles.services import add_blocks
+    from webadmin.query import questions
 
     Dataset.objects.all().delete()
     Block.objects.all().delete()
@@ -123,7 +123,7 @@ def _ask(objects: Sequence[SourceObject], start_ms: int, *, runs: int) -> tuple[
 
 def _others(start_ms: int) -> tuple[float, float]:
     """Return the times of a timeline with a group, and of the flame graph asked for once more."""
-    from webadmin.profiles import questions
+    from webadmin.query import questions
 
     grid = Grid(start_ms=start_ms, end_ms=start_ms + DAY_MS, step_ms=120_000, group_by=("pod",))
     points, again = [], []

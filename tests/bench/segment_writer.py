@@ -44,9 +44,9 @@ def _register(shard: int, numbers: list[int]) -> None:
 
     from engine.storage import open_store
     from tests.segments import make_segment, put_segment
-    from webadmin.index.registration import BlockRegistration
-    from webadmin.index.services import add_blocks
-    from webadmin.index.services.add_blocks import BATCH_MAX
+    from webadmin.lanes.profiles.registration import BlockRegistration
+    from webadmin.lanes.profiles.services import add_blocks
+    from webadmin.lanes.profiles.services.add_blocks import BATCH_MAX
 
     store = open_store(settings.OBJECT_STORE_URL)
     now_ms = int(time.time() * 1000)

@@ -33,7 +33,7 @@ from tests.block_factory import block_meta, merged, segment_ids
 from tests.database import ManualClock
 from tests.webadmin.conftest import clock, service  # noqa: F401  (fixtures)
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants, rolled_back
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.command_log import advance_clock, move_head, take_head, write_command
 from webadmin.schedule.models import Command, Job, LevelPolicy, LevelQueue, Limits
 from webadmin.schedule.queries import level_policies, limits_now, schedule_limits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.webadmin.profiles.viewers.conftest import Viewer
+from tests.webadmin.query.viewers.conftest import Viewer
 
 SHOP = {
     "main;http.serve;shop.cart.add;json.loads;json.decoder.scan": 180,

@@ -26,8 +26,8 @@ from pytest_django.live_server_helper import LiveServer
 from engine.schedule.model import JobState
 from tests.webadmin.admin import catalog_rows, rows, timeline_rows, tsdb_rows
 from tests.webadmin.admin.scene import fill_night
-from webadmin.console.orders import OrderedAdmin
-from webadmin.console.read_only import ReadOnlyAdmin
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.schedule.models import Attempt, Job
 
 CHROMIUM = "/usr/bin/chromium"

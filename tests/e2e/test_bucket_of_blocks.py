@@ -16,8 +16,8 @@ from tests.e2e.stack import Stack
 from tests.engine.lanes.tsdb.conftest import RealBlocks, all_real_blocks
 from tests.interop.prometheus import PROGRAM, serving
 from tests.processes import Processes
-from tests.webadmin.tsdb.fake_bucket import visible
-from tests.webadmin.tsdb.test_real_buckets import put
+from tests.webadmin.lanes.tsdb.fake_bucket import visible
+from tests.webadmin.lanes.tsdb.test_real_buckets import put
 
 __all__ = ["all_real_blocks"]
 

@@ -21,7 +21,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from tests.e2e.test_admin_pages import CHROMIUM, OVERFLOW, complaints_of, keep_picture, running_chromium, signed_in
 from tests.webadmin.admin.timeline_rows import DAYS, fill_timeline, make_chunks, make_table
-from webadmin.timeline.models import Chunk, DataSource, Policy
+from webadmin.lanes.tables.models import Chunk, DataSource, Policy
 
 BUNDLE = Path(__file__).parents[2] / "webadmin/console/static/console/bundle/chunk-timeline.js"
 PATIENCE_MS = 20_000

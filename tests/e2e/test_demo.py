@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from tests.outside import differences, list_outside
-from webadmin.console.demo.run import SDK_ROWS, STACK_LOG
+from webadmin.embedded.demo.run import SDK_ROWS, STACK_LOG
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 720

@@ -27,11 +27,11 @@ from tests.database import clock  # noqa: F401  (a fixture)
 from tests.e2e import flame_scene
 from tests.e2e.test_admin_pages import CHROMIUM, OVERFLOW, complaints_of, keep_picture, running_chromium, signed_in
 from tests.webadmin.conftest import real_service  # noqa: F401  (a fixture)
-from tests.webadmin.profiles.viewers.conftest import CPU, Viewer
 from tests.webadmin.query.stored import Stored
+from tests.webadmin.query.viewers.conftest import CPU, Viewer
 from tests.webadmin.service import Service
-from webadmin.profiles.flame_page import answers
-from webadmin.profiles.flame_page.address import flame_address
+from webadmin.query.flame_page import answers
+from webadmin.query.flame_page.address import flame_address
 
 BUNDLE = Path(__file__).parents[2] / "webadmin/console/static/console/bundle/flame-graph.js"
 MINUTES = 4

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.sdk_program import SERVICE
 from tests.e2e.write_path import WritePath
 from tests.processes import ROOT, Processes, wait_until
-from tests.webadmin.profiles.pushes import PUSH, push_body
+from tests.webadmin.ingest.pushes import PUSH, push_body
 
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("write_path")]
 

@@ -15,7 +15,7 @@ from engine.storage import ObjectStore, open_store
 from tasks.beat import CLEAN_TABLES_TASK, PLAN_TABLES_TASK, PUBLISH_TABLES_TASK, SETTLE_TABLES_TASK
 from tests.e2e.stack import Stack
 from tests.processes import Processes, wait_until
-from tests.webadmin.timeline.parquet_files import day, put_hours, read_ids
+from tests.webadmin.lanes.tables.parquet_files import day, put_hours, read_ids
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.xdist_group("stack")]
 

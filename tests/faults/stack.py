@@ -41,10 +41,10 @@ from tests.faults.samples import Sample, samples_in
 from tests.faults.traps import Trap
 from tests.processes import ROOT, answers_http, free_port, wait_until
 from tests.segments import make_segment, put_segment
-from webadmin.console import stack as shipped
-from webadmin.console.process_log import ProcessLog
-from webadmin.console.program import Program
-from webadmin.console.supervisor import Supervisor
+from webadmin.embedded import stack as shipped
+from webadmin.embedded.process_log import ProcessLog
+from webadmin.embedded.program import Program
+from webadmin.embedded.supervisor import Supervisor
 
 OBJECTS_PREFIX = "objects"
 """Where the object store lies in its bucket; buckets of Prometheus blocks lie beside it."""
@@ -69,7 +69,7 @@ import django, json, sys
 django.setup()
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from tasks import beat
-from webadmin.access.services import issue_worker_credential
+from webadmin.base.access.services import issue_worker_credential
 from webadmin.schedule.models import LevelPolicy, Limits
 often = (beat.DELETE_OBJECTS_TASK, beat.RECOVER_LETTERS_TASK, beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK,
          beat.WRITE_OUTBOXES_TASK, beat.SENSE_BRANCHES_TASK)

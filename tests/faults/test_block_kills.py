@@ -25,7 +25,7 @@ from tests.faults.stack import CONTROLS, NODES, OBJECTS_PREFIX, SETTLE_SECONDS, 
 from tests.faults.traps import Moment, Trap
 from tests.processes import wait_until
 from tests.tsdb_blocks import block_id, download, put_block, replica, samples, write_block
-from tests.webadmin.tsdb.fake_bucket import visible
+from tests.webadmin.lanes.tsdb.fake_bucket import visible
 
 BEFORE, AFTER = Moment.BEFORE, Moment.AFTER
 REPLICAS = 3

@@ -16,12 +16,12 @@ SCENE = """
 import django, json, sys
 django.setup()
 from engine.formats.ranges.object_entry import ObjectEntry
-from webadmin.catalog.lane_models import BranchWatch
-from webadmin.catalog.services.branches import find_branch
-from webadmin.catalog.services.commit_branch import commit_branch
-from webadmin.catalog.services.commits import NewCommit
-from webadmin.catalog.services.repositories import NewRepository, create_repository
-from webadmin.catalog.services.write_objects import delete_entries, put_entry
+from webadmin.lanes.catalog.lane_models import BranchWatch
+from webadmin.lanes.catalog.services.branches import find_branch
+from webadmin.lanes.catalog.services.commit_branch import commit_branch
+from webadmin.lanes.catalog.services.commits import NewCommit
+from webadmin.lanes.catalog.services.repositories import NewRepository, create_repository
+from webadmin.lanes.catalog.services.write_objects import delete_entries, put_entry
 from webadmin.schedule.services.operation import Order
 order = Order(actor="test")
 said = NewCommit(committer="test", message="m")
@@ -42,8 +42,8 @@ print(json.dumps(made))
 LOOK = """
 import django, json, sys
 django.setup()
-from webadmin.catalog.services.read_objects import list_entries
-from webadmin.catalog.services.repositories import find_repository
+from webadmin.lanes.catalog.services.read_objects import list_entries
+from webadmin.lanes.catalog.services.repositories import find_repository
 found = {name: list_entries(find_repository("acme", name), "main").items for name in sys.argv[1:]}
 print(json.dumps({name: [item.key.decode() for item in items] for name, items in found.items()}))
 """

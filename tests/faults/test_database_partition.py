@@ -13,8 +13,8 @@ from engine.formats.profile_block.container.metadata import encode_metadata
 from engine.formats.proto import block_list_pb2
 from tests.faults.stack import SETTLE_SECONDS, STATEMENT_SECONDS, FaultStack
 from tests.processes import wait_until
-from webadmin.database.deadlines import ANSWER_GRACE_SECONDS, READINESS_SECONDS
-from webadmin.database.url import CONNECTION
+from webadmin.base.database.deadlines import ANSWER_GRACE_SECONDS, READINESS_SECONDS
+from webadmin.base.database.url import CONNECTION
 
 CONNECT_SECONDS = float(CONNECTION["connect_timeout"])
 SLACK_SECONDS = 8.0

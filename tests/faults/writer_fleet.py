@@ -35,9 +35,9 @@ from engine.storage import ObjectStore, open_store
 from tests.faults.preloaded import Disk
 from tests.processes import ROOT, Process, Processes, wait_until
 from tests.signed_documents import signed
-from tests.webadmin.writer.pushes import PROFILE_TYPE, SAMPLE_VALUE, SERVICE, TENANT, push_bytes, pushed_profile
-from webadmin.profiles.writer.credential import authorization_header
-from webadmin.profiles.writer.http import PUSH_PATH
+from tests.webadmin.ingest.writer.pushes import PROFILE_TYPE, SAMPLE_VALUE, SERVICE, TENANT, push_bytes, pushed_profile
+from webadmin.ingest.writer.credential import authorization_header
+from webadmin.ingest.writer.http import PUSH_PATH
 
 ATTEMPTS = 6
 ATTEMPT_SECONDS = 4.0
@@ -52,7 +52,7 @@ import django
 django.setup()
 from django.conf import settings
 from engine.storage import open_store
-from webadmin.index.services.recover_letters import recover_letters
+from webadmin.lanes.profiles.services.recover_letters import recover_letters
 outcome = recover_letters(store=open_store(settings.OBJECT_STORE_URL))
 assert not outcome.kept, outcome.kept
 print(outcome.recovered)

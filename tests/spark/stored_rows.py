@@ -23,7 +23,7 @@ from tests.engine.formats.profile_block.factories import (
 )
 from tests.engine.query import naive
 from tests.webadmin.compacting import Compacting
-from webadmin.access.services import issue_worker_credential
+from webadmin.base.access.services import issue_worker_credential
 
 TENANT = "shop"
 STACKS = (("main",), ("parse", "main"), ("read", "parse", "main"), ("idle",), ("sort", "sort", "main"))

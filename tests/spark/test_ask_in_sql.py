@@ -21,7 +21,7 @@ from tests.engine.query import naive
 from tests.engine.query.test_known_answers import TOP
 from tests.spark.service_double import block_to_json, service_double
 from tests.spark.stored_rows import StoredRows
-from tests.webadmin.index.test_delete_requests import delete
+from tests.webadmin.lanes.profiles.test_delete_requests import delete
 
 pytestmark = pytest.mark.spark
 DOCS = Path(__file__).parents[2] / "docs"

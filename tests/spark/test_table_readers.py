@@ -17,13 +17,13 @@ from engine.lanes.tables.jobs import TableMergeResult
 from engine.lanes.tables.plain.manifest import read_manifest
 from engine.storage import ObjectStore, open_store
 from spark.jobs import table_merge
+from tests.webadmin.lanes.tables.conftest import ORDER, World, check_timelines
+from tests.webadmin.lanes.tables.fake_node import FakeNode, seen_ids
+from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_rows
 from tests.webadmin.service import Service
-from tests.webadmin.timeline.conftest import ORDER, World, check_timelines
-from tests.webadmin.timeline.fake_node import FakeNode, seen_ids
-from tests.webadmin.timeline.parquet_files import day, put_hours, put_rows
-from webadmin.timeline.services.clean_table import clean_table
-from webadmin.timeline.services.sources import NewTable, create_table
-from webadmin.timeline.task_models import TaskChunk
+from webadmin.lanes.tables.services.clean_table import clean_table
+from webadmin.lanes.tables.services.sources import NewTable, create_table
+from webadmin.lanes.tables.task_models import TaskChunk
 
 pytestmark = pytest.mark.spark
 DAYS, HOURS = (0, 1, 5), (1, 5, 9)

@@ -16,7 +16,7 @@ from typing import Any
 from engine.core.version import VERSION
 from engine.schedule.job_names import job_name
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.models import Command, Job, LevelPolicy, Limits
 
 STEPS = 45

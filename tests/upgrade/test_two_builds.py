@@ -41,7 +41,7 @@ SETTLE_SECONDS = 90.0
 PREPARE = """
 import django, json
 django.setup()
-from webadmin.access.services import issue_worker_credential
+from webadmin.base.access.services import issue_worker_credential
 from webadmin.schedule.models import LevelPolicy
 LevelPolicy.objects.update(blocks_max=4, age_seconds=0)
 scopes = ["jobs:poll", "blocks:add"]

@@ -9,7 +9,7 @@ from engine.formats.profile_block.merge_model import Scratch
 from engine.lanes.profiles.merge.merge import run
 from engine.storage import ObjectStore
 from tests.webadmin.service import Service
-from webadmin.index.services import delete_tombstoned_objects
+from webadmin.lanes.profiles.services import delete_tombstoned_objects
 from webadmin.schedule.models import Limits
 
 

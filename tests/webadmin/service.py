@@ -27,12 +27,12 @@ from engine.protocol.wire import request_from_wire, request_to_wire, response_fr
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.database import ManualClock
-from webadmin.access.models import WorkerCredential
-from webadmin.access.services import issue_worker_credential
-from webadmin.index.models import AcceptedId, Block, BlockLineage, Dataset, Tombstone
-from webadmin.index.registration import BlockRegistration
-from webadmin.index.services import AddOutcome, add_blocks
-from webadmin.index.states import BlockState
+from webadmin.base.access.models import WorkerCredential
+from webadmin.base.access.services import issue_worker_credential
+from webadmin.lanes.profiles.models import AcceptedId, Block, BlockLineage, Dataset, Tombstone
+from webadmin.lanes.profiles.registration import BlockRegistration
+from webadmin.lanes.profiles.services import AddOutcome, add_blocks
+from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, LogHead
 from webadmin.schedule.services import poll
 

@@ -16,9 +16,9 @@ from django.urls import reverse
 
 from tasks.app import app as node_app
 from tasks.beat import app as control_app
-from tests.webadmin.catalog.api.conftest import Caller
-from tests.webadmin.catalog.api.conftest import caller as caller  # a fixture
-from webadmin.plain_log import OneLineFormatter
+from tests.webadmin.lanes.catalog.api.conftest import Caller
+from tests.webadmin.lanes.catalog.api.conftest import caller as caller  # a fixture
+from webadmin.base.plain_log import OneLineFormatter
 
 SCRIPT = re.compile(r"<script(?![^>]*\bsrc=)(?![^>]*type=\"application/json\")[^>]*>", re.IGNORECASE)
 HANDLER = re.compile(r"<[^>]+\son[a-z]+=", re.IGNORECASE)

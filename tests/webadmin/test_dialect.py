@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from webadmin.database.dialect import insert_rows, update_rows
-from webadmin.index.models import DatasetName, LabelSets
+from webadmin.base.database.dialect import insert_rows, update_rows
+from webadmin.lanes.profiles.models import DatasetName, LabelSets
 
 PLAIN = ("web", "", "NULL", "{}", "a,b", "grüße", " ")
 ODD = ('quo"te', '"', '","', "back\\slash", "\\x00", '{"a":"b"}')

@@ -12,10 +12,10 @@ from django.test import Client
 
 from tests.webadmin.probes import probe
 from tests.webadmin.service import Service
-from webadmin.console.deployment.database import check_durability
-from webadmin.console.deployment.findings import Level
-from webadmin.database import durability
-from webadmin.database.url import database_settings
+from webadmin.base.database import durability
+from webadmin.base.database.url import database_settings
+from webadmin.embedded.deployment.database import check_durability
+from webadmin.embedded.deployment.findings import Level
 from webadmin.progress.services import count_log
 
 
@@ -64,7 +64,7 @@ def test_a_transaction_that_commits_early_is_not_meant(transactional_db: None) -
 
 
 def test_blocks_are_not_acknowledged(service: Service, client: Client, unsafe: None) -> None:
-    from webadmin.access.services import issue_worker_credential
+    from webadmin.base.access.services import issue_worker_credential
 
     secret = issue_worker_credential(name="writer", scopes=["blocks:add"], actor="test").wire_form
     answer = client.post(

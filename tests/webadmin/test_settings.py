@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from webadmin.database.deadlines import ProcessRole, set_limit
-from webadmin.database.url import CONNECTION, BadDatabaseUrl, database_settings
-from webadmin.home import kept_secret, private_folder
+from webadmin.base.database.deadlines import ProcessRole, set_limit
+from webadmin.base.database.url import CONNECTION, BadDatabaseUrl, database_settings
+from webadmin.base.home import kept_secret, private_folder
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from django_celery_beat.models import (
 from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from webadmin.console.audited import AuditedAdmin
+from webadmin.adminkit.audited import AuditedAdmin
 
 admin.site.index_template = "console/front_page.html"
 

@@ -1,10 +1,10 @@
-"""Owns no state in the database: it starts the processes that do."""
+"""Owns no state in the database: the front page, and the look of all pages."""
 
 from django.apps import AppConfig
 
 
 class ConsoleConfig(AppConfig):
-    """Commands that run the whole of Lithify on this machine."""
+    """Django's name for this app."""
 
     name = "webadmin.console"
     label = "console"
@@ -14,6 +14,6 @@ class ConsoleConfig(AppConfig):
         """Look at the settings of each new connection to the database."""
         from django.db.backends.signals import connection_created
 
-        from webadmin.database.durability import read_at_connection
+        from webadmin.base.database.durability import read_at_connection
 
         connection_created.connect(read_at_connection, dispatch_uid="durability")

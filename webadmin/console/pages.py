@@ -14,18 +14,23 @@ from django.utils.safestring import SafeString
 
 from engine.schedule.model import JobState
 from engine.schedule.pauses import PausedScope
-from webadmin.access.confinement import confined_tenants
-from webadmin.access.models import WorkerCredential
-from webadmin.access.queries import expiring_credential_count
-from webadmin.catalog.overview import catalog_standings, catalogs_table
-from webadmin.console import formatting as show
-from webadmin.console.sections import Table
-from webadmin.console.verdict import Notice, Standing, verdict
-from webadmin.database import dialect, durability
-from webadmin.index.deletion_queries import late_requests
-from webadmin.index.models import Block, DeadLetter, DeleteRequest, LineageMark, Tombstone
-from webadmin.index.operator_queries import IndexTotals, LevelTotal, index_totals
-from webadmin.index.states import BlockState
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.sections import Table
+from webadmin.adminkit.verdict import Notice, Standing, verdict
+from webadmin.base.access.confinement import confined_tenants
+from webadmin.base.access.models import WorkerCredential
+from webadmin.base.access.queries import expiring_credential_count
+from webadmin.base.database import dialect, durability
+from webadmin.lanes.catalog.overview import catalog_standings, catalogs_table
+from webadmin.lanes.profiles.deletion_queries import late_requests
+from webadmin.lanes.profiles.models import Block, DeadLetter, DeleteRequest, LineageMark, Tombstone
+from webadmin.lanes.profiles.operator_queries import IndexTotals, LevelTotal, index_totals
+from webadmin.lanes.profiles.states import BlockState
+from webadmin.lanes.tables.models import BadFile, Chunk, DataSource
+from webadmin.lanes.tables.overview import TableStanding, table_standings, tables_table
+from webadmin.lanes.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep
+from webadmin.lanes.tsdb.overview import buckets_table
+from webadmin.lanes.tsdb.standing import BucketStanding, bucket_standings
 from webadmin.progress.due_work import covered_by, held_jobs
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule import job_page, queue_words
@@ -36,11 +41,6 @@ from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, Sche
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.services.guard_deletions import log_behind
 from webadmin.schedule.suspects import merging_is_broken
-from webadmin.timeline.models import BadFile, Chunk, DataSource
-from webadmin.timeline.overview import TableStanding, table_standings, tables_table
-from webadmin.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep
-from webadmin.tsdb.overview import buckets_table
-from webadmin.tsdb.standing import BucketStanding, bucket_standings
 
 REFRESH_SECONDS = 5
 OLD_TOTALS_SECONDS = 15

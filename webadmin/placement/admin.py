@@ -14,11 +14,11 @@ from unfold.decorators import display
 
 from engine.placement.model import LoadBalancing
 from engine.placement.rate import rate_text
-from webadmin.console import formatting as show
-from webadmin.console.filters import ExactFilter, TenantNameFilter
-from webadmin.console.orders import OrderedAdmin
-from webadmin.console.read_only import ReadOnlyAdmin
-from webadmin.console.sections import Facts, Section, Table
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.filters import ExactFilter, TenantNameFilter
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.adminkit.sections import Facts, Section, Table
 from webadmin.placement.models import (
     Instance,
     PlacementChange,

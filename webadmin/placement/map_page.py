@@ -21,12 +21,12 @@ from engine.placement.rate import rate_text
 from engine.placement.ring import Ring
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics
 from engine.placement.subrings import dataset_subring, key_hash
-from webadmin.access.confinement import confined_tenants, may_see
-from webadmin.console import formatting as show
-from webadmin.console.orders import outcome_sections
-from webadmin.console.sections import Facts, Picture, Section, Table
-from webadmin.console.verdict import Notice
-from webadmin.database import dialect
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.orders import outcome_sections
+from webadmin.adminkit.sections import Facts, Picture, Section, Table
+from webadmin.adminkit.verdict import Notice
+from webadmin.base.access.confinement import confined_tenants, may_see
+from webadmin.base.database import dialect
 from webadmin.placement.models import RulesHead
 from webadmin.placement.pictures import PIECES_MAX, Stretch, heat_picture, ring_legend, ring_picture
 from webadmin.placement.services.build_placement_rules import rules_of

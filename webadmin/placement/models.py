@@ -8,7 +8,7 @@ from __future__ import annotations
 from django.db import models
 
 from engine.placement.model import SHARDS_MAX, TOKENS_DEFAULT
-from webadmin.database.fields import ByteOrderedField
+from webadmin.base.database.fields import ByteOrderedField
 
 NAME_MAX = 150
 ZONE_MAX = 100

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from engine.core.errors import BadObject
 from engine.formats.profile_block.container.metadata import decode_metadata
 from engine.formats.profile_block.model import BlockMeta
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.models import Command
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from engine.placement.model import SHARDS_MAX, TOKENS_DEFAULT, TOKENS_MAX
 from engine.protocol.fields import COUNT_MAX, Fields
-from webadmin.access.models import TENANT_NAME_MAX
+from webadmin.base.access.models import TENANT_NAME_MAX
 from webadmin.placement import placement_messages as shapes
 from webadmin.placement.models import (
     NAME_MAX,

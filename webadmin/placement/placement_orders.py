@@ -9,9 +9,9 @@ from typing import Any
 from engine.placement.errors import PinRefused
 from engine.placement.model import SHARDS_MAX, LoadBalancing
 from engine.protocol.fields import COUNT_MAX
-from webadmin.access.models import TENANT_NAME_MAX
-from webadmin.console.order_fields import choice_field, number_field, text_field
-from webadmin.console.orders import OperatorOrder, OrderForm, Outcome
+from webadmin.adminkit.order_fields import choice_field, number_field, text_field
+from webadmin.adminkit.orders import OperatorOrder, OrderForm, Outcome
+from webadmin.base.access.models import TENANT_NAME_MAX
 from webadmin.placement.models import Instance, PlacementLimit, PlacementOverride
 from webadmin.placement.operator_settings import limit_values, override_values
 from webadmin.placement.rule_models import DATASET_NAME_MAX

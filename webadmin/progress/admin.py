@@ -11,12 +11,12 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from engine.schedule.model import ParkedKind
-from webadmin.console import formatting as show
-from webadmin.console.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
-from webadmin.console.orders import OrderedAdmin
-from webadmin.console.sections import Facts, Section
-from webadmin.console.verdict import Notice
-from webadmin.index import block_page
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.sections import Facts, Section
+from webadmin.adminkit.verdict import Notice
+from webadmin.lanes.profiles import block_page
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule import job_page
 from webadmin.schedule import operator_queries as queries

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from webadmin.access.models import WorkerCredential
-from webadmin.access.scopes import SCOPE_READ, confined_words, is_for_everybody
+from webadmin.base.access.models import WorkerCredential
+from webadmin.base.access.scopes import SCOPE_READ, confined_words, is_for_everybody
 from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX, progress_report
 from webadmin.progress.serializers import BacklogSerializer, ExplanationsSerializer
 from webadmin.schedule.explain import explain_name

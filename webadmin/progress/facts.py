@@ -10,7 +10,7 @@ from django.db.models import Count, Max, Min, Q, Sum
 
 from engine.schedule.model import LIVE_STATES, JobState
 from engine.schedule.pauses import PausedScope
-from webadmin.database import dialect, durability
+from webadmin.base.database import dialect, durability
 from webadmin.progress.due_work import due_jobs, due_queues, held_jobs
 from webadmin.progress.models import CountingMark
 from webadmin.schedule.command_log import read_time

@@ -19,7 +19,7 @@ from engine.formats.profile_block.container.object_names import parse_block_key
 from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
 from engine.lanes.profiles.jobs import KIND as LANE
 from engine.schedule.model import JobState
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.models import Command, Job
 
 MINUTE_MS = 60_000

@@ -17,11 +17,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from engine.core.metrics import SERVICE_METRICS
 from engine.core.version import VERSION
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES
-from webadmin.access.queries import expiring_credential_count
-from webadmin.catalog.samples import catalog_samples
-from webadmin.database import dialect
-from webadmin.index.deletion_queries import late_requests
-from webadmin.index.models import (
+from webadmin.base.access.queries import expiring_credential_count
+from webadmin.base.database import dialect
+from webadmin.ingest.push_counts import push_samples
+from webadmin.lanes.catalog.samples import catalog_samples
+from webadmin.lanes.profiles.deletion_queries import late_requests
+from webadmin.lanes.profiles.models import (
     DeadLetter,
     DeleteRequest,
     DeleteState,
@@ -30,9 +31,10 @@ from webadmin.index.models import (
     SweptTotal,
     Tombstone,
 )
-from webadmin.index.services.count_happenings import GROUPS, LETTERS, OBJECTS, REPEATED, totals
-from webadmin.index.services.count_refusals import REQUEST_PREFIX
-from webadmin.profiles.push_counts import push_samples
+from webadmin.lanes.profiles.services.count_happenings import GROUPS, LETTERS, OBJECTS, REPEATED, totals
+from webadmin.lanes.profiles.services.count_refusals import REQUEST_PREFIX
+from webadmin.lanes.tables.samples import table_samples
+from webadmin.lanes.tsdb.samples import tsdb_samples
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.health import judge
 from webadmin.progress.models import FlowTotal
@@ -40,8 +42,6 @@ from webadmin.progress.report import progress_report
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job, LevelQueue, LogHead
 from webadmin.schedule.operation_models import Quarantine
-from webadmin.timeline.samples import table_samples
-from webadmin.tsdb.samples import tsdb_samples
 
 TENANTS_MAX = 200
 RUNS_PREFIX = "runs_"

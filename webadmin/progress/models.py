@@ -10,9 +10,9 @@ from django.db import models
 from django.db.models import Q
 
 from engine.schedule.model import JobState
-from webadmin.access.confinement import ConfinedManager
-from webadmin.access.models import TENANT_NAME_MAX
-from webadmin.database.fields import ByteOrderedField
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.database.fields import ByteOrderedField
 from webadmin.schedule.models import LANE_MAX, Job, SingleRow
 
 

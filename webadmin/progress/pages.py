@@ -11,9 +11,9 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from engine.schedule.progress import Outlook, count_words, seconds_text
-from webadmin.console import formatting as show
-from webadmin.console.sections import Facts, Section, Table
-from webadmin.console.verdict import Notice
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.sections import Facts, Section, Table
+from webadmin.adminkit.verdict import Notice
 from webadmin.progress.facts import Standstill, read_standstill
 from webadmin.progress.health import Health, judge
 from webadmin.progress.report import LaneRow, ProgressReport, ProgressRow, progress_report

@@ -16,7 +16,7 @@ from django.db.models import Count, Q, Sum
 from engine.schedule.model import HOLDING_STATES, JobState
 from engine.schedule.pauses import PausedScope, is_paused
 from engine.schedule.progress import Clearing, Flow, Outlook, clearing, work_seconds
-from webadmin.database import dialect
+from webadmin.base.database import dialect
 from webadmin.progress.due_work import covered_by, held_jobs
 from webadmin.progress.log_counts import LET_GO
 from webadmin.progress.models import CountingMark, FlowMinute

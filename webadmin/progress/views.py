@@ -17,8 +17,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
-from webadmin.access.metrics_token import has_metrics_token
-from webadmin.database.deadlines import readiness_deadline
+from webadmin.base.access.metrics_token import has_metrics_token
+from webadmin.base.database.deadlines import readiness_deadline
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.health import judge, without_names
 from webadmin.progress.metrics import metrics_text

@@ -12,13 +12,13 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from engine.schedule.model import JobState
-from webadmin.console import formatting as show
-from webadmin.console.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
-from webadmin.console.orders import OrderedAdmin
-from webadmin.console.read_only import ReadOnlyAdmin
-from webadmin.console.sections import Facts, Json, Section, Table
-from webadmin.console.verdict import Notice
-from webadmin.index import block_page
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.filters import ExactFilter, LevelFilter, ShardFilter, TenantNameFilter
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.adminkit.sections import Facts, Json, Section, Table
+from webadmin.adminkit.verdict import Notice
+from webadmin.lanes.profiles import block_page
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.explain import explain_job_row

@@ -11,10 +11,10 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from engine.schedule.limits import LimitName, Scope, ScopeKind
-from webadmin.console import formatting as show
-from webadmin.console.filters import ExactFilter
-from webadmin.console.orders import OrderedAdmin
-from webadmin.console.sections import Facts, Section
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.filters import ExactFilter
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.sections import Facts, Section
 from webadmin.schedule import operator_orders as orders
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause, Quarantine

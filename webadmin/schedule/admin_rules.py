@@ -13,12 +13,12 @@ from unfold.decorators import display
 
 from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
 from engine.schedule.limits import LimitName
-from webadmin.access.queries import audit_of
-from webadmin.console import formatting as show
-from webadmin.console.filters import LevelFilter, TenantNameFilter
-from webadmin.console.orders import OrderedAdmin
-from webadmin.console.read_only import ReadOnlyAdmin
-from webadmin.console.sections import Facts, Section, Table
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.filters import LevelFilter, TenantNameFilter
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.adminkit.sections import Facts, Section, Table
+from webadmin.base.access.queries import audit_of
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.admin_operations import limit_value, until_cell
 from webadmin.schedule.command_log import CommandTime, read_time

@@ -20,8 +20,8 @@ from django.db.models import Value
 from django.db.models.functions import Greatest
 
 from engine.schedule.model import FORMAT_VERSION, JobState
-from webadmin.database import dialect
-from webadmin.database.columns import next_id_column, server_column
+from webadmin.base.database import dialect
+from webadmin.base.database.columns import next_id_column, server_column
 from webadmin.schedule.models import Command, Job, LogHead, PositionMark
 
 log = logging.getLogger(__name__)

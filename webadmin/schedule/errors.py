@@ -47,3 +47,10 @@ class LogBehind(LithifyError):
     """The bucket holds a position that is not in this command log; objects may not be deleted."""
 
     code = "log_behind"
+
+
+class SourcesChanged(LithifyError):
+    """A job's sources are no longer all live and owned by it; nothing was replaced."""
+
+    code = "sources_changed"
+    retryable = True

@@ -22,9 +22,9 @@ from engine.schedule.explain import (
 )
 from engine.schedule.limits import LimitName
 from engine.schedule.model import JobState
-from webadmin.index.models import Block, BlockLineage, Tombstone
-from webadmin.index.operator_queries import find_blocks
-from webadmin.index.states import BlockState
+from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
+from webadmin.lanes.profiles.operator_queries import find_blocks
+from webadmin.lanes.profiles.states import BlockState
 from webadmin.progress.facts import polling_worker_count
 from webadmin.schedule import queries
 from webadmin.schedule.command_log import read_time

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from django.db import transaction
 
 from engine.schedule.fairness import LaneCharge, TenantCharge
-from webadmin.database.dialect import among, insert_new_rows, locked, quick_cursor, raise_rows
+from webadmin.base.database.dialect import among, insert_new_rows, locked, quick_cursor, raise_rows
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
 from webadmin.schedule.models import LevelQueue

@@ -9,9 +9,9 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from webadmin.access.confinement import ConfinedManager
-from webadmin.access.models import TENANT_NAME_MAX
-from webadmin.database.fields import ByteOrderedField
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.database.fields import ByteOrderedField
 
 LANE_NAME_MAX = 20
 

@@ -9,8 +9,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Sum
 from engine.lanes.profiles.jobs import KIND as PROFILES
 from engine.schedule.isolation import BAD_BLOCKS_MIN, OBJECT_NOT_FOUND, RecentBlocks
 from engine.schedule.model import JobState, ParkedKind
-from webadmin.index.models import Block
-from webadmin.index.states import BlockState
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.operation_models import IsolationStop, Quarantine
 from webadmin.schedule.register import BAD_OUTCOMES, LEASE_EXPIRED, is_kind, with_last_error

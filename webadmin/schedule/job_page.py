@@ -9,8 +9,8 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from engine.schedule.model import AttemptOutcome, JobState
-from webadmin.console import formatting as show
-from webadmin.console.sections import Facts, Json, Section, Table
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.sections import Facts, Json, Section, Table
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.models import Attempt, Command, Job, Worker
 from webadmin.schedule.wall_times import WallTimes, wall_times

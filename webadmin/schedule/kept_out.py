@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from django.db import transaction
 
-from webadmin.database.dialect import first_rows
-from webadmin.index.models import Block
+from webadmin.base.database.dialect import first_rows
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.lanes import lane_of
 from webadmin.schedule.level_queues import QUEUED_IN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.schedule.errors import ScopeRefused
 from engine.schedule.limits import Scope, ScopeKind
-from webadmin.access.models import Tenant
+from webadmin.base.access.models import Tenant
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Job
 

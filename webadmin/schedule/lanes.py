@@ -20,7 +20,7 @@ from webadmin.schedule.models import Job
 
 if TYPE_CHECKING:
     from engine.schedule.explain import Explanation
-    from webadmin.console.sections import Section
+    from webadmin.adminkit.sections import Section
     from webadmin.schedule.level_queues import QueueChanges
     from webadmin.schedule.services.operation import Operation
 

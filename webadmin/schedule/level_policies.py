@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from engine.lanes.profiles.plan.model import LevelPolicy
-from webadmin.database.dialect import among, as_instance, ask_rows
+from webadmin.base.database.dialect import among, as_instance, ask_rows
 from webadmin.schedule import models
 from webadmin.schedule.errors import PolicyMissing
 

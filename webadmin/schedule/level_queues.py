@@ -15,7 +15,7 @@ from django.db import models
 from engine.lanes.profiles.plan.levels import exceeds_a_job, ready_at_ms
 from engine.lanes.profiles.plan.model import LevelPolicy, QueueKey
 from engine.schedule.priority import job_priority_ms
-from webadmin.database.dialect import (
+from webadmin.base.database.dialect import (
     among,
     as_instance,
     ask_first_rows,
@@ -25,7 +25,7 @@ from webadmin.database.dialect import (
     quick_cursor,
     update_rows,
 )
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.models import LevelQueue
 

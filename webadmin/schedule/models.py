@@ -10,9 +10,9 @@ from django.db import models
 from django.db.models import Q
 
 from engine.schedule.model import HOLDING_STATES, AttemptOutcome, JobState, ParkedKind, PolicyName
-from webadmin.access.confinement import ConfinedManager
-from webadmin.access.models import TENANT_NAME_MAX, WorkerCredential
-from webadmin.database.fields import ByteOrderedField
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.access.models import TENANT_NAME_MAX, WorkerCredential
+from webadmin.base.database.fields import ByteOrderedField
 
 LANE_MAX = 20
 JOB_NAME_MAX = 250

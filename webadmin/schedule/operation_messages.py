@@ -11,7 +11,7 @@ from rest_framework.serializers import Serializer
 from engine.protocol.fields import COUNT_MAX, Fields
 from engine.schedule.limits import LimitName, Scope, ScopeKind
 from engine.schedule.model import ParkedKind
-from webadmin.access.models import TENANT_NAME_MAX
+from webadmin.base.access.models import TENANT_NAME_MAX
 from webadmin.schedule.models import JOB_NAME_MAX, LANE_MAX, Job
 from webadmin.schedule.operation_models import WHY_MAX, IsolationStop, LimitChange, Pause, Quarantine
 from webadmin.schedule.register import NAMES_MAX, JobFilter

@@ -12,8 +12,8 @@ from django.db.models import Q
 
 from engine.schedule.limits import SCOPE_VALUE_MAX, LimitName, ScopeKind
 from engine.schedule.pauses import PauseMode
-from webadmin.access.confinement import ConfinedManager
-from webadmin.database.fields import ByteOrderedField
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.database.fields import ByteOrderedField
 
 ACTOR_MAX = 150
 WHY_MAX = 500

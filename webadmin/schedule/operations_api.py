@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from engine.protocol.fields import COUNT_MAX, Fields
 from engine.protocol.wire import NAME_MAX
 from engine.schedule.pauses import PauseMode
-from webadmin.access.scopes import MayOperate
+from webadmin.base.access.scopes import MayOperate
 from webadmin.schedule import operation_messages as messages
 from webadmin.schedule import operation_serializers as shapes
 from webadmin.schedule.command_log import read_time

@@ -9,8 +9,8 @@ from typing import Any
 from engine.schedule.limits import LIMIT_RULES, LimitName, Scope, ScopeKind
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState, ParkedKind
 from engine.schedule.pauses import PauseMode
-from webadmin.console.order_fields import choice_field, number_field, switch_field, text_field
-from webadmin.console.orders import OperatorOrder, OrderForm, Outcome
+from webadmin.adminkit.order_fields import choice_field, number_field, switch_field, text_field
+from webadmin.adminkit.orders import OperatorOrder, OrderForm, Outcome
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import IsolationStop, Pause, Quarantine
 from webadmin.schedule.register import JobFilter

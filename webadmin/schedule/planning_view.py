@@ -22,9 +22,9 @@ from engine.schedule.limits import EffectiveLimits, LimitName, Scope, ScopeKind
 from engine.schedule.model import LIVE_STATES, JobState
 from engine.schedule.pauses import PausedScope, PauseMode
 from engine.schedule.queue_choice import QueueSums, choose_queues
-from webadmin.database.columns import rows_column
-from webadmin.database.dialect import among, as_instance, ask, first_rows, read_rows
-from webadmin.index.models import Block
+from webadmin.base.database.columns import rows_column
+from webadmin.base.database.dialect import among, as_instance, ask, first_rows, read_rows
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.fairness_models import LaneShare, TenantShare
 from webadmin.schedule.lanes import lanes as all_lanes
 from webadmin.schedule.level_policies import COLUMNS as POLICY_COLUMNS

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
 from engine.protocol.fields import COUNT_MAX, Fields
-from webadmin.access.models import TENANT_NAME_MAX
+from webadmin.base.access.models import TENANT_NAME_MAX
 from webadmin.schedule.models import LANE_MAX, LevelPolicy
 from webadmin.schedule.operation_messages import LEVEL_MAX
 from webadmin.schedule.operation_serializers import OrderSerializer

@@ -8,10 +8,10 @@ from typing import Any
 
 from engine.lanes.profiles.jobs import KIND
 from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
-from webadmin.access.models import TENANT_NAME_MAX
-from webadmin.console.formatting import counted
-from webadmin.console.order_fields import number_field, text_field
-from webadmin.console.orders import OperatorOrder, OrderForm, Outcome
+from webadmin.adminkit.formatting import counted
+from webadmin.adminkit.order_fields import number_field, text_field
+from webadmin.adminkit.orders import OperatorOrder, OrderForm, Outcome
+from webadmin.base.access.models import TENANT_NAME_MAX
 from webadmin.schedule.models import LANE_MAX, LevelPolicy
 from webadmin.schedule.operation_messages import LEVEL_MAX
 from webadmin.schedule.services.change_level_policy import (

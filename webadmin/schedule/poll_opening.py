@@ -13,8 +13,8 @@ from typing import Any
 
 from engine.schedule.limits import EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
 from engine.schedule.pauses import PausedScope
-from webadmin.database.columns import rows_column
-from webadmin.database.dialect import ask
+from webadmin.base.database.columns import rows_column
+from webadmin.base.database.dialect import ask
 from webadmin.schedule.command_log import HEAD_COLUMN_COUNT, HEAD_TABLES, CommandTime, head_columns, head_of
 from webadmin.schedule.lanes import lanes
 from webadmin.schedule.models import Limits

@@ -18,7 +18,7 @@ from engine.protocol.messages import FailureReason, JobUpdate, PollRequest, Upda
 from engine.protocol.tokens import TokenCodec
 from engine.schedule.limits import EffectiveLimits, LimitName
 from engine.schedule.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
-from webadmin.database.dialect import among, as_instance, read_rows
+from webadmin.base.database.dialect import among, as_instance, read_rows
 from webadmin.schedule.command_log import CommandTime
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.hindrances import nobodys_jobs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.utils.safestring import SafeString
 
-from webadmin.console import formatting as show
+from webadmin.adminkit import formatting as show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

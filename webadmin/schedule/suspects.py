@@ -10,8 +10,8 @@ from django.db.models.functions import Coalesce
 from engine.lanes.profiles.jobs import KIND as PROFILES
 from engine.schedule.isolation import Breakage, FailedRun, RecentRun, Suspect, find_breakages
 from engine.schedule.model import AttemptOutcome, JobState, ParkedKind
-from webadmin.index.models import Block
-from webadmin.index.states import BlockState
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.register import BAD_OUTCOMES, LEASE_EXPIRED, is_kind

@@ -11,8 +11,8 @@ from engine.storage import ObjectStore, open_store
 from tasks.beat import DELETE_OBJECTS_TASK, app
 from tasks.control.deletion import delete_tombstoned_objects
 from tests.webadmin.service import Service
-from webadmin.index.models import Block, Tombstone
-from webadmin.index.states import BlockState
+from webadmin.lanes.profiles.models import Block, Tombstone
+from webadmin.lanes.profiles.states import BlockState
 
 LEASE_SECONDS = 15
 

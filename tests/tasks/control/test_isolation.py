@@ -9,7 +9,7 @@ from engine.protocol.messages import FailureReason
 from tasks.beat import ISOLATE_TASK, app
 from tasks.control.isolation import isolate_bad_blocks
 from tests.webadmin.service import Service
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.operation_models import JobSplit, Quarantine
 
 BAD = FailureReason(error_class="Truncated", message="ends early")

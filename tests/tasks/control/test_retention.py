@@ -6,8 +6,8 @@ from tasks.beat import PERIODIC_JOBS, RETENTION_TASK, REWRITE_TASK, app
 from tasks.control.retention import apply_retention, rewrite_masked
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service
-from webadmin.access.models import AuditEntry
-from webadmin.index.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
 from webadmin.schedule.services.operation import Order
 
 DAY_MS = 24 * 3600 * 1000

@@ -12,7 +12,7 @@ from tasks.beat import PERIODIC_JOBS, SWEEP_ORPHANS_TASK, SWEEP_TASK, app
 from tasks.control.sweeps import sweep_leftovers, sweep_orphans
 from tests.block_factory import ulid
 from tests.webadmin.service import Service
-from webadmin.index.models import SweptTotal
+from webadmin.lanes.profiles.models import SweptTotal
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from tests.webadmin.admin.rows import HOUR_MS, make_job, make_tenant
-from webadmin.access.models import AuditEntry
-from webadmin.catalog.api.models import ImportRun, ImportState
-from webadmin.catalog.lane_models import BranchWatch, Collection, Compaction, CompactionPolicy
-from webadmin.catalog.models import Branch, BranchLoad, BranchToken, Commit, CondemnedFile, Repository, StagedEntry
-from webadmin.catalog.states import CompactionState, TokenState
-from webadmin.database import dialect
+from webadmin.base.access.models import AuditEntry
+from webadmin.base.database import dialect
+from webadmin.lanes.catalog.api.models import ImportRun, ImportState
+from webadmin.lanes.catalog.lane_models import BranchWatch, Collection, Compaction, CompactionPolicy
+from webadmin.lanes.catalog.models import (
+    Branch,
+    BranchLoad,
+    BranchToken,
+    Commit,
+    CondemnedFile,
+    Repository,
+    StagedEntry,
+)
+from webadmin.lanes.catalog.states import CompactionState, TokenState
 
 MB = 1_000_000
 HEAD = "8f6e2b7a" * 8

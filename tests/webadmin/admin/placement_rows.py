@@ -6,7 +6,7 @@ from engine.placement.build_rules import build_rules
 from engine.placement.documents import encode_rules, encode_statistics
 from engine.placement.model import PlacementRules
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics, ShardUsage
-from webadmin.database import dialect
+from webadmin.base.database import dialect
 from webadmin.placement.models import Instance, RuleChange, RulesHead, RulesVersion
 from webadmin.placement.operator_settings import operator_settings
 from webadmin.placement.rule_changes import differences, rule_json

@@ -14,9 +14,10 @@ from engine.core import ulids
 from engine.formats.profile_block.container.metadata import encode_metadata
 from engine.formats.profile_block.container.object_names import block_key
 from engine.formats.profile_block.model import BlockMeta
-from webadmin.access.models import AuditEntry, Tenant, WorkerCredential
-from webadmin.database import dialect
-from webadmin.index.models import (
+from webadmin.base.access.models import AuditEntry, Tenant, WorkerCredential
+from webadmin.base.database import dialect
+from webadmin.ingest.models import PushCount, PushLimitChange
+from webadmin.lanes.profiles.models import (
     Block,
     BlockLineage,
     Dataset,
@@ -30,11 +31,10 @@ from webadmin.index.models import (
     RetentionRule,
     Tombstone,
 )
-from webadmin.index.registration import PARTITION_MS
+from webadmin.lanes.profiles.registration import PARTITION_MS
 from webadmin.placement.models import RuleChange, RulesVersion
 from webadmin.placement.services.decide_placement import change_limits, change_override
 from webadmin.placement.services.instances import Registration, register_instance
-from webadmin.profiles.models import PushCount, PushLimitChange
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, LogHead, Worker

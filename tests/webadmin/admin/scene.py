@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from tests.webadmin.admin import rows
 from tests.webadmin.admin.placement_rows import fill_placement
-from webadmin.index.models import DeadLetter, Tombstone
+from webadmin.lanes.profiles.models import DeadLetter, Tombstone
 from webadmin.progress.models import FlowMinute
 from webadmin.schedule.models import Job, LevelPolicy
 from webadmin.schedule.operation_models import LimitChange, Pause

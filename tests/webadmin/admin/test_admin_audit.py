@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-from webadmin.access.models import AuditEntry
+from webadmin.base.access.models import AuditEntry
 
 
 def entries() -> list[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from engine.core import ulids
 from tests.webadmin.admin import rows
-from webadmin.index.models import Block, DatasetName
+from webadmin.lanes.profiles.models import Block, DatasetName
 
 LIST = reverse("admin:index_block_changelist")
 

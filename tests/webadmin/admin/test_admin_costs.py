@@ -12,10 +12,10 @@ from django.urls import reverse
 
 from engine.core import ulids
 from tests.webadmin.admin import rows
-from webadmin.access.models import AuditEntry
-from webadmin.console.paginator import BoundedPaginator
-from webadmin.index.models import Block, DeadLetter, DeletionCertificate, LegalHold, RetentionRule, Tombstone
-from webadmin.index.operator_queries import blocks_between, find_blocks
+from webadmin.adminkit.paginator import BoundedPaginator
+from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.profiles.models import Block, DeadLetter, DeletionCertificate, LegalHold, RetentionRule, Tombstone
+from webadmin.lanes.profiles.operator_queries import blocks_between, find_blocks
 from webadmin.schedule.models import Command, Job, LevelPolicy
 from webadmin.schedule.operation_models import LimitChange, Pause
 from webadmin.schedule.operator_queries import jobs_for_list

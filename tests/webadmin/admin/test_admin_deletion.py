@@ -20,14 +20,21 @@ from engine.lanes.profiles.plan.retention import DAY_MS
 from tests.webadmin.admin import rows, timeline_rows
 from tests.webadmin.admin.test_admin_orders import give
 from tests.webadmin.admin.test_front_page import words
-from tests.webadmin.catalog.short import new_catalog
+from tests.webadmin.lanes.catalog.short import new_catalog
 from tests.webadmin.service import Service, rolled_back
-from webadmin.access.models import AuditEntry
-from webadmin.catalog.services.repositories import delete_repository
-from webadmin.index.models import Block, DeleteRequest, DeletionCertificate, LegalHold, RetentionRule, Tombstone
-from webadmin.index.services.rewrite_masked import rewrite_masked
+from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.catalog.services.repositories import delete_repository
+from webadmin.lanes.profiles.models import (
+    Block,
+    DeleteRequest,
+    DeletionCertificate,
+    LegalHold,
+    RetentionRule,
+    Tombstone,
+)
+from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
+from webadmin.lanes.tables.models import DataSource
 from webadmin.schedule.services.operation import Order
-from webadmin.timeline.models import DataSource
 
 QUERIES_OF_A_REQUEST_MAX = 14
 

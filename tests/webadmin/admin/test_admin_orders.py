@@ -20,8 +20,8 @@ from tests.block_factory import block_meta, ulid
 from tests.webadmin.admin import catalog_rows, rows, timeline_rows, tsdb_rows
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import REASON, Service
-from webadmin.access.models import AuditEntry
-from webadmin.index.models import DeadLetter, LetterState
+from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.profiles.models import DeadLetter, LetterState
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Command, Job
@@ -199,7 +199,7 @@ def test_an_unknown_order_is_not_found(operator: Client) -> None:
 def test_every_order_has_a_page(operator: Client) -> None:
     from django.contrib import admin
 
-    from webadmin.console.orders import OrderedAdmin
+    from webadmin.adminkit.orders import OrderedAdmin
 
     rows.fill()
     tsdb_rows.fill_tsdb()

@@ -10,8 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.webadmin.admin import catalog_rows, rows, timeline_rows, tsdb_rows
-from webadmin.access.models import WorkerCredential
-from webadmin.console.read_only import ReadOnlyAdmin
+from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.base.access.models import WorkerCredential
 from webadmin.schedule.models import Job
 
 SHOWN = [model for model, page in admin.site._registry.items() if isinstance(page, ReadOnlyAdmin)]

@@ -14,7 +14,7 @@ from engine.schedule.model import AttemptOutcome, JobState
 from tests.database import ManualClock
 from tests.webadmin.admin import rows
 from tests.webadmin.service import REASON, FakeWorker, Service
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.models import Command, Job, LevelQueue, Worker
 
 

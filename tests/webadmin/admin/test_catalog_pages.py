@@ -17,17 +17,17 @@ from django.urls import reverse
 from tests.webadmin.admin.catalog_rows import fill_catalog, make_repository
 from tests.webadmin.admin.test_admin_orders import give
 from tests.webadmin.admin.test_front_page import words
-from tests.webadmin.catalog.short import ORDER, Catalog, new_catalog
-from webadmin.access.models import AuditEntry
-from webadmin.catalog.api.models import ImportRun
-from webadmin.catalog.branch_loads import watched_branches
-from webadmin.catalog.compaction_orders import form_values
-from webadmin.catalog.lane_models import BranchWatch, Collection, CompactionPolicy
-from webadmin.catalog.models import Branch, BranchLoad, CondemnedObject, Repository
-from webadmin.catalog.places import catalog_store, data_prefix_of
-from webadmin.catalog.samples import catalog_samples
-from webadmin.catalog.services.repositories import delete_repository
-from webadmin.catalog.states import RepositoryState
+from tests.webadmin.lanes.catalog.short import ORDER, Catalog, new_catalog
+from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.catalog.api.models import ImportRun
+from webadmin.lanes.catalog.branch_loads import watched_branches
+from webadmin.lanes.catalog.compaction_orders import form_values
+from webadmin.lanes.catalog.lane_models import BranchWatch, Collection, CompactionPolicy
+from webadmin.lanes.catalog.models import Branch, BranchLoad, CondemnedObject, Repository
+from webadmin.lanes.catalog.places import catalog_store, data_prefix_of
+from webadmin.lanes.catalog.samples import catalog_samples
+from webadmin.lanes.catalog.services.repositories import delete_repository
+from webadmin.lanes.catalog.states import RepositoryState
 
 
 def page(operator: Client, name: str, *arguments: object) -> str:

@@ -13,13 +13,13 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from tests.webadmin.admin import catalog_rows, placement_rows, rows, timeline_rows, tsdb_rows
-from webadmin.access.confinement import HIDDEN, TENANT_OF, ConfinedManager, confine
-from webadmin.catalog.api.models import ImportRun
-from webadmin.catalog.models import Repository
-from webadmin.console.read_only import ROWS_PER_PAGE
-from webadmin.index.models import Block, DeadLetter
+from webadmin.adminkit.read_only import ROWS_PER_PAGE
+from webadmin.base.access.confinement import HIDDEN, TENANT_OF, ConfinedManager, confine
+from webadmin.lanes.catalog.api.models import ImportRun
+from webadmin.lanes.catalog.models import Repository
+from webadmin.lanes.profiles.models import Block, DeadLetter
+from webadmin.lanes.tables.models import DataSource
 from webadmin.schedule.models import Job, LevelPolicy
-from webadmin.timeline.models import DataSource
 
 OURS, THEIRS = "acme", "zeta"
 OTHERS = ("umbrella", "initech", THEIRS)

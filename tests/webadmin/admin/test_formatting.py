@@ -10,7 +10,7 @@ from django.utils.html import escape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webadmin.console import formatting as show
+from webadmin.adminkit import formatting as show
 
 
 def plain(text: str) -> str:

@@ -11,12 +11,12 @@ from tests.webadmin.admin import rows
 from tests.webadmin.admin.timeline_rows import fill_timeline
 from tests.webadmin.admin.tsdb_rows import fill_tsdb
 from tests.webadmin.service import Service
-from webadmin.console import formatting as show
-from webadmin.index.models import Block
-from webadmin.index.operator_queries import index_totals
+from webadmin.adminkit import formatting as show
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.operator_queries import index_totals
+from webadmin.lanes.tables.models import Chunk
+from webadmin.lanes.tsdb.models import BucketTenant
 from webadmin.schedule.models import Command
-from webadmin.timeline.models import Chunk
-from webadmin.tsdb.models import BucketTenant
 
 
 def words(text: str) -> str:

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.webadmin.service import REASON, Service
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.models import Job
 
 

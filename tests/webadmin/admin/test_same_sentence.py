@@ -13,8 +13,8 @@ from django.urls import reverse
 from tests.webadmin.admin.test_admin_orders import parked_by_failures
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import Service
-from webadmin.access.services import issue_worker_credential
-from webadmin.index.models import Block
+from webadmin.base.access.services import issue_worker_credential
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Job
 

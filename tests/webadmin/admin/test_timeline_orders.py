@@ -13,13 +13,13 @@ from engine.lanes.tables.plan import foresee as foreseeing
 from tests.webadmin.admin.test_admin_orders import give, order
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.admin.timeline_rows import DAY_MS, MB, fill_timeline, make_chunk, make_table
-from webadmin.access.models import AuditEntry
-from webadmin.console.setting_words import read_size, write_size
-from webadmin.timeline import plan_preview
-from webadmin.timeline.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
-from webadmin.timeline.plan_preview import preview
-from webadmin.timeline.policy_form import form_values
-from webadmin.timeline.states import ChunkOrderKind
+from webadmin.adminkit.setting_words import read_size, write_size
+from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.tables import plan_preview
+from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
+from webadmin.lanes.tables.plan_preview import preview
+from webadmin.lanes.tables.policy_form import form_values
+from webadmin.lanes.tables.states import ChunkOrderKind
 
 FIRST_MS = 20_000 * DAY_MS
 

@@ -23,12 +23,12 @@ from tests.webadmin.admin.timeline_rows import (
     make_table,
     make_task,
 )
-from webadmin.database import dialect
-from webadmin.timeline.budget import read_budget
-from webadmin.timeline.churn import read_churn
-from webadmin.timeline.models import Chunk, DataSource, Policy
-from webadmin.timeline.standing import standings
-from webadmin.timeline.timeline_page.columns import COLUMNS_MAX, COUNTED, WIDTHS_MS
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.budget import read_budget
+from webadmin.lanes.tables.churn import read_churn
+from webadmin.lanes.tables.models import Chunk, DataSource, Policy
+from webadmin.lanes.tables.standing import standings
+from webadmin.lanes.tables.timeline_page.columns import COLUMNS_MAX, COUNTED, WIDTHS_MS
 
 LONG = 10_000
 QUERIES_MAX = 12

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from webadmin.console.verdict import Standing, verdict
+from webadmin.adminkit.verdict import Standing, verdict
 
 IDLE = Standing(
     block_count=40,

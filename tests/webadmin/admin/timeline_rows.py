@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.webadmin.admin.rows import HOUR_MS, make_job, make_tenant
-from webadmin.access.models import AuditEntry
-from webadmin.database import dialect
-from webadmin.timeline.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Registration, Segment
-from webadmin.timeline.states import (
+from webadmin.base.access.models import AuditEntry
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Registration, Segment
+from webadmin.lanes.tables.states import (
     ChunkOrderKind,
     ChunkOutcome,
     ChunkStanding,
@@ -16,7 +16,7 @@ from webadmin.timeline.states import (
     SegmentState,
     TaskState,
 )
-from webadmin.timeline.task_models import Manifest, Task, TaskChunk, TaskDependency
+from webadmin.lanes.tables.task_models import Manifest, Task, TaskChunk, TaskDependency
 
 DAY_MS = 24 * HOUR_MS
 MB = 1_000_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from engine.lanes.tsdb.plan.model import SlotState
 from engine.schedule.model import JobState
 from tests.webadmin.admin.rows import HOUR_MS, make_job
-from webadmin.database import dialect
-from webadmin.tsdb.models import Block, BlockQuarantine, Bucket, BucketTenant, Folder, Group, OutboxStep, Part
-from webadmin.tsdb.states import BlockState, GroupState, StepKind
+from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.models import Block, BlockQuarantine, Bucket, BucketTenant, Folder, Group, OutboxStep, Part
+from webadmin.lanes.tsdb.states import BlockState, GroupState, StepKind
 
 RANGE_MS = 2 * HOUR_MS
 

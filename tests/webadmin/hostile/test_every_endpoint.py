@@ -21,22 +21,22 @@ from engine.formats.proto import block_list_pb2
 from engine.storage import open_store
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.hostile.conftest import Caller, every_row, refusals
+from tests.webadmin.lanes.tables.parquet_files import day, put_rows
 from tests.webadmin.service import REASON, Service
-from tests.webadmin.timeline.parquet_files import day, put_rows
-from webadmin.access.models import AuditEntry
-from webadmin.access.services import issue_worker_credential
-from webadmin.index.block_list import CONTENT_TYPE
-from webadmin.index.models import Block
+from webadmin.base.access.models import AuditEntry
+from webadmin.base.access.services import issue_worker_credential
+from webadmin.lanes.profiles.block_list import CONTENT_TYPE
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.tables.models import BadFile, Chunk, DataSource
+from webadmin.lanes.tables.services.orders import order_chunks
+from webadmin.lanes.tables.services.read_files import OfferedFile
+from webadmin.lanes.tables.services.sources import NewTable, create_table
+from webadmin.lanes.tables.services.take_files import take_files
+from webadmin.lanes.tables.states import ChunkOrderKind, RegistrationMode
 from webadmin.placement.services.instances import Registration, register_instance
 from webadmin.schedule.models import Command, Job
 from webadmin.schedule.operation_models import IsolationStop, Quarantine
 from webadmin.schedule.services.operation import Order
-from webadmin.timeline.models import BadFile, Chunk, DataSource
-from webadmin.timeline.services.orders import order_chunks
-from webadmin.timeline.services.read_files import OfferedFile
-from webadmin.timeline.services.sources import NewTable, create_table
-from webadmin.timeline.services.take_files import take_files
-from webadmin.timeline.states import ChunkOrderKind, RegistrationMode
 
 SCOPES = (
     "jobs:poll",
@@ -67,7 +67,7 @@ DOORS = {
     "v1development/profiles",
     "opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
 }
-"""What profilers send to, with credentials of their own kind: tests/webadmin/profiles."""
+"""What profilers send to, with credentials of their own kind: tests/webadmin/ingest."""
 VIEWERS = {
     r"^(?:.+/)?querier\.v1\.QuerierService/(?P<method>[A-Za-z]+)$",
     "pyroscope/render",
@@ -75,9 +75,9 @@ VIEWERS = {
     "pyroscope/label-values",
     "pyroscope/labels",
 }
-"""What viewers ask, with credentials of their own kind: tests/webadmin/profiles/viewers."""
+"""What viewers ask, with credentials of their own kind: tests/webadmin/query/viewers."""
 CATALOG = "lakefs/"
-"""What the SDKs of lakeFS ask, with keys and errors of their own form: tests/webadmin/catalog/api."""
+"""What the SDKs of lakeFS ask, with keys and errors of their own form: tests/webadmin/lanes/catalog/api."""
 ADMIN_OPEN = {"admin/login/", "admin/logout/"}
 ADMIN_DATA = re.compile(r"admin/flame-graph/data/.*|admin/timeline-page/<int:source_id>/(data|chunk/.*)")
 """What a page's script asks: it is told in words that nobody is signed in, and cannot follow people to the login."""

@@ -19,8 +19,8 @@ from tests.block_factory import block_meta, merged, result_block, ulid
 from tests.webadmin.hostile.conftest import Caller, every_row, refusals
 from tests.webadmin.probes import probe
 from tests.webadmin.service import Service
-from webadmin import request_bounds
-from webadmin.index.models import Block, Dataset
+from webadmin.base import request_bounds
+from webadmin.lanes.profiles.models import Block, Dataset
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.poll_view import token_codec
 

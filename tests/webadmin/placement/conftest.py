@@ -14,8 +14,8 @@ from engine.storage.local import LocalStore
 from engine.storage.model import ObjectStore
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service
-from webadmin.index.registration import BlockRegistration
-from webadmin.index.services import add_blocks
+from webadmin.lanes.profiles.registration import BlockRegistration
+from webadmin.lanes.profiles.services import add_blocks
 from webadmin.placement.rule_models import RulesHead
 from webadmin.placement.services.build_placement_rules import RoundOutcome, build_placement_rules
 

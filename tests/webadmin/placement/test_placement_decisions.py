@@ -16,8 +16,8 @@ from engine.placement.errors import EmptyRing, LimitsRefused, PinRefused, RingRe
 from engine.placement.model import LoadBalancing
 from engine.placement.placer import Placer
 from tests.webadmin.placement.conftest import KIB, UNIT, Placement
-from webadmin.access.models import AuditEntry
-from webadmin.access.services import issue_worker_credential
+from webadmin.base.access.models import AuditEntry
+from webadmin.base.access.services import issue_worker_credential
 from webadmin.placement.models import Instance, PlacementChange, PlacementLimit, PlacementOverride
 from webadmin.placement.services.decide_placement import change_limits, change_override
 from webadmin.placement.services.foresee_placement import FleetChange, what_if

@@ -20,9 +20,9 @@ from tests.faults.failing_store import FailingStore, Fault
 from tests.signed_documents import signed
 from tests.webadmin.placement.conftest import KIB, UNIT, Placement
 from tests.webadmin.service import Service
-from webadmin.index.registration import BlockRegistration
-from webadmin.index.services import add_blocks
-from webadmin.index.services.recover_letters import recover_letters
+from webadmin.lanes.profiles.registration import BlockRegistration
+from webadmin.lanes.profiles.services import add_blocks
+from webadmin.lanes.profiles.services.recover_letters import recover_letters
 from webadmin.placement.new_segments import FIRST_COMMANDS
 from webadmin.placement.rule_models import PlacementLimit, PlacementOverride, RuleChange, RulesHead, RulesVersion
 from webadmin.placement.services import build_placement_rules as rounds

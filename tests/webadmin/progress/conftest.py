@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webadmin.access.services import issue_worker_credential
+from webadmin.base.access.services import issue_worker_credential
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from engine.formats.profile_block.container.object_names import dead_letter_key
 from engine.schedule.limits import Scope, ScopeKind
 from tests.block_factory import ulid
 from tests.webadmin.service import REASON, Service
-from webadmin.access.services import issue_worker_credential
-from webadmin.index.models import Block, DeadLetter, LetterState
+from webadmin.base.access.services import issue_worker_credential
+from webadmin.lanes.profiles.models import Block, DeadLetter, LetterState
 from webadmin.schedule.errors import NotFound
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Job

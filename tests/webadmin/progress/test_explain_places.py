@@ -10,15 +10,15 @@ from django.core.management import call_command
 from engine.schedule.limits import Scope, ScopeKind
 from engine.storage import open_store
 from tests.webadmin.admin import timeline_rows
+from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, block_id, put_block
 from tests.webadmin.service import REASON, Service
-from tests.webadmin.tsdb.fake_bucket import HOUR_MS, block_id, put_block
+from webadmin.lanes.tables.models import DataSource
+from webadmin.lanes.tsdb.services import rounds
+from webadmin.lanes.tsdb.services.buckets import adopt_bucket
 from webadmin.schedule.explain import explain_name
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
-from webadmin.timeline.models import DataSource
-from webadmin.tsdb.services import rounds
-from webadmin.tsdb.services.buckets import adopt_bucket
 
 OPERATOR = Order(actor="operator", why="maintenance")
 

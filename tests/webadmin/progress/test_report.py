@@ -15,9 +15,9 @@ from engine.lanes.profiles.plan.retention import DAY_MS
 from engine.schedule.progress import ASSUMED_SECONDS_PER_MIB, MIB
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service
-from webadmin.index.services.delete_requests import DeleteOrder, request_deletion
-from webadmin.index.services.retain import apply_retention
-from webadmin.index.services.rewrite_masked import rewrite_masked
+from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.lanes.profiles.services.retain import apply_retention
+from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.progress.log_counts import count_commands
 from webadmin.progress.report import ProgressReport, progress_report
 from webadmin.progress.services import count_log
@@ -131,7 +131,7 @@ def test_the_report_costs_as_many_queries_with_many_queues(service: Service) -> 
 
 
 def test_only_those_who_may_read_are_answered(service: Service) -> None:
-    from webadmin.access.services import issue_worker_credential
+    from webadmin.base.access.services import issue_worker_credential
 
     poller = issue_worker_credential(name="poller", actor="test").wire_form
     for address in ("/api/v1/progress", "/api/v1/explain/x"):

@@ -10,12 +10,12 @@ from engine.query.model import QueryLimits, Question
 from engine.query.select_points import Grid
 from tests.engine.query.naive import Folded
 from tests.segments import SERVICES
-from tests.webadmin.index.test_delete_requests import delete
+from tests.webadmin.lanes.profiles.test_delete_requests import delete
 from tests.webadmin.query.stored import Interrupted, Stacks, Stored
 from tests.webadmin.service import check_invariants
-from webadmin.index.models import Block
-from webadmin.profiles import questions
-from webadmin.profiles.questions import (
+from webadmin.lanes.profiles.models import Block
+from webadmin.query import questions
+from webadmin.query.questions import (
     Answer,
     ask_label_names,
     ask_label_values,

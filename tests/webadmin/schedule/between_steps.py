@@ -13,8 +13,8 @@ from typing import Any
 
 from engine.schedule.model import JobState
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
-from webadmin.index.models import Block, BlockLineage
-from webadmin.index.states import LIVE_STATES
+from webadmin.lanes.profiles.models import Block, BlockLineage
+from webadmin.lanes.profiles.states import LIVE_STATES
 from webadmin.progress.models import FlowTotal
 from webadmin.progress.services.count_log import count_log
 from webadmin.schedule.command_log import read_time

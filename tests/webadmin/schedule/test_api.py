@@ -11,10 +11,10 @@ from django.test import Client
 from engine.protocol.wire import CAPACITY_MAX, response_from_wire
 from tests.webadmin.probes import probe
 from tests.webadmin.service import Service
-from webadmin import request_bounds
-from webadmin.access.credential_changes import revoke_credential
-from webadmin.access.models import AuditEntry, WorkerCredential
-from webadmin.access.services import issue_worker_credential
+from webadmin.base import request_bounds
+from webadmin.base.access.credential_changes import revoke_credential
+from webadmin.base.access.models import AuditEntry, WorkerCredential
+from webadmin.base.access.services import issue_worker_credential
 
 ADDRESS = "/api/v1/jobs/poll"
 REQUEST = {"worker": "node-1", "build": "test", "capacity": 1, "updates": []}

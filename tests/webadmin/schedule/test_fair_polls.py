@@ -10,7 +10,7 @@ from engine.schedule.limits import LimitName, ScopeKind
 from engine.schedule.pauses import PauseMode
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service, check_invariants
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.level_queues import resettle_queues
 from webadmin.schedule.models import Job, LevelPolicy, LevelQueue

@@ -9,7 +9,7 @@ from engine.schedule.limits import LimitName, Scope, ScopeKind
 from engine.schedule.pauses import PauseMode
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.service import FakeWorker, Service, check_invariants
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.health import judge
 from webadmin.schedule import suspects

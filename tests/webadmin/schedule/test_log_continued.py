@@ -17,7 +17,7 @@ from engine.schedule.pauses import PauseMode
 from engine.storage import open_store
 from tests.migrated import ROOT, put_sqlite
 from tests.webadmin.service import Service, check_invariants
-from webadmin.database.columns import server_column
+from webadmin.base.database.columns import server_column
 from webadmin.schedule.command_log import INDEX_MARGIN, read_time, take_head
 from webadmin.schedule.models import Attempt, Command, Job, LogHead
 from webadmin.schedule.services.operation import Order

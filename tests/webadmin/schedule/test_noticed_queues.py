@@ -6,8 +6,8 @@ import pytest
 from django.db import transaction
 
 from tests.webadmin.service import FakeWorker, Service, check_invariants
-from webadmin.index.models import Block
-from webadmin.index.states import BlockState
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.fair_shares import settle_awake
 from webadmin.schedule.fairness_models import TenantShare

@@ -15,9 +15,9 @@ from engine.schedule.model import JobState
 from engine.storage import open_store
 from tests.webadmin.schedule.test_two_connections import DEADLINE_SECONDS, at_once
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
-from webadmin.access.models import AuditEntry
-from webadmin.index.models import Block, RemovalCause
-from webadmin.index.services.remove_blocks import drop_blocks, finish_removal, removable, start_removal
+from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.profiles.models import Block, RemovalCause
+from webadmin.lanes.profiles.services.remove_blocks import drop_blocks, finish_removal, removable, start_removal
 from webadmin.schedule.command_log import take_head_for_entry
 from webadmin.schedule.models import Attempt, Command, Job
 from webadmin.schedule.operation_models import JobSplit, LimitChange

@@ -9,8 +9,8 @@ from tests.webadmin.service import Service, check_invariants
 from webadmin.schedule.models import LevelQueue
 
 PLACES = (
-    "webadmin.index.services.insert_blocks.insert_rows",
-    "webadmin.index.services.insert_blocks.insert_new_rows",
+    "webadmin.lanes.profiles.services.insert_blocks.insert_rows",
+    "webadmin.lanes.profiles.services.insert_blocks.insert_new_rows",
     "webadmin.schedule.level_queues.update_rows",
 )
 """Where the writes of an add can fail: rows of blocks and datasets, the ledger, the sums of the queue."""

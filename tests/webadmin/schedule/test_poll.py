@@ -11,9 +11,9 @@ from engine.protocol.messages import JobUpdate, Progress, UpdateStatus
 from engine.schedule.model import JobState
 from tests.block_factory import block_meta, merged, result_block, ulid
 from tests.webadmin.service import REASON, Service, check_invariants, relabelled
-from webadmin.access.credential_changes import revoke_credential
-from webadmin.access.errors import NameTaken
-from webadmin.index.models import Block, BlockLineage, Tombstone
+from webadmin.base.access.credential_changes import revoke_credential
+from webadmin.base.access.errors import NameTaken
+from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
 from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, Limits, LogHead
 
 LEASE_SECONDS = 15

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from engine.schedule.model import JobState
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import FakeWorker, Service
-from webadmin.index.models import AcceptedId, Block
+from webadmin.lanes.profiles.models import AcceptedId, Block
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.models import Attempt, Job, LevelQueue
 

@@ -12,11 +12,11 @@ from engine.schedule.model import FORMAT_VERSION, PolicyName
 from engine.schedule.replay import ReplayedState
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import REASON, Service, check_invariants
-from webadmin.index.models import Block
-from webadmin.index.services.delete_requests import DeleteOrder, request_deletion
-from webadmin.index.services.retain import apply_retention
-from webadmin.index.services.retention_rules import set_retention
-from webadmin.index.services.rewrite_masked import rewrite_masked
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
+from webadmin.lanes.profiles.services.retain import apply_retention
+from webadmin.lanes.profiles.services.retention_rules import set_retention
+from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.models import Command, Job, LevelPolicy, Limits
 from webadmin.schedule.register import JobFilter

@@ -12,7 +12,7 @@ from engine.schedule.replay import ReplayedState
 from engine.storage import open_store
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.register import JobFilter

@@ -13,8 +13,8 @@ from engine.protocol.wire import request_from_wire
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.webadmin.probes import probe
 from tests.webadmin.service import REASON, Service, check_invariants
-from webadmin.index.models import Block, Tombstone
-from webadmin.index.services.delete_objects import confirm_deleted
+from webadmin.lanes.profiles.models import Block, Tombstone
+from webadmin.lanes.profiles.services.delete_objects import confirm_deleted
 from webadmin.progress.services import count_log
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
 from webadmin.schedule.models import Command, Job, Limits

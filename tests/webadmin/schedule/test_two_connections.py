@@ -19,11 +19,11 @@ from engine.schedule.model import CreateJob, JobState
 from engine.schedule.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import FakeWorker, Service, check_invariants
-from webadmin.database import turns
-from webadmin.database.dialect import ask, wait_for_disk
-from webadmin.database.turns import turn
-from webadmin.index.models import Block
-from webadmin.index.services.insert_blocks import intern_names
+from webadmin.base.database import turns
+from webadmin.base.database.dialect import ask, wait_for_disk
+from webadmin.base.database.turns import turn
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.services.insert_blocks import intern_names
 from webadmin.schedule import poll_view
 from webadmin.schedule.command_log import take_head
 from webadmin.schedule.errors import StaleSnapshot

@@ -12,7 +12,7 @@ from django.urls import reverse
 from engine.schedule.limits import EVERYTHING, LimitName
 from tests.webadmin.admin import rows
 from tests.webadmin.service import Service
-from webadmin.access.services import issue_worker_credential
+from webadmin.base.access.services import issue_worker_credential
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import Quarantine

@@ -16,7 +16,7 @@ import uvicorn
 from django.db import connection as database
 
 from tests.processes import wait_until
-from webadmin.profiles.urls import DOORS
+from webadmin.ingest.urls import DOORS
 from webadmin.serving.body_buffers import BodyBuffers, ClientLeft
 from webadmin.serving.deadline_protocol import CONNECTION_KEY, DeadlineProtocol
 from webadmin.serving.routes import ALIVE, HEALTH, POLLS, REQUESTS, STREAMING, route_of

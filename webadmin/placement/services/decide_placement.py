@@ -17,8 +17,8 @@ from engine.formats.profile_block.container.object_names import check_tenant
 from engine.placement.build_rules import PlacementSettings
 from engine.placement.errors import LimitsRefused
 from engine.placement.model import DatasetOverride, LoadBalancing
-from webadmin.access.services import record_audit
-from webadmin.database import dialect
+from webadmin.base.access.services import record_audit
+from webadmin.base.database import dialect
 from webadmin.placement.models import PlacementChange, PlacementLimit, PlacementOverride, RulesHead
 from webadmin.placement.operator_settings import (
     EVERYBODY,

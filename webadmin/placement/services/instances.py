@@ -19,8 +19,8 @@ from engine.placement.documents import decode_ring, encode_ring
 from engine.placement.errors import RingRefused
 from engine.placement.membership import Heartbeat, members
 from engine.placement.ring import EMPTY_RING, Ring, change_ring
-from webadmin.access.services import record_audit
-from webadmin.database import dialect
+from webadmin.base.access.services import record_audit
+from webadmin.base.database import dialect
 from webadmin.placement.models import ADDRESS_MAX, NAME_MAX, ZONE_MAX, Instance, RingChange, RingHead, Slot
 
 log = logging.getLogger(__name__)

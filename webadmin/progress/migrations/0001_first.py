@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import webadmin.database.fields
+import webadmin.base.database.fields
 
 
 class Migration(migrations.Migration):
@@ -45,8 +45,8 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("minute_ms", models.BigIntegerField()),
-                ("lane", webadmin.database.fields.ByteOrderedField(max_length=20)),
-                ("tenant", webadmin.database.fields.ByteOrderedField(blank=True, max_length=150)),
+                ("lane", webadmin.base.database.fields.ByteOrderedField(max_length=20)),
+                ("tenant", webadmin.base.database.fields.ByteOrderedField(blank=True, max_length=150)),
                 ("shard", models.PositiveBigIntegerField()),
                 ("level", models.PositiveSmallIntegerField()),
                 ("arrived_blocks", models.PositiveBigIntegerField(default=0)),
@@ -73,9 +73,9 @@ class Migration(migrations.Migration):
             name="FlowTotal",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("lane", webadmin.database.fields.ByteOrderedField(max_length=20)),
+                ("lane", webadmin.base.database.fields.ByteOrderedField(max_length=20)),
                 ("level", models.PositiveSmallIntegerField()),
-                ("name", webadmin.database.fields.ByteOrderedField(max_length=40)),
+                ("name", webadmin.base.database.fields.ByteOrderedField(max_length=40)),
                 ("count", models.PositiveBigIntegerField(default=0)),
             ],
             options={

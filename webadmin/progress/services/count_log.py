@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.db.models import F
 
-from webadmin.database import dialect
+from webadmin.base.database import dialect
 from webadmin.progress.due_work import is_work_due
 from webadmin.progress.log_counts import LogCounts, count_commands
 from webadmin.progress.models import CountingMark, FlowMinute, FlowTotal

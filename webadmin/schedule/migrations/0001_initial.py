@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-import webadmin.database.fields
+import webadmin.base.database.fields
 
 
 class Migration(migrations.Migration):
@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
             name="LevelPolicy",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("lane", webadmin.database.fields.ByteOrderedField(max_length=20)),
+                ("lane", webadmin.base.database.fields.ByteOrderedField(max_length=20)),
                 ("level", models.PositiveSmallIntegerField()),
                 ("blocks_max", models.PositiveIntegerField()),
                 ("age_seconds", models.PositiveIntegerField()),
@@ -67,8 +67,8 @@ class Migration(migrations.Migration):
             name="LevelQueue",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("lane", webadmin.database.fields.ByteOrderedField(max_length=20)),
-                ("tenant", webadmin.database.fields.ByteOrderedField(blank=True, max_length=150)),
+                ("lane", webadmin.base.database.fields.ByteOrderedField(max_length=20)),
+                ("tenant", webadmin.base.database.fields.ByteOrderedField(blank=True, max_length=150)),
                 ("shard", models.PositiveBigIntegerField()),
                 ("level", models.PositiveSmallIntegerField()),
                 ("block_count", models.PositiveBigIntegerField(default=0)),
@@ -151,7 +151,7 @@ class Migration(migrations.Migration):
             name="Worker",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("name", webadmin.database.fields.ByteOrderedField(max_length=100)),
+                ("name", webadmin.base.database.fields.ByteOrderedField(max_length=100)),
                 ("build", models.CharField(blank=True, max_length=100)),
                 ("capacity", models.PositiveIntegerField(default=0)),
                 ("first_poll_at", models.DateTimeField(auto_now_add=True)),
@@ -173,9 +173,9 @@ class Migration(migrations.Migration):
             name="Job",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("name", webadmin.database.fields.ByteOrderedField(max_length=250)),
-                ("lane", webadmin.database.fields.ByteOrderedField(max_length=20)),
-                ("tenant", webadmin.database.fields.ByteOrderedField(blank=True, max_length=150)),
+                ("name", webadmin.base.database.fields.ByteOrderedField(max_length=250)),
+                ("lane", webadmin.base.database.fields.ByteOrderedField(max_length=20)),
+                ("tenant", webadmin.base.database.fields.ByteOrderedField(blank=True, max_length=150)),
                 ("shard", models.PositiveBigIntegerField()),
                 ("level", models.PositiveSmallIntegerField()),
                 (

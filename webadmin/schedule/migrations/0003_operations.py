@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-import webadmin.database.fields
+import webadmin.base.database.fields
 
 
 class Migration(migrations.Migration):
@@ -105,7 +105,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
                     "name",
-                    webadmin.database.fields.ByteOrderedField(
+                    webadmin.base.database.fields.ByteOrderedField(
                         choices=[
                             ("failures_max", "failures_max"),
                             ("queue_max", "queue_max"),
@@ -132,7 +132,7 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("scope_value", webadmin.database.fields.ByteOrderedField(blank=True, max_length=250)),
+                ("scope_value", webadmin.base.database.fields.ByteOrderedField(blank=True, max_length=250)),
                 ("value", models.BigIntegerField(null=True)),
                 ("set_at_ms", models.BigIntegerField()),
                 ("valid_until_ms", models.BigIntegerField(null=True)),
@@ -178,7 +178,7 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("scope_value", webadmin.database.fields.ByteOrderedField(blank=True, max_length=250)),
+                ("scope_value", webadmin.base.database.fields.ByteOrderedField(blank=True, max_length=250)),
                 ("mode", models.CharField(choices=[("pause", "pause"), ("drain", "drain")], max_length=10)),
                 ("since_ms", models.BigIntegerField()),
                 ("valid_until_ms", models.BigIntegerField(null=True)),
@@ -213,7 +213,7 @@ class Migration(migrations.Migration):
                         choices=[("worker", "only this worker"), ("not_build", "not this build")], max_length=10
                     ),
                 ),
-                ("value", webadmin.database.fields.ByteOrderedField(max_length=100)),
+                ("value", webadmin.base.database.fields.ByteOrderedField(max_length=100)),
                 ("command_index", models.BigIntegerField()),
                 ("actor", models.CharField(max_length=150)),
                 ("why", models.CharField(max_length=500)),

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-import webadmin.database.fields
+import webadmin.base.database.fields
 
 
 def give_priorities(apps, schema_editor):
@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
             name="LaneShare",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("lane", webadmin.database.fields.ByteOrderedField(max_length=20)),
+                ("lane", webadmin.base.database.fields.ByteOrderedField(max_length=20)),
                 ("tenant_time", models.BigIntegerField(default=0)),
                 ("virtual_time", models.BigIntegerField(default=0)),
                 ("started_time", models.BigIntegerField(default=0)),
@@ -34,8 +34,8 @@ class Migration(migrations.Migration):
             name="TenantShare",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("lane", webadmin.database.fields.ByteOrderedField(max_length=20)),
-                ("tenant", webadmin.database.fields.ByteOrderedField(blank=True, max_length=150)),
+                ("lane", webadmin.base.database.fields.ByteOrderedField(max_length=20)),
+                ("tenant", webadmin.base.database.fields.ByteOrderedField(blank=True, max_length=150)),
                 ("virtual_time", models.BigIntegerField(default=0)),
                 ("is_awake", models.BooleanField(default=False)),
             ],
@@ -67,7 +67,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="levelpolicy",
             name="tenant",
-            field=webadmin.database.fields.ByteOrderedField(blank=True, default="", max_length=150),
+            field=webadmin.base.database.fields.ByteOrderedField(blank=True, default="", max_length=150),
         ),
         migrations.AddField(
             model_name="levelqueue",

@@ -35,7 +35,7 @@ from engine.schedule.model import (
     ReturnJob,
 )
 from engine.schedule.priority import job_priority_ms
-from webadmin.database.dialect import (
+from webadmin.base.database.dialect import (
     as_instance,
     ask_ids,
     ask_update,
@@ -44,11 +44,10 @@ from webadmin.database.dialect import (
     together,
     update_rows,
 )
-from webadmin.index.errors import SourcesChanged
-from webadmin.index.models import Block
-from webadmin.index.states import BlockState
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.command_log import CommandTime, move_head, take_head_for_entry, write_command
-from webadmin.schedule.errors import StaleSnapshot
+from webadmin.schedule.errors import SourcesChanged, StaleSnapshot
 from webadmin.schedule.fair_shares import charge_shares, intern_shares, settle_awake
 from webadmin.schedule.lanes import SwapMoment, lane_of
 from webadmin.schedule.level_policies import LevelPolicies

@@ -18,7 +18,7 @@ from engine.core.errors import BadBlockName
 from engine.formats.profile_block.container.object_names import check_tenant
 from engine.lanes.profiles.plan.policy_rules import POLICY_RULES, check_policy
 from engine.schedule.errors import PolicyRefused
-from webadmin.database import dialect
+from webadmin.base.database import dialect
 from webadmin.schedule.dry_run import dry_poll
 from webadmin.schedule.level_policies import EVERYBODY
 from webadmin.schedule.level_queues import resettle_queues

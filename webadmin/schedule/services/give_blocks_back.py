@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
 from engine.schedule.limits import ScopeKind
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState, ParkedKind
-from webadmin.index.models import Block
-from webadmin.index.states import BlockState
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.lanes import by_lane, lane_of
 from webadmin.schedule.level_queues import intern_queues
 from webadmin.schedule.models import Attempt, Job

@@ -19,7 +19,7 @@ from django.db.models.functions import Greatest
 
 from engine.storage import kept_store
 from engine.storage.model import ObjectStore
-from webadmin.database import dialect
+from webadmin.base.database import dialect
 from webadmin.schedule.command_log import INDEX_MARGIN, continue_log, move_head, take_head, write_command
 from webadmin.schedule.errors import LogBehind
 from webadmin.schedule.log_position import LogPosition, entry_digest, read_positions

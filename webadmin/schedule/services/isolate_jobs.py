@@ -29,7 +29,7 @@ from engine.schedule.isolation import (
 )
 from engine.schedule.model import JobState, ParkedKind
 from engine.storage.model import ObjectNotFound, ObjectStore, StorageError
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.isolation_stops import open_stop, recent_blocks

@@ -15,7 +15,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import QuerySet
 
-from webadmin.access.services import record_audit
+from webadmin.base.access.services import record_audit
 from webadmin.schedule.command_log import CommandTime, move_head, read_time, take_head, write_command
 from webadmin.schedule.hindrances import nobodys_jobs
 from webadmin.schedule.level_queues import QueueChanges, settle_queues

@@ -19,10 +19,10 @@ from django.utils import timezone
 from engine.protocol.messages import Assignment, LeaseGrant, PollRequest, PollResponse
 from engine.schedule.model import ChangeSet, RenewLease
 from engine.schedule.prepare import prepare
-from webadmin.access.errors import NameTaken, TooManyNames
-from webadmin.access.models import WorkerCredential
-from webadmin.database.dialect import among, as_instance, read_rows, time_value, together, wait_for_disk
-from webadmin.database.turns import turn
+from webadmin.base.access.errors import NameTaken, TooManyNames
+from webadmin.base.access.models import WorkerCredential
+from webadmin.base.database.dialect import among, as_instance, read_rows, time_value, together, wait_for_disk
+from webadmin.base.database.turns import turn
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
 from webadmin.schedule.fair_shares import rest_tenants

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.schedule.isolation import FailedRun
 from engine.schedule.model import JobState, ParkedKind
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import ACTOR_MAX, WHY_MAX, Quarantine

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from django.db.models import Q
 
 from engine.schedule.model import JobState, RenewLease
-from webadmin.database.dialect import update_rows
+from webadmin.base.database.dialect import update_rows
 from webadmin.schedule.models import Job, Worker
 
 

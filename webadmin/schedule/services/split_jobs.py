@@ -9,8 +9,8 @@ from engine.schedule.job_names import job_name
 from engine.schedule.limits import LimitName, ScopeKind
 from engine.schedule.model import JobState
 from engine.schedule.priority import job_priority_ms
-from webadmin.index.models import Block
-from webadmin.index.states import BlockState
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import JobSplit, LimitChange

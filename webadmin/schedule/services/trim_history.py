@@ -16,7 +16,7 @@ from typing import Any
 from django.db.models import Max, QuerySet
 
 from engine.schedule.model import HOLDING_STATES
-from webadmin.database import dialect
+from webadmin.base.database import dialect
 from webadmin.progress.models import CountingMark
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Command

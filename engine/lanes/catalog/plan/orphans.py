@@ -9,7 +9,8 @@ refused, too: nothing was kept in mind for it. What was put since the oldest ope
 so that a long one comes to its end.
 
 Objects of entries are condemned and deleted by the same plan. No build puts them, so none is named for them; what makes
-them reachable again is withdrawn from the list, or counted, by ``webadmin/catalog/services/condemned_objects.py``.
+them reachable again is withdrawn from the list, or counted, by
+``webadmin/lanes/catalog/services/condemned_objects.py``.
 """
 
 from __future__ import annotations

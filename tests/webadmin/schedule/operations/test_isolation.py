@@ -12,9 +12,9 @@ from engine.schedule.model import JobState, ParkedKind
 from engine.storage import open_store
 from engine.storage.model import ObjectStore
 from tests.webadmin.service import REASON, FakeWorker, Service
-from webadmin.access.models import AuditEntry
-from webadmin.index.models import Block
-from webadmin.index.services.retain import apply_retention
+from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.services.retain import apply_retention
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Attempt, Job, Limits
 from webadmin.schedule.operation_models import JobSplit, Quarantine

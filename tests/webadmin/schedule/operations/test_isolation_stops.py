@@ -14,9 +14,9 @@ from engine.storage.model import ObjectStore
 from tests.webadmin.probes import probe
 from tests.webadmin.schedule.operations.test_isolation import put_all, reason, settle, work
 from tests.webadmin.service import FakeWorker, Service
-from webadmin.access.services import issue_worker_credential
+from webadmin.base.access.services import issue_worker_credential
 from webadmin.console.pages import front_page
-from webadmin.index.models import Block
+from webadmin.lanes.profiles.models import Block
 from webadmin.progress.services import count_log
 from webadmin.schedule.isolation_stops import open_stop
 from webadmin.schedule.models import Limits

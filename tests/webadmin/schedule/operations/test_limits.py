@@ -12,7 +12,7 @@ from engine.schedule.errors import LimitRefused, ScopeRefused
 from engine.schedule.limits import EVERYTHING, LimitName, Scope, ScopeKind
 from engine.schedule.model import JobState
 from tests.webadmin.service import REASON, Service
-from webadmin.access.models import AuditEntry
+from webadmin.base.access.models import AuditEntry
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import DurationRefused
 from webadmin.schedule.models import Command, Job

@@ -10,8 +10,8 @@ from django.test import Client
 
 from engine.schedule.model import JobState
 from tests.webadmin.service import Service
-from webadmin.access.models import AuditEntry, WorkerCredential
-from webadmin.access.services import issue_worker_credential
+from webadmin.base.access.models import AuditEntry, WorkerCredential
+from webadmin.base.access.services import issue_worker_credential
 from webadmin.schedule.models import Job, Worker
 
 ORDERS = [

@@ -8,7 +8,7 @@ from engine.schedule.errors import ScopeRefused
 from engine.schedule.limits import EVERYTHING, Scope, ScopeKind
 from engine.schedule.pauses import PausedScope, PauseMode
 from tests.webadmin.service import Service
-from webadmin.access.models import AuditEntry
+from webadmin.base.access.models import AuditEntry
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import Pause

@@ -12,8 +12,8 @@ from engine.schedule.limits import EVERYTHING, LimitName
 from engine.schedule.model import AttemptOutcome, JobState, ParkedKind
 from engine.schedule.priority import FAILURE_DELAY_MS
 from tests.webadmin.service import REASON, Service
-from webadmin.access.models import AuditEntry
-from webadmin.index.models import Block
+from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.profiles.models import Block
 from webadmin.schedule.errors import FilterEmpty, NotFound
 from webadmin.schedule.models import Attempt, Command, Job, LogHead
 from webadmin.schedule.operation_models import JobPin

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from engine.protocol.messages import FailureReason
 from engine.schedule.model import JobState
 from tests.webadmin.service import Service
-from webadmin.access.models import AuditEntry
+from webadmin.base.access.models import AuditEntry
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.operation import Order

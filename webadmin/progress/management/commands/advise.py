@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.schedule.advice import Advice
 from engine.schedule.progress import seconds_text
-from webadmin.console.formatting import size_text
+from webadmin.adminkit.formatting import size_text
 from webadmin.progress.advice import advice_json, advice_now
 from webadmin.progress.report import WINDOW_SECONDS, WINDOW_SECONDS_MAX
 

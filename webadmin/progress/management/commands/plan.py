@@ -13,7 +13,7 @@ from rich.table import Table
 
 from engine.protocol.wire import CAPACITY_MAX
 from engine.schedule.model import ChangeSet
-from webadmin.console.formatting import size_text
+from webadmin.adminkit.formatting import size_text
 from webadmin.schedule.dry_run import WORKER, dry_poll
 
 

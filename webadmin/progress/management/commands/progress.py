@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engine.schedule.progress import count_words, seconds_text
-from webadmin.console.formatting import size_text
+from webadmin.adminkit.formatting import size_text
 from webadmin.progress.report import (
     WINDOW_SECONDS,
     WINDOW_SECONDS_MAX,

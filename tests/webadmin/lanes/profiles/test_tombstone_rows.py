@@ -1,0 +1,51 @@
+"""What stands in place of tombstones that travel inside jobs: deletion asks for no job, no level, no batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.storage import open_store
+from tests.webadmin.lanes.profiles.test_delete_objects import completed_job
+from tests.webadmin.service import Service
+from webadmin.lanes.profiles.models import Block, Tombstone
+from webadmin.lanes.profiles.services import delete_tombstoned_objects
+from webadmin.schedule.models import Job, Limits
+
+
+def test_p14_all_that_is_due_goes_at_once_and_is_asked_for_once(service: Service, tmp_path: Path) -> None:
+    Limits.objects.update(cleanup_delay_seconds=0)
+    store = open_store(str(tmp_path))
+    completed_job(service, store)
+    service.add_segments(20)
+    service.worker().take()  # the job of this poll carries no tombstone
+    service.clock.advance(1)
+    assert delete_tombstoned_objects(store=store).deleted == 20
+    assert set(Tombstone.objects.values_list("attempts", flat=True)) == {1}
+    assert delete_tombstoned_objects(store=store).deleted == 0
+
+
+def test_p15_runs_share_what_is_due_oldest_first(service: Service, tmp_path: Path) -> None:
+    Limits.objects.update(cleanup_delay_seconds=0)
+    store = open_store(str(tmp_path))
+    completed_job(service, store)
+    service.clock.advance(1)
+    sizes = [delete_tombstoned_objects(store=store, limit=8).deleted for _ in range(4)]
+    assert sizes == [8, 8, 4, 0]
+    assert set(Tombstone.objects.values_list("attempts", flat=True)) == {1}
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_p16_the_level_of_the_jobs_on_the_schedule_makes_no_difference(
+    service: Service, tmp_path: Path, level: int
+) -> None:
+    Limits.objects.update(cleanup_delay_seconds=0)
+    store = open_store(str(tmp_path))
+    completed_job(service, store)
+    service.add_segments(20)
+    service.worker().take()
+    Job.objects.filter(state="leased").update(level=level)
+    service.clock.advance(1)
+    assert delete_tombstoned_objects(store=store).deleted == 20
+    assert Block.objects.filter(state="owned").count() == 20, "its sources are nobody's tombstones"

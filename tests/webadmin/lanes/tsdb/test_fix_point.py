@@ -1,0 +1,154 @@
+"""A bucket is adopted, its blocks are found, merged by interval and replaced, until nothing is left to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.lanes.tsdb.buckets.bucket_index import read_index
+from engine.storage import ObjectStore
+from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
+from tests.webadmin.service import Service
+from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.explain import explain_blocks
+from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, OutboxStep
+from webadmin.lanes.tsdb.policies import layout_of
+from webadmin.lanes.tsdb.progress import tenant_progress
+from webadmin.lanes.tsdb.services import plan_tenants, rounds
+from webadmin.lanes.tsdb.services.plan_tenants import due_tenants, plan_tenant
+from webadmin.lanes.tsdb.states import BlockState, GroupState
+from webadmin.schedule.models import Job, Limits, LogHead
+
+START_MS = 1_600_000_000_000 - 1_600_000_000_000 % (24 * HOUR_MS)
+
+
+def run_rounds(store: ObjectStore, node: FakeNode, count: int = 10) -> int:
+    """Do what control tasks and a node do until nothing happens any more; return the number of jobs."""
+    jobs = 0
+    for _ in range(count):
+        rounds.scan_buckets(lambda url: store)
+        rounds.plan_due(lambda url: store)
+        done = node.work_off()
+        written = rounds.write_outboxes(lambda url: store)
+        jobs += done
+        if not done and not written.written:
+            return jobs
+    raise AssertionError("no fix-point")
+
+
+def fill_day(store: ObjectStore, folder: str = "acme/", replicas: int = 3) -> set[str]:
+    """Put a day of 2 h blocks, each from several replicas, and one block of the day after; return the day's ids."""
+    day = set()
+    for slot in range(12):
+        for replica in range(replicas):
+            ulid = block_id(slot * replicas + replica)
+            put_block(store, folder, ulid, START_MS + slot * 2 * HOUR_MS, START_MS + (slot + 1) * 2 * HOUR_MS)
+            day.add(ulid)
+    return day
+
+
+def test_a_day_of_replicas_becomes_one_block(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    day = fill_day(store)
+    jobs = run_rounds(store, node)
+    left = visible(store, "acme/")
+    assert len(left) == 1
+    assert origins(store, "acme/", left) == day
+    assert jobs == 12 + 2 + 1
+    tenant = BucketTenant.objects.get()
+    assert (tenant.waiting, tenant.compactions, tenant.refusal) == (0, 0, "")
+    assert set(Group.objects.values_list("state", flat=True)) == {GroupState.DONE}
+    assert LogHead.objects.get().live_job_count == 0
+    index = read_index(store, layout_of(bucket), "acme/")
+    assert index is not None
+    assert set(index.blocks) - set(index.deletion_times_s) == left
+    assert not OutboxStep.objects.filter(done_at_ms=None).exists()
+
+
+def test_only_what_comes_after_the_adoption_waits_for_others_to_follow(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    Bucket.objects.update(consistency_delay_seconds=1500)
+    fill_day(store, replicas=2)
+    assert run_rounds(store, node) == 12 + 2 + 1
+    late = block_id(1000)
+    put_block(store, "acme/", late, START_MS, START_MS + 2 * HOUR_MS)
+    rounds.scan_buckets(lambda url: store)
+    row = Block.objects.get(ulid=late)
+    assert row.uploaded_at_ms
+    Block.objects.filter(id=row.id).update(uploaded_at_ms=dialect.clock_ms())  # that of the database is not the files'
+    assert run_rounds(store, node) == 0
+    [standing] = explain_blocks(late)
+    assert "others may follow" in standing.sentence
+    [told] = tenant_progress()
+    assert told.is_done
+    assert told.looks_again_ms is not None
+    Block.objects.filter(ulid=late).update(uploaded_at_ms=1)
+    BucketTenant.objects.update(plan_at_ms=0)
+    assert run_rounds(store, node) == 1
+
+
+def test_replaced_blocks_go_when_their_delay_is_over(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    day = fill_day(store)
+    run_rounds(store, node)
+    rounds.clean_buckets(lambda url: store)
+    assert all(has(store, f"acme/{ulid}/index") for ulid in day)
+    Bucket.objects.update(deletion_delay_seconds=0)
+    rounds.clean_buckets(lambda url: store)
+    assert not any(has(store, f"acme/{ulid}/index") for ulid in day)
+    assert Block.objects.filter(state=BlockState.GONE, ulid__in=day).count() == len(day)
+    run_rounds(store, node)
+    assert len(visible(store, "acme/")) == 1
+    assert not Job.objects.exclude(state="done").exists()
+
+
+def test_a_result_that_is_not_told_to_the_bucket_yet_is_waited_for(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    """Otherwise the twelve hours would be merged without it, and again with it."""
+    fill_day(store)
+    rounds.scan_buckets(lambda url: store)
+    assert len(rounds.plan_due(lambda url: store).jobs) == 12
+    specs = node.take(12)
+    node.finish(*specs[:5])
+    rounds.write_outboxes(lambda url: store)
+    node.finish(*specs[5:])
+    assert rounds.plan_due(lambda url: store).jobs == []
+    rounds.write_outboxes(lambda url: store)
+    assert len(rounds.plan_due(lambda url: store).jobs) == 2
+
+
+def test_two_that_plan_the_same_tenant_make_each_group_once(
+    service: Service, bucket: Bucket, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_day(store)
+    rounds.scan_buckets(lambda url: store)
+    first, second = (due_tenants(service.clock.now_ms, 1)[0] for _ in range(2))
+    plan = plan_tenants._plan
+
+    def plan_and_be_overtaken(*arguments: Any) -> Any:
+        planned = plan(*arguments)
+        monkeypatch.undo()
+        assert len(plan_tenant(second, store).jobs) == 12
+        return planned
+
+    monkeypatch.setattr(plan_tenants, "_plan", plan_and_be_overtaken)
+    assert plan_tenant(first, store).jobs == []
+    assert Group.objects.count() == Job.objects.count() == 12
+
+
+def test_planning_stops_at_the_queue_limit_and_goes_on_later(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    Limits.objects.update(queue_max=5)
+    fill_day(store)
+    rounds.scan_buckets(lambda url: store)
+    assert len(rounds.plan_due(lambda url: store).jobs) == 5
+    assert rounds.plan_due(lambda url: store).jobs == []
+    node.finish(*node.take(3))
+    service.clock.advance(11)
+    assert len(rounds.plan_due(lambda url: store).jobs) == 3

@@ -1,0 +1,28 @@
+"""The numbers of buckets at ``/metrics`` are those of the schedule, whatever runs at once."""
+
+from __future__ import annotations
+
+from engine.storage import ObjectStore
+from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, put_block
+from tests.webadmin.progress.test_metrics import scrape
+from webadmin.lanes.tsdb.models import Bucket
+from webadmin.lanes.tsdb.services import rounds
+
+
+def test_what_waits_runs_and_is_to_be_told(bucket: Bucket, store: ObjectStore, node: FakeNode) -> None:
+    for slot in range(6):
+        for replica in range(2):
+            put_block(store, "acme/", block_id(slot * 2 + replica), slot * 2 * HOUR_MS, (slot + 1) * 2 * HOUR_MS)
+    rounds.scan_buckets(lambda url: store)
+    rounds.plan_due(lambda url: store)
+    place = ("metrics", "acme")
+    found = scrape()
+    assert found["lithify_tsdb_remaining_compactions", place] == 6 + 1
+    assert found["lithify_tsdb_waiting_jobs", place] == 6
+    assert found["lithify_tsdb_blocks", ("metrics", "owned", "acme")] == 12
+    assert found["lithify_tsdb_refused", place] == 0
+    node.finish(*node.take(2))
+    found = scrape()
+    assert found["lithify_tsdb_waiting_jobs", place] == 4
+    assert found["lithify_tsdb_outbox_steps", ("metrics",)] == 2 * 3
+    assert found["lithify_jobs", ("1", "waiting")] == 4

@@ -1,0 +1,102 @@
+"""The base of admin pages that show and never change: bounded lists, and detail pages made of sections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.admin import ShowFacets
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from unfold.admin import ModelAdmin
+from unfold.views import ChangeList
+
+from webadmin.adminkit.paginator import BoundedPaginator
+from webadmin.adminkit.sections import Section
+from webadmin.adminkit.verdict import Notice
+
+ROWS_PER_PAGE = 50
+
+
+class BoundedChangeList(ChangeList):
+    """Never counts the whole table: what was counted for the pages is all it says."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.full_result_count = self.result_count
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """Lists rows newest first and shows one row as ``sections``; a subclass says which columns and which sections."""
+
+    actions = None
+    list_per_page = ROWS_PER_PAGE
+    list_fullwidth = True
+    list_filter_submit = True
+    show_full_result_count = False
+    show_facets = ShowFacets.NEVER
+    # A click on a header would sort a large table by a column without an index.
+    sortable_by = ()
+    paginator = BoundedPaginator
+    about = ""
+    """One or two sentences above the list: what a row is, and what to look at."""
+    empty_list = "Nothing here."
+    shortcuts: Sequence[tuple[str, str]] = ()
+    """The lists asked for most: a word and a query string."""
+    list_before_template = "console/list_about.html"
+
+    def sections(self, row: Any) -> Sequence[Section]:
+        """Return what the page of this row shows."""
+        raise NotImplementedError
+
+    def notices(self, row: Any) -> Sequence[Notice]:
+        """Return what stands above the sections: sentences that answer the first question about the row."""
+        return ()
+
+    def heading(self, row: Any) -> str:
+        """Return the title of the row's page."""
+        return f"{str(self.opts.verbose_name).capitalize()} {row}"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
+        return BoundedChangeList
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list under its plain name, with its shortcuts."""
+        query = request.META.get("QUERY_STRING", "")
+        every = [("All", ""), *self.shortcuts] if self.shortcuts else []
+        context = {
+            "title": str(self.opts.verbose_name_plural).capitalize(),
+            "shortcuts": [(word, query_string, query_string == query) for word, query_string in every],
+        }
+        return super().changelist_view(request, context | (extra_context or {}))
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show one row; there is no form to build."""
+        row = self.get_object(request, object_id)
+        if not self.has_view_permission(request, row):
+            raise PermissionDenied
+        if row is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "original": row,
+            "title": self.heading(row),
+            "notices": self.notices(row),
+            "sections": self.sections(row),
+            **(extra_context or {}),
+        }
+        return TemplateResponse(request, "console/detail.html", context)

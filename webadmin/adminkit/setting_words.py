@@ -1,0 +1,79 @@
+"""Settings as people read and write them: how one is called, what it does, sizes with their unit.
+
+Sizes are shown in the units of all other pages (``formatting.size_text``); in forms they are exact, in the units in
+which they were set: powers of 1024 or of 1000.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.order_fields import number_field
+
+BINARY_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+_SIZE = re.compile(r"(\d+(?:\.\d{1,6})?)\s*([kMGT]B?|[KMGT]iB|B?)")
+_FACTORS = {"": 1, "B": 1} | dict((*BINARY_UNITS, *DECIMAL_UNITS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingWords:
+    """How a setting is called, and what it does."""
+
+    label: str
+    about: str
+    unit: str = ""
+
+
+def write_size(size: int) -> str:
+    """Return bytes exactly, in the unit that leaves the smallest whole number, as forms take it: ``500 MiB``."""
+    whole = [(size // factor, unit) for unit, factor in (*BINARY_UNITS, *DECIMAL_UNITS) if size and size % factor == 0]
+    return " ".join(map(str, min(whole))) if whole else str(size)
+
+
+def read_size(text: str) -> int:
+    """Return the bytes of ``500 MiB``, ``1.5 GB`` or ``1048576``. Raises ValidationError."""
+    match = _SIZE.fullmatch(text.strip())
+    unit = match[2] + "B" if match and match[2] in ("k", "M", "G", "T") else match[2] if match else ""
+    if match is None or unit not in _FACTORS:
+        raise ValidationError("Write a size like 500 MiB, 1.5 GB, or plain bytes.")
+    whole, _, part = match[1].partition(".")
+    return int(whole) * _FACTORS[unit] + int(part.ljust(6, "0") or "0") * _FACTORS[unit] // 10**6
+
+
+class SizeField(forms.CharField):
+    """A size in bytes within bounds, written with a unit."""
+
+    def __init__(self, *, low: int, high: int, **told: Any) -> None:
+        super().__init__(widget=UnfoldAdminTextInputWidget, max_length=40, **told)
+        self.low, self.high = low, high
+
+    def clean(self, value: str) -> int:
+        size = read_size(super().clean(value))
+        if not self.low <= size <= self.high:
+            raise ValidationError(f"It is from {write_size(self.low)} to {write_size(self.high)}.")
+        return size
+
+
+def setting_field(words: SettingWords, low: int, high: int) -> forms.Field:
+    """Return the field of a setting that is a number."""
+    if words.unit == "bytes":
+        return SizeField(label=words.label, help_text=words.about, low=low, high=high)
+    label = f"{words.label} in seconds" if words.unit == "s" else words.label
+    return number_field(label, words.about, low=low, high=high, required=True)
+
+
+def number_text(value: int, unit: str) -> str:
+    """Return the value of a setting that is a number in words."""
+    if unit == "bytes":
+        return show.size_text(value)
+    if unit == "s":
+        return show.duration_text(value * 1000) if value else "0"
+    return f"{value}{show.GAP}{unit}" if unit else str(value)

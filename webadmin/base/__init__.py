@@ -1,0 +1,1 @@
+"""What every app uses: the database, access, bounds and errors of requests."""

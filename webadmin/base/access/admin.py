@@ -1,0 +1,185 @@
+"""Who may do what, in the admin: operators are edited here; tenants, worker credentials and the audit log are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from unfold.admin import ModelAdmin
+from unfold.decorators import display
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.audited import AuditedAdmin
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.adminkit.sections import Facts, Json, Section
+from webadmin.base.access.credential_orders import CREDENTIAL_ORDERS
+from webadmin.base.access.models import AuditEntry, Tenant, WorkerCredential
+from webadmin.base.access.queries import credential_warning
+from webadmin.lanes.profiles import block_page
+from webadmin.lanes.profiles import operator_queries as index_queries
+from webadmin.lanes.profiles.models import Block
+from webadmin.schedule.models import LevelQueue
+from webadmin.schedule.operator_queries import command_now_ms
+
+BLOCKS_SHOWN = 20
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
+
+
+@admin.register(User)
+class OperatorAdmin(AuditedAdmin, UserAdmin, ModelAdmin):
+    """Operators: those who may sign in here."""
+
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+
+
+@admin.register(Group)
+class OperatorGroupAdmin(AuditedAdmin, GroupAdmin, ModelAdmin):
+    """Groups of operators with the same rights."""
+
+
+@admin.register(Tenant)
+class TenantAdmin(ReadOnlyAdmin):
+    """Owners of data."""
+
+    list_display = ("name", "since", "links")
+    search_fields = ("name",)
+    search_help_text = "Part of a tenant's name"
+    about = "Owners of data. A tenant appears with its first profile."
+    empty_list = "No tenants yet."
+
+    def sections(self, row: Tenant) -> Sequence[Section]:
+        blocks = index_queries.newest_of_tenant(row.pk, BLOCKS_SHOWN)
+        return [
+            Facts(title="Tenant", rows=[("Name", row.name), ("Known", self.since(row)), ("See", self.links(row))]),
+            block_page.block_table(
+                "Its blocks with the latest data",
+                blocks,
+                now_ms=command_now_ms(),
+                empty="None live: what it has may still be in segments, which hold the data of all tenants.",
+            ),
+        ]
+
+    @display(description="Known")
+    def since(self, row: Tenant) -> SafeString | str:
+        return show.moment_age(row.created_at, timezone.now())
+
+    @display(description="See")
+    def links(self, row: Tenant) -> SafeString:
+        blocks = show.link(show.list_address(Block, tenant=row.name, state="live"), "live blocks")
+        return show.side_by_side(blocks, show.link(show.list_address(LevelQueue, tenant=row.name), "queues"))
+
+
+@admin.register(WorkerCredential)
+class WorkerCredentialAdmin(OrderedAdmin):
+    """Credentials of workers, senders and catalog clients. Neither secrets nor their hashes are shown here."""
+
+    list_display = ("name", "state_cell", "key", "scope_text", "issued", "expires", "used")
+    search_fields = ("name",)
+    search_help_text = "Part of a credential's name"
+    about = "Credentials of workers, senders and catalog clients. A secret is shown once, when it is made."
+    empty_list = "No credentials yet: create one."
+    orders = CREDENTIAL_ORDERS
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkerCredential]:
+        return WorkerCredential.objects.defer("secret_hash", "previous_secret_hash")
+
+    def sections(self, row: WorkerCredential) -> Sequence[Section]:
+        return [
+            Facts(
+                title="Credential",
+                rows=[
+                    ("State", self.state_cell(row)),
+                    ("Key id", self.key(row)),
+                    ("May", self.scope_text(row)),
+                    ("Issued", self.issued(row)),
+                    ("Expires", self.expires(row)),
+                    ("Replaced secret accepted until", show.moment_text(show.epoch_ms(row.previous_valid_until)))
+                    if row.previous_valid_until
+                    else ("Replaced secret", show.NOTHING),
+                    ("Last used", self.used(row)),
+                    ("Revoked", show.moment_age(row.revoked_at, timezone.now())),
+                ],
+            )
+        ]
+
+    @display(description="State")
+    def state_cell(self, row: WorkerCredential) -> SafeString:
+        if row.revoked_at is not None:
+            return show.badge("revoked", "bad", f"{show.moment_text(show.epoch_ms(row.revoked_at))} UTC")
+        warning = credential_warning(row, timezone.now())
+        if warning:
+            return show.badge(warning, "bad" if warning == "expired" else "warn")
+        return show.badge("in use", "good") if row.last_used_at else show.badge("never used", "quiet")
+
+    @display(description="Key id")
+    def key(self, row: WorkerCredential) -> SafeString:
+        return show.code(f"lw_{row.key_id}_…")
+
+    @display(description="May")
+    def scope_text(self, row: WorkerCredential) -> str:
+        return ", ".join(row.scopes) or "nothing"
+
+    @display(description="Issued")
+    def issued(self, row: WorkerCredential) -> SafeString | str:
+        return show.moment_age(row.created_at, timezone.now())
+
+    @display(description="Expires (UTC)")
+    def expires(self, row: WorkerCredential) -> str:
+        return "never" if row.expires_at is None else show.moment_text(show.epoch_ms(row.expires_at))
+
+    @display(description="Last used")
+    def used(self, row: WorkerCredential) -> SafeString | str:
+        return show.moment_age(row.last_used_at, timezone.now())
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnlyAdmin):
+    """Who did what, the last first."""
+
+    list_display = ("when", "actor", "action_cell", "target", "detail_text")
+    search_fields = ("actor", "target")
+    search_help_text = "Part of an actor's or a target's name"
+    about = "What people and commands changed, beside the schedule's own command log."
+    empty_list = "Nothing was changed by hand yet."
+
+    def heading(self, row: AuditEntry) -> str:
+        return f"Audit entry {row.pk}"
+
+    def sections(self, row: AuditEntry) -> Sequence[Section]:
+        return [
+            Facts(
+                title="Entry",
+                rows=[
+                    ("When", self.when(row)),
+                    ("Who", row.actor),
+                    ("Did", self.action_cell(row)),
+                    ("To", row.target or show.NOTHING),
+                ],
+            ),
+            Json(title="Detail", data=row.detail),
+        ]
+
+    @display(description="When")
+    def when(self, row: AuditEntry) -> SafeString:
+        age = show.duration_text(max(int((timezone.now() - row.at).total_seconds() * 1000), 0))
+        return show.note(f"{show.moment_text(show.epoch_ms(row.at))} UTC", f"{age} ago")
+
+    @display(description="Did")
+    def action_cell(self, row: AuditEntry) -> str:
+        return row.action.replace("_", " ")
+
+    @display(description="Detail")
+    def detail_text(self, row: AuditEntry) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in row.detail.items())[:120] if row.detail else ""

@@ -1,0 +1,140 @@
+"""What a credential may do, and for whom: ``blocks:add`` is a scope, ``tenant:acme`` says whose data it is for.
+
+A credential without any ``tenant:…`` is for no tenant where one tenant asks (queries), and for all of them where the
+platform's own processes write on behalf of everybody (adding segments). ``tenant:*`` is for all in both cases.
+Polling, reading the schedule and operating are for the platform as a whole: a credential that lists tenants by name
+may not, whatever other scopes it has, or one tenant would see and steer the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
+from webadmin.base.access.models import WorkerCredential
+
+SCOPE_ADD_BLOCKS = "blocks:add"
+SCOPE_QUERY_BLOCKS = "blocks:query"
+SCOPE_OPERATE = "operate"
+SCOPE_MANAGE_CREDENTIALS = "credentials:manage"
+SCOPE_READ_TABLES = "tables:read"
+SCOPE_WRITE_TABLES = "tables:write"
+SCOPE_READ_CATALOG = "catalog:read"
+SCOPE_WRITE_CATALOG = "catalog:write"
+SCOPE_POLL = "jobs:poll"
+SCOPE_PUSH = "profiles:push"
+SCOPE_QUERY = "profiles:query"
+SCOPE_READ = "read"
+SCOPES = (
+    *(SCOPE_POLL, SCOPE_PUSH, SCOPE_QUERY, SCOPE_ADD_BLOCKS, SCOPE_QUERY_BLOCKS, SCOPE_READ, SCOPE_OPERATE),
+    *(SCOPE_READ_TABLES, SCOPE_WRITE_TABLES, SCOPE_READ_CATALOG, SCOPE_WRITE_CATALOG, SCOPE_MANAGE_CREDENTIALS),
+)
+TENANT_PREFIX = "tenant:"
+ANY_TENANT = "*"
+
+
+def unknown_scopes(scopes: Iterable[str]) -> list[str]:
+    """Return what is neither one of SCOPES nor ``tenant:NAME`` or ``tenant:*``.
+
+    A misspelt tenant must not pass: a credential without one is for the platform as a whole.
+    """
+    return [scope for scope in scopes if scope not in SCOPES and not _names_tenant(scope)]
+
+
+def _names_tenant(scope: str) -> bool:
+    prefix, found, tenant = scope.partition(":")
+    if f"{prefix}{found}" != TENANT_PREFIX:
+        return False
+    try:
+        return tenant == ANY_TENANT or bool(check_tenant(tenant))
+    except BadBlockName:
+        return False
+
+
+def listed_tenants(credential: WorkerCredential) -> frozenset[str]:
+    """Return the tenants a credential lists; ``*`` is among them if it is for all."""
+    return frozenset(
+        scope.removeprefix(TENANT_PREFIX) for scope in credential.scopes if scope.startswith(TENANT_PREFIX)
+    )
+
+
+def is_for_everybody(credential: WorkerCredential) -> bool:
+    """Say whether a credential is not confined to tenants that it lists by name."""
+    return listed_tenants(credential) <= {ANY_TENANT}
+
+
+def confined_words(credential: WorkerCredential) -> str:
+    """Return why a credential of some tenants is refused what is about all of them."""
+    tenants = sorted(listed_tenants(credential) - {ANY_TENANT})
+    plural = "s" if len(tenants) > 1 else ""
+    return f"the credential is for tenant{plural} {', '.join(tenants)} only, and this is about all of them"
+
+
+class _HasScope(BasePermission):
+    """The caller's credential has the scope of the class."""
+
+    scope: str
+    code = "scope_missing"
+
+    @property
+    def message(self) -> str:
+        return f"the credential lacks the scope {self.scope}"
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        return isinstance(request.user, WorkerCredential) and request.user.has_scope(self.scope)
+
+
+class MayAddBlocks(_HasScope):
+    """The caller may register blocks."""
+
+    scope = SCOPE_ADD_BLOCKS
+
+
+class MayQueryBlocks(_HasScope):
+    """The caller may ask the index where its tenants' data is."""
+
+    scope = SCOPE_QUERY_BLOCKS
+
+
+class MayReadTables(_HasScope):
+    """The caller may ask how its tenants' tables are."""
+
+    scope = SCOPE_READ_TABLES
+
+
+class MayWriteTables(_HasScope):
+    """The caller may create its tenants' tables and say which files are in them."""
+
+    scope = SCOPE_WRITE_TABLES
+
+
+class _ForEverybody(_HasScope):
+    """The scope of the class, in a credential that is not confined to tenants which it lists."""
+
+    _confined = ""
+
+    @property
+    def message(self) -> str:
+        return self._confined or super().message
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        if not super().has_permission(request, view):
+            return False
+        self._confined = "" if is_for_everybody(request.user) else confined_words(request.user)
+        return not self._confined
+
+
+class MayOperate(_ForEverybody):
+    """The caller may steer the schedule as an operator does in the admin."""
+
+    scope = SCOPE_OPERATE
+
+
+class MayManageCredentials(_ForEverybody):
+    """The caller may create, rotate, expire and revoke credentials, of any scope."""
+
+    scope = SCOPE_MANAGE_CREDENTIALS

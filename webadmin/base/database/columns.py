@@ -1,0 +1,47 @@
+"""Columns by which one statement reads what else would take several: a poll's time is mostly how many it asks.
+
+Each function returns text, with the names and tables of models in it and never a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db import models
+
+from webadmin.base.database.dialect import is_postgresql, quoted
+
+_POSTGRESQL_SERVER = (
+    "concat_ws('/', (SELECT system_identifier FROM pg_control_system()), "
+    "left(pg_walfile_name(pg_current_wal_lsn()), 8), extract(epoch FROM pg_postmaster_start_time()), "
+    "'schedule_loghead'::regclass::oid)"
+)
+
+
+def rows_column(columns: Sequence[str], select: str) -> str:
+    """Return all rows of a ``select`` as one column: JSON, a list of these columns for each row, in any order.
+
+    For a few rows of numbers and texts. On SQLite truth values come as numbers.
+    """
+    names = ", ".join(quoted(columns))
+    if is_postgresql():
+        return f"(SELECT COALESCE(json_agg(json_build_array({names})), '[]')::text FROM ({select}) AS part)"  # noqa: S608
+    return f"(SELECT json_group_array(json_array({names})) FROM ({select}) AS part)"  # noqa: S608
+
+
+def next_id_column(model: type[models.Model]) -> str:
+    """Return the next row id of a table as a column; see ``dialect.ask_ids``, which reserves many."""
+    table, column = model._meta.db_table, model._meta.pk.column
+    if is_postgresql():
+        return f"nextval(pg_get_serial_sequence('{table}', '{column}'))"
+    return f"(SELECT COALESCE(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = '{table}')"  # noqa: S608
+
+
+def server_column() -> str:
+    """Return a column that changes whenever the database may be another state than the one last written to.
+
+    PostgreSQL: the server's start, its system identifier and timeline, and the row id of a table of ours. A server that
+    took over, that recovered to an earlier time, or that was restored from a copy or a snapshot was started since, and
+    a dump that was loaded made the table anew. SQLite's file tells nothing: there the column is constant.
+    """
+    return _POSTGRESQL_SERVER if is_postgresql() else "'sqlite'"

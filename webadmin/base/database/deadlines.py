@@ -1,0 +1,66 @@
+"""How long a statement may take, by what the process is for: a database that is slow or unreachable must not hold a
+request, a heartbeat or a task for longer than its caller waits.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+
+from webadmin.base.database.url import BadDatabaseUrl
+
+ANSWER_GRACE_SECONDS = 2
+"""The server ends a statement at its limit; the client gives up so much later, when not even that answer came."""
+READINESS_SECONDS = 2.0
+"""How long a readiness check waits for the database."""
+
+
+class ProcessRole(enum.Enum):
+    """What a process is for. The value is the default limit of its statements in seconds."""
+
+    WEB = 10
+    """Requests of people, workers and senders, which wait no longer than half a minute."""
+    WRITER = 5
+    """A flush that waits longer leaves a dead letter instead."""
+    CONTROL = 60
+    """Control tasks and beat: bounded batches."""
+
+
+def limit_statements(role: ProcessRole) -> None:
+    """Limit the statements of this process; call it before the first connection.
+
+    ``DATABASE_STATEMENT_SECONDS`` replaces the role's limit (0: none), and a ``statement_timeout`` in the options of
+    ``DATABASE_URL`` replaces both. Migrations, rebuilds and other commands have no limit. SQLite has none either: its
+    writers wait for each other up to the busy timeout.
+    """
+    set_limit(settings.DATABASES["default"], role, os.environ.get("DATABASE_STATEMENT_SECONDS", ""))
+
+
+def set_limit(database: dict[str, Any], role: ProcessRole, seconds_text: str = "") -> None:
+    """Write the limit into an entry of ``DATABASES``."""
+    if not database["ENGINE"].endswith("postgresql"):
+        return
+    try:
+        seconds = float(seconds_text) if seconds_text else float(role.value)
+    except ValueError:
+        raise BadDatabaseUrl(f"DATABASE_STATEMENT_SECONDS is {seconds_text!r}: give seconds, 0 for no limit") from None
+    options = database["OPTIONS"]
+    if seconds > 0 and "statement_timeout" not in options["options"]:
+        options["options"] += f" -c statement_timeout={round(seconds * 1000)}"
+        options["answer_seconds"] = seconds + ANSWER_GRACE_SECONDS
+
+
+@contextmanager
+def readiness_deadline() -> Iterator[None]:
+    """Let no statement inside hold a readiness check."""
+    if connection.vendor == "postgresql":
+        with connection.answers_within(READINESS_SECONDS):
+            yield
+    else:
+        yield

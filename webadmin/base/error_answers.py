@@ -1,0 +1,108 @@
+"""Turns every error into one form of answer: ``{"code": …, "message": …}`` and the fitting status.
+
+What a known sender was refused is counted where operators see it. Nobody else can make us write: that is only logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError, InterfaceError, OperationalError
+from django.http import Http404
+from rest_framework import exceptions
+from rest_framework.response import Response
+from rest_framework.views import exception_handler
+
+from engine.core.errors import LithifyError
+from webadmin.base.access.models import WorkerCredential
+from webadmin.lanes.profiles.services.count_refusals import count_refused_requests
+
+log = logging.getLogger(__name__)
+
+STATUSES = {
+    "invalid_message": 400,
+    "limit_refused": 400,
+    "policy_refused": 400,
+    "scope_refused": 400,
+    "duration_refused": 400,
+    "filter_empty": 400,
+    "credential_refused": 401,
+    "scope_missing": 403,
+    "name_taken": 409,
+    "unknown_credential": 404,
+    "credential_change_refused": 400,
+    "too_many_names": 409,
+    "not_found": 404,
+    "schedule_busy": 503,
+    "invalid_batch": 400,
+    "invalid_query": 400,
+    "query_too_large": 413,
+    "tenant_not_allowed": 403,
+    "invalid_rule": 400,
+    "tenant_busy": 409,
+    "push_limit_refused": 400,
+    "placement_limits_refused": 400,
+    "pin_refused": 400,
+    "ring_refused": 400,
+    "empty_ring": 409,
+    "index_busy": 503,
+    "unsafe_database": 503,
+    "index_moved": 409,
+    "table_refused": 400,
+    "foreign_table": 409,
+    "registration_refused": 409,
+    "interval_refused": 400,
+    "invalid_store_url": 400,
+    "storage_error": 503,
+}
+"""Status by error code; a LithifyError that is not listed is our fault (500)."""
+
+REFUSED = {400, 401, 403, 409, 413, 415}
+"""Statuses of what a sender should not have sent; a name that is not there is an answer, not a refusal."""
+
+
+def answer_error(error: Exception, context: dict[str, Any]) -> Response | None:
+    """Django REST framework's exception handler."""
+    response = _answer_to(error, context)
+    if response is not None and response.status_code in REFUSED:
+        _count(getattr(context.get("request"), "user", None), response)
+    return response
+
+
+def _count(sender: object, response: Response) -> None:
+    if not isinstance(sender, WorkerCredential):
+        return
+    refused = (response.data["code"], response.data["message"])
+    try:
+        count_refused_requests([refused], actor=f"credential:{sender.name}")
+    except DatabaseError as problem:
+        log.warning("refusal_not_counted code=%s error=%s", refused[0], problem)
+
+
+def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
+    if isinstance(error, LithifyError):
+        return _answer(STATUSES.get(error.code, 500), error.code, str(error), retry=error.retryable)
+    if isinstance(error, OperationalError | InterfaceError):
+        log.error("database_unavailable error=%s", error)
+        return _answer(503, "database_unavailable", "the database does not answer; try again", retry=True)
+    if isinstance(error, Http404):
+        error = exceptions.NotFound()
+    elif isinstance(error, PermissionDenied):
+        error = exceptions.PermissionDenied()
+    response = exception_handler(error, context)
+    if response is None or not isinstance(error, exceptions.APIException):
+        return response
+    codes, detail = error.get_codes(), error.detail
+    code = codes if isinstance(codes, str) else "invalid_request"
+    message = str(detail) if isinstance(detail, str) else repr(detail)
+    response.data = {"code": code, "message": message}
+    return response
+
+
+def _answer(status: int, code: str, message: str, *, retry: bool) -> Response:
+    if status == 500:
+        log.error("request_failed code=%s message=%s", code, message)
+    headers = {"Retry-After": "1"} if retry else {}
+    return Response({"code": code, "message": message}, status=status, headers=headers)

@@ -1,9 +1,0 @@
-"""This app owns what the catalog's API keeps for itself: the imports that clients wait for."""
-
-from django.apps import AppConfig
-
-
-class CatalogApiConfig(AppConfig):
-    name = "webadmin.catalog.api"
-    label = "catalog_api"
-    verbose_name = "Catalog API"

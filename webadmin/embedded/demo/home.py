@@ -1,0 +1,41 @@
+"""The demonstration's own home folder: wiped at every start, and never anybody else's folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from engine.core.errors import LithifyError
+from webadmin.embedded.stack_home import LOCK_FILE, locked_home
+
+MARK = "wiped_by_the_demo"
+ENVIRONMENT_TO_FORGET = (
+    *("DATABASE_URL", "OBJECT_STORE_URL", "BROKER_URL", "SECRET_KEY", "LITHIFY_TOKEN_KEYS"),
+    *("SPARK_MASTER", "SPARK_REMOTE", "SPARK_ARCHIVE", "HTTPS", "ALLOWED_HOSTS", "NODE_NAME"),
+)
+"""Settings of a real installation; the demonstration has its own database, store, broker, and Spark on this machine."""
+
+
+class NotADemoHome(LithifyError):
+    """The folder holds something that the demonstration did not make; choose an empty one with --home."""
+
+    code = "not_a_demo_home"
+
+
+def wipe_home(home: Path) -> None:
+    """Make the folder empty but for the mark by which the next start knows it. Raises NotADemoHome, HomeInUse."""
+    if home.exists() and not (home / MARK).is_file() and any(home.iterdir()):
+        raise NotADemoHome(f"{home} holds other things than a demonstration; choose an empty folder with --home")
+    with locked_home(home):
+        for entry in home.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != LOCK_FILE:
+                entry.unlink()
+        (home / MARK).write_text("This folder is emptied whenever the demonstration starts.\n")
+
+
+def demo_environment(environment: dict[str, str], home: Path) -> dict[str, str]:
+    """Return the environment in which everything of the demonstration lives in ``home``."""
+    kept = {name: value for name, value in environment.items() if name not in ENVIRONMENT_TO_FORGET}
+    return {**kept, "LITHIFY_HOME": str(home)}

@@ -1,0 +1,44 @@
+"""What the demonstration decides as an operator would: short waits, a pause. In its own database only."""
+
+from __future__ import annotations
+
+from engine.lanes.profiles.jobs import KIND
+from engine.schedule.limits import EVERYTHING
+from webadmin.base.access.services import record_audit
+from webadmin.lanes.profiles.services.retention_rules import set_retention
+from webadmin.schedule.models import LevelPolicy
+from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.pause_schedule import pause, resume
+
+ACTOR = "manage.py demo"
+AGE_SECONDS = {0: 3, 1: 6, 2: 6}
+"""Per level: long enough that the results of one wave of jobs are merged together, short enough to watch."""
+
+
+def shorten_ages(seconds: int | None = None) -> dict[int, tuple[int, int]]:
+    """Make remainders be merged after seconds instead of hours; returns (before, now) per level.
+
+    ``seconds`` is for all levels, None for AGE_SECONDS.
+    """
+    changed = {}
+    for policy in LevelPolicy.objects.filter(lane=KIND, level__in=AGE_SECONDS).order_by("level"):
+        now = AGE_SECONDS[policy.level] if seconds is None else seconds
+        changed[policy.level] = (policy.age_seconds, now)
+        LevelPolicy.objects.filter(pk=policy.pk).update(age_seconds=now)
+    record_audit(actor=ACTOR, action="shorten_ages", detail={str(k): list(v) for k, v in changed.items()})
+    return changed
+
+
+def keep_everything() -> None:
+    """Let no retention drop what is shown, however old the objects are: those of another program may be."""
+    set_retention(tenant="", keep_days=0, order=Order(actor=ACTOR, why="the demo shows data of any age"))
+
+
+def pause_compaction() -> None:
+    """Let nothing be compacted until ``resume_compaction``, so that the segments can be looked at as they lie."""
+    pause(scope=EVERYTHING, order=Order(actor=ACTOR, why="the demo asks its question before anything is compacted"))
+
+
+def resume_compaction() -> None:
+    """Let the compaction begin."""
+    resume(scope=EVERYTHING, order=Order(actor=ACTOR, why="the question was answered from the segments as they lie"))

@@ -1,0 +1,124 @@
+"""Sends planned pushes to the stack over HTTP, as profilers do: gzip, a credential, an answer once all is durable."""
+
+from __future__ import annotations
+
+import gzip
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from engine.core.errors import LithifyError
+from engine.formats.pprof.pprof import parse_profile
+from engine.formats.pprof.pprof_encode import encode_profile
+from engine.formats.pprof.pprof_model import Profile
+from engine.formats.proto import push_pb2
+from webadmin.embedded.demo.plan import PlannedPush
+
+PUSH = "/push.v1.PusherService/Push"
+SENDERS = 12
+"""Requests under way at a time. Each waits for its flush; more would take every thread of web."""
+TRIES = 6
+FIRST_PAUSE_SECONDS = 0.25  # before the second try; it doubles
+ANSWER_SECONDS = 30.0
+UNAVAILABLE = (429, 502, 503, 504)
+NANOSECONDS_PER_MS = 1_000_000
+GZIP_LEVEL = 1
+PROFILES_KEPT = 4096  # parsed recordings; each is played several times
+HEADERS = {"Content-Type": "application/proto", "Content-Encoding": "gzip", "Connect-Protocol-Version": "1"}
+
+
+class PushFailed(LithifyError):
+    """A push was refused, or the write path did not take it for long; ``args`` say whose it was and the answer."""
+
+    code = "push_failed"
+
+    def __init__(self, push: PlannedPush, said: str) -> None:
+        super().__init__(f"a push of {push.service} for tenant {push.tenant} was not taken: {said}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushed:
+    """What was acknowledged: requests, the profiles and samples in them, the distinct functions they name."""
+
+    requests: int = 0
+    profiles: int = 0
+    samples: int = 0
+    functions: int = 0
+
+
+class Pusher:
+    """A fleet's profilers. ``passwords`` are credentials by tenant; used as a context, by one thread."""
+
+    def __init__(self, address: str, passwords: Mapping[str, str]) -> None:
+        self._passwords = dict(passwords)
+        self._client = httpx.Client(base_url=address, timeout=ANSWER_SECONDS, headers=HEADERS, trust_env=False)
+        self._senders = ThreadPoolExecutor(SENDERS, "sender")
+        self._functions: set[bytes] = set()
+        self._parse = lru_cache(maxsize=PROFILES_KEPT)(_parsed)
+        self.pushed = Pushed()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, error_class: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._senders.shutdown(cancel_futures=True)
+        self._client.close()
+
+    def push(self, pushes: Sequence[PlannedPush]) -> None:
+        """Send these side by side; returns when all are durable and found by queries. Raises PushFailed."""
+        profiles = [[self._parse(series.window) for series in push.series] for push in pushes]
+        for _ in self._senders.map(self._send, pushes, profiles):
+            pass
+        sent = [profile for one in profiles for profile in one]
+        self._functions.update(profile.strings[name] for profile in sent for name in profile.functions.names)
+        self.pushed = Pushed(
+            requests=self.pushed.requests + len(pushes),
+            profiles=self.pushed.profiles + len(sent),
+            samples=self.pushed.samples + sum(len(profile.samples) for profile in sent),
+            functions=len(self._functions),
+        )
+
+    def _send(self, push: PlannedPush, profiles: Sequence[Profile]) -> None:
+        body = gzip.compress(encode_push(push, profiles), GZIP_LEVEL)
+        authorization = httpx.BasicAuth(push.service, self._passwords[push.tenant])
+        said = ""
+        for number in range(TRIES):
+            if number:  # the same push again is stored once: its profiles are known by their content
+                time.sleep(FIRST_PAUSE_SECONDS * 2 ** (number - 1))
+            try:
+                answer = self._client.post(PUSH, content=body, auth=authorization)
+            except httpx.TransportError as error:
+                said = f"{type(error).__name__}: {error}"
+                continue
+            if answer.is_success:
+                return
+            said = f"{answer.status_code} {answer.text[:500]}"
+            if answer.status_code not in UNAVAILABLE:
+                raise PushFailed(push, said)
+        raise PushFailed(push, f"{said} (tried {TRIES} times)")
+
+
+def encode_push(push: PlannedPush, profiles: Sequence[Profile]) -> bytes:
+    """Return the request's message; ``profiles`` are those of its series, and get the time of the push."""
+    request = push_pb2.PushRequest()
+    for series, profile in zip(push.series, profiles, strict=True):
+        sent = request.series.add()
+        for name, value in series.labels:
+            sent.labels.add(name=name, value=value)
+        fresh = replace(profile, time_ns=push.time_ms * NANOSECONDS_PER_MS)
+        sent.samples.add(raw_profile=encode_profile(fresh, compress=False), ID=str(uuid.uuid4()))
+    return request.SerializeToString()
+
+
+def _parsed(window: Path) -> Profile:
+    return parse_profile(window.read_bytes())

@@ -1,0 +1,141 @@
+"""The question asked before and after: where does the time go in one service?"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from engine.formats.profile_block.container.container import ObjectReader
+from engine.formats.profile_block.container.metadata import decode_metadata
+from engine.formats.profile_block.merge_model import SERIES_INDEX
+from engine.formats.profile_block.model import DATASET_PROFILES, BlockMeta, DatasetMeta
+from engine.formats.profile_block.series.series_index import decode_series_index
+from engine.query.top_functions import FunctionValue, top_functions
+from engine.storage import ObjectStore
+from webadmin.embedded.demo.figures import LiveBlock
+from webadmin.embedded.demo.foreign import NothingToCompact
+
+TOP_COUNT = 10
+BLOCKS_LOOKED_INTO = 100  # for the profile types there are; each costs a read
+PROFILE_TYPE = "__profile_type__"
+TYPES_WISHED = ("cpu:nanoseconds", "wall:nanoseconds", "nanoseconds", "inuse_space:bytes", "bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A tenant, one of its services, and a profile type ``<name>:<type>:<unit>:<period type>:<period unit>``."""
+
+    tenant: str
+    service: str
+    profile_type: str
+
+    @property
+    def unit(self) -> str:
+        """The unit of the values, e.g. nanoseconds."""
+        parts = self.profile_type.split(":")
+        return parts[2] if len(parts) > 2 else ""
+
+    @property
+    def text(self) -> str:
+        """The question in words."""
+        return f"{self.service} of tenant {self.tenant}, {self.profile_type}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The top functions, the sum of everything, the profiles that were read, and what it took to know."""
+
+    functions: tuple[FunctionValue, ...]
+    total_value: int
+    profiles: int
+    objects_opened: int
+    requests: int
+    bytes_read: int
+    seconds: float
+
+
+def ask(question: Question, blocks: Sequence[LiveBlock], store: ObjectStore) -> Answer:
+    """Answer from these blocks. Raises BadObject naming an object that cannot be read."""
+    started = time.monotonic()
+    described = [(block.key, _metadata(block)) for block in blocks]
+    visible = {block.key: block.visible for block in blocks}
+    found = top_functions(
+        store, described, question.tenant, question.service, question.profile_type, TOP_COUNT, visible=visible
+    )
+    return Answer(
+        functions=found.functions,
+        total_value=found.total_value,
+        profiles=found.statistics.rows_read,
+        objects_opened=found.statistics.objects_opened,
+        requests=found.statistics.requests,
+        bytes_read=found.statistics.bytes_read,
+        seconds=time.monotonic() - started,
+    )
+
+
+def choose_question(blocks: Sequence[LiveBlock], store: ObjectStore) -> Question:
+    """Choose what to ask: see ``choose_dataset`` and ``choose_profile_type``."""
+    tenant, service = choose_dataset(blocks)
+    holders = [block for block in blocks if any(True for _ in _datasets(block, tenant, service))]
+    types = {one for block in holders[:BLOCKS_LOOKED_INTO] for one in _profile_types(block, tenant, service, store)}
+    return Question(tenant=tenant, service=service, profile_type=choose_profile_type(sorted(types)))
+
+
+def time_range_ms(question: Question, blocks: Iterable[LiveBlock]) -> tuple[int, int]:
+    """Return when the first and the last profile of the question's service is, as the blocks' metadata says."""
+    held = [dataset for block in blocks for dataset in _datasets(block, question.tenant, question.service)]
+    return min(dataset.min_time_ms for dataset in held), max(dataset.max_time_ms for dataset in held)
+
+
+def choose_dataset(blocks: Iterable[LiveBlock]) -> tuple[str, str]:
+    """Return tenant and service of the dataset in most objects; of several the one with most bytes.
+
+    Raises NothingToCompact if no block holds profiles.
+    """
+    objects: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    for block in blocks:
+        for dataset in _visible(block):
+            objects[dataset.tenant, dataset.name] += 1
+            sizes[dataset.tenant, dataset.name] += dataset.size
+    if not objects:
+        raise NothingToCompact("no object holds profiles of a service")
+    return max(objects, key=lambda key: (objects[key], sizes[key], key))
+
+
+def choose_profile_type(types: Sequence[str]) -> str:
+    """Return the type people ask for first: time on the processor, then time, then memory, then anything."""
+    for wished in TYPES_WISHED:
+        for one in sorted(types):
+            if wished in one:
+                return one
+    return min(types)
+
+
+def _datasets(block: LiveBlock, tenant: str, service: str) -> Iterator[DatasetMeta]:
+    for dataset in _visible(block):
+        if (dataset.tenant, dataset.name) == (tenant, service):
+            yield dataset
+
+
+def _visible(block: LiveBlock) -> Iterator[DatasetMeta]:
+    datasets = decode_metadata(block.metadata).datasets
+    return (datasets[n] for n in sorted(block.visible) if datasets[n].format == DATASET_PROFILES)
+
+
+def _profile_types(block: LiveBlock, tenant: str, service: str, store: ObjectStore) -> Iterator[str]:
+    """Return the profile types a service has in the block, read from its series: old metadata does not say."""
+    for dataset in _datasets(block, tenant, service):
+        source = ObjectReader(store, block.key, block.size).dataset_source(dataset)
+        yield from _types(source.read_section(SERIES_INDEX))
+
+
+def _types(series_index: bytes) -> Iterator[str]:
+    for series in decode_series_index(series_index):
+        yield from (value.decode() for name, value in series.labels if name == PROFILE_TYPE.encode())
+
+
+def _metadata(block: LiveBlock) -> BlockMeta:
+    return replace(decode_metadata(block.metadata), size=block.size)

@@ -1,0 +1,56 @@
+"""Recorded profiles of real programs, kept between runs: a second demonstration starts in seconds."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from engine import recording
+from engine.recording.files import Recording as RecordedFile
+from engine.recording.files import read_recordings
+from engine.recording.programs import WINDOW_MS, Program, available_programs, record_all
+from webadmin.embedded.demo.plan import Recording
+
+TOGETHER = 2  # programs recorded at a time: more would mostly record how they wait for each other
+UNFINISHED = "unfinished"
+
+
+def ensure_recordings(folder: Path, seconds: float, on_recorded: Callable[[int, int], None]) -> list[Recording]:
+    """Return the recordings of every program that can run here, recorded now unless they are in ``folder``.
+
+    ``seconds`` is the length of each recording; ``on_recorded`` gets the programs done and their count. Raises
+    RecordingFailed naming the program.
+    """
+    programs = available_programs()
+    finished = folder / _key(programs, seconds)
+    if not finished.is_dir():
+        # Under its name only when it is whole: an interrupted recording is begun again.
+        draft = folder / f"{UNFINISHED}-{finished.name}"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        for first in range(0, len(programs), TOGETHER):
+            record_all(programs[first : first + TOGETHER], draft, seconds=seconds, parallel=TOGETHER)
+            on_recorded(min(first + TOGETHER, len(programs)), len(programs))
+        draft.rename(finished)
+    return group_recordings(read_recordings(finished))
+
+
+def group_recordings(files: Iterable[RecordedFile]) -> list[Recording]:
+    """Gather the windows of each program and profile type, in the order of their recording."""
+    windows: dict[tuple[str, str], list[Path]] = defaultdict(list)
+    for file in files:
+        windows[file.service, file.profile_name].append(file.path)
+    return [Recording(service=key[0], name=key[1], windows=tuple(paths)) for key, paths in sorted(windows.items())]
+
+
+def _key(programs: Sequence[Program], seconds: float) -> str:
+    """Name what the recordings depend on: the programs, Python, and the recorder itself."""
+    commands = [(program.service, program.command) for program in programs]
+    what = hashlib.sha256(repr((sys.version, commands, seconds, WINDOW_MS)).encode())
+    for source in sorted(Path(recording.__file__).parent.rglob("*.py")):
+        what.update(source.read_bytes())
+    return what.hexdigest()[:16]

@@ -1,0 +1,70 @@
+"""Runs the program with the unmodified profiling SDK beside the demonstration's own senders."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.core.errors import LithifyError
+from webadmin.embedded.demo import route_planner
+from webadmin.embedded.demo.route_planner import NO_SDK, PROFILED, SERVICE
+
+WORK_SECONDS = 3.0  # at least; it works as long as the others push
+END_SECONDS = 45.0  # a last push that is not answered is given up by the SDK before that
+LOG = "route_planner.log"
+
+
+class SdkProgramFailed(LithifyError):
+    """The program with the SDK failed, or its profiles did not arrive; the message says what is known."""
+
+    code = "sdk_program_failed"
+
+
+@contextmanager
+def sdk_program(address: str, credential: str, home: Path) -> Iterator[bool]:
+    """Run it until the block is left; when it has ended, everything it sent was answered.
+
+    Yields False, and nothing runs, where the SDK cannot be imported: it comes with the development packages. Raises
+    SdkProgramFailed.
+    """
+    log = home / LOG
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", route_planner.__name__, str(WORK_SECONDS)],
+            env={**os.environ, "LITHIFY_ADDRESS": address, "LITHIFY_CREDENTIAL": credential},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for us; its standard input ends with us, however we end
+        )
+    try:
+        has_sdk = _is_profiled(process, log)
+        yield has_sdk
+        if has_sdk:
+            _end(process, log)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _is_profiled(process: subprocess.Popen[str], log: Path) -> bool:
+    assert process.stdout is not None
+    if process.stdout.readline().strip() == PROFILED:
+        return True
+    _end(process, log)
+    return False
+
+
+def _end(process: subprocess.Popen[str], log: Path) -> None:
+    try:
+        process.communicate(timeout=END_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise SdkProgramFailed(f"{SERVICE} did not end within {END_SECONDS:g} s; see {log}") from None
+    if process.returncode not in (0, NO_SDK):
+        said = log.read_text(errors="replace").strip()[-2000:]
+        raise SdkProgramFailed(f"{SERVICE} ended with exit code {process.returncode}: {said}")

@@ -1,0 +1,34 @@
+"""Checks that no store lies within another, and that tables and buckets lie below the allowed roots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webadmin.base.access.store_places import conflicts, root_refusal, used_stores
+from webadmin.embedded.deployment.findings import Finding, Level
+
+NAME = "store_places"
+SETTINGS_COUNT = 2
+
+
+def check_store_places() -> Iterator[Finding]:
+    """Compare all stores of the installation with each other and with STORE_ROOTS."""
+    is_well = True
+    for one, other in conflicts():
+        is_well = False
+        yield Finding(
+            name=NAME,
+            level=Level.ERROR,
+            found=f"{one.name} ({one.url}) and {other.name} ({other.url}) overlap: each may delete the other's objects",
+            advice="pause the table or bucket, move one of both to a place of its own, and change its setting",
+        )
+    adopted = list(used_stores())[SETTINGS_COUNT:]
+    for store in adopted:
+        if refusal := root_refusal(store.url):
+            is_well = False
+            yield Finding(
+                name=NAME, level=Level.WARNING, found=f"{store.name}: {refusal}", advice="add it, or remove the store"
+            )
+    if is_well:
+        found = f"OBJECT_STORE_URL, TABLES_URL and {len(adopted)} tables and buckets lie apart, below allowed roots"
+        yield Finding(name=NAME, level=Level.OK, found=found)

@@ -1,0 +1,137 @@
+"""The programs that make up Lithify on one machine, in the order of their start.
+
+redis, segment writers and web, then beat, control and compactor. The compactor comes last and so stops first: it
+returns its jobs while the service still answers. The writers stop after web, which sends them what it takes.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from webadmin.embedded.addresses import LOOPBACK, answers_http, answers_redis, free_port
+from webadmin.embedded.embedded_redis import redis_command
+from webadmin.embedded.program import Program
+from webadmin.serving import GUNICORN_SETTINGS
+
+WRITERS = 2  # one may be restarted without a push being refused
+SPARK_START_SECONDS = 180  # the first start of a Java machine on a slow disk
+SERVICE_SECRETS = ("DATABASE_URL", "SECRET_KEY", "LITHIFY_TOKEN_KEYS")
+"""What a compactor node has no use for: it lives without the database and signs nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackSettings:
+    """What the stack is made with. ``broker_url`` is "" when a Redis of our own is part of it."""
+
+    home: Path
+    web_port: int
+    object_store_url: str
+    worker_credential: str
+    broker_url: str = ""
+
+    @property
+    def address(self) -> str:
+        """Where the web process answers."""
+        return f"http://{LOOPBACK}:{self.web_port}"
+
+
+def describe_stack(settings: StackSettings) -> list[Program]:
+    """Return the programs of the stack; writes the configuration of our own Redis, if there is one."""
+    broker_url, programs = settings.broker_url, []
+    if not broker_url:
+        redis, broker_url = _redis(settings.home / "redis")
+        programs.append(redis)
+    shared = {
+        "LITHIFY_HOME": str(settings.home),
+        "BROKER_URL": broker_url,
+        "OBJECT_STORE_URL": settings.object_store_url,
+        "DJANGO_SETTINGS_MODULE": "webadmin.settings",
+        "PYTHONUNBUFFERED": "1",
+    }
+    return [
+        *programs,
+        *(_writer(number, shared) for number in range(1, WRITERS + 1)),
+        _web(settings.web_port, shared),
+        _beat(shared),
+        _control(shared),
+        _compactor(settings, shared),
+    ]
+
+
+def _redis(folder: Path) -> tuple[Program, str]:
+    """A Redis that keeps nothing: what waits in it is only ever a reminder of what the database knows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port, password = free_port(), secrets.token_urlsafe(24)
+    program = Program(
+        name="redis",
+        command=redis_command(folder, port=port, password=password),
+        probe=lambda: answers_redis(port, password),
+    )
+    return program, f"redis://:{password}@{LOOPBACK}:{port}/0"
+
+
+def _writer(number: int, shared: dict[str, str]) -> Program:
+    name = f"writer-{number}"
+    place = ("--port", str(free_port()), "--instance-id", name)
+    return Program(
+        name=name,
+        command=(sys.executable, "-m", "django", "writer", *place),
+        environment=shared,
+        ready_line="writer_ready",
+        waits=False,
+    )
+
+
+def _web(port: int, shared: dict[str, str]) -> Program:
+    gunicorn = (sys.executable, "-m", "gunicorn", "--config", GUNICORN_SETTINGS)
+    return Program(
+        name="web",
+        command=(*gunicorn, "--bind", f"{LOOPBACK}:{port}"),
+        environment=shared,
+        probe=lambda: answers_http(port, "/healthz"),
+        waits=False,
+    )
+
+
+def _beat(shared: dict[str, str]) -> Program:
+    return Program(
+        name="beat",
+        command=(*_celery("tasks.beat"), "beat", "--loglevel", "INFO", "--pidfile="),
+        environment=shared,
+        ready_line="beat: Starting",
+    )
+
+
+def _control(shared: dict[str, str]) -> Program:
+    log, alone = ("--loglevel", "INFO"), ("--without-mingle", "--without-gossip")
+    return Program(
+        name="control",
+        command=(*_celery("tasks.beat"), "worker", *log, *alone, "--hostname", "control@%h"),
+        environment=shared,
+        ready_line=r"control@\S+ ready",
+        waits=False,
+    )
+
+
+def _compactor(settings: StackSettings, shared: dict[str, str]) -> Program:
+    own = {"SERVICE_URL": settings.address, "WORKER_CREDENTIAL": settings.worker_credential}
+    if not (os.environ.get("SPARK_MASTER") or os.environ.get("SPARK_REMOTE")):
+        own["SPARK_LOCAL_IP"] = LOOPBACK  # a Spark inside the node is nobody else's business
+    return Program(
+        name="compactor",
+        command=(sys.executable, "-m", "tasks.compactor"),
+        environment=shared | own,
+        without=SERVICE_SECRETS,
+        ready_line="node_ready",
+        waits=False,
+        ready_seconds=SPARK_START_SECONDS,
+        stop_seconds=45,
+    )
+
+
+def _celery(app: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "celery", "-A", app, "--quiet")

@@ -1,0 +1,83 @@
+"""What one machine's stack keeps in its home folder: the lock, the admin's password, the node's credential."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+
+from webadmin.base.access.errors import CredentialRefused
+from webadmin.base.access.services import check_worker_credential, issue_worker_credential
+from webadmin.base.home import private_file, private_folder
+from webadmin.embedded.errors import HomeInUse
+from webadmin.embedded.private_files import read_private, write_private
+
+ADMIN_NAME = "admin"
+PASSWORD_BYTES = 12
+LOCK_FILE = "stack.lock"
+PASSWORD_FILE = "admin_password"
+CREDENTIAL_FILE = "worker_credential"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """How to log in. ``password`` is "" when it is not ours to know: somebody chose another one.
+
+    ``password_file`` is where a password of our making is kept.
+    """
+
+    name: str
+    password: str
+    password_file: Path
+
+
+@contextmanager
+def locked_home(home: Path) -> Iterator[None]:
+    """Hold the home folder for one stack; the lock goes with this process, however it ends. Raises HomeInUse."""
+    private_folder(home)
+    with private_file(home / LOCK_FILE).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise HomeInUse(str(home), lock.read().strip()) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def prepare_login(home: Path) -> Login:
+    """Make the ``admin`` account once, with a password of our making; later return what we still know of it."""
+    users = get_user_model().objects
+    path = home / PASSWORD_FILE
+    password = read_private(path)
+    admin = users.filter(username=ADMIN_NAME).first()
+    if admin is None:
+        # The file first: an account whose password nobody has seen helps nobody.
+        password = password or secrets.token_urlsafe(PASSWORD_BYTES)
+        write_private(path, password)
+        users.create_superuser(username=ADMIN_NAME, password=password)
+        return Login(name=ADMIN_NAME, password=password, password_file=path)
+    known = password if password and admin.check_password(password) else ""
+    return Login(name=ADMIN_NAME, password=known, password_file=path)
+
+
+def prepare_worker_credential(home: Path) -> str:
+    """Return a credential that works for the node of this machine; a new one if the kept one was revoked or lost."""
+    path = home / CREDENTIAL_FILE
+    kept = read_private(path)
+    try:
+        check_worker_credential(wire_form=kept, at=timezone.now())
+    except CredentialRefused:
+        name = f"this-machine-{secrets.token_hex(3)}"
+        kept = issue_worker_credential(name=name, actor="manage.py up").wire_form
+        write_private(path, kept)
+    return kept

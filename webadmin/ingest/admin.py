@@ -1,0 +1,189 @@
+"""What tenants may push and what they pushed, for operators; setting a limit goes to its service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.filters import ExactFilter
+from webadmin.adminkit.order_fields import choice_field, number_field, text_field
+from webadmin.adminkit.orders import OperatorOrder, OrderedAdmin, OrderForm, Outcome
+from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.adminkit.sections import Facts, Section, Table
+from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.database import dialect
+from webadmin.ingest.models import ACCEPTED, PushCount, PushLimitChange
+from webadmin.ingest.services.change_push_limit import change_push_limit
+from webadmin.ingest.tenant_limits import DEFAULTS, HIGHEST, PushLimitName
+from webadmin.schedule.operator_queries import with_now
+
+HISTORY_SHOWN = 30
+
+
+class PushLimitForm(OrderForm):
+    """Which limit, whose, and its value."""
+
+    name = choice_field("Limit", [(name.value, name.value.replace("_", " ")) for name in PushLimitName])
+    tenant = text_field("Tenant", "Empty: everybody without a value of their own.", TENANT_NAME_MAX)
+    value = number_field(
+        "Value", "Empty takes back what was set. Bytes are of uncompressed pprof.", low=0, high=max(HIGHEST.values())
+    )
+
+
+def _give(rows: Sequence[Any], values: Mapping[str, Any], actor: str, is_dry_run: bool) -> Outcome:
+    return change_push_limit(
+        tenant=values["tenant"],
+        name=PushLimitName(values["name"]),
+        value=values["value"],
+        actor=actor,
+        why=values["why"],
+        is_dry_run=is_dry_run,
+    )
+
+
+SET_LIMIT = OperatorOrder(
+    name="set-push-limit",
+    label="Set a limit of pushes",
+    about="Web processes follow within five seconds. Every value stays as history.",
+    give=_give,
+    form=PushLimitForm,
+    of_rows=False,
+)
+
+
+class TenantFilter(ExactFilter):
+    """What concerns one tenant."""
+
+    title = parameter_name = column = "tenant"
+
+
+class OutcomeFilter(admin.SimpleListFilter):
+    """Accepted or refused."""
+
+    title = parameter_name = "outcome"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [("accepted", "accepted"), ("refused", "refused")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == "accepted":
+            return queryset.filter(outcome=ACCEPTED)
+        return queryset.exclude(outcome=ACCEPTED) if self.value() == "refused" else queryset
+
+
+@admin.register(PushLimitChange)
+class PushLimitChangeAdmin(OrderedAdmin):
+    """Limits of pushes with their history."""
+
+    list_display = ("limit", "whose", "value_cell", "state", "set_by", "when")
+    list_filter = (TenantFilter,)
+    orders = (SET_LIMIT,)
+    about = "What tenants may push, as it was set; without a row the built-in value holds."
+    empty_list = "No limit was ever set: the built-in ones hold for everybody."
+
+    def sections(self, row: PushLimitChange) -> Sequence[Section]:
+        history = PushLimitChange.objects.filter(tenant=row.tenant, name=row.name).order_by("-id")[:HISTORY_SHOWN]
+        built_in = DEFAULTS.value(PushLimitName(row.name))
+        return [
+            Facts(
+                title="Limit",
+                rows=[
+                    ("Limit", show.code(row.name)),
+                    ("Whose", self.whose(row)),
+                    ("Value", self.value_cell(row)),
+                    ("Built-in value", show.count_text(built_in)),
+                    ("Why", row.why),
+                ],
+            ),
+            Table(
+                title="History",
+                headers=("Value", "Now", "Set by", "When", "Why"),
+                rows=[(self.value_cell(one), self.state(one), one.actor, self.when(one), one.why) for one in history],
+            ),
+        ]
+
+    @display(description="Limit")
+    def limit(self, row: PushLimitChange) -> SafeString:
+        return show.code(row.name)
+
+    @display(description="Whose")
+    def whose(self, row: PushLimitChange) -> str:
+        return row.tenant or "everybody's"
+
+    @display(description="Value")
+    def value_cell(self, row: PushLimitChange) -> str:
+        return "taken back" if row.value is None else show.count_text(row.value)
+
+    @display(description="Now")
+    def state(self, row: PushLimitChange) -> SafeString:
+        return show.badge("replaced", "quiet") if row.is_superseded else show.badge("in force", "busy")
+
+    @display(description="Set by")
+    def set_by(self, row: PushLimitChange) -> SafeString | str:
+        return show.note(row.actor, row.why)
+
+    @display(description="When")
+    def when(self, row: PushLimitChange) -> SafeString | str:
+        return show.moment_age(row.at, timezone.now())
+
+
+@admin.register(PushCount)
+class PushCountAdmin(ReadOnlyAdmin):
+    """What tenants pushed and were refused."""
+
+    list_display = ("whose", "outcome_cell", "count_cell", "size", "last", "last_message")
+    list_filter = (OutcomeFilter, TenantFilter)
+    about = (
+        "Pushed profiles by tenant: accepted (durable and registered), or refused for a reason. "
+        "'nobody' are senders that proved no tenant. Web processes add what they counted every two seconds."
+    )
+    empty_list = "Nothing was pushed yet."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PushCount]:
+        return with_now(PushCount.objects.all(), dialect.clock_ms())
+
+    def heading(self, row: PushCount) -> str:
+        return f"{row.outcome} of {self.whose(row)}"
+
+    def sections(self, row: PushCount) -> Sequence[Section]:
+        return [
+            Facts(
+                title="Pushes",
+                rows=[
+                    ("Tenant", self.whose(row)),
+                    ("Outcome", self.outcome_cell(row)),
+                    ("How many", self.count_cell(row)),
+                    ("Bytes", self.size(row)),
+                    ("Last", self.last(row)),
+                    ("The last words", row.last_message or show.NOTHING),
+                ],
+            )
+        ]
+
+    @display(description="Tenant")
+    def whose(self, row: PushCount) -> str:
+        return row.tenant or "nobody"
+
+    @display(description="Outcome")
+    def outcome_cell(self, row: PushCount) -> SafeString:
+        return show.code(row.outcome)
+
+    @display(description="How many")
+    def count_cell(self, row: PushCount) -> str:
+        return show.count_text(row.count)
+
+    @display(description="Bytes")
+    def size(self, row: PushCount) -> str:
+        return show.size_text(row.bytes)
+
+    @display(description="Last")
+    def last(self, row: PushCount) -> SafeString | str:
+        return show.age(row.last_at_ms, row.now_ms)

@@ -1,0 +1,183 @@
+"""The distributor: what every push goes through between its decoding and its acknowledgement, one per web process.
+
+A profile's shard is decided here and stays; which instance writes it depends on who answers. Everything it knows of the
+fleet, of limits and of credentials is refreshed beside the pushes and survives an outage of where it came from.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+
+from engine.core.errors import LithifyError
+from engine.ingest.labels import SERVICE_NAME, series_hash
+from engine.ingest.model import PushedProfile
+from engine.ingest.segments.segment_push import PushedSeries, encode_segment_push
+from engine.placement.errors import EmptyRing, NoInstance
+from engine.placement.placer import Decision
+from engine.storage.model import ObjectStore
+from engine.storage.opening import open_store
+from webadmin.base.access.revocations import Revocations
+from webadmin.base.not_taken import NotTaken
+from webadmin.base.senders import Senders
+from webadmin.ingest.placement_view import PlacementView
+from webadmin.ingest.push_tally import PushTally
+from webadmin.ingest.services.change_push_limit import set_push_limits
+from webadmin.ingest.services.count_pushes import count_pushes
+from webadmin.ingest.shard_delivery import ShardDelivery
+from webadmin.ingest.tenant_budget import TenantBudgets
+from webadmin.ingest.tenant_limits import DEFAULTS, EVERYBODY, TenantPushLimits, limits_of
+from webadmin.ingest.writer_clients import WriterClients
+
+log = logging.getLogger(__name__)
+
+PUSH_SECONDS = 15.0
+"""How long a push may take whose sender did not say."""
+REFRESH_SECONDS = 2.0
+RULES_EVERY = 2
+"""Rules and limits are read every so many refreshes: they change slowly and may be large."""
+
+
+@dataclass(slots=True)
+class ShardGroup:
+    """Profiles of one push that go to one shard, by the decision for the first of them."""
+
+    decision: Decision
+    series: list[PushedSeries] = field(default_factory=list)
+
+
+class Distributor:
+    """Shared by all threads of a process."""
+
+    def __init__(self, store: ObjectStore, *, zone: str = "") -> None:
+        self.placement = PlacementView(store, zone)
+        self.revocations = Revocations(store)
+        self.senders = Senders(self.revocations)
+        self.budgets = TenantBudgets()
+        self.tally = PushTally()
+        self.writers = WriterClients()
+        self._set_limits: dict[str, dict[str, int]] = {}
+        self._limits: dict[str, TenantPushLimits] = {}
+
+    def limits(self, tenant: str) -> TenantPushLimits:
+        """Return what a tenant is held to, as it was read last."""
+        if tenant not in self._set_limits:
+            tenant = EVERYBODY
+        return self._limits.get(tenant, DEFAULTS)
+
+    def refresh(self, *, rules_too: bool = True) -> None:
+        """Look at what changed, and write down what was counted; nothing here raises for what is away."""
+        self.placement.refresh_ring()
+        if rules_too:
+            self.placement.refresh_rules()
+            self._refresh_limits()
+            self.revocations.refresh()
+        self.flush_counts()
+
+    def flush_counts(self) -> None:
+        """Add what was counted to the shared sums; it is kept while the database is away."""
+        sums = self.tally.take()
+        try:
+            count_pushes(sums)
+        except DatabaseError as error:
+            self.tally.give_back(sums)
+            log.warning("pushes_not_counted error=%s", error)
+
+    def distribute(self, tenant: str, profiles: Iterable[PushedProfile], now_ns: int, deadline: float) -> None:
+        """Bring profiles to their shards and return when all are durable.
+
+        ``deadline`` is on ``time.monotonic``'s clock. NotTaken if some are not: ``invalid_argument`` for what no writer
+        can store, ``unavailable`` for what may be sent again as it is.
+        """
+        placer, addresses = self.placement.snapshot()
+        groups: dict[int, ShardGroup] = {}
+        try:
+            for profile in profiles:
+                decision = placer.decide(tenant, _dataset(profile), series_hash(profile.labels))
+                group = groups.setdefault(decision.shard, ShardGroup(decision))
+                group.series.append(PushedSeries(labels=profile.labels, pprof=profile.pprof, received_at_ns=now_ns))
+        except (EmptyRing, NoInstance) as error:
+            raise NotTaken("unavailable", error.code, f"no segment writer takes profiles now: {error}") from error
+        deliveries = [
+            ShardDelivery(self.writers, addresses, group.decision, encode_segment_push(tenant, shard, group.series))
+            for shard, group in groups.items()
+        ]
+        for delivery in deliveries:  # all are under way before the first answer is waited for
+            delivery.begin(deadline)
+        failures = [delivery.finish(deadline) for delivery in deliveries]
+        for failure in sorted(filter(None, failures), key=lambda failure: failure.code != "unavailable"):
+            raise failure
+
+    def close(self) -> None:
+        """Write down the last counts and close connections."""
+        self.flush_counts()
+        self.writers.close()
+
+    def _refresh_limits(self) -> None:
+        try:
+            found = set_push_limits()
+        except DatabaseError as error:
+            log.warning("push_limits_not_read error=%s", error)
+            return
+        everybodys = found.get(EVERYBODY, {})
+        self._limits = {tenant: limits_of(own, everybodys) for tenant, own in {EVERYBODY: {}, **found}.items()}
+        self._set_limits = found
+
+
+def _dataset(profile: PushedProfile) -> str:
+    return next((value for name, value in profile.labels if name == SERVICE_NAME), "")
+
+
+_current: Distributor | None = None
+_starting = threading.Lock()
+
+
+def distributor() -> Distributor:
+    """Return the process's distributor; the first push starts it, and so it lives in the process that serves."""
+    if _current is not None:
+        return _current
+    with _starting:
+        if _current is None:
+            use(_started())
+    assert _current is not None
+    return _current
+
+
+def use(found: Distributor | None) -> None:
+    """Make this the process's distributor; None lets the next push start a new one."""
+    global _current
+    _current = found
+
+
+def _started() -> Distributor:
+    made = Distributor(open_store(settings.OBJECT_STORE_URL), zone=settings.DISTRIBUTOR_ZONE)
+    made.refresh()
+    stop = threading.Event()
+    thread = threading.Thread(target=_keep_fresh, args=(made, stop), name="distributor-refresh", daemon=True)
+    thread.start()
+
+    def end() -> None:
+        stop.set()
+        thread.join(timeout=5)
+        made.close()
+
+    atexit.register(end)
+    return made
+
+
+def _keep_fresh(made: Distributor, stop: threading.Event) -> None:
+    rounds = 0
+    while not stop.wait(REFRESH_SECONDS):
+        rounds += 1
+        try:
+            made.refresh(rules_too=rounds % RULES_EVERY == 0)
+        except (LithifyError, DatabaseError, OSError):
+            log.exception("distributor_not_refreshed")
+        finally:
+            connection.close()

@@ -1,0 +1,73 @@
+"""What operators allow each tenant to push, and what each tenant pushed and was refused.
+
+Tenants are kept by name: one that never had a profile stored has no row of its own, and may be refused all the same.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.database.fields import ByteOrderedField
+from webadmin.ingest.tenant_limits import PushLimitName
+
+ACTOR_MAX = 150
+WHY_MAX = 500
+OUTCOME_MAX = 60
+MESSAGE_MAX = 500
+ACCEPTED = "accepted"
+
+
+class PushLimitChange(models.Model):
+    """A limit of a tenant's pushes (tenant "": everybody's), as somebody set it; a null value takes it back.
+
+    In force is, per tenant and limit, the row that no later one superseded.
+    """
+
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
+    name = ByteOrderedField(max_length=40, choices=[(name.value, name.value) for name in PushLimitName])
+    value = models.BigIntegerField(null=True)
+    is_superseded = models.BooleanField(default=False)
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=ACTOR_MAX)
+    why = models.CharField(max_length=WHY_MAX)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "name"], condition=models.Q(is_superseded=False), name="push_limit_one_in_force"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(value=None) | models.Q(value__gte=0), name="push_limit_is_no_debt"
+            ),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.tenant or 'everybody'}"
+
+
+class PushCount(models.Model):
+    """How many profiles of a tenant were accepted, or refused for one reason, and the last words about it.
+
+    Counted in the web processes and added here every few seconds. Tenant "" stands for senders that proved none.
+    """
+
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
+    outcome = models.CharField(max_length=OUTCOME_MAX)
+    count = models.PositiveBigIntegerField(default=0)
+    bytes = models.PositiveBigIntegerField(default=0, help_text="Uncompressed pprof and labels")
+    last_at_ms = models.BigIntegerField()
+    last_message = models.CharField(max_length=MESSAGE_MAX, blank=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "outcome"], name="push_count_unique")]
+        ordering = ["tenant", "outcome"]
+
+    def __str__(self) -> str:
+        return f"{self.tenant or 'nobody'} {self.outcome}: {self.count}"

@@ -1,0 +1,133 @@
+"""One push from its sender to its acknowledgement, the same at every door: identify, limit, decode, distribute."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from django.http import HttpRequest
+
+from engine.ingest.ingest_request import bytes_of
+from engine.ingest.labels import series_hash
+from engine.ingest.model import PushedProfile, PushLimits, Refused
+from engine.ingest.push import DecodedPush
+from webadmin.base.compressed_bodies import BadGzip, BodyTooLarge, UnreadableBody
+from webadmin.base.not_taken import NotTaken
+from webadmin.base.senders import Sender
+from webadmin.ingest.distributor import PUSH_SECONDS, Distributor, distributor
+from webadmin.ingest.models import ACCEPTED
+from webadmin.ingest.plain_answers import BODY_SIZE
+from webadmin.ingest.tenant_limits import TenantPushLimits
+
+Decode = Callable[[PushLimits, int], DecodedPush]
+"""From limits and the time in unix nanoseconds to what is taken and what is refused."""
+BREAKS_OFF = "body_breaks_off"
+MESSAGES_MAX = 5
+"""Of the refusals of one push, so many are said in words."""
+
+
+def identify(request: HttpRequest) -> Sender:
+    """Return who pushes; NotTaken, counted, before anything of the body is read, also if the tenant is in debt."""
+    found = distributor()
+    tenant = ""
+    try:
+        sender = found.senders.identify(request)
+        tenant = sender.tenant
+        limits = found.limits(tenant)
+        if not found.budgets.may_read(tenant, limits, time.monotonic()):
+            raise _rate_limited(tenant, limits)
+    except NotTaken as error:
+        found.tally.add(tenant, error.reason, message=error.message)
+        raise
+    return sender
+
+
+def receive(sender: Sender, size: int, decode: Decode, *, deadline: float | None = None) -> None:
+    """Take a push of ``size`` bytes as it was read; returns when everything in it is durable. NotTaken otherwise.
+
+    What is good is stored although something else of the push is refused. A tenant pays for what it sends, good or bad.
+    """
+    found = distributor()
+    try:
+        _receive(found, sender.tenant, size, decode, deadline or time.monotonic() + PUSH_SECONDS)
+    except NotTaken as error:
+        if not error.is_counted:
+            found.tally.add(sender.tenant, error.reason, message=error.message)
+        raise
+
+
+def body_limit(sender: Sender) -> int:
+    """Return how many bytes a body of the sender's tenant may have."""
+    return distributor().limits(sender.tenant).profile.body_bytes_max
+
+
+def count_unread(sender: Sender, reason: str, message: str, work_bytes: int = 0) -> None:
+    """Count a push whose body could not be read, and charge the tenant for the bytes that it cost."""
+    found = distributor()
+    found.tally.add(sender.tenant, reason, message=message)
+    found.budgets.charge(sender.tenant, work_bytes)
+
+
+def unread(sender: Sender, error: UnreadableBody) -> NotTaken:
+    """Count and charge a push whose body could not be read; return the error to raise."""
+    reason = BODY_SIZE if isinstance(error, BodyTooLarge) else "bad_gzip" if isinstance(error, BadGzip) else BREAKS_OFF
+    count_unread(sender, reason, str(error), error.work_bytes)
+    return NotTaken("invalid_argument", reason, str(error))
+
+
+def refuse(sender: Sender, code: str, reason: str, message: str) -> NotTaken:
+    """Count a push whose body could not even be read; return the error to raise."""
+    distributor().tally.add(sender.tenant, reason, message=message)
+    return NotTaken(code, reason, message)
+
+
+def _receive(found: Distributor, tenant: str, size: int, decode: Decode, deadline: float) -> None:
+    limits, now_ns = found.limits(tenant), time.time_ns()
+    if not found.budgets.may_send(tenant, size, limits, time.monotonic()):
+        raise _rate_limited(tenant, limits)
+    try:
+        decoded = decode(limits.profile, now_ns)
+    except Refused as error:
+        raise NotTaken("invalid_argument", error.reason, error.message) from error
+    sizes = bytes_of(decoded.profiles)
+    found.budgets.charge(tenant, max(0, sizes - size))
+    refused = list(decoded.refused)
+    taken = _within_series(found, tenant, decoded.profiles, limits.series_max, refused)
+    failure = None
+    if taken:
+        try:
+            found.distribute(tenant, taken, now_ns, deadline)
+            found.tally.add(tenant, ACCEPTED, count=len(taken), size=bytes_of(taken))
+        except NotTaken as error:
+            found.tally.add(tenant, error.reason, count=len(taken), message=error.message)
+            failure = error
+    for one in refused:
+        found.tally.add(tenant, one.reason, message=one.message)
+    if failure is not None:
+        raise _joined(failure.code, failure.reason, [failure.message, *map(str, refused)])
+    if refused:
+        is_full = all(one.reason == "series_limit" for one in refused)
+        raise _joined("resource_exhausted" if is_full else "invalid_argument", refused[0].reason, [*map(str, refused)])
+
+
+def _rate_limited(tenant: str, limits: TenantPushLimits) -> NotTaken:
+    message = f"tenant {tenant} sends more than {limits.bytes_per_second} bytes/s (burst {limits.burst_bytes})"
+    return NotTaken("resource_exhausted", "rate_limited", message)
+
+
+def _joined(code: str, reason: str, messages: Sequence[str]) -> NotTaken:
+    """Return the one error for all that was not taken; each was counted where it happened."""
+    said = list(dict.fromkeys(messages))
+    more = f"; and {len(said) - MESSAGES_MAX} more" if len(said) > MESSAGES_MAX else ""
+    return NotTaken(code, reason, "; ".join(said[:MESSAGES_MAX]) + more, is_counted=True)
+
+
+def _within_series(
+    found: Distributor, tenant: str, profiles: Sequence[PushedProfile], most: int, refused: list[Refused]
+) -> list[PushedProfile]:
+    """Return the profiles whose series the tenant may have; refusals of the others are added to ``refused``."""
+    fingerprints = [series_hash(profile.labels) for profile in profiles]
+    admitted = found.budgets.admit_series(tenant, fingerprints, most, time.monotonic())
+    lost = admitted.count(False)
+    refused.extend([Refused("series_limit", f"tenant {tenant} has {most} active series already")] * lost)
+    return [profile for profile, is_in in zip(profiles, admitted, strict=True) if is_in]

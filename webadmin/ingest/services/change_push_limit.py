@@ -1,0 +1,87 @@
+"""Sets what a tenant, or everybody, may push; every value stays as history with who set it and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django.db import transaction
+
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
+from webadmin.base.access.services import record_audit
+from webadmin.ingest.models import WHY_MAX, PushLimitChange
+from webadmin.ingest.tenant_limits import (
+    EVERYBODY,
+    PushLimitName,
+    PushLimitRefused,
+    TenantPushLimits,
+    check_push_limit,
+    limits_of,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushLimitOutcome:
+    """The value in force before and after, or what it would be. ``changed`` is False if it was so already."""
+
+    limit: str
+    tenant: str
+    before: int
+    after: int
+    dry_run: bool
+    changed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as API, admin and commands show it."""
+        return asdict(self)
+
+
+def change_push_limit(
+    *, tenant: str, name: PushLimitName, value: int | None, actor: str, why: str, is_dry_run: bool = False
+) -> PushLimitOutcome:
+    """Set a limit for a tenant ("": everybody); None takes it back. Raises PushLimitRefused."""
+    check_push_limit(name, value)
+    try:
+        tenant = tenant and check_tenant(tenant)
+    except BadBlockName as error:
+        raise PushLimitRefused(str(error)) from error
+    with transaction.atomic():
+        rows = PushLimitChange.objects.filter(tenant=tenant, name=name, is_superseded=False)
+        held = rows.values_list("value", flat=True).first()
+        before = _limits(tenant).value(name)
+        if value == held or is_dry_run:
+            after = _limits(tenant, {name.value: value}).value(name)
+            changed = value != held
+        else:
+            rows.update(is_superseded=True)
+            PushLimitChange.objects.create(tenant=tenant, name=name, value=value, actor=actor, why=why[:WHY_MAX])
+            after, changed = _limits(tenant).value(name), True
+            detail = {"tenant": tenant, "limit": name.value, "value": value, "before": before, "why": why[:WHY_MAX]}
+            record_audit(actor=actor, action="change_push_limit", target=tenant or "everybody", detail=detail)
+    return PushLimitOutcome(
+        limit=name.value, tenant=tenant, before=before, after=after, dry_run=is_dry_run, changed=changed
+    )
+
+
+def set_push_limits() -> dict[str, dict[str, int]]:
+    """Return what is in force because somebody set it: by tenant ("": everybody), then by limit."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    rows = PushLimitChange.objects.filter(is_superseded=False, value__isnull=False).order_by()
+    for tenant, name, value in rows.values_list("tenant", "name", "value"):
+        found[tenant][name] = value
+    return dict(found)
+
+
+def _limits(tenant: str, changes: dict[str, int | None] | None = None) -> TenantPushLimits:
+    """Return a tenant's limits in force, with changes of its own; None among them takes one back."""
+    found = set_push_limits()
+    everybodys = found.get(EVERYBODY, {})
+    own = {**found.get(tenant, {}), **(changes or {})}
+    if tenant == EVERYBODY:
+        everybodys = own
+    return limits_of(
+        {name: value for name, value in own.items() if value is not None},
+        {name: value for name, value in everybodys.items() if value is not None},
+    )

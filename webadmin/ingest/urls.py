@@ -1,0 +1,34 @@
+"""The addresses that profilers send to and viewers ask, which are what they know, and where operators limit them."""
+
+from __future__ import annotations
+
+from django.urls import path, re_path
+
+from webadmin.base.connect import View
+from webadmin.ingest.ingest_api import ingest
+from webadmin.ingest.otlp_api import export
+from webadmin.ingest.push_api import push
+from webadmin.ingest.push_limits_api import PushLimitsView
+from webadmin.query.viewers.querier_api import querier
+from webadmin.query.viewers.render_api import label_values, labels, render, render_diff
+
+PUSH_METHOD = "push.v1.PusherService/Push"
+DOORS: dict[str, View] = {
+    PUSH_METHOD: push,
+    "ingest": ingest,
+    "pyroscope/ingest": ingest,
+    "v1development/profiles": export,
+    "opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export": export,
+}
+"""Views by path. Before the method of a push anything may stand: what is configured in a client is its own affair."""
+
+urlpatterns = [
+    path("api/v1/operations/push-limits", PushLimitsView.as_view(), name="push-limits"),
+    re_path(r"^(?:.+/)?push\.v1\.PusherService/Push$", push, name="push"),
+    *(path(address, view) for address, view in DOORS.items() if address != PUSH_METHOD),
+    re_path(r"^(?:.+/)?querier\.v1\.QuerierService/(?P<method>[A-Za-z]+)$", querier, name="querier"),
+    path("pyroscope/render", render),
+    path("pyroscope/render-diff", render_diff),
+    path("pyroscope/label-values", label_values),
+    path("pyroscope/labels", labels),
+]

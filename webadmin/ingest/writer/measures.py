@@ -1,0 +1,59 @@
+"""What a segment writer shows of itself at ``/metrics``: counted where it happens, gone with the process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+from engine.core.metrics import SECONDS_BUCKETS, WRITER_METRICS
+from webadmin.ingest.writer.gathering import Answer, WaitingPush
+
+disable_created_metrics()  # when a counter was made is no measurement of ours
+
+
+class WriterMeasures:
+    """The metrics of one writer; used on its event loop only."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._by_name: dict[str, Any] = {}
+        for metric in WRITER_METRICS:
+            if metric.kind == "histogram":
+                made: Any = Histogram(
+                    metric.name, metric.meaning, metric.labels, registry=self._registry, buckets=SECONDS_BUCKETS
+                )
+            else:
+                kind = Counter if metric.kind == "counter" else Gauge
+                made = kind(metric.name, metric.meaning, metric.labels, registry=self._registry)
+            self._by_name[metric.name] = made
+
+    def read(self, name: str, read: Callable[[], float]) -> None:
+        """Let a gauge be read whenever it is asked for."""
+        self._by_name[name].set_function(read)
+
+    def count_push(self, push: WaitingPush, answer: Answer) -> None:
+        """Count a push that was gathered, and how long it waited for its answer."""
+        self._by_name["lithify_writer_pushes_total"].labels(answer.code).inc()
+        self._by_name["lithify_writer_profiles_total"].inc(len(push.push.series))
+        self._by_name["lithify_writer_received_bytes_total"].inc(push.size)
+        self._by_name["lithify_writer_push_seconds"].observe(time.monotonic() - push.received_at)
+
+    def count_refusal(self, code: str) -> None:
+        """Count a push that was not gathered."""
+        self._by_name["lithify_writer_pushes_total"].labels(code).inc()
+
+    def count_segment(self, outcome: str, size: int) -> None:
+        """Count a segment whose object was written."""
+        self._by_name["lithify_writer_segments_total"].labels(outcome).inc()
+        self._by_name["lithify_writer_segment_bytes_total"].inc(size)
+
+    def observe_flush(self, seconds: float) -> None:
+        """Note how long a flush took, from its first push to its last answer."""
+        self._by_name["lithify_writer_flush_seconds"].observe(seconds)
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,108 @@
+"""Answers in the form that the SDK reads: JSON, pages with what to ask on from, errors as ``{"message": …}``.
+
+Which exception the SDK raises follows from the status alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework.exceptions import APIException, Throttled
+
+from engine.core.errors import BadObject, LithifyError
+from engine.storage import StorageError
+from webadmin.lanes.catalog.api.errors import RangeRefused
+
+log = logging.getLogger(__name__)
+
+JSON = "application/json"
+PAGE_MAX = 1_000
+STATUSES = {
+    "request_refused": 400,
+    "invalid_message": 400,
+    "invalid_entry_key": 400,
+    "invalid_record": 400,
+    "catalog_refused": 400,
+    "dirty_branch": 400,
+    "no_changes": 400,
+    "credential_refused": 401,
+    "scope_missing": 403,
+    "repository_read_only": 403,
+    "branch_protected": 403,
+    "not_found": 404,
+    "not_served": 405,
+    "name_taken": 409,
+    "merge_conflict": 409,
+    "import_ended": 409,
+    "data_missing": 410,
+    "precondition_failed": 412,
+    "body_too_large": 413,
+    "range_refused": 416,
+    "branch_busy": 423,
+    "imports_busy": 429,
+    "files_condemned": 503,
+}
+"""Status by error code; what is not listed is our fault (500), or the object store's (503)."""
+
+WRONG = {400, 401, 403, 405, 413, 415}
+"""Statuses of what a sender should not have sent; the others are part of working with a catalog."""
+
+
+def answer(document: Any, status: int = 200) -> HttpResponse:
+    """Return a document."""
+    return HttpResponse(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"), JSON, status)
+
+
+def nothing(status: int = 204) -> HttpResponse:
+    """Return that it is done."""
+    return HttpResponse(status=status)
+
+
+def page(results: Sequence[dict[str, Any]], following: str | None) -> HttpResponse:
+    """Return one page of a listing; ``following`` is what the next page comes after, None behind the last."""
+    pagination = {
+        "has_more": following is not None,
+        "next_offset": following or "",
+        "results": len(results),
+        "max_per_page": PAGE_MAX,
+    }
+    return answer({"pagination": pagination, "results": list(results)})
+
+
+def refusal(error: Exception) -> HttpResponse:
+    """Return what an error means to the client."""
+    if isinstance(error, APIException):
+        response = answer({"message": str(error.detail)}, error.status_code)
+        if isinstance(error, Throttled):
+            response.headers["Retry-After"] = str(int(error.wait or 1))
+        return response
+    if not isinstance(error, LithifyError):
+        log.exception("catalog_request_failed", exc_info=error)
+        return answer({"message": "the server failed; its log says why"}, 500)
+    status = status_of(error)
+    if status >= 500:
+        log.error("catalog_request_failed code=%s message=%s", error.code, error)
+    response = answer(_told(error, status), status)
+    if error.retryable:
+        response.headers["Retry-After"] = "1"
+    if isinstance(error, RangeRefused):
+        response.headers["Content-Range"] = f"bytes */{error.size}"
+    if status == 401:
+        response.headers["WWW-Authenticate"] = 'Basic realm="access key"'
+    return response
+
+
+def status_of(error: LithifyError) -> int:
+    """Return the status of one of our errors."""
+    if isinstance(error, BadObject):
+        return 500
+    return STATUSES.get(error.code, 503 if isinstance(error, StorageError) and error.retryable else 500)
+
+
+def _told(error: LithifyError, status: int) -> dict[str, Any]:
+    # The SDK reads a merge that conflicts as the result of a merge, which needs a reference.
+    return {"message": str(error)} | ({"reference": ""} if error.code == "merge_conflict" and status == 409 else {})

@@ -1,0 +1,113 @@
+"""Every request of the catalog's API comes through here: who calls, which operation, and one form of refusal.
+
+What a known key should not have asked is counted where operators see it; nobody else can make us write.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.csrf import csrf_exempt
+from rest_framework.exceptions import APIException, Throttled
+
+from engine.core.errors import LithifyError
+from webadmin.base.access.errors import ScopeMissing
+from webadmin.base.access.request_rates import seconds_to_wait
+from webadmin.base.access.scopes import SCOPE_READ_CATALOG, SCOPE_WRITE_CATALOG
+from webadmin.lanes.catalog.api.access_keys import AccessKey, key_of_request
+from webadmin.lanes.catalog.api.answers import WRONG, answer, refusal
+from webadmin.lanes.catalog.api.browsers import check_origin
+from webadmin.lanes.catalog.api.calls import Call
+from webadmin.lanes.catalog.api.errors import NotServed
+from webadmin.lanes.profiles.services.count_refusals import count_refused_requests
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Call], HttpResponseBase]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What the API serves: the SDK's name of it, method and path, and whether it changes anything.
+
+    ``is_open`` ones ask for no key.
+    """
+
+    name: str
+    method: str
+    path: str
+    handler: Handler
+    writes: bool = False
+    is_open: bool = False
+
+
+View = Callable[..., HttpResponseBase]
+
+
+def door(operations: Mapping[str, Operation]) -> View:
+    """Return the view of one path; ``operations`` are by method."""
+
+    @csrf_exempt
+    def view(request: HttpRequest, **names: str) -> HttpResponseBase:
+        key: AccessKey | None = None
+        try:
+            operation = operations.get(request.method or "")
+            if operation is None:
+                return _other_method(request, operations)
+            if not operation.is_open:
+                key = key_of_request(request)
+                wait = seconds_to_wait(key.name)
+                if wait:
+                    raise Throttled(wait)
+                _check_scope(key, operation)
+            if operation.writes:
+                check_origin(request)
+            call = Call(request, operation.name, key or NOBODY, names)
+            if "repository" in names:
+                call.find_repository()
+            return operation.handler(call)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets it in the form it knows
+            response = refusal(error)
+            _count(key, error, response)
+            return response
+
+    return view
+
+
+@csrf_exempt
+def nowhere(request: HttpRequest, path: str) -> HttpResponse:
+    """Answer every other path: the SDK knows more operations than are served."""
+    return refusal(NotServed(f"{request.method} /{path} is no operation that is served here"))
+
+
+NOBODY = AccessKey(name="nobody", tenant="", may_read=False, may_write=False)
+"""Who asks what is open."""
+
+
+def _check_scope(key: AccessKey, operation: Operation) -> None:
+    if not key.may_read:
+        raise ScopeMissing(f"the access key lacks the scope {SCOPE_READ_CATALOG}")
+    if operation.writes and not key.may_write:
+        raise ScopeMissing(f"the access key may only read: it lacks the scope {SCOPE_WRITE_CATALOG}")
+
+
+def _other_method(request: HttpRequest, operations: Mapping[str, Operation]) -> HttpResponse:
+    response = answer({"message": f"{request.method} is not served here"}, 405)
+    response.headers["Allow"] = ", ".join(sorted(operations))
+    return response
+
+
+def _count(key: AccessKey | None, error: Exception, response: HttpResponse) -> None:
+    if key is None or response.status_code not in WRONG:
+        return
+    known = error.code if isinstance(error, LithifyError) else None
+    code = known or (str(error.get_codes()) if isinstance(error, APIException) else "request_refused")
+    try:
+        count_refused_requests([(code, str(error))], actor=key.actor)
+    except DatabaseError as problem:
+        log.warning("refusal_not_counted code=%s error=%s", code, problem)

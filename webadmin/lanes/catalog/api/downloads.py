@@ -1,0 +1,119 @@
+"""Giving the bytes of an object: whole or a range of them, a piece at a time.
+
+What people put into a catalog is never shown by a browser as if it were a page of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.http import http_date
+
+from engine.formats.ranges.object_entry import ObjectEntry
+from engine.storage import InvalidKey, InvalidRange, ObjectNotFound, ObjectStore
+from webadmin.lanes.catalog.api.calls import Call
+from webadmin.lanes.catalog.api.errors import DataMissing, RangeRefused
+from webadmin.lanes.catalog.errors import AddressRefused
+from webadmin.lanes.catalog.object_places import object_at, physical_address_of
+from webadmin.lanes.catalog.services.read_objects import get_entry
+
+PIECE_BYTES = 4 << 20
+PLAIN = "application/octet-stream"
+_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """From ``start`` on ``length`` bytes."""
+
+    start: int
+    length: int
+    is_whole: bool
+
+
+def download(call: Call) -> HttpResponseBase:
+    """Return an object's bytes."""
+    call.refuse("presign")
+    stored = _stored(call)
+    headers = _headers(stored)
+    if call.request.headers.get("If-None-Match", "").strip() in (headers["ETag"], stored.checksum, "*"):
+        return HttpResponse(status=304, headers=headers)
+    part = part_of(call.request.headers.get("Range"), stored.size)
+    pieces = _read(call, stored, part)
+    response = StreamingHttpResponse(pieces, status=200 if part.is_whole else 206, headers=headers)
+    return _measured(response, stored, part)
+
+
+def head(call: Call) -> HttpResponseBase:
+    """Describe an object's bytes in headers."""
+    stored = _stored(call)
+    part = part_of(call.request.headers.get("Range"), stored.size)
+    return _measured(HttpResponse(status=200 if part.is_whole else 206, headers=_headers(stored)), stored, part)
+
+
+def part_of(told: str | None, size: int) -> Part:
+    """Return what a header ``Range`` asks for. Raises RangeRefused.
+
+    One that is not understood, or asks for several parts, is as good as none: that is the rule of HTTP.
+    """
+    match = _RANGE.fullmatch(told.strip()) if told else None
+    if match is None or match[0] == "bytes=-":
+        return Part(0, size, is_whole=True)
+    first, last = match[1], match[2]
+    if not first:
+        length = min(int(last), size)
+        start = size - length
+    else:
+        start = int(first)
+        if last and int(last) < start:
+            return Part(0, size, is_whole=True)
+        length = min(int(last or size), size - 1) - start + 1
+    if length <= 0:
+        raise RangeRefused(size)
+    return Part(start, length, is_whole=False)
+
+
+def _stored(call: Call) -> ObjectEntry:
+    return ObjectEntry.from_payload(get_entry(call.repository, call.names["ref"], call.path()).payload)
+
+
+def _headers(stored: ObjectEntry) -> dict[str, str]:
+    return {
+        "ETag": f'"{stored.checksum}"',
+        "Last-Modified": http_date(stored.written_at),
+        "Content-Type": stored.content_type or PLAIN,
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": "attachment",
+        "Content-Security-Policy": "sandbox",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+def _measured(response: HttpResponseBase, stored: ObjectEntry, part: Part) -> HttpResponseBase:
+    response.headers["Content-Length"] = str(part.length)
+    if not part.is_whole:
+        response.headers["Content-Range"] = f"bytes {part.start}-{part.start + part.length - 1}/{stored.size}"
+    return response
+
+
+def _read(call: Call, stored: ObjectEntry, part: Part) -> Iterator[bytes]:
+    """Read the first piece at once: only before the answer has begun it can still be another one."""
+    place = physical_address_of(call.repository, stored)
+    try:
+        store, key = object_at(call.repository, stored)
+        first = store.get_range(key, part.start, min(part.length, PIECE_BYTES))
+    except (ObjectNotFound, InvalidKey, AddressRefused) as error:
+        raise DataMissing(f"the object's bytes are gone: nothing lies at {place}") from error
+    except InvalidRange as error:
+        raise DataMissing(f"the object's bytes are damaged: {place} has no {stored.size} bytes any more") from error
+    return _pieces(store, key, first, part)
+
+
+def _pieces(store: ObjectStore, key: str, first: bytes, part: Part) -> Iterator[bytes]:
+    yield first
+    for start in range(part.start + PIECE_BYTES, part.start + part.length, PIECE_BYTES):
+        yield store.get_range(key, start, min(part.start + part.length - start, PIECE_BYTES))

@@ -1,0 +1,36 @@
+"""Rules that keep staged writes and commits away from branches."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+
+from engine.protocol.fields import Fields
+from webadmin.lanes.catalog.api.answers import answer, nothing
+from webadmin.lanes.catalog.api.calls import Call
+from webadmin.lanes.catalog.api.errors import RequestRefused
+from webadmin.lanes.catalog.api.request_bodies import body_of, json_of
+from webadmin.lanes.catalog.services.protection import read_protection, write_protection
+
+
+def read(call: Call) -> HttpResponse:
+    """List the patterns of protected branches; the ETag is what a change may be bound to."""
+    rules, checksum = read_protection(call.repository)
+    response = answer([{"pattern": rule["pattern"]} for rule in rules])
+    response.headers["ETag"] = checksum
+    return response
+
+
+def write(call: Call) -> HttpResponse:
+    """Replace the patterns; branches that match one take neither staged writes nor commits, only merges."""
+    told = json_of(body_of(call.request))
+    if not isinstance(told, list):
+        raise RequestRefused("a list of rules is expected")
+    rules = [Fields.of(rule, f"$[{number}]").values for number, rule in enumerate(told)]
+    match = call.request.headers.get("If-Match")
+    write_protection(
+        call.repository,
+        [{"pattern": rule.get("pattern")} for rule in rules],
+        if_checksum=match.strip().strip('"') if match else None,
+        order=call.order,
+    )
+    return nothing()

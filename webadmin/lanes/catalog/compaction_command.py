@@ -1,0 +1,158 @@
+"""What ``manage.py catalog`` does about compaction and garbage: its actions, and what they print."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from engine.lanes.catalog.plan.sensor import Held
+from webadmin.adminkit.formatting import GAP, counted, size_text
+from webadmin.lanes.catalog.branch_loads import watched_branches
+from webadmin.lanes.catalog.errors import CatalogRefused, RepositoryMissing
+from webadmin.lanes.catalog.explain import weigh
+from webadmin.lanes.catalog.models import Repository
+from webadmin.lanes.catalog.repository_sections import deleted_words, tombstones_text
+from webadmin.lanes.catalog.services.branches import find_branch
+from webadmin.lanes.catalog.services.collect_garbage import collect_garbage
+from webadmin.lanes.catalog.services.compact_branch import NOTHING_STAGED, begin_compaction
+from webadmin.lanes.catalog.services.repositories import find_repository, restore_repository
+from webadmin.lanes.catalog.standing import active_repositories, deleted_repositories, standings
+from webadmin.lanes.catalog.states import CompactionState
+from webadmin.schedule.services.operation import Order
+
+DEFAULT_TENANT = "anonymous"
+TENANTS_TOLD = 5
+
+
+def add_actions(actions: Any) -> None:
+    """Add ``status``, ``compact``, ``gc`` and ``restore`` to the command's actions."""
+    status: ArgumentParser = actions.add_parser("status", help="what makes branches slow, and what the sensor says")
+    status.add_argument("--tenant", default="", help="of one tenant only")
+    compact: ArgumentParser = actions.add_parser("compact", help="fold a branch now, whatever its thresholds are")
+    compact.add_argument("branch", nargs="?", default="main")
+    collect: ArgumentParser = actions.add_parser("gc", help="delete what nothing reaches, after its grace")
+    collect.add_argument("--dry-run", action="store_true", help="say what would go, and delete nothing")
+    restore = actions.add_parser("restore", help="make a deleted repository reachable again, within its grace time")
+    restore.add_argument("--id", type=int, help="which one, of several deleted ones of this name")
+    restore.add_argument("--dry-run", action="store_true", help="say whether it can be restored, and change nothing")
+    for each in (compact, collect, restore):
+        each.add_argument("--repository", required=True, help="which one")
+        each.add_argument("--tenant", default=DEFAULT_TENANT, help=f"whose (default: {DEFAULT_TENANT})")
+    for each in (status, compact, collect, restore):
+        each.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of words")
+
+
+def show_status(options: dict[str, Any], actor: str, out: Any) -> None:
+    """Print every branch on which something is staged."""
+    repositories = [row for row in active_repositories() if options["tenant"] in ("", row.tenant)]
+    deleted = [row for row in deleted_repositories() if options["tenant"] in ("", row.tenant)]
+    if options["tenant"] and not repositories and not deleted:
+        raise RepositoryMissing(f"{options['tenant']} has no repository")
+    own = [one for one in watched_branches() if options["tenant"] in ("", one.branch.repository.tenant)]
+    told = [(one, weigh(one)) for one in own]
+    if options["as_json"]:
+        rows = [
+            {
+                "tenant": one.branch.repository.tenant,
+                "repository": one.branch.repository.name,
+                "branch": one.branch.name,
+                "sealed_tokens": one.load.sealed_tokens,
+                "sealed_rows": one.load.sealed_rows,
+                "tombstones": one.load.tombstones,
+                "fires": decision.fires,
+                "says": decision.held.value,
+                "why": decision.reason,
+            }
+            for one, decision in told
+        ]
+        gone = [
+            {"tenant": row.tenant, "repository": row.name, "id": row.pk, "deleted_ms": row.deleted_ms}
+            for row in deleted
+        ]
+        out.write(json.dumps({"branches": rows, "deleted_repositories": gone}, indent=2))
+        return
+    table = Table("repository", "branch", "sealed tokens", "rows", "tombstones", "the sensor says")
+    for one, decision in told:
+        why = decision.reason if decision.held is not Held.FIRES else f"fires: {decision.reason}"
+        tombstones = tombstones_text(one.load.tombstones).replace(GAP, " ")
+        counts = (one.load.sealed_tokens, one.load.sealed_rows, tombstones)
+        table.add_row(str(one.branch.repository), one.branch.name, *map(str, counts), why)
+    if told:
+        Console(file=out, width=180, soft_wrap=True).print(table)
+    else:
+        out.write("nothing is staged on any branch")
+    now = standings(repositories)
+    condemned = sum(now[row.pk].orphans for row in repositories)
+    words = (counted(len(repositories), "repository", "repositories"), counted(condemned, "condemned file"))
+    out.write(", ".join(words).replace(GAP, " "))
+    for row in deleted:
+        out.write(f"{row} (id {row.pk}): {deleted_words(row)}".replace(GAP, " "))
+
+
+def compact_now(options: dict[str, Any], actor: str, out: Any) -> None:
+    """Seal a branch and make the job that folds it."""
+    branch = find_branch(_repository(options), options["branch"])
+    order = Order(actor=actor, why="compacted by command")
+    done = begin_compaction(branch, cause=order.why, order=order, is_ordered=True)
+    told = {"state": done.state, "job": done.job.name if done.job else "", "rows": done.row_count}
+    text = f"{branch.name}: {done.get_state_display()}" + (f", job {done.job.name}" if done.job else "")
+    out.write(
+        json.dumps(told) if options["as_json"] else f"{text}{f': {done.ended_because}' * bool(done.ended_because)}"
+    )
+    if done.state not in (CompactionState.OPEN, CompactionState.PUBLISHED) and done.ended_because != NOTHING_STAGED:
+        raise SystemExit(1)
+
+
+def collect(options: dict[str, Any], actor: str, out: Any) -> None:
+    """Delete what nothing reaches, or say what that is."""
+    repository = _repository(options)
+    order = Order(actor=actor, why="collected by command", is_dry_run=options["dry_run"])
+    done = collect_garbage(repository, order=order)
+    if options["as_json"]:
+        out.write(json.dumps(done.to_json() | {"names": done.names}, indent=2))
+        return
+    verb = "would be deleted" if options["dry_run"] else "deleted"
+    out.write(
+        f"{done.files_seen} files looked at: {done.files_condemned} condemned, {done.files_deleted} {verb}; "
+        f"{done.objects_seen} objects: {done.objects_condemned} condemned, {done.objects_deleted} {verb}; "
+        f"{done.rows_deleted} rows; {size_text(done.bytes_deleted)}"
+    )
+    for name in done.names:
+        out.write(f"  {name}")
+
+
+def restore(options: dict[str, Any], actor: str, out: Any) -> None:
+    """Make a deleted repository reachable again, or say whether that is possible."""
+    wanted = (options["tenant"], options["repository"])
+    found = [row for row in deleted_repositories() if (row.tenant, row.name) == wanted]
+    found = [row for row in found if options["id"] in (None, row.pk)]
+    if not found:
+        raise RepositoryMissing(f"{wanted[0]} has no deleted repository {wanted[1]!r} that can be restored")
+    if len(found) > 1:
+        ids = ", ".join(str(row.pk) for row in found)
+        raise CatalogRefused(
+            f"{len(found)} deleted repositories are named {wanted[1]!r}: choose with --id one of {ids}"
+        )
+    restore_repository(found[0], order=Order(actor=actor, why="restored by command", is_dry_run=options["dry_run"]))
+    verb = "can be restored" if options["dry_run"] else "restored"
+    told = {"repository": str(found[0]), "id": found[0].pk, "restored": not options["dry_run"]}
+    out.write(json.dumps(told) if options["as_json"] else f"{found[0]} (id {found[0].pk}): {verb}")
+
+
+def _repository(options: dict[str, Any]) -> Repository:
+    """Return the repository that is meant. Raises RepositoryMissing, naming the tenants that have one of this name."""
+    try:
+        return find_repository(options["tenant"], options["repository"])
+    except RepositoryMissing as error:
+        tenants = [row.tenant for row in active_repositories() if row.name == options["repository"]][:TENANTS_TOLD]
+        if not tenants:
+            raise
+        have = "has" if len(tenants) == 1 else "have"
+        raise RepositoryMissing(f"{error}, but {', '.join(tenants)} {have}: name it with --tenant") from error
+
+
+ACTIONS = {"status": show_status, "compact": compact_now, "gc": collect, "restore": restore}

@@ -1,0 +1,126 @@
+"""What is set for the compactions of a repository: between which values, in words, and as the sensor takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from engine.lanes.catalog.plan.build_path import PathLimits
+from engine.lanes.catalog.plan.sensor import SensorPolicy
+from engine.protocol.errors import InvalidMessage
+from engine.protocol.fields import Fields
+from webadmin.adminkit.setting_words import SettingWords
+from webadmin.lanes.catalog.errors import CatalogRefused
+from webadmin.lanes.catalog.lane_models import CompactionPolicy
+from webadmin.lanes.catalog.models import Repository
+
+_COUNT_MAX = 1 << 50
+_YEAR = 366 * 86_400
+LINK_SECONDS_MAX = 86_400
+"""A client may link what it wrote itself so long after it was told where to write: nothing younger is deleted."""
+NUMBERS: Mapping[str, tuple[int, int]] = {
+    "is_enabled": (0, 1),
+    "tombstones": (0, _COUNT_MAX),
+    "sealed_rows": (0, _COUNT_MAX),
+    "sealed_tokens": (0, 10_000),
+    "sealed_age_seconds": (0, _YEAR),
+    "wasteful_lists": (0, 1_000_000),
+    "release_percent": (0, 100),
+    "cooldown_seconds": (0, _YEAR),
+    "cooldown_factor": (0, 1000),
+    "tokens_cap": (1, 10_000),
+    "running_max": (1, 1000),
+    "bytes_per_hour": (1, 1 << 60),
+    "here_rows": (0, _COUNT_MAX),
+    "here_bytes": (0, 1 << 50),
+    "grace_seconds": (60, _YEAR),
+    "object_grace_seconds": (LINK_SECONDS_MAX + 3600, _YEAR),
+    "retention_days": (0, 36_600),
+}
+"""Least and greatest value of each setting."""
+WORDS: Mapping[str, SettingWords] = {
+    "is_enabled": SettingWords(label="Compaction on", about="1: branches are compacted by themselves; 0: never."),
+    "tombstones": SettingWords(label="Tombstones", about="So many since the last one are a reason; 0: none are."),
+    "sealed_rows": SettingWords(label="Rows in sealed tokens", about="So many are a reason; 0: none are."),
+    "sealed_tokens": SettingWords(label="Sealed tokens", about="So many are a reason; 0: none are."),
+    "sealed_age_seconds": SettingWords(
+        label="Age of a sealed token", about="One left so long by commits is a reason; 0: none is.", unit="s"
+    ),
+    "wasteful_lists": SettingWords(
+        label="Wasteful listings", about="So many that read far more than they showed are a reason; 0: none are."
+    ),
+    "release_percent": SettingWords(
+        label="Release", about="A branch stays wanted until all is below this share of its threshold.", unit="%"
+    ),
+    "cooldown_seconds": SettingWords(label="Cooldown", about="A branch rests so long after a compaction.", unit="s"),
+    "cooldown_factor": SettingWords(label="Cooldown factor", about="Or so many times as long as the compaction took."),
+    "tokens_cap": SettingWords(label="Cap of sealed tokens", about="From so many on a branch does not rest."),
+    "running_max": SettingWords(label="Running at most", about="Compactions of the repository at once."),
+    "bytes_per_hour": SettingWords(
+        label="Bytes an hour", about="Most that its compactions write within an hour.", unit="bytes"
+    ),
+    "here_rows": SettingWords(label="Rows in one process", about="More staged rows go to Spark, where there is one."),
+    "here_bytes": SettingWords(
+        label="Bytes in one process", about="More bytes to rewrite go to Spark, where there is one.", unit="bytes"
+    ),
+    "grace_seconds": SettingWords(
+        label="Grace of files", about="A file that nothing reaches is condemned, and deleted after so long.", unit="s"
+    ),
+    "object_grace_seconds": SettingWords(
+        label="Grace of objects", about="An object younger than this is never deleted.", unit="s"
+    ),
+    "retention_days": SettingWords(
+        label="Days of history", about="Objects only of older commits are deleted; 0: none are.", unit="d"
+    ),
+}
+"""By setting, in the order in which they are shown."""
+
+
+def policy_of(repository: Repository) -> CompactionPolicy:
+    """Return what is set for a repository, the defaults if nothing is."""
+    return CompactionPolicy.objects.filter(repository=repository).first() or CompactionPolicy(repository=repository)
+
+
+def policies_of(repositories: Iterable[Repository]) -> dict[int, CompactionPolicy]:
+    """Return what is set for each, by their ids: one query."""
+    wanted = list(repositories)
+    found = {row.repository_id: row for row in CompactionPolicy.objects.filter(repository__in=wanted)}
+    return {one.pk: found.get(one.pk) or CompactionPolicy(repository=one) for one in wanted}
+
+
+def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as they are kept. Raises CatalogRefused naming the one that cannot be."""
+    if unknown := sorted(settings.keys() - NUMBERS.keys()):
+        raise CatalogRefused(f"{unknown[0][:60]!r} cannot be set: there are {', '.join(NUMBERS)}")
+    told = {name: int(value) if isinstance(value, bool) else value for name, value in settings.items()}
+    fields = Fields("policy", told)
+    try:
+        checked: dict[str, Any] = {name: fields.integer(name, *NUMBERS[name]) for name in settings}
+    except InvalidMessage as error:
+        raise CatalogRefused(str(error)) from error
+    if "is_enabled" in checked:
+        checked["is_enabled"] = bool(checked["is_enabled"])
+    return checked
+
+
+def sensor_policy(policy: CompactionPolicy, *, is_read_only: bool) -> SensorPolicy:
+    """Return what the sensor goes by. A read-only repository is compacted when somebody orders it only."""
+    return SensorPolicy(
+        tombstones=policy.tombstones,
+        sealed_rows=policy.sealed_rows,
+        sealed_tokens=policy.sealed_tokens,
+        sealed_age_s=policy.sealed_age_seconds,
+        wasteful_lists=policy.wasteful_lists,
+        release=policy.release_percent / 100,
+        cooldown_s=policy.cooldown_seconds,
+        cooldown_factor=policy.cooldown_factor,
+        tokens_cap=policy.tokens_cap,
+        running_max=policy.running_max,
+        bytes_per_hour=policy.bytes_per_hour,
+        is_enabled=policy.is_enabled and not is_read_only,
+    )
+
+
+def path_limits(policy: CompactionPolicy) -> PathLimits:
+    """Return what a node merges in its own process."""
+    return PathLimits(rows=policy.here_rows, size=policy.here_bytes)

@@ -1,0 +1,295 @@
+"""Repositories, branches with what is staged on them, commits, tags, builds under way and files that are to go.
+
+Keys of entries are bytes (``engine.formats.ranges.model.key_of``), times named ``…_ms`` unix milliseconds by the
+database's clock, metaranges and files the 64 hex digits of their names. What a branch's record means, and every way in
+which it changes, is in ``engine.lanes.catalog.plan.branch``; only ``services/records.py`` writes it.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.database.fields import ByteOrderedField
+from webadmin.lanes.catalog.states import RepositoryState, TokenState, Why
+
+NAME_MAX = 255
+REPOSITORY_NAME_MAX = 63
+NAMESPACE_MAX = 1000
+COMMITTER_MAX = 255
+ID_LENGTH = 64
+ADDRESS_MAX = 1024
+"""No key in an object store is longer."""
+COMMIT_VERSION = 1
+
+
+class Repository(models.Model):
+    """A catalog of one tenant. ``storage_namespace`` is what its clients call the place of its objects.
+
+    ``protection`` lists rules: ``{"pattern": glob of branch names, "blocks": ["staging_write", "commit"]}``.
+    ``deleted_ms`` is when it was deleted; names are unique among those that are not.
+    ``links`` counts what may make objects reachable again (``services/condemned_objects.py``).
+    """
+
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX)
+    name = ByteOrderedField(max_length=REPOSITORY_NAME_MAX)
+    storage_namespace = ByteOrderedField(max_length=NAMESPACE_MAX)
+    default_branch = ByteOrderedField(max_length=NAME_MAX)
+    is_read_only = models.BooleanField(default=False)
+    protection = models.JSONField(default=list)
+    state = models.CharField(max_length=10, choices=RepositoryState, default=RepositoryState.ACTIVE)
+    created_ms = models.BigIntegerField()
+    deleted_ms = models.BigIntegerField(null=True)
+    links = models.PositiveBigIntegerField(default=0)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "name"],
+                condition=Q(state=RepositoryState.ACTIVE),
+                name="catalog_repository_name_unique",
+            ),
+            models.UniqueConstraint(
+                fields=["tenant", "storage_namespace"],
+                condition=Q(state=RepositoryState.ACTIVE),
+                name="catalog_repository_namespace_unique",
+            ),
+        ]
+        verbose_name_plural = "repositories"
+        ordering = ["tenant", "name"]
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.name}"
+
+
+class Branch(models.Model):
+    """A branch's record but for its sealed tokens. ``head`` is a commit id, ``staging`` the id of a token.
+
+    ``snapshot`` is the metarange of the last compaction, null if there is none. ``epoch`` counts the changes of layers,
+    ``generation`` all changes of the record: whoever writes it compares the generation.
+    """
+
+    repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="branches", db_index=False)
+    name = ByteOrderedField(max_length=NAME_MAX)
+    head = ByteOrderedField(max_length=ID_LENGTH)
+    staging = models.BigIntegerField()
+    snapshot = ByteOrderedField(max_length=ID_LENGTH, null=True)
+    epoch = models.PositiveBigIntegerField(default=0)
+    generation = models.PositiveBigIntegerField(default=0)
+    is_hidden = models.BooleanField(default=False)
+    created_ms = models.BigIntegerField()
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["repository", "name"], name="catalog_branch_name_unique")]
+        verbose_name_plural = "branches"
+        ordering = ["repository", "name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class BranchToken(models.Model):
+    """A layer of staged rows. Among those of a branch the newest has the highest ``position``, the staging token's.
+
+    It outlives its branch until its rows are swept, so nothing holds it to one. ``row_count`` and ``tombstone_count``
+    are those of a sealed token, null until somebody has counted.
+    """
+
+    repository_id = models.BigIntegerField()
+    branch_id = models.BigIntegerField()
+    state = models.CharField(max_length=8, choices=TokenState, default=TokenState.STAGING)
+    position = models.BigIntegerField()
+    reason = models.CharField(max_length=10, choices=Why, default=Why.CREATE)
+    created_ms = models.BigIntegerField()
+    sealed_ms = models.BigIntegerField(null=True)
+    retired_ms = models.BigIntegerField(null=True)
+    row_count = models.PositiveBigIntegerField(null=True)
+    tombstone_count = models.PositiveBigIntegerField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["branch_id"], condition=Q(state=TokenState.STAGING), name="catalog_token_one_staging"
+            ),
+        ]
+        indexes = [
+            # "Which layers has this branch?"
+            models.Index(
+                fields=["branch_id", "position"],
+                condition=~Q(state=TokenState.RETIRED),
+                name="catalog_token_live",
+            ),
+            # "Whose rows may go?"
+            models.Index(fields=["retired_ms"], condition=Q(state=TokenState.RETIRED), name="catalog_token_retired"),
+        ]
+        ordering = ["branch_id", "-position"]
+
+    def __str__(self) -> str:
+        return f"{self.state} token {self.id}"
+
+
+class StagedEntry(models.Model):
+    """A staged change of a key: a value, or (empty ``identity``) a tombstone. ``generation`` counts its writes.
+
+    In the order of its key, so that the rows of all layers are read in one go, by key and by prefix.
+    """
+
+    pk = models.CompositePrimaryKey("branch_id", "key", "token_id")
+    branch_id = models.BigIntegerField()
+    key = models.BinaryField()
+    token_id = models.BigIntegerField()
+    identity = models.BinaryField()
+    payload = models.BinaryField()
+    generation = models.PositiveBigIntegerField(default=1)
+    written_ms = models.BigIntegerField()
+
+    class Meta:
+        # "Has this token any rows?", and sweeping those of a retired one.
+        indexes = [models.Index(fields=["token_id"], name="catalog_staged_of_token")]
+        verbose_name_plural = "staged entries"
+
+
+class StagedInterval(models.Model):
+    """All keys from ``start`` up to before ``end`` (null: without end) are deleted in this token and in older ones.
+
+    The token was sealed in the same transaction: every row in it is older than the interval.
+    """
+
+    branch_id = models.BigIntegerField()
+    token_id = models.BigIntegerField()
+    start = models.BinaryField()
+    end = models.BinaryField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["branch_id", "token_id"], name="catalog_interval_of_branch")]
+
+
+class Commit(models.Model):
+    """An immutable state with its history; ``parents`` are commit ids, the first that of the branch it was made on.
+
+    ``generation`` is one more than the greatest of its parents'. The id is the hash of what is said here.
+    """
+
+    repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="commits", db_index=False)
+    commit_id = ByteOrderedField(max_length=ID_LENGTH)
+    parents = models.JSONField(default=list)
+    committer = models.CharField(max_length=COMMITTER_MAX)
+    message = models.TextField(blank=True)
+    metadata = models.JSONField(default=dict)
+    metarange = ByteOrderedField(max_length=ID_LENGTH)
+    created_ms = models.BigIntegerField()
+    generation = models.PositiveBigIntegerField()
+    version = models.PositiveSmallIntegerField(default=COMMIT_VERSION)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["repository", "commit_id"], name="catalog_commit_id_unique")]
+        # History is read some generations at a time.
+        indexes = [models.Index(fields=["repository", "generation"], name="catalog_commit_generation")]
+        ordering = ["repository", "-generation"]
+
+    def __str__(self) -> str:
+        return self.commit_id[:16]
+
+
+class Tag(models.Model):
+    """A name for a commit."""
+
+    repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="tags", db_index=False)
+    name = ByteOrderedField(max_length=NAME_MAX)
+    commit_id = ByteOrderedField(max_length=ID_LENGTH)
+    created_ms = models.BigIntegerField()
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["repository", "name"], name="catalog_tag_name_unique")]
+        ordering = ["repository", "name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Build(models.Model):
+    """A build under way: since when it may have put files that nothing names yet; gone when it ends.
+
+    ``basis`` is what it rests on. One whose ``heartbeat_ms`` is old has died with its process; one of a compaction is
+    open for as long as that is.
+    """
+
+    repository_id = models.BigIntegerField()
+    branch_id = models.BigIntegerField(null=True)
+    kind = models.CharField(max_length=10, choices=Why)
+    basis = models.JSONField(default=dict)
+    begun_ms = models.BigIntegerField()
+    heartbeat_ms = models.BigIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["repository_id"], name="catalog_build_of_repository")]
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"
+
+
+class CondemnedFile(models.Model):
+    """A range or metarange that nothing reached when the store was looked at; ``engine.lanes.catalog.plan.orphans``."""
+
+    repository_id = models.BigIntegerField()
+    file_id = ByteOrderedField(max_length=ID_LENGTH)
+    is_metarange = models.BooleanField(default=False)
+    since_ms = models.BigIntegerField()
+    is_marked = models.BooleanField(default=False)
+    deleted_ms = models.BigIntegerField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["repository_id", "file_id"], name="catalog_condemned_file_unique")
+        ]
+
+    def __str__(self) -> str:
+        return self.file_id[:16]
+
+
+class CondemnedObject(models.Model):
+    """An uploaded object that no entry named when the store was looked at. ``is_marked``: its deletion has begun.
+
+    ``address`` is the one in entries, below the repository's folder. The row goes with the object.
+    """
+
+    repository_id = models.BigIntegerField()
+    address = ByteOrderedField(max_length=ADDRESS_MAX)
+    since_ms = models.BigIntegerField()
+    is_marked = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["repository_id", "address"], name="catalog_condemned_object_unique")
+        ]
+
+    def __str__(self) -> str:
+        return self.address
+
+
+class BranchLoad(models.Model):
+    """What all processes have counted on a branch since its last compaction or commit: about so much."""
+
+    branch_id = models.BigIntegerField(primary_key=True)
+    rows = models.BigIntegerField(default=0)
+    tombstones = models.BigIntegerField(default=0)
+    wasteful_lists = models.BigIntegerField(default=0)
+    changed_ms = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"load of {self.branch_id}"
+
+
+# Django finds models through this module.
+from webadmin.lanes.catalog import lane_models  # noqa: E402, F401

@@ -1,0 +1,78 @@
+"""Where the bytes of an entry's object lie: in its repository, or in its tenant's own folder; nowhere else.
+
+Below its repository an object's address is relative, ``data/…``. In the tenant's folder (the same below which it may
+place tables) it is a whole URL: what is imported is not copied. Clients are told the URL of the object itself in both
+cases: whoever has credentials for the store may read and write there without us.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote, urlsplit
+
+from engine.formats.ranges.object_entry import ObjectEntry
+from engine.storage import InvalidKey, ObjectStore, kept_store
+from engine.storage.keys import check_key
+from webadmin.lanes.catalog.errors import AddressRefused
+from webadmin.lanes.catalog.models import Repository
+from webadmin.lanes.catalog.places import catalog_store, data_prefix_of, folder_of
+from webadmin.lanes.tables.places import place_of_tenant, shown_place_of_tenant
+
+DATA = "data/"
+TOLD = 200
+
+
+def address_of(repository: Repository, physical_address: str) -> tuple[str, bool]:
+    """Return the address in an entry for one that a client names, and whether it is relative. Raises AddressRefused."""
+    own = url_in(catalog_store().url, data_prefix_of(repository))
+    if not physical_address.startswith(own):
+        key_in_tenants_folder(repository, physical_address)
+        return physical_address, False
+    address = DATA + unquote(physical_address.removeprefix(own))
+    try:
+        check_key("link", address)
+    except InvalidKey as error:
+        raise AddressRefused(f"{physical_address[:TOLD]!r}: {error.reason}") from error
+    return address, True
+
+
+def physical_address_of(repository: Repository, value: ObjectEntry) -> str:
+    """Return the URL of an object."""
+    return url_in(catalog_store().url, folder_of(repository) + value.address) if value.is_relative else value.address
+
+
+def object_at(repository: Repository, value: ObjectEntry) -> tuple[ObjectStore, str]:
+    """Return the store and the key of an entry's object. Raises AddressRefused."""
+    if not value.is_relative:
+        return tenants_store(repository), key_in_tenants_folder(repository, value.address)
+    if not value.address.startswith(DATA):
+        raise AddressRefused(f"{value.address[:TOLD]!r} is not among the repository's objects")
+    return catalog_store(), folder_of(repository) + value.address
+
+
+def tenants_store(repository: Repository) -> ObjectStore:
+    """Return the store of the folder that the repository's tenant may import from."""
+    return kept_store(place_of_tenant(repository.tenant))
+
+
+def key_in_tenants_folder(repository: Repository, url: str, *, is_prefix: bool = False) -> str:
+    """Return the key that a URL has in that store; ``is_prefix``: or the beginning of some. Raises AddressRefused."""
+    place = place_of_tenant(repository.tenant)
+    below, here = urlsplit(place), urlsplit(url)
+    folder, path = unquote(below.path).rstrip("/") + "/", unquote(here.path)
+    is_same_store = (below.scheme or "file", below.netloc) == (here.scheme or "file", here.netloc)
+    if not is_same_store or here.query or here.fragment or not path.startswith(folder):
+        raise AddressRefused(
+            f"{url[:TOLD]!r}: objects of {repository.tenant} lie below {shown_place_of_tenant(repository.tenant)}"
+        )
+    key = path.removeprefix(folder)
+    try:
+        if not (is_prefix and not key):
+            check_key("import", key + "x" if is_prefix else key)
+    except InvalidKey as error:
+        raise AddressRefused(f"{url[:TOLD]!r}: {error.reason}") from error
+    return key
+
+
+def url_in(store_url: str, key: str) -> str:
+    """Return the URL of a key in a store, without what only we need to reach the store."""
+    return f"{urlsplit(store_url)._replace(query='').geturl().rstrip('/')}/{quote(key)}"

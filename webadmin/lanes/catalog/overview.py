@@ -1,0 +1,63 @@
+"""What the front page tells of catalogs: how each repository stands, those with most sealed tokens first. Counted now
+and then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.core.cache import cache
+
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.sections import Table
+from webadmin.base.access.confinement import cache_key
+from webadmin.lanes.catalog.models import Repository
+from webadmin.lanes.catalog.repository_sections import collection_words, done_words, state_badge, tombstones_text
+from webadmin.lanes.catalog.standing import RepositoryStanding, active_repositories, standings
+
+REPOSITORIES_SHOWN = 8
+KEPT_SECONDS = 15
+_KEY = "catalog-overview"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogStanding:
+    """One repository and how it stands."""
+
+    repository: Repository
+    now: RepositoryStanding
+
+
+def catalog_standings() -> list[CatalogStanding]:
+    """Return how each repository stands, the one with most sealed tokens first; at most ``KEPT_SECONDS`` old."""
+    key = cache_key(_KEY)
+    found: list[CatalogStanding] | None = cache.get(key)
+    if found is None:
+        repositories = active_repositories()
+        now = standings(repositories) if repositories else {}
+        rows = [CatalogStanding(repository=one, now=now[one.pk]) for one in repositories]
+        found = sorted(rows, key=lambda one: -one.now.sealed_tokens)
+        cache.set(key, found, timeout=KEPT_SECONDS)
+    return found
+
+
+def catalogs_table(rows: Sequence[CatalogStanding]) -> Table:
+    """Return the repositories with what makes their branches slow."""
+    more = len(rows) - REPOSITORIES_SHOWN
+    return Table(
+        title="Catalogs",
+        headers=("Repository", "State", "Branches", "Sealed tokens", "Tombstones", "Compactions", "Garbage"),
+        rows=[
+            (
+                show.row_link(one.repository, show.name(str(one.repository))),
+                state_badge(one.repository, one.now),
+                show.count_text(one.now.branches),
+                show.count_text(one.now.sealed_tokens),
+                tombstones_text(one.now.tombstones),
+                done_words(one.now),
+                collection_words(one.now),
+            )
+            for one in rows[:REPOSITORIES_SHOWN]
+        ],
+        more=show.link(show.list_address(Repository), f"{more} more") if more > 0 else "",
+    )

@@ -1,0 +1,90 @@
+"""Branches: created from a commit, listed, deleted."""
+
+from __future__ import annotations
+
+from django.db import IntegrityError, transaction
+
+from webadmin.base.access.services import record_audit
+from webadmin.base.database.dialect import clock_ms, locked
+from webadmin.lanes.catalog.errors import BranchExists, BranchMissing, BranchRefused
+from webadmin.lanes.catalog.models import Branch, Repository, Tag
+from webadmin.lanes.catalog.services.condemned_objects import count_link
+from webadmin.lanes.catalog.services.count_load import forget_load
+from webadmin.lanes.catalog.services.names import TOLD, check_branch_name
+from webadmin.lanes.catalog.services.pages import page_by_name
+from webadmin.lanes.catalog.services.records import drop_record, first_record
+from webadmin.lanes.catalog.services.refs import commit_at
+from webadmin.lanes.catalog.services.repositories import check_writable
+from webadmin.schedule.services.operation import Order
+
+
+def find_branch(repository: Repository, name: str) -> Branch:
+    """Return a branch. Raises BranchMissing."""
+    found = Branch.objects.filter(repository=repository, name=name).first()
+    if found is None:
+        raise BranchMissing(missing(repository, name))
+    return found
+
+
+def missing(repository: Repository, name: str) -> str:
+    """Return what to say of a branch that is not there."""
+    return f"{repository.name} has no branch {name[:TOLD]!r}"
+
+
+def list_branches(
+    repository: Repository, *, prefix: str = "", after: str = "", amount: int = 100, is_hidden_shown: bool = False
+) -> tuple[list[Branch], bool]:
+    """Return branches by name, and whether there are more."""
+    rows = Branch.objects.filter(repository=repository)
+    if not is_hidden_shown:
+        rows = rows.filter(is_hidden=False)
+    return page_by_name(rows, prefix=prefix, after=after, amount=amount)
+
+
+def create_branch(
+    repository: Repository, name: str, source_ref: str, *, order: Order, is_hidden: bool = False
+) -> Branch:
+    """Create a branch at a commit; of a branch as source only what is committed is taken.
+
+    Raises NameRefused, BranchExists, RefMissing, RefRefused, RepositoryReadOnly.
+    """
+    check_writable(repository)
+    check_branch_name(name)
+    commit = commit_at(repository, source_ref)
+    branch = Branch(
+        repository=repository,
+        name=name,
+        head=commit.commit_id,
+        staging=0,
+        is_hidden=is_hidden,
+        created_ms=clock_ms(),
+    )
+    try:
+        with transaction.atomic():
+            if Tag.objects.filter(repository=repository, name=name).exists():
+                raise BranchExists(f"{repository.name} has a tag {name!r}: the branch would hide it")
+            first_record(branch)
+            count_link(repository.pk)
+            _audit(repository, "catalog_create_branch", branch, order)
+    except IntegrityError as error:
+        raise BranchExists(f"{repository.name} has a branch {name!r} already") from error
+    return branch
+
+
+def delete_branch(repository: Repository, name: str, *, order: Order) -> None:
+    """Delete a branch with what is staged on it; its commits stay. Raises BranchMissing, BranchRefused."""
+    check_writable(repository)
+    if name == repository.default_branch:
+        raise BranchRefused(f"{name} is the default branch of {repository.name}: it cannot be deleted")
+    with transaction.atomic():
+        branch = locked(Branch.objects.filter(repository=repository, name=name)).first()
+        if branch is None:
+            raise BranchMissing(missing(repository, name))
+        drop_record(branch.pk)
+        forget_load(branch.pk)
+        _audit(repository, "catalog_delete_branch", branch, order)
+
+
+def _audit(repository: Repository, action: str, branch: Branch, order: Order) -> None:
+    detail = {"branch": branch.name, "head": branch.head, "why": order.why}
+    record_audit(actor=order.actor, action=action, target=str(repository), detail=detail)

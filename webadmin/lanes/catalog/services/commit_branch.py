@@ -1,0 +1,92 @@
+"""Commits what is staged on a branch: seals it, builds the state, publishes it; each step can die without harm.
+
+Sealed tokens of a commit that died are part of the next one, or of a compaction. One that loses against a compaction
+is built again from less; one with nothing sealed only moves the pointer.
+"""
+
+from __future__ import annotations
+
+from engine.formats.ranges.metarange import Metarange
+from engine.lanes.catalog.apply import apply_layers
+from engine.lanes.catalog.plan.branch import Basis, BranchRecord, Moved, Refusal, basis_of, publish_snapshot
+from engine.storage import ObjectNotFound
+from webadmin.lanes.catalog.errors import BranchBusy, BranchMissing, FilesCondemned, NothingToCommit
+from webadmin.lanes.catalog.models import Build, Commit, Repository
+from webadmin.lanes.catalog.places import files_of, metarange_of, reader_of, reader_over
+from webadmin.lanes.catalog.services.branches import find_branch, missing
+from webadmin.lanes.catalog.services.builds import met_deletion, open_build
+from webadmin.lanes.catalog.services.commits import NewCommit, check_commit, find_commit, make_commit
+from webadmin.lanes.catalog.services.diffs import are_equal
+from webadmin.lanes.catalog.services.protection import Blocked, check_allowed
+from webadmin.lanes.catalog.services.publish import publish_new_commit
+from webadmin.lanes.catalog.services.records import change_record, read_record, seal_branch
+from webadmin.lanes.catalog.services.staged_rows import base_of, basis_layer
+from webadmin.lanes.catalog.states import Why
+from webadmin.schedule.services.operation import Order
+
+TRIES = 10
+
+
+def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, order: Order) -> Commit:
+    """Commit everything that was acknowledged before; what is staged meanwhile may be in it or stays staged.
+
+    Raises BranchMissing, CommitRefused, BranchProtected, RepositoryReadOnly, NothingToCommit, BranchBusy, BadObject.
+    """
+    check_commit(new)
+    check_allowed(repository, branch_name, Blocked.COMMIT)
+    branch = find_branch(repository, branch_name)
+    record = seal_branch(branch.pk, why=Why.COMMIT)
+    for _ in range(TRIES):
+        if record is None:
+            raise BranchMissing(missing(repository, branch_name))
+        with open_build(repository, Why.COMMIT, branch_id=branch.pk, basis=basis_of(record)) as build:
+            commit = _try_once(repository, record, build, new, order)
+        if commit is not None:
+            return commit
+        record = read_record(branch.pk)
+    raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries; what was staged is staged still")
+
+
+def build_state(repository: Repository, basis: Basis) -> Metarange:
+    """Return the state of a basis, written where it is not there yet: the same for a commit and for a compaction."""
+    base = metarange_of(repository, base_of(repository, basis))
+    if not basis.sealed:
+        return base
+    with basis_layer(basis) as layer:
+        return apply_layers(files_of(repository), base, [layer]).metarange if layer else base
+
+
+def _try_once(
+    repository: Repository, record: BranchRecord, build: Build, new: NewCommit, order: Order
+) -> Commit | None:
+    """Return the commit, None if somebody else was quicker."""
+    basis = basis_of(record)
+    head = find_commit(repository, record.head)
+    try:
+        made = build_state(repository, basis)
+        is_same = not new.allow_empty and are_equal(
+            reader_of(repository, head.metarange), reader_over(repository, made)
+        )
+    except ObjectNotFound:
+        if not met_deletion(build):
+            raise
+        return None
+    if is_same:
+        if (basis.sealed or basis.snapshot) and not _clean(basis):
+            return None
+        raise NothingToCommit(f"nothing on the branch differs from commit {head}")
+    commit = make_commit(repository, new, made.id, (head,))
+    try:
+        moved = publish_new_commit(repository, basis, build, made, commit, order)
+    except FilesCondemned:
+        return None
+    return commit if isinstance(moved, Moved) else None
+
+
+def _clean(basis: Basis) -> bool:
+    """Drop layers that come to nothing against the head; False if they are not the branch's any more."""
+
+    def decide(record: BranchRecord | None, token: str) -> Moved | Refusal:
+        return publish_snapshot(record, basis, "", equals_head=True)
+
+    return isinstance(change_record(int(basis.uid), decide, why=Why.COMMIT), Moved)

@@ -1,0 +1,57 @@
+"""Counts what makes a branch slow, over all processes and restarts, without a row that every write has to wait for.
+
+A write is counted with a chance of one in ``ONE_IN``, and then for so many: the sum is right on the average, and good
+enough to decide whether compaction is worth while. Batches of at least so many are counted as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+
+from django.db import DatabaseError
+
+from engine.lanes.catalog.view import Page
+from webadmin.base.database.dialect import clock_ms
+from webadmin.base.database.upserts import add_to_row
+from webadmin.lanes.catalog.models import BranchLoad
+
+log = logging.getLogger(__name__)
+
+ONE_IN = 16
+WASTE = 20
+"""A listing is wasteful if it looked at so many rows for each item it showed ..."""
+WASTE_MIN = 2_000
+"""... and at so many altogether."""
+
+
+def note_writes(branch_id: int, *, rows: int = 0, tombstones: int = 0) -> None:
+    """Count staged rows, and how many of them are tombstones."""
+    _add(branch_id, rows=_sampled(rows), tombstones=_sampled(tombstones))
+
+
+def note_listing(branch_id: int, page: Page) -> None:
+    """Count a listing that walked over far more than it showed."""
+    looked_at = page.staged_rows + page.base_rows
+    if looked_at >= max(WASTE_MIN, WASTE * len(page.items)):
+        _add(branch_id, wasteful_lists=1)
+
+
+def forget_load(branch_id: int) -> None:
+    """Begin anew: what was staged is in a commit or a snapshot now, or gone."""
+    BranchLoad.objects.filter(pk=branch_id).delete()
+
+
+def _sampled(count: int) -> int:
+    if not 0 < count < ONE_IN:
+        return count
+    return ONE_IN if random.random() < count / ONE_IN else 0
+
+
+def _add(branch_id: int, **counts: int) -> None:
+    if not any(counts.values()):
+        return
+    try:
+        add_to_row(BranchLoad, "branch_id", branch_id, counts, {"changed_ms": clock_ms()})
+    except DatabaseError as error:
+        log.warning("load_not_counted branch=%s error=%s", branch_id, error)

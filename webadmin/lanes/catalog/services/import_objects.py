@@ -1,0 +1,110 @@
+"""Imports objects that lie in a tenant's folder into a branch, without copying them."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import mimetypes
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from engine.formats.ranges.errors import UnsortedKeys
+from engine.formats.ranges.model import Row, key_of
+from engine.formats.ranges.object_entry import ObjectEntry
+from engine.storage import ObjectInfo, ObjectNotFound, ObjectStore
+from webadmin.lanes.catalog.errors import ImportRefused
+from webadmin.lanes.catalog.models import Commit, Repository
+from webadmin.lanes.catalog.object_places import key_in_tenants_folder, tenants_store, url_in
+from webadmin.lanes.catalog.services.commits import NewCommit
+from webadmin.lanes.catalog.services.move_heads import import_entries
+from webadmin.lanes.tables.places import place_of_tenant
+from webadmin.schedule.services.operation import Order
+
+SOURCES_MAX = 1000
+TOLD_EVERY = 1000
+"""After so many objects the caller hears how many they were, and may stop the import."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportSource:
+    """What to import to where: one object, or (``is_prefix``) all whose URL begins so. ``destination`` then replaces
+    that beginning, and every key that begins with it is replaced by what is imported."""
+
+    url: str
+    destination: str
+    is_prefix: bool = True
+
+
+def import_objects(
+    repository: Repository,
+    branch_name: str,
+    sources: Sequence[ImportSource],
+    new: NewCommit,
+    *,
+    order: Order,
+    progress: Callable[[int], None] = lambda taken: None,
+) -> Commit:
+    """List the sources and commit their objects. What ``progress`` raises stops it, and nothing is done.
+
+    Raises ImportRefused, AddressRefused, InvalidEntryKey, and what head moves raise.
+    """
+    keys = check_sources(repository, sources)
+    store = tenants_store(repository)
+
+    @contextmanager
+    def rows() -> Iterator[Iterator[Row]]:
+        found = [_rows_of(repository, store, key, source) for key, source in zip(keys, sources, strict=True)]
+        yield _counted(heapq.merge(*found, key=lambda row: row[0]), progress)
+
+    replaced = [each.destination.encode() for each in sources if each.is_prefix]
+    single = [each.destination.encode() for each in sources if not each.is_prefix]
+    try:
+        return import_entries(repository, branch_name, replaced, rows, new, keys=single, order=order)
+    except UnsortedKeys as error:
+        raise ImportRefused(f"two of the sources give the same key: {error}") from error
+
+
+def check_sources(repository: Repository, sources: Sequence[ImportSource]) -> list[str]:
+    """Return the sources' keys in the tenant's store. Raises ImportRefused, AddressRefused, InvalidEntryKey."""
+    if not 0 < len(sources) <= SOURCES_MAX:
+        raise ImportRefused(f"{len(sources)} sources; 1 to {SOURCES_MAX} are allowed")
+    for source in sources:
+        if not source.is_prefix or source.destination:
+            key_of(source.destination)
+    return [key_in_tenants_folder(repository, source.url, is_prefix=source.is_prefix) for source in sources]
+
+
+def _rows_of(repository: Repository, store: ObjectStore, key: str, source: ImportSource) -> Iterator[Row]:
+    """Yield a source's entries by key: a store lists them so, and what replaces the beginning is the same for all."""
+    try:
+        found: Iterable[ObjectInfo] = store.list(key) if source.is_prefix else [store.head(key)]
+    except ObjectNotFound as error:
+        raise ImportRefused(f"nothing lies at {source.url}") from error
+    for info in found:
+        path = source.destination + info.key.removeprefix(key) if source.is_prefix else source.destination
+        value = imported_object(place_of_tenant(repository.tenant), info)
+        yield key_of(path), value.identity, value.to_payload()
+
+
+def _counted(rows: Iterable[Row], progress: Callable[[int], None]) -> Iterator[Row]:
+    count = 0
+    for row in rows:
+        yield row
+        count += 1
+        if count % TOLD_EVERY == 0:
+            progress(count)
+    progress(count)
+
+
+def imported_object(place: str, info: ObjectInfo) -> ObjectEntry:
+    """Return the entry of an object that was listed. Its checksum stands for place, size and time, not for bytes."""
+    seen = f"{info.key}\0{info.size}\0{info.modified_at}"
+    return ObjectEntry(
+        address=url_in(place, info.key),
+        size=info.size,
+        checksum=hashlib.sha256(seen.encode()).hexdigest()[:32],
+        written_at=info.modified_at,
+        content_type=mimetypes.guess_type(info.key)[0] or "application/octet-stream",
+        is_relative=False,
+    )

@@ -1,0 +1,109 @@
+"""Puts what was built under a branch, if the branch still rests on what it was built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from engine.formats.ranges.metarange import Metarange
+from engine.lanes.catalog.plan.branch import (
+    Basis,
+    BranchRecord,
+    Moved,
+    Refusal,
+    move_head,
+    publish_commit,
+    publish_snapshot,
+)
+from webadmin.base.access.services import record_audit
+from webadmin.lanes.catalog.models import Build, Commit, Repository
+from webadmin.lanes.catalog.services.builds import take_files
+from webadmin.lanes.catalog.services.commits import keep_commit
+from webadmin.lanes.catalog.services.condemned_objects import count_link
+from webadmin.lanes.catalog.services.count_load import forget_load
+from webadmin.lanes.catalog.services.records import change_record
+from webadmin.lanes.catalog.states import RepositoryState, Why
+from webadmin.schedule.services.operation import Order
+
+
+def files_in(metarange: Metarange) -> set[str]:
+    """Return the ids of the files that a state is made of."""
+    return {metarange.id, *(info.id for info in metarange.ranges)}
+
+
+def publish_compaction(basis: Basis, build: Build, metarange: Metarange, *, equals_head: bool) -> Moved | Refusal:
+    """Put a compacted state under its branch. Raises FilesCondemned."""
+
+    def decide(record: BranchRecord | None, token: str) -> Moved | Refusal:
+        return publish_snapshot(record, basis, metarange.id, equals_head=equals_head)
+
+    return _publish(basis, build, files_in(metarange), decide, Why.COMPACTION)
+
+
+def publish_new_commit(
+    repository: Repository, basis: Basis, build: Build, metarange: Metarange, commit: Commit, order: Order
+) -> Moved | Refusal:
+    """Make a commit of everything in the basis the head of its branch. Raises FilesCondemned."""
+
+    def decide(record: BranchRecord | None, token: str) -> Moved | Refusal:
+        return publish_commit(record, basis, commit.commit_id)
+
+    def then() -> None:
+        _keep(repository, commit, order, "commit")
+
+    return _publish(basis, build, files_in(metarange), decide, Why.COMMIT, then)
+
+
+def publish_moved_head(
+    repository: Repository,
+    basis: Basis,
+    build: Build,
+    metarange: Metarange,
+    commit: Commit,
+    order: Order,
+    *,
+    action: str,
+) -> Moved | Refusal:
+    """Make a commit that knows nothing of what is staged the head of a branch whose basis is clean.
+
+    Raises FilesCondemned.
+    """
+
+    def decide(record: BranchRecord | None, token: str) -> Moved | Refusal:
+        return move_head(record, basis, commit.commit_id, is_clean=True)
+
+    def then() -> None:
+        count_link(repository.pk)
+        _keep(repository, commit, order, action)
+
+    return _publish(basis, build, files_in(metarange), decide, Why.MERGE, then)
+
+
+def _publish(
+    basis: Basis,
+    build: Build,
+    needed: Iterable[str],
+    decide: Callable[[BranchRecord | None, str], Moved | Refusal],
+    why: Why,
+    also: Callable[[], None] = lambda: None,
+) -> Moved | Refusal:
+    def decide_here(record: BranchRecord | None, token: str) -> Moved | Refusal:
+        # A repository that is being deleted has no branches any more.
+        is_there = Repository.objects.filter(pk=build.repository_id, state=RepositoryState.ACTIVE).exists()
+        return decide(record if is_there else None, token)
+
+    def then(before: BranchRecord, after: BranchRecord) -> None:
+        take_files(build, needed)
+        also()
+        forget_load(int(before.uid))
+
+    return change_record(int(basis.uid), decide_here, why=why, then=then)
+
+
+def _keep(repository: Repository, commit: Commit, order: Order, action: str) -> None:
+    keep_commit(commit)
+    record_audit(
+        actor=order.actor,
+        action=f"catalog_{action}",
+        target=str(repository),
+        detail={"commit": commit.commit_id, "parents": commit.parents, "why": order.why},
+    )

@@ -1,0 +1,151 @@
+"""Takes uncommitted changes back: all of a branch, those of a prefix, those of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db import transaction
+
+from engine.formats.ranges.model import Entry, check_key, prefix_end
+from engine.lanes.catalog.diff import reset_rows
+from engine.lanes.catalog.plan.branch import (
+    BranchRecord,
+    Moved,
+    Refusal,
+    basis_of,
+    put_before,
+    reset,
+    ticket_of,
+    write_holds,
+)
+from webadmin.base.access.services import record_audit
+from webadmin.base.database.dialect import clock_ms, insert_rows, one_snapshot
+from webadmin.lanes.catalog.errors import BranchBusy, BranchMissing, FilesCondemned
+from webadmin.lanes.catalog.models import BranchToken, Build, Repository, StagedEntry
+from webadmin.lanes.catalog.services.branches import find_branch, missing
+from webadmin.lanes.catalog.services.builds import check_open, open_build
+from webadmin.lanes.catalog.services.count_load import forget_load
+from webadmin.lanes.catalog.services.diffs import uncommitted
+from webadmin.lanes.catalog.services.protection import Blocked, check_allowed
+from webadmin.lanes.catalog.services.records import change_record, read_record, record_named, seal_branch
+from webadmin.lanes.catalog.services.staged_rows import overlay_of
+from webadmin.lanes.catalog.services.write_objects import write_rows
+from webadmin.lanes.catalog.states import TokenState, Why
+from webadmin.schedule.services.operation import Order
+
+TRIES = 10
+ROWS_AT_ONCE = 5000
+
+
+def reset_branch(repository: Repository, branch_name: str, *, order: Order) -> None:
+    """Drop all uncommitted changes of a branch. Raises BranchMissing."""
+    check_allowed(repository, branch_name, Blocked.STAGING_WRITE)
+    branch = find_branch(repository, branch_name)
+
+    def decide(record: BranchRecord | None, token: str) -> Moved | Refusal:
+        return Refusal.GONE if record is None else reset(record, token)
+
+    def then(before: BranchRecord, after: BranchRecord) -> None:
+        _audit(repository, branch_name, None, order)
+        forget_load(branch.pk)
+
+    if change_record(branch.pk, decide, why=Why.RESET, then=then) is Refusal.GONE:
+        raise BranchMissing(missing(repository, branch_name))
+
+
+def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, order: Order) -> None:
+    """Take back the uncommitted changes of all keys that begin with a prefix; others stay.
+
+    What undoes them is written to a token of its own, which is laid over the sealed ones. Raises BranchMissing,
+    BranchBusy.
+    """
+    check_allowed(repository, branch_name, Blocked.STAGING_WRITE)
+    branch = find_branch(repository, branch_name)
+    for _ in range(TRIES):
+        record = seal_branch(branch.pk, why=Why.RESET)
+        if record is None:
+            raise BranchMissing(missing(repository, branch_name))
+        with open_build(repository, Why.RESET, branch_id=branch.pk) as build:
+            token = _write_undoing(repository, record, prefix, build)
+            if token is not None and _lay_over(
+                record, token, build, lambda: _audit(repository, branch_name, prefix, order)
+            ):
+                return
+        # Nothing to undo, if what was read is what the layers still are.
+        if token is None and write_holds(ticket_of(record), read_record(branch.pk), decides=True):
+            return
+    raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
+
+
+def reset_key(repository: Repository, branch_name: str, key: bytes) -> None:
+    """Take back the uncommitted change of a key, if there is one. Raises BranchMissing, BranchBusy, InvalidEntryKey."""
+    check_key(key)
+    check_allowed(repository, branch_name, Blocked.STAGING_WRITE)
+    for _ in range(TRIES):
+        record = record_named(repository.pk, branch_name)
+        if record is None:
+            raise BranchMissing(missing(repository, branch_name))
+        change = next(uncommitted(repository, record, overlay_of(record), key, key + b"\0"), None)
+        rows = [Entry(*row) for row in reset_rows([change])] if change else []
+        if write_rows(record, rows) and write_holds(ticket_of(record), read_record(int(record.uid)), decides=True):
+            return
+    raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
+
+
+def _lay_over(record: BranchRecord, token: int, build: Build, audit: Callable[[], None]) -> bool:
+    """Lay a token over the sealed ones, if they are still those that were read and its rows are all there."""
+    basis = basis_of(record)
+
+    def decide(found: BranchRecord | None, _: str) -> Moved | Refusal:
+        return put_before(found, basis, str(token))
+
+    def then(before: BranchRecord, after: BranchRecord) -> None:
+        check_open(build)
+        audit()
+
+    try:
+        return isinstance(change_record(int(record.uid), decide, why=Why.RESET, then=then), Moved)
+    except FilesCondemned:
+        return False
+
+
+def _write_undoing(repository: Repository, record: BranchRecord, prefix: bytes, build: Build) -> int | None:
+    """Write the rows that undo the sealed changes of a prefix to a token that no record names yet; None if none do.
+
+    It counts as retired until then, but for the build that names it: if we die here its rows are swept like others.
+    """
+    at_ms = clock_ms()
+    uid, token = int(record.uid), None
+    with one_snapshot():
+        overlay = overlay_of(record, record.sealed)
+        rows = list(reset_rows(uncommitted(repository, record, overlay, prefix, prefix_end(prefix))))
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        if token is None:
+            token = _hidden_token(repository, uid, build, at_ms)
+        insert_rows(
+            StagedEntry,
+            ("branch_id", "key", "token_id", "identity", "payload", "generation", "written_ms"),
+            [(uid, key, token, identity, payload, 1, at_ms) for key, identity, payload in rows[start:][:ROWS_AT_ONCE]],
+        )
+    return token
+
+
+def _hidden_token(repository: Repository, branch_id: int, build: Build, at_ms: int) -> int:
+    with transaction.atomic():
+        made = BranchToken.objects.create(
+            repository_id=repository.pk,
+            branch_id=branch_id,
+            state=TokenState.RETIRED,
+            position=-1,
+            created_ms=at_ms,
+            retired_ms=at_ms,
+        )
+        Build.objects.filter(pk=build.pk).update(basis={"sealed": [str(made.pk)]})
+    return made.pk
+
+
+def _audit(repository: Repository, branch_name: str, prefix: bytes | None, order: Order) -> None:
+    told = {"branch": branch_name, "why": order.why}
+    if prefix is not None:
+        told["prefix"] = prefix.decode("utf-8", "backslashreplace")
+    record_audit(actor=order.actor, action="catalog_reset", target=str(repository), detail=told)

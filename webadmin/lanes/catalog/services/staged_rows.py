@@ -1,0 +1,121 @@
+"""Reads the staged rows of a branch as the engine asks for them, and makes one layer of all sealed ones.
+
+Rows of all tokens lie together in the order of keys, so that each question is one query (or one for some thousand
+rows), however many tokens there are. ``one_snapshot`` around record and rows makes both of one moment: then nothing
+that others move meanwhile can be missed, and nobody has to look at the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
+from operator import itemgetter
+
+from engine.formats.ranges.model import IntervalTombstone
+from engine.lanes.catalog.overlay import LayerInterval, LayerRow, Overlay
+from engine.lanes.catalog.plan.branch import Basis, BranchRecord
+from engine.lanes.catalog.runs import Layer, spooled_run
+from engine.lanes.catalog.view import View
+from webadmin.base.database.dialect import among, ask_rows, one_snapshot, read_rows
+from webadmin.lanes.catalog.models import Commit, Repository, StagedEntry, StagedInterval
+from webadmin.lanes.catalog.places import reader_of
+
+ROWS_AT_FIRST = 128
+ROWS_AT_ONCE = 8192
+HIDES_ALL = 1 << 62
+"""The generation of every interval: its token was sealed with it, so all rows of the token are older."""
+
+_COLUMNS = ("key", "token_id", "generation", "identity", "payload")
+
+
+class DatabaseRows:
+    """The rows of some tokens (newest first) of a branch. What the database raises passes through."""
+
+    def __init__(self, branch_id: int, tokens: Iterable[str]) -> None:
+        self._branch_id = branch_id
+        self._layers = {int(token): number for number, token in enumerate(tokens)}
+
+    def of_key(self, key: bytes) -> Sequence[LayerRow]:
+        """Return the rows of a key: one query."""
+        return self.of_keys([key]).get(key, ())
+
+    def of_keys(self, keys: Collection[bytes]) -> dict[bytes, list[LayerRow]]:
+        """Return the rows of several keys (at least one): one query."""
+        wanted, values = among(StagedEntry, "key", keys)
+        found: dict[bytes, list[LayerRow]] = {}
+        for row in self._layered(
+            read_rows(StagedEntry, _COLUMNS, f"WHERE branch_id = %s AND {wanted}", [self._branch_id, *values])
+        ):
+            found.setdefault(row.key, []).append(row)
+        return found
+
+    def scan(self, start: bytes, end: bytes | None) -> Iterator[LayerRow]:
+        """Yield rows by key and layer, some thousand to a query."""
+        if not self._layers:
+            return
+        for _, rows in groupby(self._layered(self._read(start, end)), key=itemgetter(0)):
+            group = list(rows)
+            yield from group if len(group) == 1 else sorted(group, key=itemgetter(1))
+
+    def intervals(self) -> Sequence[LayerInterval]:
+        """Return all interval tombstones: one query."""
+        rows = read_rows(StagedInterval, ("token_id", "start", "end"), "WHERE branch_id = %s", [self._branch_id])
+        return [
+            LayerInterval(layer, IntervalTombstone(start, end, HIDES_ALL))
+            for token, start, end in rows
+            if (layer := self._layers.get(token)) is not None
+        ]
+
+    def _layered(self, rows: Iterable[tuple[bytes, int, int, bytes, bytes]]) -> Iterator[LayerRow]:
+        """Leave out what belongs to tokens that the record does not name."""
+        for key, token, generation, identity, payload in rows:
+            layer = self._layers.get(token)
+            if layer is not None:
+                yield LayerRow(key, layer, generation, identity, payload)
+
+    def _read(self, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, int, int, bytes, bytes]]:
+        after, amount = (start, -1), ROWS_AT_FIRST
+        until, ends = ("AND key < %s ", [end]) if end is not None else ("", [])
+        rest = f"WHERE branch_id = %s AND (key, token_id) > (%s, %s) {until}ORDER BY key, token_id LIMIT %s"
+        while True:
+            asked = ask_rows(StagedEntry, _COLUMNS, rest, [self._branch_id, *after, *ends, amount])
+            rows = asked()
+            yield from rows
+            if len(rows) < amount:
+                return
+            after, amount = (rows[-1][0], rows[-1][1]), min(4 * amount, ROWS_AT_ONCE)
+
+
+def overlay_of(record: BranchRecord, tokens: Sequence[str] | None = None) -> Overlay:
+    """Return what the tokens of a record (all, if none are given) say."""
+    return Overlay(DatabaseRows(int(record.uid), record.tokens if tokens is None else tokens))
+
+
+def metarange_of_commit(repository: Repository, commit_id: str) -> str:
+    """Return the metarange of a commit that is there."""
+    found = Commit.objects.filter(repository=repository, commit_id=commit_id)
+    return found.values_list("metarange", flat=True).get()
+
+
+def base_of(repository: Repository, basis: Basis | BranchRecord) -> str:
+    """Return the metarange below the staged rows: the snapshot, or that of the head."""
+    return basis.snapshot or metarange_of_commit(repository, basis.head)
+
+
+def view_of(repository: Repository, record: BranchRecord) -> View:
+    """Return what is visible on a branch; use it in the ``one_snapshot`` that the record was read in."""
+    return View(reader_of(repository, base_of(repository, record)), overlay_of(record))
+
+
+@contextmanager
+def basis_layer(basis: Basis) -> Iterator[Layer | None]:
+    """Give the sealed rows of a basis as one layer, spooled to disk where there are many; None if there are none.
+
+    Commits and compactions are built from it: the same files, whoever makes them.
+    """
+    with ExitStack() as stack:
+        with one_snapshot():
+            overlay = Overlay(DatabaseRows(int(basis.uid), basis.sealed))
+            run = stack.enter_context(spooled_run(overlay.scan(), name=f"staged rows of branch {basis.uid}"))
+        yield Layer(run, overlay.covered) if run.info.rows or overlay.covered else None

@@ -1,0 +1,172 @@
+"""Tombstones in the admin: objects of removed blocks that are to be deleted, how that goes, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.adminkit.sections import Facts, Section
+from webadmin.adminkit.verdict import Notice
+from webadmin.lanes.profiles import deletion_queries as queries
+from webadmin.lanes.profiles.models import RemovalCause, Tombstone
+from webadmin.schedule.operator_queries import command_now_ms, with_now
+
+CAUSES = {
+    RemovalCause.REPLACED: ("merged", "a job merged it into other blocks"),
+    RemovalCause.RETENTION: ("too old", "all of it was older than its tenants keep data"),
+    RemovalCause.REQUEST: ("deleted on request", "all of it was deleted on request"),
+    RemovalCause.REPAIR: ("repaired", "a record in the bucket says that it was merged or removed before"),
+}
+
+
+class DeletionFilter(admin.SimpleListFilter):
+    """Objects by how far their deletion is."""
+
+    title = "deletion"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        states = [("waiting", "waits for its delay"), ("due", "due"), ("failing", "not deleted when asked")]
+        return [*states, ("deleted", "deleted")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == "failing":
+            return queries.tombstones_that_fail(queryset)
+        if self.value() == "deleted":
+            return queryset.exclude(deleted_at_ms=None)
+        if self.value() == "waiting":
+            return queryset.filter(deleted_at_ms=None, eligible_at_ms__gte=command_now_ms())
+        if self.value() == "due":
+            return queryset.filter(deleted_at_ms=None, eligible_at_ms__lt=command_now_ms())
+        return queryset
+
+
+class CauseFilter(admin.SimpleListFilter):
+    """Objects by why their block left the index."""
+
+    title = parameter_name = "cause"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [(cause.value, words) for cause, (words, _) in CAUSES.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        return queryset.filter(cause=self.value()) if self.value() in RemovalCause.values else queryset
+
+
+@admin.register(Tombstone)
+class TombstoneAdmin(ReadOnlyAdmin):
+    """Removed blocks whose objects go, or went."""
+
+    list_display = ("id_cell", "deletion", "cause_cell", "size", "removed", "job_cell", "command")
+    list_filter = (DeletionFilter, CauseFilter)
+    shortcuts = (
+        ("Waiting", "state=waiting"),
+        ("Due", "state=due"),
+        ("Not deleted when asked", "state=failing"),
+        ("Deleted", "state=deleted"),
+    )
+    about = (
+        "Blocks that left the index. Their objects stay for a while, for readers that began before, and are then "
+        "deleted by a control task; what the store does not delete is asked for again."
+    )
+    empty_list = "No tombstones: nothing was replaced or dropped yet."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Tombstone]:
+        rows = Tombstone.objects.select_related("block", "job")
+        return with_now(rows.defer("block__metadata", "job__spec", "job__result"), command_now_ms())
+
+    def heading(self, row: Tombstone) -> str:
+        return f"Tombstone of {row.block.ulid}"
+
+    def notices(self, row: Tombstone) -> Sequence[Notice]:
+        if row.deleted_at_ms is None and row.last_error:
+            tries = show.counted(row.attempts, "attempt")
+            text = f"The store did not delete the object after {tries}: {row.last_error}"
+            return [Notice(tone="bad", text=text)]
+        return ()
+
+    def sections(self, row: Tombstone) -> Sequence[Section]:
+        asked = show.age(row.dispatched_at_ms, row.now_ms, clock=show.COMMAND_TIME)
+        retries = row.deleted_at_ms is None and row.last_error
+        return [
+            Facts(
+                title="Tombstone",
+                rows=[
+                    ("Block", show.row_link(row.block, show.code(row.block.ulid))),
+                    ("Object key", show.code(row.block.object_key)),
+                    ("Size", self.size(row)),
+                    ("Why it left the index", CAUSES[RemovalCause(row.cause)][1]),
+                    ("When", self.removed(row)),
+                    ("By job", self.job_cell(row)),
+                    ("By command", self.command(row)),
+                ],
+            ),
+            Facts(
+                title="Deletion of the object",
+                rows=[
+                    ("State", self.deletion(row)),
+                    ("May go from", f"{show.moment_text(row.eligible_at_ms)} command time"),
+                    ("Store asked", asked if row.dispatched_at_ms else "not yet"),
+                    ("Attempts", row.attempts),
+                    ("Last error", row.last_error or show.NOTHING),
+                    (
+                        "Tried again from",
+                        f"{show.moment_text(row.retry_at_ms)} command time" if retries else show.NOTHING,
+                    ),
+                    (
+                        "Confirmed",
+                        show.age(row.deleted_at_ms, row.now_ms, clock=show.COMMAND_TIME)
+                        if row.deleted_at_ms
+                        else "not yet",
+                    ),
+                ],
+            ),
+        ]
+
+    @display(description="Block")
+    def id_cell(self, row: Tombstone) -> SafeString:
+        return show.code(row.block.ulid)
+
+    @display(description="Object")
+    def deletion(self, row: Tombstone) -> SafeString:
+        if row.deleted_at_ms is not None:
+            return show.badge("deleted", "quiet", f"{show.moment_text(row.deleted_at_ms)} command time")
+        if row.last_error:
+            again_ms = max(0, row.retry_at_ms - row.now_ms)
+            again = f"again in {show.duration_text(again_ms)}" if again_ms else "again with the next run"
+            return show.note(
+                show.badge("not deleted", "bad", row.last_error),
+                f"{show.counted(row.attempts, 'try', 'tries')}, {again}",
+            )
+        wait_ms = row.eligible_at_ms - row.now_ms
+        if wait_ms >= 0:
+            return show.badge(f"goes in {show.duration_text(wait_ms)}", "busy")
+        since = show.duration_text(-wait_ms)
+        return show.note(show.badge("asked" if row.dispatched_at_ms else "due", "warn"), f"due since {since}")
+
+    @display(description="Why")
+    def cause_cell(self, row: Tombstone) -> SafeString:
+        return show.hint(*CAUSES[RemovalCause(row.cause)])
+
+    @display(description="Size")
+    def size(self, row: Tombstone) -> str:
+        return show.size_text(row.block.size_bytes)
+
+    @display(description="Left the index")
+    def removed(self, row: Tombstone) -> SafeString | str:
+        return show.age(row.created_at_ms, row.now_ms, clock=show.COMMAND_TIME)
+
+    @display(description="By job")
+    def job_cell(self, row: Tombstone) -> SafeString | str:
+        return show.row_link(row.job, show.short_code(row.job.name) if row.job else "")
+
+    @display(description="By command")
+    def command(self, row: Tombstone) -> SafeString:
+        return show.command_link(row.command_index)

@@ -1,0 +1,15 @@
+"""This app owns what is known of the objects in the bucket."""
+
+from django.apps import AppConfig
+
+
+class IndexConfig(AppConfig):
+    name = "webadmin.lanes.profiles"
+    label = "index"
+    verbose_name = "Index"
+
+    def ready(self) -> None:
+        from webadmin.lanes.profiles.merge_lane import ProfilesLane
+        from webadmin.schedule.lanes import register
+
+        register(ProfilesLane())

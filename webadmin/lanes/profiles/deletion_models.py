@@ -1,0 +1,136 @@
+"""What decides when data goes: retention rules, legal holds, delete requests and the certificates of their end.
+
+Tenants are named, not referred to, where a rule may be made before the first data arrives. ``…_at_ms`` are command
+time; ``command_index`` is the entry of the log that made the row.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.access.models import TENANT_NAME_MAX, Tenant
+from webadmin.base.database.fields import ByteOrderedField
+
+ACTOR_MAX = 150
+WHY_MAX = 500
+SELECTOR_MAX = 10_000
+SERVICE_MAX = 500
+KEEP_DAYS_MAX = 36_500
+
+
+class RetentionRule(models.Model):
+    """For how many days after its end data of a tenant is kept; 0 keeps it for ever. Tenant "" is everybody else."""
+
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
+    keep_days = models.PositiveIntegerField()
+    at = models.DateTimeField(auto_now=True)
+    actor = models.CharField(max_length=ACTOR_MAX)
+    why = models.CharField(max_length=WHY_MAX)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant"], name="retention_rule_tenant_unique"),
+            models.CheckConstraint(condition=Q(keep_days__lte=KEEP_DAYS_MAX), name="retention_rule_is_possible"),
+        ]
+        ordering = ["tenant"]
+
+    def __str__(self) -> str:
+        return f"{self.tenant or 'everybody'}: {self.keep_days} days"
+
+
+class LegalHold(models.Model):
+    """While it lasts, nothing of the tenant is removed, neither by retention nor by request."""
+
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX)
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=ACTOR_MAX)
+    why = models.CharField(max_length=WHY_MAX)
+    ended_at = models.DateTimeField(null=True)
+    ended_by = models.CharField(max_length=ACTOR_MAX, blank=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=~Q(tenant=""), name="legal_hold_names_a_tenant"),
+            models.UniqueConstraint(
+                fields=["tenant"], condition=Q(ended_at=None), name="legal_hold_unique_while_it_lasts"
+            ),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"hold on {self.tenant}"
+
+
+class DeleteState(models.TextChoices):
+    """How far a delete request is."""
+
+    HIDDEN = "hidden", "hidden"  # no query shows the data; objects still hold it
+    DONE = "done", "done"  # no object of the index holds it any more
+
+
+class DeleteRequest(models.Model):
+    """A predicate: rows of the tenant that it matches and that were accepted before ``command_index`` are deleted.
+
+    ``service`` "" and ``selector`` "" match everything. Times are of the data, unix milliseconds, ``[from_ms,
+    until_ms)``, null without bound. ``hidden_…`` count what held such data, or could, when it was asked for.
+    """
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="delete_requests", db_index=False)
+    service = ByteOrderedField(max_length=SERVICE_MAX, blank=True)
+    selector = models.CharField(max_length=SELECTOR_MAX, blank=True)
+    from_ms = models.BigIntegerField(null=True)
+    until_ms = models.BigIntegerField(null=True)
+    command_index = models.BigIntegerField()
+    requested_at_ms = models.BigIntegerField()
+    deadline_at_ms = models.BigIntegerField(help_text="When nothing may be left to rewrite")
+    state = models.CharField(max_length=10, choices=DeleteState, default=DeleteState.HIDDEN)
+    hidden_blocks = models.PositiveIntegerField(default=0)
+    hidden_datasets = models.PositiveIntegerField(default=0)
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=ACTOR_MAX)
+    why = models.CharField(max_length=WHY_MAX)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["command_index"], name="delete_request_command_unique"),
+            models.CheckConstraint(
+                condition=Q(from_ms=None) | Q(until_ms=None) | Q(until_ms__gt=models.F("from_ms")),
+                name="delete_request_covers_some_time",
+            ),
+        ]
+        indexes = [
+            # "What is hidden from this tenant's queries, and what must merges leave out?"
+            models.Index(
+                fields=["tenant", "command_index"], condition=Q(state=DeleteState.HIDDEN), name="delete_request_hidden"
+            ),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"delete request {self.command_index} of {self.tenant}"
+
+
+class DeletionCertificate(models.Model):
+    """Says that at a moment no object that the index knows held data of a request. A later import may need another."""
+
+    request = models.ForeignKey(DeleteRequest, on_delete=models.PROTECT, related_name="certificates")
+    command_index = models.BigIntegerField()
+    issued_at_ms = models.BigIntegerField()
+    at = models.DateTimeField(auto_now_add=True)
+    detail = models.JSONField(default=dict)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"certificate of request {self.request_id}"

@@ -1,0 +1,75 @@
+"""Dead letters: metadata that could not be registered and waits beside its object, and how often adding was refused."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.database.fields import ByteOrderedField, UlidField
+
+LETTER_KEY_MAX = 1024
+REASON_MAX = 500
+CODE_MAX = 50
+
+
+class LetterState(models.TextChoices):
+    """What became of a dead letter."""
+
+    WAITING = "waiting", "waiting"  # the object is there and every sweep tries it again
+    RECOVERED = "recovered", "recovered"  # its block is in the index, the letter's object is gone
+    DISCARDED = "discarded", "discarded"  # an operator gave it up and said why
+    SWEPT = "swept", "swept"  # no letter: the sweep is deleting the object that one of this key would be about
+
+
+class DeadLetter(models.Model):
+    """An object under ``dlq/`` as the sweeps saw it. Times are wall time of the database, in milliseconds.
+
+    ``code`` and ``reason`` say why the last attempt did not recover it.
+    """
+
+    key = ByteOrderedField(max_length=LETTER_KEY_MAX)
+    shard = models.PositiveBigIntegerField()
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True, help_text="Empty for a segment")
+    ulid = UlidField()
+    size_bytes = models.PositiveBigIntegerField()
+    written_at_ms = models.BigIntegerField(help_text="When the letter was stored")
+    state = models.CharField(max_length=10, choices=LetterState, default=LetterState.WAITING)
+    attempts = models.PositiveIntegerField(default=0)
+    first_attempt_ms = models.BigIntegerField()
+    last_attempt_ms = models.BigIntegerField()
+    code = models.CharField(max_length=CODE_MAX, blank=True)
+    reason = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["key"], name="dead_letter_key_unique")]
+        indexes = [
+            # "What waits, the oldest first?" (admin, health)
+            models.Index(fields=["ulid"], condition=Q(state=LetterState.WAITING), name="dead_letter_waiting"),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class RefusalCount(models.Model):
+    """How often blocks of one sender were refused for one reason, and the last of them."""
+
+    actor = models.CharField(max_length=150)
+    code = models.CharField(max_length=CODE_MAX)
+    count = models.PositiveBigIntegerField(default=0)
+    last_at_ms = models.BigIntegerField()
+    last_reason = models.CharField(max_length=REASON_MAX)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["actor", "code"], name="refusal_count_unique")]
+        ordering = ["actor", "code"]
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.code}: {self.count}"

@@ -1,0 +1,290 @@
+"""Blocks, their datasets, lineage, tombstones and the ledger of accepted ids.
+
+A block row holds the object's metadata as bytes; dataset rows make it findable. Names and whole lists of label sets
+are interned. ``…_ms`` are milliseconds: command time for what the schedule did, unix time for ids and data. Data times
+are closed at both ends, as in the block format.
+
+``db_constraint=False``: the database does not look whether what a row refers to is there (decision 0022).
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.access.models import Tenant
+from webadmin.base.database.fields import ByteOrderedField, UlidField
+from webadmin.lanes.profiles.querysets import BlockQuerySet, TombstoneQuerySet
+from webadmin.lanes.profiles.states import LIVE_STATES, BlockState
+from webadmin.schedule.models import Job, LevelQueue
+
+DATASET_NAME_MAX = 500
+OBJECT_KEY_MAX = 1024
+
+
+class DatasetName(models.Model):
+    """The interned name of a dataset, a service; "" is that of dataset indexes."""
+
+    name = ByteOrderedField(max_length=DATASET_NAME_MAX, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["name"], name="dataset_name_unique")]
+
+    def __str__(self) -> str:
+        return self.name or "(dataset index)"
+
+
+class LabelSets(models.Model):
+    """A dataset's whole list of label sets, interned: thousands of blocks share few lists."""
+
+    digest = ByteOrderedField(max_length=64)
+    label_sets = models.JSONField(help_text="A list of label sets, each a list of [name, value]")
+
+    class Meta:
+        verbose_name_plural = "label sets"
+        constraints = [models.UniqueConstraint(fields=["digest"], name="label_sets_digest_unique")]
+
+    def __str__(self) -> str:
+        return self.digest[:12]
+
+
+class Block(models.Model):
+    """A segment (tenant null, level 0) or a compacted block, from its registration until long after its deletion."""
+
+    ulid = UlidField()
+    # Those who ask for a tenant's blocks ask for live ones, which have an index of their own.
+    tenant = models.ForeignKey(
+        Tenant, null=True, on_delete=models.PROTECT, related_name="blocks", db_index=False, db_constraint=False
+    )
+    shard = models.PositiveBigIntegerField()
+    level = models.PositiveSmallIntegerField()
+    # The 6 hours in which the id was made: the unit in which rows will be dropped and queries pruned.
+    partition_start_ms = models.BigIntegerField()
+    created_at_ms = models.BigIntegerField(help_text="The time in the id")
+    min_time_ms = models.BigIntegerField()
+    max_time_ms = models.BigIntegerField()
+    size_bytes = models.PositiveBigIntegerField()
+    crc32c = models.PositiveBigIntegerField(null=True)
+    object_key = ByteOrderedField(max_length=OBJECT_KEY_MAX)
+    metadata = models.BinaryField(help_text="Protobuf BlockMeta")
+    dataset_count = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=BlockState)
+    parked_reason = models.CharField(max_length=500, blank=True)
+    # The job that has the block as a source; kept after replacement.
+    owner_job = models.ForeignKey(
+        Job, null=True, on_delete=models.PROTECT, related_name="source_blocks", db_index=False, db_constraint=False
+    )
+    queue = models.ForeignKey(
+        LevelQueue, null=True, on_delete=models.PROTECT, related_name="blocks", db_index=False, db_constraint=False
+    )
+    added_command_index = models.BigIntegerField()
+    removed_command_index = models.BigIntegerField(null=True)
+    arrived_at_ms = models.BigIntegerField()
+
+    objects = ConfinedManager.from_queryset(BlockQuerySet)()
+
+    class Meta:
+        constraints = [
+            # By id first: times in ids lead to it, as to a part of the index (``blocks_between``).
+            models.UniqueConstraint(fields=["ulid", "shard"], name="block_unique_in_shard"),
+            models.CheckConstraint(
+                condition=(Q(state=BlockState.QUEUED) & Q(queue__isnull=False))
+                | (~Q(state=BlockState.QUEUED) & Q(queue=None)),
+                name="block_queued_in_a_queue",
+            ),
+            models.CheckConstraint(
+                condition=(Q(state=BlockState.OWNED) & Q(owner_job__isnull=False))
+                | (Q(state__in=[BlockState.QUEUED, BlockState.FINAL]) & Q(owner_job=None))
+                | Q(state__in=[BlockState.PARKED, BlockState.REPLACED, BlockState.DROPPED, BlockState.DELETED]),
+                name="block_owned_by_a_job",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state=BlockState.PARKED) | ~Q(parked_reason=""), name="block_parked_with_a_reason"
+            ),
+            models.CheckConstraint(
+                condition=(Q(state__in=LIVE_STATES) & Q(removed_command_index=None))
+                | (~Q(state__in=LIVE_STATES) & Q(removed_command_index__isnull=False)),
+                name="block_removed_by_a_command",
+            ),
+            models.CheckConstraint(
+                condition=(Q(level=0) & Q(tenant=None)) | (Q(level__gt=0) & Q(tenant__isnull=False)),
+                name="block_tenant_from_level_one",
+            ),
+        ]
+        # None stands on the state or on the command of the removal: so PostgreSQL writes none of them when a block is
+        # replaced or deleted, as each is (decision 0033).
+        indexes = [
+            # "The oldest blocks of this queue" (poll)
+            models.Index(
+                fields=["queue", "arrived_at_ms", "ulid"], condition=Q(queue__isnull=False), name="block_in_queue"
+            ),
+            # "The sources of this job" (poll)
+            models.Index(fields=["owner_job"], condition=Q(owner_job__isnull=False), name="block_of_job"),
+            # "Blocks of a tenant by time" (admin's pages). Segments, half of all blocks, have no tenant.
+            models.Index(
+                fields=["tenant", "max_time_ms"], condition=Q(tenant__isnull=False), name="block_of_tenant_by_time"
+            ),
+            # "Which blocks are parked?", "Which are final?" (admin's lists)
+            models.Index(fields=["-id"], condition=~Q(parked_reason=""), name="block_parked"),
+            models.Index(fields=["-id"], condition=Q(level__gte=COMPACTION_LEVEL_MAX), name="block_of_last_level"),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.ulid
+
+
+class Dataset(models.Model):
+    """One dataset of a block. ``masks_applied`` is the index of the last delete command that its bytes obey.
+
+    Only the indexes below: this is the table with the most rows, and no one looks for datasets by anything else.
+    """
+
+    block = models.ForeignKey(
+        Block, on_delete=models.CASCADE, related_name="datasets", db_index=False, db_constraint=False
+    )
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False)
+    name = models.ForeignKey(
+        DatasetName, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
+    label_sets = models.ForeignKey(
+        LabelSets, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
+    position = models.PositiveIntegerField(help_text="Its place in the block's list of datasets, from 0")
+    format = models.PositiveSmallIntegerField()
+    min_time_ms = models.BigIntegerField()
+    max_time_ms = models.BigIntegerField()
+    size_bytes = models.PositiveBigIntegerField()
+    masks_applied = models.BigIntegerField(default=0)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["block", "position"], name="dataset_position_unique")]
+        indexes = [
+            # "Datasets of a tenant and service in a time range" (query)
+            models.Index(fields=["tenant", "name", "max_time_ms"], name="dataset_by_service_and_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.block_id}/{self.position}"
+
+
+class BlockLineage(models.Model):
+    """``result`` was merged from ``source`` (and others) by ``job``."""
+
+    result = models.ForeignKey(
+        Block, on_delete=models.CASCADE, related_name="made_from", db_index=False, db_constraint=False
+    )
+    source = models.ForeignKey(Block, on_delete=models.CASCADE, related_name="went_into", db_constraint=False)
+    # Who asks for a job's results goes by its sources, which have an index by their job.
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="lineage", db_index=False, db_constraint=False)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        verbose_name_plural = "block lineage"
+        constraints = [models.UniqueConstraint(fields=["result", "source"], name="lineage_pair_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.source_id} → {self.result_id}"
+
+
+class RemovalCause(models.TextChoices):
+    """Why a block left the index."""
+
+    REPLACED = "replaced", "replaced"  # a job merged it
+    RETENTION = "retention", "retention"  # all of it was older than its tenants keep data
+    REQUEST = "request", "request"  # all of it was deleted on request
+    REPAIR = "repair", "repair"  # a record in the bucket says so: its removal was in a history that the database lost
+
+
+class Tombstone(models.Model):
+    """A removed block's object: it may be deleted from ``eligible_at_ms`` (command time) on.
+
+    It is dispatched before the store is asked and confirmed after; until then it is tried again from ``retry_at_ms``.
+    """
+
+    block = models.OneToOneField(Block, on_delete=models.CASCADE, related_name="tombstone", db_constraint=False)
+    job = models.ForeignKey(
+        Job, null=True, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
+    cause = models.CharField(max_length=10, choices=RemovalCause, default=RemovalCause.REPLACED)
+    command_index = models.BigIntegerField()
+    created_at_ms = models.BigIntegerField()
+    eligible_at_ms = models.BigIntegerField()
+    dispatched_at_ms = models.BigIntegerField(null=True, help_text="When the store was last asked")
+    retry_at_ms = models.BigIntegerField(default=0)
+    attempts = models.PositiveIntegerField(default=0)
+    last_error = models.CharField(max_length=500, blank=True)
+    deleted_at_ms = models.BigIntegerField(null=True, help_text="When the deletion of the object was confirmed")
+
+    objects = ConfinedManager.from_queryset(TombstoneQuerySet)()
+
+    class Meta:
+        indexes = [
+            # "Which objects may go now?" (control task)
+            models.Index(fields=["eligible_at_ms", "id"], condition=Q(deleted_at_ms=None), name="tombstone_due"),
+            # "What was removed by the commands after this one?" (lineage)
+            models.Index(fields=["command_index"], name="tombstone_by_command"),
+            # "Which blocks are dropped?" (admin's list)
+            models.Index(fields=["block"], condition=~Q(cause=RemovalCause.REPLACED), name="tombstone_of_dropped"),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"tombstone of block {self.block_id}"
+
+
+class AcceptedId(models.Model):
+    """The ledger: an id once accepted changes nothing when it comes again, whatever became of its block."""
+
+    shard = models.PositiveBigIntegerField()
+    ulid = UlidField()
+    content_digest = ByteOrderedField(max_length=64)
+    accepted_at_ms = models.BigIntegerField()
+    command_index = models.BigIntegerField()
+
+    class Meta:
+        # By id first, because old ids are forgotten.
+        constraints = [models.UniqueConstraint(fields=["ulid", "shard"], name="accepted_id_unique")]
+        indexes = [models.Index(fields=["command_index"], name="accepted_id_by_command")]
+
+    def __str__(self) -> str:
+        return f"{self.shard}/{self.ulid}"
+
+
+from webadmin.lanes.profiles.catalogue_models import LineageMark, LineageObject, SweptTotal, TenantService  # noqa: E402
+from webadmin.lanes.profiles.deletion_models import (  # noqa: E402
+    DeleteRequest,
+    DeleteState,
+    DeletionCertificate,
+    LegalHold,
+    RetentionRule,
+)
+from webadmin.lanes.profiles.letter_models import DeadLetter, LetterState, RefusalCount  # noqa: E402
+
+__all__ = [
+    "AcceptedId",
+    "Block",
+    "BlockLineage",
+    "Dataset",
+    "DatasetName",
+    "DeadLetter",
+    "DeleteRequest",
+    "DeleteState",
+    "DeletionCertificate",
+    "LabelSets",
+    "LegalHold",
+    "LetterState",
+    "LineageMark",
+    "LineageObject",
+    "RefusalCount",
+    "RemovalCause",
+    "RetentionRule",
+    "SweptTotal",
+    "TenantService",
+    "Tombstone",
+]

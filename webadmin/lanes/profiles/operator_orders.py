@@ -1,0 +1,81 @@
+"""The orders that operators give in the admin about dead letters. A preview says which could be registered now, and of
+each other one why not; or names what would be given up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from engine.storage import open_store
+from webadmin.adminkit.orders import OperatorOrder
+from webadmin.lanes.profiles.models import DeadLetter, LetterState
+from webadmin.lanes.profiles.services.recover_letters import foresee_named
+from webadmin.lanes.profiles.services.settle_letters import discard_letter, retry_letters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LettersSettled:
+    """What became, or would become, of letters, by their keys."""
+
+    changed: Sequence[str]
+    left: Sequence[tuple[str, str]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the order's page shows it."""
+        return {
+            "changed": list(self.changed),
+            "left": [{"letter": key, "reason": reason} for key, reason in self.left],
+        }
+
+
+def _waiting(rows: Sequence[DeadLetter]) -> list[str]:
+    return [row.key for row in rows if row.state == LetterState.WAITING]
+
+
+def _retry(rows: Sequence[DeadLetter], values: Mapping[str, Any], actor: str, is_dry_run: bool) -> LettersSettled:
+    keys = _waiting(rows)
+    if not keys:
+        return LettersSettled(changed=())
+    store = open_store(settings.OBJECT_STORE_URL)
+    if is_dry_run:
+        kept = dict(foresee_named(store=store, keys=keys).kept)
+        return LettersSettled(changed=[key for key in keys if key not in kept], left=tuple(kept.items()))
+    retry_letters(keys=keys, store=store, actor=actor)
+    still = dict(DeadLetter.objects.filter(key__in=keys, state=LetterState.WAITING).values_list("key", "reason"))
+    return LettersSettled(changed=[key for key in keys if key not in still], left=tuple(still.items()))
+
+
+def _discard(rows: Sequence[DeadLetter], values: Mapping[str, Any], actor: str, is_dry_run: bool) -> LettersSettled:
+    keys = _waiting(rows)
+    if not is_dry_run:
+        store = open_store(settings.OBJECT_STORE_URL)
+        for key in keys:
+            discard_letter(key=key, reason=values["why"], store=store, actor=actor)
+    return LettersSettled(changed=keys)
+
+
+def _waits(row: DeadLetter) -> bool:
+    return row.state == LetterState.WAITING
+
+
+LETTER_ORDERS = (
+    OperatorOrder(
+        name="retry",
+        label="Recover now",
+        about="Registers these letters' blocks now instead of with the next sweep. The preview reads each letter and "
+        "says what would become of it.",
+        give=_retry,
+        fits=_waits,
+    ),
+    OperatorOrder(
+        name="discard",
+        label="Discard",
+        about="Gives letters up: nobody will try them again, and the blocks they describe stay out of the index. "
+        "The blocks' own objects are not touched.",
+        give=_discard,
+        fits=_waits,
+    ),
+)

@@ -1,0 +1,247 @@
+"""What operators ask of the index: finding blocks, sums by level, and where a block came from and went.
+
+A list of millions of blocks is entered through an index: an id leads to its blocks, everything else pages from the
+newest down.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.core.cache import cache
+from django.db.models import BigIntegerField, Count, F, Q, QuerySet, Sum, Value, Window
+from django.db.models.functions import RowNumber
+
+from engine.core import ulids
+from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
+from engine.schedule.model import HOLDING_STATES
+from webadmin.base.access.confinement import cache_key
+from webadmin.lanes.profiles.models import (
+    Block,
+    BlockLineage,
+    Dataset,
+    DeadLetter,
+    LetterState,
+    RemovalCause,
+    Tombstone,
+)
+from webadmin.lanes.profiles.states import LIVE_STATES, BlockState
+
+DATASETS_SHOWN_MAX = 100
+FOUND_MAX = 1000
+LINEAGE_DEPTH_MAX = 3
+LINEAGE_SHOWN_MAX = 12
+"""Relatives shown below one block; the rest is counted."""
+TOTALS_COST_SHARE = 0.02
+"""Share of the time the database may spend on the sums of the front page: a slow answer is kept longer."""
+TOTALS_KEPT_SECONDS_MIN = 3
+TOTALS_KEY = "index.totals"
+
+_ULID_PART = re.compile(rf"[0-7][{ulids.ALPHABET}]{{5,25}}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelTotal:
+    """The live blocks of one level and state."""
+
+    level: int
+    state: str
+    block_count: int
+    byte_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexTotals:
+    """Live blocks by level and state, removed ones whose objects still lie there, and what of that needs someone."""
+
+    live: Sequence[LevelTotal]
+    awaiting_deletion: int
+    failing_deletions: int
+    waiting_letters: int
+    counted_at: float
+
+
+def index_totals() -> IndexTotals:
+    """Return the sums of the front page; over millions of blocks they are counted rarely, over thousands each time."""
+    key = cache_key(TOTALS_KEY)
+    totals: IndexTotals | None = cache.get(key)
+    if totals is None:
+        started = time.monotonic()
+        totals = _count_totals()
+        kept_seconds = (time.monotonic() - started) / TOTALS_COST_SHARE
+        cache.set(key, totals, timeout=max(kept_seconds, TOTALS_KEPT_SECONDS_MIN))
+    return totals
+
+
+def _count_totals() -> IndexTotals:
+    live = (
+        Block.objects.filter(state__in=LIVE_STATES)
+        .order_by()
+        .values("level", "state")
+        .annotate(blocks=Count("id"), bytes=Sum("size_bytes"))
+        .order_by("level", "state")
+    )
+    pending = Tombstone.objects.filter(deleted_at_ms=None).order_by()
+    tombstones = pending.aggregate(all=Count("id"), failing=Count("id", filter=~Q(last_error="")))
+    return IndexTotals(
+        live=[
+            LevelTotal(
+                level=row["level"], state=row["state"], block_count=row["blocks"], byte_count=int(row["bytes"] or 0)
+            )
+            for row in live
+        ],
+        awaiting_deletion=tombstones["all"],
+        failing_deletions=tombstones["failing"],
+        waiting_letters=DeadLetter.objects.filter(state=LetterState.WAITING).count(),
+        counted_at=time.time(),
+    )
+
+
+def blocks_for_list(now_ms: int) -> QuerySet[Block]:
+    """Blocks with their tenant and job, without the metadata bytes."""
+    return (
+        Block.objects.annotate(now_ms=Value(now_ms, BigIntegerField()))
+        .select_related("tenant", "owner_job")
+        .defer("metadata", "owner_job__spec", "owner_job__result")
+    )
+
+
+def find_blocks(blocks: QuerySet[Block], text: str) -> QuerySet[Block]:
+    """Narrow to the blocks whose id is in the text (an id, its first 6 or more characters, or an object key)."""
+    part = _ulid_part(text)
+    if part is None:
+        return blocks.none()
+    found = blocks_between(part.ljust(ulids.LENGTH, "0"), part.ljust(ulids.LENGTH, "Z"))
+    return blocks.filter(id__in=list(found.values_list("id", flat=True)[:FOUND_MAX]))
+
+
+def blocks_between(lowest: str, highest: str) -> QuerySet[Block]:
+    """Return the blocks with ids from the first to the last, in the order of the index that leads to them.
+
+    The order keeps planners from walking all blocks in the order of their rows instead.
+    """
+    return Block.objects.filter(ulid__gte=lowest, ulid__lte=highest).order_by("ulid", "shard")
+
+
+def live_blocks(blocks: QuerySet[Block]) -> QuerySet[Block]:
+    """Narrow to what queries read. Not by state: most new blocks are live, so a list of the newest finds them at once
+    without sorting all that are."""
+    return blocks.filter(removed_command_index=None)
+
+
+def blocks_in_state(blocks: QuerySet[Block], state: str) -> QuerySet[Block]:
+    """Narrow to the blocks in a state. Those that few are in have no index by it, but by what else they have."""
+    if state == BlockState.PARKED:
+        blocks = blocks.exclude(parked_reason="")
+    elif state == BlockState.FINAL:
+        blocks = blocks.filter(level__gte=COMPACTION_LEVEL_MAX)
+    elif state == BlockState.DROPPED:
+        blocks = blocks.filter(id__in=Tombstone.objects.exclude(cause=RemovalCause.REPLACED).values("block"))
+    return blocks.filter(state=state)
+
+
+def owned_blocks(blocks: QuerySet[Block]) -> QuerySet[Block]:
+    """Narrow to the sources of jobs, by way of the jobs that hold any: no index is by this state."""
+    return blocks.filter(state=BlockState.OWNED, owner_job__state__in=HOLDING_STATES)
+
+
+def whole_ulid(text: str) -> str | None:
+    """Return the last block id in a text, such as an object key."""
+    whole = [part for part in _ULID_PART.findall(text.upper()) if len(part) == ulids.LENGTH]
+    return whole[-1] if whole else None
+
+
+def _ulid_part(text: str) -> str | None:
+    if whole := whole_ulid(text):
+        return whole
+    match = _ULID_PART.fullmatch(text.strip().upper())
+    return match[0] if match else None
+
+
+def datasets_of(block: Block) -> list[Dataset]:
+    """The first datasets of a block with their names and label sets."""
+    rows = Dataset.objects.filter(block=block).select_related("tenant", "name", "label_sets").order_by("position")
+    return list(rows[:DATASETS_SHOWN_MAX])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relative:
+    """A block on the way to another one, and those behind it; ``left_out`` of these were not read."""
+
+    block: Block
+    relatives: Sequence[Relative] = ()
+    left_out: int = 0
+
+
+def ancestry(block: Block) -> Relative:
+    """Return the sources of a block, theirs, and so on: one query a step."""
+    return _walk(block, near="result_id", far="source")
+
+
+def progeny(block: Block) -> Relative:
+    """Return the results a block went into, and what those went into."""
+    return _walk(block, near="source_id", far="result")
+
+
+def _walk(block: Block, *, near: str, far: str) -> Relative:
+    steps: list[dict[int, list[BlockLineage]]] = []
+    here: Iterable[int] = [block.pk]
+    while here and len(steps) < LINEAGE_DEPTH_MAX:
+        edges = _edges(here, near=near, far=far)
+        steps.append(edges)
+        here = {getattr(edge, far).pk for found in edges.values() for edge in found}
+    return _relative(block, steps, far)
+
+
+def _edges(block_ids: Iterable[int], *, near: str, far: str) -> dict[int, list[BlockLineage]]:
+    numbered = (
+        BlockLineage.objects.filter(**{f"{near}__in": list(block_ids)})
+        .annotate(
+            number=Window(RowNumber(), partition_by=[F(near)], order_by=F(f"{far}_id").asc()),
+            of=Window(Count("id"), partition_by=[F(near)]),
+        )
+        .filter(number__lte=LINEAGE_SHOWN_MAX)
+        .select_related(far, f"{far}__tenant")
+        .defer(f"{far}__metadata")
+        .order_by(near, "number")
+    )
+    edges: dict[int, list[BlockLineage]] = defaultdict(list)
+    for edge in numbered:
+        edges[getattr(edge, near)].append(edge)
+    return edges
+
+
+def _relative(block: Block, steps: Sequence[dict[int, list[BlockLineage]]], far: str) -> Relative:
+    edges = steps[0].get(block.pk, []) if steps else []
+    return Relative(
+        block=block,
+        relatives=[_relative(getattr(edge, far), steps[1:], far) for edge in edges],
+        left_out=edges[0].of - len(edges) if edges else 0,
+    )
+
+
+def results_of_job(job_id: int) -> list[Block]:
+    """The blocks a job made."""
+    made = BlockLineage.objects.filter(source__owner_job=job_id).order_by().values("result_id").distinct()
+    return list(Block.objects.filter(id__in=made).select_related("tenant").defer("metadata").order_by("id")[:100])
+
+
+def sources_of_job(job_id: int, count: int) -> list[Block]:
+    """The blocks a job merges or merged, in the order in which they came."""
+    rows = Block.objects.filter(owner_job_id=job_id).select_related("tenant").defer("metadata")
+    return list(rows.order_by("arrived_at_ms", "id")[:count])
+
+
+def oldest_in_queue(queue_id: int, count: int) -> list[Block]:
+    """The blocks of a queue that wait longest."""
+    return list(Block.objects.queued_in(queue_id).defer("metadata")[:count])
+
+
+def newest_of_tenant(tenant_id: int, count: int) -> list[Block]:
+    """The live blocks of a tenant with the latest data."""
+    rows = Block.objects.live().filter(tenant_id=tenant_id).defer("metadata")
+    return list(rows.select_related("tenant").order_by("-max_time_ms")[:count])

@@ -1,0 +1,169 @@
+"""What it takes to register a block, and which metadata the index refuses."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.core import ulids
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.metadata import encode_metadata
+from engine.formats.profile_block.container.object_names import SHARD_MAX, block_key, check_tenant
+from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX, BlockMeta, Labels
+from engine.lanes.profiles.jobs import KIND
+from engine.lanes.profiles.plan.model import QueueKey
+from webadmin.lanes.profiles.errors import BlockRefused
+from webadmin.lanes.profiles.models import DATASET_NAME_MAX, OBJECT_KEY_MAX
+
+LEVEL_MAX = 100
+SIZE_MAX = 1 << 40
+"""No merge reads a terabyte; and queues and statistics add sizes up, in numbers that end at 2^63."""
+PARTITION_MS = 6 * 3600 * 1000
+LEDGER_MS = 7 * 24 * 3600 * 1000
+"""How long an accepted id is remembered; ids that are older by their own time are refused."""
+CLOCK_ERROR_MS = 3600 * 1000
+"""How far a writer's clock may be ahead of the database's."""
+DATA_AHEAD_MS = 24 * 3600 * 1000
+"""How far data may be ahead: profiles carry the time of the machine that made them."""
+LABEL_TEXT_MAX = 1 << 20
+"""A message can name one long text a million times: what it stands for is bounded, not only its bytes."""
+CLOCK_CODES = {"id_too_old", "id_in_future", "data_in_future"}
+"""Refusals that depend on when it is: a block that was accepted at another time is a repetition all the same."""
+DATASETS_MAX = 100_000
+"""More than any writer's tenants times services in half a second; each is a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockRegistration:
+    """A block to register. ``metadata`` is the protobuf form of ``meta``; ``crc32c`` is None if nobody computed it.
+
+    ``masks_applied`` is the index of the last delete command that its bytes obey.
+    """
+
+    meta: BlockMeta
+    metadata: bytes
+    object_key: str
+    size_bytes: int
+    crc32c: int | None = None
+    masks_applied: int = 0
+
+    @classmethod
+    def of(cls, meta: BlockMeta, *, object_key: str | None = None, crc32c: int | None = None) -> BlockRegistration:
+        """Register ``meta.size`` bytes under the key that follows from the metadata, or under another one."""
+        return cls(
+            meta=meta,
+            metadata=encode_metadata(meta),
+            object_key=object_key or block_key(meta.shard, meta.tenant, meta.compaction_level, meta.id),
+            size_bytes=meta.size,
+            crc32c=crc32c,
+        )
+
+    @property
+    def created_at_ms(self) -> int:
+        return ulids.time_ms(self.meta.id)
+
+    @property
+    def partition_start_ms(self) -> int:
+        return self.created_at_ms - self.created_at_ms % PARTITION_MS
+
+    @property
+    def is_final(self) -> bool:
+        return self.meta.compaction_level >= COMPACTION_LEVEL_MAX
+
+    def queue_key(self) -> QueueKey:
+        """Return the queue in which the block waits, unless it is final."""
+        return (KIND, self.meta.tenant, self.meta.shard, self.meta.compaction_level)
+
+    def content_digest(self) -> str:
+        """Return what tells a repeated registration from a different block under the same id."""
+        return hashlib.sha256(self.size_bytes.to_bytes(8, "big") + self.metadata).hexdigest()
+
+
+def check_registration(
+    registration: BlockRegistration, *, remembered_from_ms: int | None, now_ms: int | None = None
+) -> None:
+    """Raise BlockRefused if the index cannot hold this block, or could not tell whether it was here before.
+
+    ``remembered_from_ms`` is the time in the oldest id that the ledger surely remembers, None to accept any age. With
+    ``now_ms`` (wall time) ids and data from the future are refused too: they would never grow old; and datasets that
+    leave their block's time, which other writers' old blocks may have.
+    """
+    meta = registration.meta
+    try:
+        problem = next(_problems(registration), None)
+    except BadBlockName as error:
+        raise BlockRefused(
+            f"block {meta.id!r}: {error}", "bad_id" if error.name == meta.id else "bad_tenant"
+        ) from error
+    if problem is None and remembered_from_ms is not None and registration.created_at_ms < remembered_from_ms:
+        problem = ("id_too_old", "its id is more than 7 days old; use manage.py import_blocks")
+    if problem is None and now_ms is not None:
+        problem = _time_problem(registration, now_ms)
+    if problem:
+        raise BlockRefused(f"block {meta.id!r}: {problem[1]}", problem[0])
+
+
+Problem = tuple[str, str]
+"""A stable code, and words."""
+
+
+def _time_problem(registration: BlockRegistration, now_ms: int) -> Problem | None:
+    if registration.created_at_ms > now_ms + CLOCK_ERROR_MS:
+        return "id_in_future", "the time in its id has not come; set the writer's clock"
+    meta = registration.meta
+    if meta.max_time_ms > now_ms + DATA_AHEAD_MS:
+        return "data_in_future", "its data is more than a day ahead of the clock"
+    if any(d.min_time_ms < meta.min_time_ms or d.max_time_ms > meta.max_time_ms for d in meta.datasets):
+        return "bad_time", "a dataset covers time that the block does not"
+    return None
+
+
+def _problems(registration: BlockRegistration) -> Iterator[Problem]:
+    meta = registration.meta
+    ulids.parse(meta.id)
+    if not 0 <= meta.shard <= SHARD_MAX:
+        yield "bad_shard", f"shard {meta.shard} is not an unsigned 32-bit number"
+    if not 0 <= meta.compaction_level <= LEVEL_MAX:
+        yield "bad_level", f"level {meta.compaction_level} is above {LEVEL_MAX}"
+    if (meta.compaction_level == 0) != (meta.tenant == ""):
+        reason = "segments have none, blocks have one"
+        yield "bad_tenant", f"level {meta.compaction_level} with tenant {meta.tenant!r}: {reason}"
+    if meta.tenant:
+        check_tenant(meta.tenant)
+    if not 0 < registration.size_bytes <= SIZE_MAX:
+        yield "bad_size", f"an object of {registration.size_bytes} bytes"
+    if len(registration.object_key) > OBJECT_KEY_MAX:
+        yield "bad_key", f"its key is longer than {OBJECT_KEY_MAX} characters"
+    if any("\0" in text for text in (*meta.string_table, registration.object_key)):
+        yield "bad_name", "a name contains NUL"
+    if not 0 <= meta.min_time_ms <= meta.max_time_ms:
+        yield "bad_time", "its time starts before 1970 or ends before it starts"
+    yield from _dataset_problems(meta, registration.size_bytes)
+
+
+def _dataset_problems(meta: BlockMeta, size_bytes: int) -> Iterator[Problem]:
+    if not meta.datasets:
+        yield "bad_dataset", "it has no datasets"
+    if len(meta.datasets) > DATASETS_MAX:
+        yield "bad_dataset", f"it has more than {DATASETS_MAX} datasets"
+    for tenant in {dataset.tenant for dataset in meta.datasets}:
+        check_tenant(tenant)
+        if meta.tenant and tenant != meta.tenant:
+            yield "bad_tenant", f"a dataset belongs to tenant {tenant!r}, the block to {meta.tenant!r}"
+    for position, dataset in enumerate(meta.datasets):
+        if label_text_size(dataset.labels) > LABEL_TEXT_MAX:
+            yield "bad_dataset", f"the labels of dataset {position} have more than {LABEL_TEXT_MAX} characters"
+        if len(dataset.name) > DATASET_NAME_MAX:
+            yield "bad_name", f"dataset {position} has a name of more than {DATASET_NAME_MAX} characters"
+        if not 0 <= dataset.min_time_ms <= dataset.max_time_ms:
+            yield "bad_time", f"dataset {position} starts before 1970 or ends before it starts"
+        if dataset.table_of_contents[0] + dataset.size > size_bytes:
+            yield "bad_dataset", f"dataset {position} ends behind the object's end"
+
+
+@functools.lru_cache(maxsize=10_000)
+def label_text_size(labels: tuple[Labels, ...]) -> int:
+    """Return how many characters a list of label sets has when every one is written out, with its commas."""
+    return sum(len(name) + len(value) + 2 for label_set in labels for name, value in label_set) + len(labels)

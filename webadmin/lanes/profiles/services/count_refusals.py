@@ -1,0 +1,40 @@
+"""Counts what was refused, by sender and reason, where operators see it: a sender that errs does so again and again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from django.db import transaction
+from django.db.models import F
+
+from engine.core.errors import LithifyError
+from webadmin.base.database import dialect
+from webadmin.lanes.profiles.letter_models import REASON_MAX
+from webadmin.lanes.profiles.models import RefusalCount
+
+REQUEST_PREFIX = "request."
+"""Before the codes of whole requests, and of reports in them; codes without it are those of single blocks."""
+
+
+def count_refusals(errors: Sequence[LithifyError], *, actor: str, at_ms: int) -> None:
+    """Add these refusals of blocks to the counts of their sender."""
+    _count([(error.code, str(error)) for error in errors], actor=actor, at_ms=at_ms)
+
+
+def count_refused_requests(refused: Sequence[tuple[str, str]], *, actor: str) -> None:
+    """Add refused requests, or reports in them, to the counts of their sender: error codes with the words for each."""
+    _count([(REQUEST_PREFIX + code, words) for code, words in refused], actor=actor, at_ms=dialect.clock_ms())
+
+
+def _count(refused: Sequence[tuple[str, str]], *, actor: str, at_ms: int) -> None:
+    last = {code: words[:REASON_MAX].replace("\0", "?") for code, words in refused}
+    counts = Counter(code for code, _ in refused)
+    with transaction.atomic():
+        for code in sorted(counts):
+            RefusalCount.objects.bulk_create(
+                [RefusalCount(actor=actor, code=code, last_at_ms=at_ms)], ignore_conflicts=True
+            )
+            RefusalCount.objects.filter(actor=actor, code=code).update(
+                count=F("count") + counts[code], last_at_ms=at_ms, last_reason=last[code]
+            )

@@ -1,0 +1,304 @@
+"""Retention: lets go of data that is older than its tenant keeps it. The rule is
+``engine.lanes.profiles.plan.retention``.
+
+What a run would do can be read without doing it. Doing it goes part by part, each a command of its own; what the rule
+said of a part is asked again of every single block while the head is held, and only blocks named by id go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from django.db.models import Count, F, Max, Q, QuerySet, Sum
+
+from engine.core import ulids
+from engine.lanes.profiles.plan.retention import (
+    DAY_MS,
+    GRACE_MS,
+    SLICES_PER_RUN,
+    RetentionPlan,
+    RetentionPolicy,
+    RetentionSlice,
+    is_expired,
+    plan_retention,
+)
+from webadmin.lanes.profiles.models import Block, Dataset, LegalHold, RemovalCause, RetentionRule
+from webadmin.lanes.profiles.registration import PARTITION_MS
+from webadmin.lanes.profiles.services.remove_blocks import (
+    drop_blocks,
+    emptied,
+    finish_removal,
+    named,
+    removable,
+    start_removal,
+    trim_segments,
+)
+from webadmin.lanes.profiles.states import LIVE_STATES
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.services.operation import Order, operation
+
+log = logging.getLogger(__name__)
+
+BLOCKS_PER_COMMAND = 200
+"""The head is not held for longer than so many removals take."""
+EVERYBODY = ""
+
+
+class Places(NamedTuple):
+    """Where in the index to look: the starts of partitions, and shards."""
+
+    starts: set[int]
+    shards: set[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredPart:
+    """A part of the index that goes: how many blocks (or segments, which may only be trimmed) and bytes it has."""
+
+    part: RetentionSlice
+    blocks: int
+    bytes: int
+    marker_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as commands and API show it."""
+        return {
+            "tenant": self.part.tenant,
+            "shard": self.part.shard,
+            "partition_start_ms": self.part.partition_start_ms,
+            "in_segments": self.part.in_segments,
+            "newest_data_ms": self.part.max_time_ms,
+            "kept_from_ms": self.marker_ms,
+            "blocks": self.blocks,
+            "bytes": self.bytes,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class RetentionReport:
+    """What a run found, the oldest first, and what it did; a dry run does nothing."""
+
+    is_dry_run: bool
+    expired: tuple[ExpiredPart, ...]
+    left_for_later: int
+    held_tenants: tuple[str, ...] = ()
+    dropped_blocks: int = 0
+    dropped_bytes: int = 0
+    trimmed_segments: int = 0
+    command_indexes: list[int] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as commands and API show it."""
+        return {
+            "dry_run": self.is_dry_run,
+            "expired": [part.to_json() for part in self.expired],
+            "left_for_later": self.left_for_later,
+            "held_tenants": list(self.held_tenants),
+            "dropped_blocks": self.dropped_blocks,
+            "dropped_bytes": self.dropped_bytes,
+            "trimmed_segments": self.trimmed_segments,
+            "commands": self.command_indexes,
+        }
+
+
+def retention_policy() -> RetentionPolicy:
+    """Return the rules and holds in force; without a row, everybody's data is kept for 31 days."""
+    keep_ms = {row.tenant: row.keep_days * DAY_MS for row in RetentionRule.objects.all()}
+    default_ms = keep_ms.pop(EVERYBODY, RetentionPolicy().default_ms)
+    held = LegalHold.objects.filter(ended_at=None).values_list("tenant", flat=True)
+    return RetentionPolicy(default_ms=default_ms, tenants=keep_ms, held=frozenset(held))
+
+
+def apply_retention(
+    *, order: Order, count_max: int = SLICES_PER_RUN, at_ms: int | None = None, policy: RetentionPolicy | None = None
+) -> RetentionReport:
+    """Drop what is older than its tenant keeps it, the oldest first, at most ``count_max`` parts of the index.
+
+    Time is the database's wall clock, because that is the time data carries. A dry run may ask what would go at another
+    time (``at_ms``) or under other rules (``policy``).
+    """
+    policy = policy if policy is not None and order.is_dry_run else retention_policy()
+    now_ms = at_ms if at_ms is not None and order.is_dry_run else read_time().wall_ms
+    sizes = _old_slices(policy, now_ms)
+    plan: RetentionPlan = plan_retention(sizes, policy, now_ms=now_ms, count_max=count_max)
+    report = RetentionReport(
+        is_dry_run=order.is_dry_run,
+        expired=tuple(_expired_part(part, sizes[part], policy, now_ms) for part in plan.expired),
+        left_for_later=plan.left_for_later,
+        held_tenants=tuple(sorted(policy.held)),
+    )
+    if not order.is_dry_run:
+        for expired in report.expired:
+            _drop_part(expired, order, report)
+        log.info(
+            "retention_applied blocks=%d segments_trimmed=%d left=%d",
+            report.dropped_blocks,
+            report.trimmed_segments,
+            report.left_for_later,
+        )
+    return report
+
+
+def past_retention(block_ids: Collection[int], *, now_ms: int) -> set[int]:
+    """Return those of these live blocks, by row id, of which retention leaves nothing: they are not merged first.
+
+    A segment is among them only if all its tenants' data goes; otherwise the others' is merged.
+    """
+    policy = retention_policy()
+    blocks = Block.objects.live().filter(id__in=block_ids).order_by()
+    places = {
+        id: (start, shard, tenant)
+        for id, start, shard, tenant in blocks.values_list("id", "partition_start_ms", "shard", "tenant__name")
+    }
+    among = Places({start for start, _, _ in places.values()}, {shard for _, shard, _ in places.values()})
+    expired = {
+        (part.partition_start_ms, part.shard, part.tenant, part.in_segments)
+        for part in _old_slices(policy, now_ms, among)
+        if is_expired(part, policy, now_ms=now_ms)
+    }
+    if not expired:
+        return set()
+    datasets = Dataset.objects.filter(block__in=[id for id, (_, _, tenant) in places.items() if tenant is None])
+    tenants: defaultdict[int, set[str]] = defaultdict(set)
+    for block_id, tenant in datasets.order_by().values_list("block_id", "tenant__name").distinct():
+        tenants[block_id].add(tenant)
+    return {
+        id
+        for id, (start, shard, tenant) in places.items()
+        if (tenant is not None and (start, shard, tenant, False) in expired)
+        or (tenants[id] and all((start, shard, name, True) in expired for name in tenants[id]))
+    }
+
+
+def _expired_part(part: RetentionSlice, size: tuple[int, int], policy: RetentionPolicy, now_ms: int) -> ExpiredPart:
+    marker_ms = policy.marker_ms(part.tenant, now_ms)
+    assert marker_ms is not None, "only what has a marker expires"
+    return ExpiredPart(part=part, blocks=size[0], bytes=size[1], marker_ms=marker_ms)
+
+
+def _old_slices(
+    policy: RetentionPolicy, now_ms: int, places: Places | None = None
+) -> dict[RetentionSlice, tuple[int, int]]:
+    """Return the slices whose partition is old enough for some tenant, with their blocks and bytes; all of them, or
+    those in some places."""
+    newest_ms = policy.newest_marker_ms(now_ms)
+    if newest_ms is None:
+        return {}
+    last_start_ms = newest_ms - PARTITION_MS - GRACE_MS
+    kept = sorted(policy.held | {tenant for tenant, keep_ms in policy.tenants.items() if keep_ms == 0})
+    finite = sorted(tenant for tenant, keep_ms in policy.tenants.items() if keep_ms > 0)
+    found: dict[RetentionSlice, tuple[int, int]] = {}
+    first_start_ms = 0
+    if places is not None and places.starts:
+        first_start_ms, last_start_ms = min(places.starts), min(max(places.starts), last_start_ms)
+    old = (first_start_ms, last_start_ms)
+    for in_segments, rows in ((False, _block_slices(*old)), (True, _segment_slices(*old))):
+        names = Q(slice_tenant__in=finite) if policy.default_ms == 0 else Q()
+        if places is not None:
+            names &= Q(slice_start__in=places.starts, slice_shard__in=places.shards)
+        for row in rows.filter(names).exclude(slice_tenant__in=kept):
+            part = RetentionSlice(
+                partition_start_ms=row["slice_start"],
+                partition_ms=PARTITION_MS,
+                tenant=row["slice_tenant"],
+                shard=row["slice_shard"],
+                max_time_ms=row["newest"],
+                in_segments=in_segments,
+            )
+            found[part] = (row["blocks"], row["bytes"])
+    return found
+
+
+def _block_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
+    blocks = Block.objects.live().made_between(first_start_ms, last_start_ms + PARTITION_MS)
+    blocks = blocks.filter(tenant__isnull=False, partition_start_ms__lte=last_start_ms).annotate(
+        slice_start=F("partition_start_ms"), slice_tenant=F("tenant__name"), slice_shard=F("shard")
+    )
+    return _summed(blocks, blocks=Count("id"))
+
+
+def _segment_slices(first_start_ms: int, last_start_ms: int) -> QuerySet:
+    datasets = Dataset.objects.filter(
+        block__state__in=LIVE_STATES,
+        block__tenant=None,
+        block__ulid__gte=ulids.first(first_start_ms),
+        block__ulid__lt=ulids.first(last_start_ms + PARTITION_MS),
+        block__partition_start_ms__lte=last_start_ms,
+    ).annotate(
+        slice_start=F("block__partition_start_ms"), slice_tenant=F("tenant__name"), slice_shard=F("block__shard")
+    )
+    return _summed(datasets, blocks=Count("block_id", distinct=True))
+
+
+def _summed(rows: QuerySet, *, blocks: Count) -> QuerySet:
+    grouped = rows.order_by().values("slice_start", "slice_tenant", "slice_shard")
+    return grouped.annotate(newest=Max("max_time_ms"), blocks=blocks, bytes=Sum("size_bytes"))
+
+
+def _drop_part(expired: ExpiredPart, order: Order, report: RetentionReport) -> None:
+    """Drop a part's blocks, or trim its segments, a command per batch; what a worker holds is left for a later run."""
+    last_id = 0
+    while True:
+        ids = _block_ids(expired, last_id)
+        if not ids:
+            return
+        last_id = ids[-1]
+        with operation() as run:
+            if LegalHold.objects.filter(tenant=expired.part.tenant, ended_at=None).exists():
+                return  # it was placed after the plan was made
+            blocks = removable(ids)
+            if expired.part.in_segments:
+                gone = _gone_positions(expired, [block.id for block in blocks])
+                blocks = [block for block in blocks if block.id in gone]
+            else:
+                blocks = [block for block in blocks if block.max_time_ms < expired.marker_ms]
+            if not blocks:
+                continue
+            removal = start_removal(
+                run,
+                order,
+                RemovalCause.RETENTION,
+                "retention",
+                target=expired.part.tenant,
+                detail={
+                    "part": expired.to_json(),
+                    "dropped": named(emptied(blocks, gone) if expired.part.in_segments else blocks),
+                    "trimmed": named(blocks) if expired.part.in_segments else [],
+                },
+            )
+            if expired.part.in_segments:
+                trim_segments(removal, blocks, gone)
+            else:
+                drop_blocks(removal, blocks)
+            finish_removal(run, removal)
+        report.dropped_blocks += len(removal.dropped)
+        report.dropped_bytes += removal.dropped_bytes
+        report.trimmed_segments += len(removal.trimmed)
+        report.command_indexes.append(run.index)
+
+
+def _block_ids(expired: ExpiredPart, last_id: int) -> list[int]:
+    part = expired.part
+    from_ms = part.partition_start_ms
+    blocks = Block.objects.live().made_between(from_ms, from_ms + PARTITION_MS)
+    blocks = blocks.filter(partition_start_ms=from_ms, shard=part.shard, id__gt=last_id)
+    if part.in_segments:
+        blocks = blocks.filter(tenant=None, id__in=Dataset.objects.filter(tenant__name=part.tenant).values("block_id"))
+    else:
+        blocks = blocks.filter(tenant__name=part.tenant)
+    return list(blocks.order_by("id").values_list("id", flat=True)[:BLOCKS_PER_COMMAND])
+
+
+def _gone_positions(expired: ExpiredPart, segment_ids: Iterable[int]) -> dict[int, list[int]]:
+    """Return, by segment, where the tenant's datasets are that are too old."""
+    datasets = Dataset.objects.filter(
+        block__in=list(segment_ids), tenant__name=expired.part.tenant, max_time_ms__lt=expired.marker_ms
+    )
+    gone: defaultdict[int, list[int]] = defaultdict(list)
+    for block_id, position in datasets.values_list("block_id", "position"):
+        gone[block_id].append(position)
+    return dict(gone)

@@ -1,0 +1,17 @@
+"""The addresses of the index."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from webadmin.lanes.profiles import deletion_api as deletion
+from webadmin.lanes.profiles.api import AddBlocksView, QueryBlocksView
+
+urlpatterns = [
+    path("blocks", AddBlocksView.as_view(), name="add-blocks"),
+    path("blocks/query", QueryBlocksView.as_view(), name="query-blocks"),
+    path("operations/retention", deletion.RetentionView.as_view(), name="retention"),
+    path("operations/retention-rules", deletion.RetentionRulesView.as_view(), name="retention-rules"),
+    path("operations/holds", deletion.HoldsView.as_view(), name="holds"),
+    path("operations/delete-requests", deletion.DeleteRequestsView.as_view(), name="delete-requests"),
+]

@@ -1,0 +1,262 @@
+"""What is shown of one chunk, on its page and beside the timeline: why it is as it is, its terms, segments, history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Q
+from django.utils.safestring import SafeString
+
+from engine.lanes.tables.plan.model import PRIORITY_UNIT
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.sections import Facts, Section, Table
+from webadmin.adminkit.verdict import Notice
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.models import Chunk, ChunkOrder, Policy, Segment
+from webadmin.lanes.tables.states import ChunkOrderKind, ChunkOutcome, ChunkStanding, SegmentState
+from webadmin.lanes.tables.task_models import Task, TaskChunk
+
+SEGMENTS_SHOWN = 100
+HISTORY_SHOWN = 30
+REGISTRATIONS_SHOWN = 10
+STATE_TONES = {
+    ChunkStanding.EMPTY: "quiet",
+    ChunkStanding.STABLE: "good",
+    ChunkStanding.UNSTABLE: "warn",
+    ChunkStanding.DEFERRED: "busy",
+    ChunkStanding.SKIPPED: "quiet",
+}
+MEANINGS = {
+    ChunkStanding.EMPTY: "no rows",
+    ChunkStanding.STABLE: "as good as it can be",
+    ChunkStanding.UNSTABLE: "worth compacting: it belongs to a task, or will",
+    ChunkStanding.DEFERRED: "worth compacting, and remembered until there is room",
+    ChunkStanding.SKIPPED: "not looked at now",
+}
+OUTCOME_TONES = {
+    ChunkOutcome.PLANNED: "busy",
+    ChunkOutcome.PUBLISHED: "good",
+    ChunkOutcome.CARRIED_OVER: "good",
+    ChunkOutcome.ABORTED: "warn",
+    ChunkOutcome.GIVEN_UP: "warn",
+}
+TERMS = (
+    ("fragmentation", "weight_fragmentation", "how many segments disappear, and how cheaply"),
+    ("oversize", "weight_oversize", "how much larger than wanted the largest segment is"),
+    ("alignment", "weight_alignment", "the share of bytes in segments that reach into other chunks"),
+    ("recency", "weight_recency", "how new it is: half after each half-life"),
+)
+"""The terms of a priority: name in what was looked at, weight in the policy, meaning."""
+
+
+def chunk_name(chunk: Chunk) -> str:
+    """Return the interval of a chunk, in UTC."""
+    start, end = show.moment_text(chunk.start_ms), show.moment_text(chunk.end_ms)
+    return f"{_short(start)} … {_short(end)}"
+
+
+def _short(moment: str) -> str:
+    return moment.removesuffix(":00").removesuffix(" 00:00")
+
+
+def state_badge(chunk: Chunk) -> SafeString:
+    """Return the state of a chunk in a word."""
+    if chunk.is_quarantined:
+        return show.badge("quarantined", "bad", chunk.quarantine_reason)
+    state = ChunkStanding(chunk.state)
+    return show.badge(state.label, STATE_TONES[state], MEANINGS[state])
+
+
+def state_words(chunk: Chunk) -> str:
+    """Return what its state means for a chunk."""
+    if chunk.is_quarantined:
+        return "set aside after failures until it changes, its policy does, or an operator releases it"
+    return MEANINGS[ChunkStanding(chunk.state)]
+
+
+def chunk_notices(chunk: Chunk) -> list[Notice]:
+    """Return what needs to be known first of a chunk."""
+    notices = []
+    if chunk.is_quarantined:
+        notices.append(Notice(tone="bad", text=f"Set aside after {_failures(chunk)}: {chunk.quarantine_reason}"))
+    if chunk.source.refusal:
+        notices.append(Notice(tone="bad", text=f"Nothing of this table is planned: {chunk.source.refusal}"))
+    for order in orders_of(chunk):
+        what = "is never compacted" if order.kind == ChunkOrderKind.NEVER else "is to be compacted now"
+        text = f"It {what}, says {order.actor}, for {chunk_name_of(order)}: {order.why}"
+        notices.append(Notice(tone="warn" if order.kind == ChunkOrderKind.NEVER else "busy", text=text))
+    if chunk.is_dirty:
+        notices.append(Notice(tone="busy", text="It changed since it was looked at: what is below may be over."))
+    return notices
+
+
+def chunk_name_of(order: ChunkOrder) -> str:
+    """Return the interval of an order, in UTC."""
+    return f"{_short(show.moment_text(order.start_ms))} … {_short(show.moment_text(order.end_ms))}"
+
+
+def _failures(chunk: Chunk) -> str:
+    return show.counted(chunk.failures, "failure")
+
+
+def orders_of(chunk: Chunk) -> list[ChunkOrder]:
+    """Return the orders in force that touch a chunk."""
+    orders = ChunkOrder.objects.filter(source=chunk.source_id, ended_at_ms=None)
+    return list(orders.filter(start_ms__lt=chunk.end_ms, end_ms__gt=chunk.start_ms).order_by("id")[:HISTORY_SHOWN])
+
+
+def chunk_sections(chunk: Chunk) -> list[Section]:
+    """Return the sections of a chunk."""
+    segments = segments_of(chunk)
+    return [
+        _standing(chunk),
+        _terms(chunk, chunk.source.policy),
+        _segments(chunk, segments),
+        _tasks(chunk),
+        _registrations(segments),
+        _counts(chunk),
+    ]
+
+
+def _standing(chunk: Chunk) -> Facts:
+    task: Task | None = chunk.task
+    waits = show.NOTHING if task is None else show.note(show.row_link(task), task.cause)
+    return Facts(
+        title="Why it is as it is",
+        rows=[
+            ("State", show.note(state_badge(chunk), state_words(chunk))),
+            ("Reason", chunk.reason or "it was not looked at yet"),
+            ("Misaligned", chunk.note or "no"),
+            ("Task", waits),
+            ("Segments", f"{show.count_text(chunk.segment_count)}, {show.size_text(chunk.byte_count)}"),
+            ("Largest segment", _against_max(chunk)),
+            ("Cost of compacting it", show.size_text(chunk.cost)),
+            ("Looked at", show.age(chunk.looked_at_ms, dialect.clock_ms())),
+        ],
+    )
+
+
+def _against_max(chunk: Chunk) -> str:
+    wanted = chunk.source.policy.segment_bytes_max
+    share = chunk.largest_bytes * 100 // wanted
+    return f"{show.size_text(chunk.largest_bytes)}, {share} % of what is wanted at most ({show.size_text(wanted)})"
+
+
+def _terms(chunk: Chunk, policy: Policy) -> Table:
+    looked: dict[str, Any] = chunk.looked if chunk.priority else {}
+    rows = []
+    for name, weight_name, meaning in TERMS:
+        value, weight = float(looked.get(name, 0.0)), getattr(policy, weight_name)
+        rows.append((name.capitalize(), f"{value:.3f}", f"{weight} %", f"{value * weight / 100:.3f}", meaning))
+    priority = f"{chunk.priority / PRIORITY_UNIT:.6f}"
+    return Table(
+        title=f"Priority {priority}",
+        headers=("Term", "Value", "Weight", "Share", "What it is"),
+        rows=rows if looked else [],
+        empty="It has none: there is nothing to be gained.",
+        more="A priority is the sum of the shares, from 0 to 1; the highest goes first." if looked else "",
+    )
+
+
+def segments_of(chunk: Chunk) -> list[Segment]:
+    """Return the files of a chunk that readers see, and those kept out; one more than are shown if there are more."""
+    inside = Q(is_spanning=False, start_ms__gte=chunk.start_ms, start_ms__lt=chunk.end_ms)
+    touching = Q(is_spanning=True, start_ms__lt=chunk.end_ms, end_ms__gt=chunk.start_ms)
+    shown = Segment.objects.filter(inside | touching, source=chunk.source_id)
+    shown = shown.filter(state__in=[SegmentState.VISIBLE, SegmentState.QUARANTINED])
+    return list(shown.select_related("registration", "made_by").order_by("-size_bytes", "id")[: SEGMENTS_SHOWN + 1])
+
+
+def _segments(chunk: Chunk, segments: Sequence[Segment]) -> Table:
+    more = max(chunk.segment_count - SEGMENTS_SHOWN, 1)
+    return Table(
+        title="Segments",
+        headers=("File", "Size", "Rows", "Version", "Came from"),
+        rows=[(_file(each), *_sizes(each), each.version, _origin(each)) for each in segments[:SEGMENTS_SHOWN]],
+        empty="None.",
+        more=f"The largest {SEGMENTS_SHOWN}; {more} more." if len(segments) > SEGMENTS_SHOWN else "",
+    )
+
+
+def _file(segment: Segment) -> SafeString | str:
+    told = show.row_link(segment, show.short_code(segment.path or "tombstone"))
+    if segment.state == SegmentState.QUARANTINED:
+        return show.note(told, f"kept out: {segment.reason}")
+    return show.note(told, "reaches into other chunks") if segment.is_spanning else told
+
+
+def _sizes(segment: Segment) -> tuple[str, str]:
+    if segment.is_tombstone:
+        return show.NOTHING, show.NOTHING
+    return show.size_text(segment.size_bytes), show.count_text(segment.row_count)
+
+
+def _origin(segment: Segment) -> SafeString | str:
+    if segment.made_by is not None:
+        return show.row_link(segment.made_by)
+    return segment.registration.actor if segment.registration is not None else show.NOTHING
+
+
+def _tasks(chunk: Chunk) -> Table:
+    now_ms = dialect.clock_ms()
+    rows = TaskChunk.objects.filter(source=chunk.source_id, start_ms=chunk.start_ms).select_related("task")
+    return Table(
+        title="Its tasks",
+        headers=("Task", "Planned", "On", "Became", "Result", "Why"),
+        rows=[
+            (
+                show.row_link(each.task),
+                show.age(each.task.created_at_ms, now_ms),
+                f"{show.count_text(each.segment_count)}, {show.size_text(each.byte_count)}",
+                show.badge(each.get_outcome_display(), OUTCOME_TONES[ChunkOutcome(each.outcome)]),
+                _result(each),
+                each.why or each.task.ended_because or each.task.cause,
+            )
+            for each in rows.order_by("-id")[:HISTORY_SHOWN]
+        ],
+        empty="No task had it yet.",
+    )
+
+
+def _result(each: TaskChunk) -> str:
+    if each.output_count is None:
+        return show.NOTHING
+    return f"{show.count_text(each.output_count)}, {show.size_text(each.output_bytes)}"
+
+
+def _registrations(segments: Sequence[Segment]) -> Table:
+    now_ms = dialect.clock_ms()
+    seen = {each.registration.id: each.registration for each in segments if each.registration is not None}
+    newest = sorted(seen.values(), key=lambda one: -one.id)[:REGISTRATIONS_SHOWN]
+    return Table(
+        title="Brought in by",
+        headers=("When", "Who", "How", "Files", "Bytes", "Why"),
+        rows=[
+            (
+                show.age(each.at_ms, now_ms),
+                each.actor,
+                each.get_mode_display(),
+                show.count_text(each.file_count),
+                show.size_text(each.byte_count),
+                each.why or show.NOTHING,
+            )
+            for each in newest
+        ],
+        empty="None of its files was registered: tasks wrote them.",
+    )
+
+
+def _counts(chunk: Chunk) -> Facts:
+    now_ms = dialect.clock_ms()
+    return Facts(
+        title="Since it is known",
+        rows=[
+            ("Looked at", show.counted(chunk.analyses, "time")),
+            ("Changed", show.counted(chunk.changes, "time")),
+            ("Committed", show.counted(chunk.commits, "time")),
+            ("Last commit", show.age(chunk.committed_at_ms, now_ms)),
+            ("Failures in a row", show.count_text(chunk.failures)),
+            ("Version", show.code(chunk.version) if chunk.version else show.NOTHING),
+        ],
+    )

@@ -1,0 +1,234 @@
+"""Reads what one turn of a table's controller rests on: what changed, what is tied to it, the queue, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from django.db.models import Q
+
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.lanes.tables.plan.model import (
+    Action,
+    ChunkState,
+    Extent,
+    QueuedTask,
+    StoredChunk,
+)
+from engine.lanes.tables.plan.model import Chunk as LookedChunk
+from engine.lanes.tables.plan.model import TaskState as QueueState
+from engine.lanes.tables.plan.policy import QueueLimits
+from engine.lanes.tables.plan.snapshots import CycleSnapshot, SourceSnapshot
+from engine.schedule.model import JobState
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.budget import read_budget
+from webadmin.lanes.tables.models import Chunk, ChunkOrder, DataSource, Policy, Segment
+from webadmin.lanes.tables.policies import excluded_of, limits_of, policy_of
+from webadmin.lanes.tables.segment_view import Interval, closure, latest_end
+from webadmin.lanes.tables.standing import WITHOUT_TASK
+from webadmin.lanes.tables.states import ChunkOrderKind, ChunkStanding, TaskState
+from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency
+
+CHUNKS_MAX = 5_000
+"""Changed chunks that one turn looks at."""
+_TUPLES = ("keys", "shared", "shared_tombstones")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleView:
+    """A turn's snapshot and what applying its decisions needs besides: rows of chunks by start, open tasks by name.
+
+    ``turn`` and ``changes`` (by chunk) tell whether anything came between. ``is_rest`` says that more has changed than
+    one turn looks at.
+    """
+
+    snapshot: CycleSnapshot
+    turn: int
+    chunks: Mapping[int, Chunk]
+    tasks: Mapping[str, Task]
+    looked_at: Collection[int]
+    is_rest: bool
+    budget_left: int | None
+
+
+def read_cycle(source: DataSource, *, room: int) -> CycleView:
+    """Read what a turn of this table rests on; ``room`` is how many more jobs the schedule takes.
+
+    Raises TableRefused for a policy that cannot be.
+    """
+    row = DataSource.objects.get(id=source.id)
+    own = Policy.objects.get(source=row)
+    now_ms = dialect.clock_ms()
+    policy = policy_of(own, excluded_of(row))
+    tasks = {task.name: task for task in open_tasks(row)}
+    changed = _changed(row, now_ms)
+    intervals = [(chunk.start_ms, chunk.end_ms) for chunk in changed]
+    segments, extents = closure(row, policy.granularity, intervals)
+    rows = _rows(row, policy.granularity, extents, tasks.values(), own.waiting_max)
+    queue = queue_of(tasks.values())
+    told = SourceSnapshot(
+        source=str(row.id),
+        policy=policy,
+        segments=tuple(segments),
+        extents=tuple(Extent(start_ms=start, end_ms=end) for start, end in extents),
+        rows=tuple(stored(chunk) for chunk in rows.values() if chunk.looked),
+        latest_end_ms=latest_end(row),
+        urgent=_urgent(row, rows.values()),
+    )
+    snapshot = CycleSnapshot(
+        now_ms=now_ms, sources=(told,), tasks=tuple(queue), limits=queue_limits(own, tasks.values(), room)
+    )
+    looked_at = {
+        start for start, chunk in rows.items() if any(low <= start and chunk.end_ms <= high for low, high in extents)
+    }
+    return CycleView(
+        snapshot=snapshot,
+        turn=row.turn,
+        chunks=rows,
+        tasks=tasks,
+        looked_at=looked_at,
+        is_rest=len(changed) >= CHUNKS_MAX,
+        budget_left=budget_left(own),
+    )
+
+
+def _changed(source: DataSource, now_ms: int) -> list[Chunk]:
+    """Return the chunks to look at: those that changed, those of which time alone may say something else, and those
+    worth compacting that no open task has."""
+    due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms)
+    chunks = Chunk.objects.filter(source=source).order_by("start_ms")
+    changed = list(chunks.filter(due)[:CHUNKS_MAX])
+    return changed + list(chunks.exclude(due).filter(WITHOUT_TASK)[: CHUNKS_MAX - len(changed)])
+
+
+def _rows(
+    source: DataSource,
+    granularity: Granularity,
+    extents: Sequence[Interval],
+    tasks: Iterable[Task],
+    waiting_max: int,
+) -> dict[int, Chunk]:
+    """Return the rows of these stretches, of the tasks that touch them, and of the best of what was put off; and with
+    each those that it shares a segment with."""
+    rows = _within(source, extents)
+    touching = [task for task in tasks if any(task.start_ms < high and low < task.end_ms for low, high in extents)]
+    stretches = [(task.start_ms, task.end_ms) for task in touching]
+    put_off = Chunk.objects.filter(source=source, state=ChunkStanding.DEFERRED, is_quarantined=False)
+    best = list(put_off.order_by("-priority", "-end_ms", "start_ms")[:waiting_max])
+    rows |= {chunk.start_ms: chunk for chunk in best} | _within(source, stretches)
+    fresh = list(rows.values())
+    while shared := {key for chunk in fresh for key in chunk.looked.get("shared", ())}:
+        ties = Segment.objects.filter(id__in=shared).values_list("start_ms", "end_ms").distinct()
+        tied = _within(source, [granularity.hull(start, end) for start, end in ties])
+        fresh = [chunk for start, chunk in tied.items() if start not in rows]
+        rows |= {chunk.start_ms: chunk for chunk in fresh}
+    return rows
+
+
+def _within(source: DataSource, intervals: Iterable[Interval]) -> dict[int, Chunk]:
+    found: dict[int, Chunk] = {}
+    for start, end in intervals:
+        own = Chunk.objects.filter(source=source, start_ms__gte=start, end_ms__lte=end)
+        found |= {chunk.start_ms: chunk for chunk in own}
+    return found
+
+
+def open_tasks(source: DataSource) -> list[Task]:
+    """Return the tasks of a table that are not over, with their jobs."""
+    return list(Task.objects.filter(source=source, state=TaskState.OPEN).select_related("job").order_by("id"))
+
+
+def queue_of(tasks: Iterable[Task]) -> list[QueuedTask]:
+    """Return the open tasks as the planner sees them: those that were admitted run, if a worker has them or not."""
+    by_id = {task.id: task for task in tasks}
+    digests: dict[int, list[tuple[int, str]]] = {task_id: [] for task_id in by_id}
+    chunks = TaskChunk.objects.filter(task__in=by_id).order_by("start_ms")
+    for task_id, start, digest in chunks.values_list("task_id", "start_ms", "digest"):
+        digests[task_id].append((start, digest))
+    needs: dict[int, list[str]] = {task_id: [] for task_id in by_id}
+    for task_id, needed in TaskDependency.objects.filter(task__in=by_id).values_list("task_id", "needs_id"):
+        if needed in by_id:
+            needs[task_id].append(by_id[needed].name)
+    return [
+        QueuedTask(
+            name=task.name,
+            source=str(task.source_id),
+            end_ms=task.end_ms,
+            chunk_digests=tuple(digests[task.id]),
+            cost=0 if _is_parked(task) else task.cost,
+            priority=task.priority,
+            state=QueueState.WAITING if task.admitted_at_ms is None else QueueState.RUNNING,
+            colour=task.colour,
+            deps=tuple(needs[task.id]),
+            is_over_limit=task.is_over_limit and not _is_parked(task),
+            shared=tuple(task.shared),
+            passed_over=task.passed,
+            waiting_since_ms=task.created_at_ms,
+            fp=task.fingerprint,
+            grid=task.grid,
+        )
+        for task in by_id.values()
+    ]
+
+
+def _is_parked(task: Task) -> bool:
+    """Say whether an operator took its job out of the schedule: it keeps its chunks, and takes nobody's place."""
+    return task.job is not None and task.job.state == JobState.PARKED
+
+
+def queue_limits(policy: Policy, tasks: Iterable[Task], room: int) -> QueueLimits:
+    """Return the limits of a table: no more tasks wait than the schedule takes, and parked ones run in vain."""
+    limits, every = limits_of(policy), list(tasks)
+    waiting = sum(task.admitted_at_ms is None for task in every)
+    parked = sum(_is_parked(task) for task in every)
+    waiting_max = max(1, min(limits.waiting_max, waiting + room))
+    return replace(
+        limits,
+        waiting_max=waiting_max,
+        low_water=min(limits.low_water, waiting_max - 1),
+        running_max=limits.running_max + parked if limits.running_max else 0,
+    )
+
+
+def _urgent(source: DataSource, chunks: Iterable[Chunk]) -> frozenset[int]:
+    """Return the starts of chunks that an operator wants compacted now."""
+    orders = ChunkOrder.objects.filter(source=source, kind=ChunkOrderKind.NOW, ended_at_ms=None)
+    wanted = list(orders.values_list("start_ms", "end_ms"))
+    if not wanted:
+        return frozenset()
+    return frozenset(
+        chunk.start_ms for chunk in chunks if any(low < chunk.end_ms and chunk.start_ms < high for low, high in wanted)
+    )
+
+
+def budget_left(policy: Policy) -> int | None:
+    """Return how many bytes may still be merged of the budget of a day, None without one."""
+    return read_budget(policy.source).left if policy.bytes_per_day else None
+
+
+def stored(row: Chunk) -> StoredChunk:
+    """Return a chunk's row as the planner sees it."""
+    return StoredChunk(
+        source=str(row.source_id),
+        chunk=looked_chunk(row.looked),
+        state=ChunkState(row.state),
+        fp=row.fingerprint,
+        task=row.task.name if row.task is not None and row.task.state == TaskState.OPEN else "",
+        outputs=tuple(row.outputs),
+        outputs_fp=row.outputs_fingerprint,
+        failures=row.failures,
+        quarantined=row.quarantine_reason if row.is_quarantined else "",
+        look_again_ms=row.look_again_ms,
+    )
+
+
+def looked_chunk(told: Mapping[str, Any]) -> LookedChunk:
+    """Return what was looked at from its JSON form."""
+    lists = {name: tuple(told[name]) for name in _TUPLES}
+    return LookedChunk(**{**told, **lists, "action": Action(told["action"])})
+
+
+def looked_json(chunk: LookedChunk) -> dict[str, Any]:
+    """Return what was looked at in the form that a row keeps."""
+    return asdict(chunk)

@@ -1,0 +1,62 @@
+"""What the lane of tables says of itself on progress and standstill."""
+
+from __future__ import annotations
+
+from engine.schedule.progress import count_words, first_names, seconds_text
+from webadmin.lanes.tables.models import Chunk, DataSource
+from webadmin.lanes.tables.standing import SourceStanding, standings
+from webadmin.schedule.lanes import Trouble, Waiting
+
+
+def tables_waiting() -> list[Waiting]:
+    """Return the chunks of each table that are worth compacting; a fixed number of queries."""
+    sources = list(DataSource.objects.defer("columns", "arrow_schema"))
+    now = standings(sources) if sources else {}
+    found = []
+    for source in sources:
+        standing = now[source.id]
+        if count := standing.unstable + max(standing.deferred, 0):
+            found.append(
+                Waiting(
+                    tenant=source.tenant,
+                    name=str(source),
+                    count=count,
+                    unit="chunk",
+                    size_bytes=standing.to_rewrite,
+                    words=_clears(standing),
+                    is_paused=source.is_paused,
+                )
+            )
+    return found
+
+
+def _clears(now: SourceStanding) -> str:
+    if now.clears_in_ms is None:
+        return "never at this rate"
+    return f"in {seconds_text(now.clears_in_ms / 1000)}" if now.clears_in_ms else "nothing due"
+
+
+def table_troubles() -> list[Trouble]:
+    """Return what of tables stands still until somebody acts."""
+    found = []
+    if count := DataSource.objects.filter(is_paused=False).exclude(refusal="").count():
+        remedy = "read the reason on the page of the table, or with manage.py timeline status"
+        found.append(Trouble("tables_refused", f"{count_words(count, 'table')} not planned", remedy))
+    if count := DataSource.objects.exclude(publish_error="").count():
+        text = f"{count_words(count, 'table')} with readers behind: the manifest cannot be written"
+        found.append(Trouble("tables_unpublished", text, "check the store of the table; the write is tried again"))
+    if count := Chunk.objects.filter(is_quarantined=True).count():
+        text = f"{count_words(count, 'chunk')} of tables set aside after failures"
+        found.append(Trouble("chunks_set_aside", text, "repair the cause, then release them on the page of the table"))
+    return found
+
+
+def tables_kept(tenant: str) -> list[str]:
+    """Return in a sentence which tables of a tenant a request to delete its data leaves as they are."""
+    names = list(DataSource.objects.filter(tenant=tenant).order_by("name").values_list("name", flat=True))
+    if not names:
+        return []
+    return [
+        f"{count_words(len(names), 'table')} ({first_names(names)}): not hidden and not rewritten. Rows, files and "
+        "timelines stay as they are; delete their files where they lie."
+    ]

@@ -1,0 +1,363 @@
+"""Data sources with their policies and segments, what is known of every chunk, tasks, manifests, and what is discarded.
+
+Columns named ``…_ms`` are milliseconds: times of the data (ends exclusive) and wall time; command time where the
+comment says so. Sizes are bytes. What these things mean is in ``engine.lanes.tables.plan``.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.access.models import TENANT_NAME_MAX
+from webadmin.base.database.fields import ByteOrderedField
+from webadmin.lanes.tables.states import (
+    ChunkOrderKind,
+    ChunkStanding,
+    RegistrationMode,
+    SegmentState,
+)
+from webadmin.schedule.models import Job
+
+NAME_MAX = 60
+URL_MAX = 1000
+PATH_MAX = 900
+COLUMN_MAX = 200
+VERSION_MAX = 40
+DIGEST_MAX = 80
+REASON_MAX = 500
+ZONE_MAX = 60
+MB = 1_000_000
+DAY_S = 86_400
+ALIGN = (("never", "never"), ("touched", "touched"), ("always", "always"))
+
+
+class DataSource(models.Model):
+    """A table of one tenant: Parquet files below one URL with one timeline.
+
+    ``columns`` is the table's schema, name and type of each, and ``arrow_schema`` the same in Arrow's form (base64);
+    ``partition_columns`` are those that are in folder names only. ``time_unit`` is that of a time column of whole
+    numbers. ``sequence`` counts what readers are to see, ``published`` is the one that the pointer names; who writes
+    manifests has the table to itself until ``publisher_until_ms``. ``refusal`` says why nothing is planned, "" if it
+    is. ``is_dirty`` asks the controller to look at it, ``look_again_ms`` when time alone makes it worth while;
+    ``turn`` counts what changed its chunks and tasks: a controller that read an older one decides anew.
+    """
+
+    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX)
+    name = ByteOrderedField(max_length=NAME_MAX)
+    url = ByteOrderedField(max_length=URL_MAX)
+    time_column = models.CharField(max_length=COLUMN_MAX)
+    time_unit = models.CharField(max_length=2, blank=True)
+    columns = models.JSONField(default=list)
+    arrow_schema = models.TextField(blank=True)
+    partition_columns = models.JSONField(default=list)
+    is_paused = models.BooleanField(default=False)
+    refusal = models.CharField(max_length=REASON_MAX, blank=True)
+    is_dirty = models.BooleanField(default=False)
+    sequence = models.PositiveBigIntegerField(default=0)
+    published = models.PositiveBigIntegerField(default=0)
+    publish_error = models.CharField(max_length=REASON_MAX, blank=True)
+    publisher_until_ms = models.BigIntegerField(null=True)
+    look_again_ms = models.BigIntegerField(null=True)
+    turn = models.PositiveBigIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+    looked_at_ms = models.BigIntegerField(null=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        verbose_name = "table"
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "name"], name="timeline_source_name_unique"),
+            models.UniqueConstraint(fields=["url"], name="timeline_source_url_unique"),
+            models.CheckConstraint(condition=Q(published__lte=F("sequence")), name="timeline_source_publishes_behind"),
+        ]
+        indexes = [
+            # "Which is the controller to look at?"
+            models.Index(fields=["id"], condition=Q(is_dirty=True), name="timeline_source_dirty"),
+            # "Whose manifest is behind?"
+            models.Index(fields=["id"], condition=Q(sequence__gt=F("published")), name="timeline_source_behind"),
+        ]
+        ordering = ["tenant", "name"]
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.name}"
+
+
+class Policy(models.Model):
+    """How a data source is compacted; ``engine.lanes.tables.plan`` says what the numbers mean. weights are in
+    percent; ``granularity`` is a period like ``day`` or ``P1D``, counted from ``origin_ms`` in ``time_zone``."""
+
+    source = models.OneToOneField(DataSource, on_delete=models.CASCADE, related_name="policy")
+    granularity = models.CharField(max_length=30, default="day")
+    time_zone = models.CharField(max_length=ZONE_MAX, default="UTC")
+    origin_ms = models.BigIntegerField(null=True)
+    segment_bytes_max = models.PositiveBigIntegerField(default=500 * MB)
+    segment_rows_max = models.PositiveBigIntegerField(default=0)
+    small_cost = models.PositiveBigIntegerField(default=1_000 * MB)
+    task_cost_max = models.PositiveBigIntegerField(default=4_000 * MB)
+    open_cost = models.PositiveBigIntegerField(default=4 * MB)
+    gain_half = models.PositiveIntegerField(default=8)
+    weight_fragmentation = models.PositiveIntegerField(default=55)
+    weight_oversize = models.PositiveIntegerField(default=20)
+    weight_alignment = models.PositiveIntegerField(default=10)
+    weight_recency = models.PositiveIntegerField(default=15)
+    half_life_seconds = models.PositiveIntegerField(default=0)
+    hot_seconds = models.PositiveIntegerField(default=0)
+    running_max = models.PositiveIntegerField(default=4)
+    running_cost_max = models.PositiveBigIntegerField(default=16_000 * MB)
+    waiting_max = models.PositiveIntegerField(default=100)
+    low_water = models.PositiveIntegerField(default=0)
+    patience = models.PositiveIntegerField(default=2)
+    ageing_seconds = models.PositiveIntegerField(default=0)
+    align = models.CharField(max_length=10, choices=ALIGN, default="touched")
+    sort_columns = models.JSONField(default=list)
+    roll_up = models.JSONField(null=True)
+    bytes_per_day = models.PositiveBigIntegerField(default=0)
+    deletion_delay_seconds = models.PositiveIntegerField(default=7200)
+    fingerprint = models.CharField(max_length=DIGEST_MAX, blank=True)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        verbose_name_plural = "policies"
+
+    def __str__(self) -> str:
+        return f"policy of {self.source_id}"
+
+
+class Registration(models.Model):
+    """One call that brought files in, or dropped an interval: what is in the timeline became so together."""
+
+    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="registrations")
+    mode = models.CharField(max_length=10, choices=RegistrationMode)
+    actor = models.CharField(max_length=150)
+    why = models.CharField(max_length=REASON_MAX, blank=True)
+    file_count = models.PositiveIntegerField()
+    byte_count = models.PositiveBigIntegerField()
+    row_count = models.PositiveBigIntegerField()
+    refused_count = models.PositiveIntegerField(default=0)
+    start_ms = models.BigIntegerField(null=True)
+    end_ms = models.BigIntegerField(null=True)
+    sequence = models.PositiveBigIntegerField()
+    at_ms = models.BigIntegerField()
+
+    objects = ConfinedManager()
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.mode} of {self.file_count} files"
+
+
+class Segment(models.Model):
+    """One file of a data source, or (``is_tombstone``, no file) an interval without rows.
+
+    ``path`` is relative to the data source, ``folder`` that of its partition ("" if none). The interval is that of its
+    entry, whole chunks; ``first_ms`` and ``last_ms`` are the least and greatest time in it. ``replaced_in`` is the
+    sequence from which on readers do not see it, ``unlinked_at_ms`` when the pointer got there: only some time later
+    its object is deleted. ``is_spanning`` says that it touches several chunks.
+    """
+
+    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="segments", db_index=False)
+    state = models.CharField(max_length=12, choices=SegmentState, default=SegmentState.VISIBLE)
+    path = ByteOrderedField(max_length=PATH_MAX, blank=True)
+    folder = ByteOrderedField(max_length=PATH_MAX, blank=True)
+    start_ms = models.BigIntegerField()
+    end_ms = models.BigIntegerField()
+    is_spanning = models.BooleanField(default=False)
+    version = ByteOrderedField(max_length=VERSION_MAX)
+    minor_version = models.PositiveIntegerField(default=0)
+    partition = models.PositiveIntegerField()
+    is_tombstone = models.BooleanField(default=False)
+    size_bytes = models.PositiveBigIntegerField()
+    row_count = models.PositiveBigIntegerField()
+    first_ms = models.BigIntegerField(null=True)
+    last_ms = models.BigIntegerField(null=True)
+    checksum = models.CharField(max_length=DIGEST_MAX, blank=True)
+    facts = models.JSONField(default=dict)
+    registration = models.ForeignKey(Registration, null=True, on_delete=models.SET_NULL, related_name="segments")
+    made_by = models.ForeignKey("timeline.Task", null=True, on_delete=models.PROTECT, related_name="outputs")
+    replaced_by = models.ForeignKey("timeline.Task", null=True, on_delete=models.PROTECT, related_name="replaced")
+    reason = models.CharField(max_length=REASON_MAX, blank=True)
+    came_in = models.PositiveBigIntegerField()
+    replaced_in = models.PositiveBigIntegerField(null=True)
+    unlinked_at_ms = models.BigIntegerField(null=True)
+    created_at_ms = models.BigIntegerField()
+
+    objects = ConfinedManager()
+
+    class Meta:
+        verbose_name = "file"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["source", "path"],
+                condition=~Q(state=SegmentState.DELETED) & Q(is_tombstone=False),
+                name="timeline_segment_path_unique",
+            ),
+            models.UniqueConstraint(
+                fields=["source", "start_ms", "end_ms", "version", "partition"],
+                condition=Q(state=SegmentState.VISIBLE),
+                name="timeline_segment_identity_unique",
+            ),
+            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="timeline_segment_takes_time"),
+            models.CheckConstraint(
+                condition=Q(is_tombstone=True, path="", size_bytes=0) | (Q(is_tombstone=False) & ~Q(path="")),
+                name="timeline_segment_is_a_file",
+            ),
+        ]
+        indexes = [
+            # "What lies in this chunk?"
+            models.Index(fields=["source", "state", "start_ms"], name="timeline_segment_by_start"),
+            models.Index(
+                fields=["source", "start_ms"],
+                condition=Q(state=SegmentState.VISIBLE, is_spanning=True),
+                name="timeline_segment_spanning",
+            ),
+            # "Whose object may go?"
+            models.Index(
+                fields=["source", "unlinked_at_ms"],
+                condition=Q(state=SegmentState.REPLACED),
+                name="timeline_segment_to_delete",
+            ),
+        ]
+        ordering = ["source", "start_ms", "path"]
+
+    def __str__(self) -> str:
+        return self.path or f"tombstone {self.id}"
+
+
+class Chunk(models.Model):
+    """What is known of a chunk: how it was when it was looked at last, and why it is what it is.
+
+    ``version``, ``segment_count`` and ``digest`` are what was looked at, under the policy of ``fingerprint``, and
+    ``looked`` is all that the rules said then. ``outputs`` are the segments that the last task left there. ``task`` is
+    the open one that it belongs to. ``is_dirty`` says that something came, went or was replaced since.
+    """
+
+    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="chunks", db_index=False)
+    start_ms = models.BigIntegerField()
+    end_ms = models.BigIntegerField()
+    state = models.CharField(max_length=10, choices=ChunkStanding, default=ChunkStanding.UNSTABLE)
+    is_dirty = models.BooleanField(default=True)
+    fingerprint = models.CharField(max_length=DIGEST_MAX, blank=True)
+    version = ByteOrderedField(max_length=VERSION_MAX, blank=True)
+    segment_count = models.PositiveIntegerField(default=0)
+    byte_count = models.PositiveBigIntegerField(default=0)
+    largest_bytes = models.PositiveBigIntegerField(default=0)
+    digest = models.CharField(max_length=DIGEST_MAX, blank=True)
+    priority = models.PositiveIntegerField(default=0)
+    looked = models.JSONField(default=dict)
+    cost = models.PositiveBigIntegerField(default=0)
+    reason = models.CharField(max_length=REASON_MAX, blank=True)
+    note = models.CharField(max_length=REASON_MAX, blank=True)
+    task = models.ForeignKey("timeline.Task", null=True, on_delete=models.SET_NULL, related_name="owned_chunks")
+    outputs = models.JSONField(default=list)
+    outputs_fingerprint = models.CharField(max_length=DIGEST_MAX, blank=True)
+    failures = models.PositiveIntegerField(default=0)
+    is_quarantined = models.BooleanField(default=False)
+    quarantine_reason = models.CharField(max_length=REASON_MAX, blank=True)
+    analyses = models.PositiveIntegerField(default=0)
+    changes = models.PositiveIntegerField(default=0)
+    commits = models.PositiveIntegerField(default=0)
+    committed_at_ms = models.BigIntegerField(null=True)
+    looked_at_ms = models.BigIntegerField(null=True)
+    look_again_ms = models.BigIntegerField(null=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["source", "start_ms"], name="timeline_chunk_unique"),
+            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="timeline_chunk_takes_time"),
+        ]
+        indexes = [
+            # "What is the controller to look at?"
+            models.Index(fields=["source", "start_ms"], condition=Q(is_dirty=True), name="timeline_chunk_dirty"),
+            # "Which deferred chunk comes first?"
+            models.Index(
+                fields=["source", "-priority", "-end_ms"],
+                condition=Q(state=ChunkStanding.DEFERRED),
+                name="timeline_chunk_deferred",
+            ),
+            models.Index(fields=["source", "state"], name="timeline_chunk_by_state"),
+        ]
+        ordering = ["source", "start_ms"]
+
+    def __str__(self) -> str:
+        return f"chunk {self.start_ms} of {self.source_id}"
+
+
+class ChunkOrder(models.Model):
+    """What an operator wants of an interval of whole chunks: never compact them, or do it now. It ends when it is taken
+    back, or (now) when it was done."""
+
+    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="orders", db_index=False)
+    kind = models.CharField(max_length=10, choices=ChunkOrderKind)
+    start_ms = models.BigIntegerField()
+    end_ms = models.BigIntegerField()
+    actor = models.CharField(max_length=150)
+    why = models.CharField(max_length=REASON_MAX)
+    created_at_ms = models.BigIntegerField()
+    ended_at_ms = models.BigIntegerField(null=True)
+    ended_because = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        verbose_name = "order about chunks"
+        verbose_name_plural = "orders about chunks"
+        constraints = [
+            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="timeline_order_takes_time"),
+        ]
+        indexes = [
+            # "What holds for this data source?"
+            models.Index(fields=["source", "start_ms"], condition=Q(ended_at_ms=None), name="timeline_order_in_force"),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.start_ms}"
+
+
+class BadFile(models.Model):
+    """A file that cannot be read: where in it, and the error. It is not in the manifest until it is released.
+
+    ``segment`` is null if it was bad when it was found. ``place`` is the row group and column, as the error names them.
+    """
+
+    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="bad_files", db_index=False)
+    path = ByteOrderedField(max_length=PATH_MAX)
+    size_bytes = models.PositiveBigIntegerField(default=0)
+    segment = models.ForeignKey(Segment, null=True, on_delete=models.CASCADE, related_name="bad_files")
+    job = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="timeline_bad_files")
+    error_class = models.CharField(max_length=100)
+    message = models.TextField(blank=True)
+    place = models.CharField(max_length=200, blank=True)
+    offset = models.BigIntegerField(default=-1)
+    at_ms = models.BigIntegerField()
+    released_at_ms = models.BigIntegerField(null=True)
+    released_by = models.CharField(max_length=150, blank=True)
+    release_why = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        verbose_name = "file kept out"
+        verbose_name_plural = "files kept out"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["source", "path"], condition=Q(released_at_ms=None), name="timeline_bad_file_held_once"
+            )
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.error_class}"
+
+
+# Django finds models through this module.
+from webadmin.lanes.tables import task_models  # noqa: E402, F401

@@ -1,0 +1,63 @@
+"""Orders about chunks, and files that could not be read, as they are asked for over HTTP and answered as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Q
+
+from engine.protocol.fields import Fields
+from webadmin.lanes.tables.models import PATH_MAX, BadFile, ChunkOrder
+from webadmin.lanes.tables.services.take_files import FILES_MAX
+from webadmin.lanes.tables.states import ChunkOrderKind
+
+KINDS = [kind.value for kind in ChunkOrderKind]
+ORDER_STATES = {"in_force": Q(ended_at_ms=None), "ended": Q(ended_at_ms__isnull=False)}
+BAD_FILE_STATES = {"kept_out": Q(released_at_ms=None), "released": Q(released_at_ms__isnull=False)}
+
+
+def kind_of(fields: Fields) -> ChunkOrderKind:
+    """Read what is wanted of chunks."""
+    return ChunkOrderKind(fields.choice("kind", KINDS))
+
+
+def paths_of(fields: Fields) -> list[str]:
+    """Read the paths of files."""
+    told = {f"paths[{place}]": path for place, path in enumerate(fields.items("paths", FILES_MAX))}
+    each = Fields(fields.path, told)
+    return [each.text(name, PATH_MAX, empty=False) for name in told]
+
+
+def order_to_json(row: ChunkOrder) -> dict[str, Any]:
+    """Return what was ordered of chunks."""
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "state": "in_force" if row.ended_at_ms is None else "ended",
+        "start_ms": row.start_ms,
+        "end_ms": row.end_ms,
+        "actor": row.actor,
+        "why": row.why,
+        "created_at_ms": row.created_at_ms,
+        "ended_at_ms": row.ended_at_ms,
+        "ended_because": row.ended_because,
+    }
+
+
+def bad_file_to_json(row: BadFile) -> dict[str, Any]:
+    """Return a file that could not be read, and where in it."""
+    return {
+        "id": row.id,
+        "path": row.path,
+        "state": "kept_out" if row.released_at_ms is None else "released",
+        "size": row.size_bytes,
+        "segment": row.segment_id,
+        "error_class": row.error_class,
+        "message": row.message,
+        "place": row.place,
+        "offset": row.offset,
+        "at_ms": row.at_ms,
+        "released_at_ms": row.released_at_ms,
+        "released_by": row.released_by,
+        "release_why": row.release_why,
+    }

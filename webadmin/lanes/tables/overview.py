@@ -1,0 +1,64 @@
+"""What the front page tells of tables: how each stands, those with most to do first. Counted now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.core.cache import cache
+
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.sections import Table
+from webadmin.base.access.confinement import cache_key
+from webadmin.lanes.tables.models import DataSource
+from webadmin.lanes.tables.source_sections import clears, manifest_words, state_badge, timeline_link
+from webadmin.lanes.tables.standing import SourceStanding, standings
+
+TABLES_SHOWN = 8
+KEPT_SECONDS = 15
+_KEY = "timeline-overview"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStanding:
+    """One table and how it stands."""
+
+    source: DataSource
+    now: SourceStanding
+
+
+def table_standings() -> list[TableStanding]:
+    """Return how each table stands, those with most to rewrite first; at most ``KEPT_SECONDS`` old."""
+    key = cache_key(_KEY)
+    found: list[TableStanding] | None = cache.get(key)
+    if found is None:
+        sources = list(DataSource.objects.defer("columns", "arrow_schema").order_by("tenant", "name"))
+        now = standings(sources) if sources else {}
+        rows = [TableStanding(source=source, now=now[source.id]) for source in sources]
+        found = sorted(rows, key=lambda one: -one.now.to_rewrite)
+        cache.set(key, found, timeout=KEPT_SECONDS)
+    return found
+
+
+def tables_table(rows: Sequence[TableStanding]) -> Table:
+    """Return the tables with what is left to do in each."""
+    more = len(rows) - TABLES_SHOWN
+    return Table(
+        title="Tables",
+        headers=("Table", "State", "Tasks", "Deferred", "Set aside", "To rewrite", "Clear", "Manifest"),
+        rows=[
+            (
+                show.note(show.row_link(one.source, show.name(str(one.source))), timeline_link(one.source)),
+                state_badge(one.source, one.now),
+                f"{show.count_text(one.now.running)} running, {show.count_text(one.now.waiting)} waiting, "
+                f"{show.count_text(one.now.blocked)} blocked",
+                show.counted(one.now.deferred, "chunk"),
+                f"{show.counted(one.now.quarantined, 'chunk')}, {show.counted(one.now.bad_files, 'file')}",
+                show.size_text(one.now.to_rewrite),
+                clears(one.now),
+                manifest_words(one.source),
+            )
+            for one in rows[:TABLES_SHOWN]
+        ],
+        more=show.link(show.list_address(DataSource), f"{more} more") if more > 0 else "",
+    )

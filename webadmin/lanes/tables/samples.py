@@ -1,0 +1,58 @@
+"""What ``/metrics`` tells of tables: a fixed number of queries, and so many tables at most, those with most to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from django.db.models import Count
+
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.churn import AGAIN_DAYS, AGAIN_MIN, DAY_MS
+from webadmin.lanes.tables.models import DataSource
+from webadmin.lanes.tables.standing import COMMITTED, SourceStanding, standings
+from webadmin.lanes.tables.task_models import TaskChunk
+
+Sample = tuple[tuple[str, ...], float]
+
+
+def table_samples(tables_max: int) -> Iterator[tuple[str, list[Sample]]]:
+    """Yield each metric's name with its samples."""
+    sources = list(DataSource.objects.order_by("tenant", "name"))
+    found = standings(sources)
+    shown = sorted(sources, key=lambda source: -found[source.id].to_rewrite)[:tables_max]
+    tables = [((source.tenant, source.name), found[source.id]) for source in shown]
+    churning = _churning()
+    yield "lithify_tables_to_rewrite_bytes", [(key, told.to_rewrite) for key, told in tables]
+    yield "lithify_tables_chunks", [_of_state(key, state, n) for key, told in tables for state, n in _chunks(told)]
+    yield "lithify_tables_tasks", [_of_state(key, state, n) for key, told in tables for state, n in _tasks(told)]
+    yield "lithify_tables_bad_files", [(key, told.bad_files) for key, told in tables]
+    yield "lithify_tables_unpublished", [(key, told.unpublished) for key, told in tables]
+    yield "lithify_tables_churning_chunks", [((one.tenant, one.name), churning[one.id]) for one in shown]
+    refused = [((one.tenant, one.name), bool(one.refusal or one.publish_error)) for one in shown]
+    yield "lithify_tables_refused", [(key, float(is_refused)) for key, is_refused in refused]
+
+
+def _of_state(key: tuple[str, str], state: str, count: int) -> Sample:
+    return (*key, state), count
+
+
+def _chunks(told: SourceStanding) -> list[tuple[str, int]]:
+    return [("unstable", told.unstable), ("deferred", told.deferred), ("quarantined", told.quarantined)]
+
+
+def _tasks(told: SourceStanding) -> list[tuple[str, int]]:
+    return [
+        ("running", told.running),
+        ("waiting", told.waiting),
+        ("blocked", told.blocked),
+        ("parked", told.parked),
+    ]
+
+
+def _churning() -> Counter[int]:
+    """Return how many chunks of each table are rewritten again and again."""
+    since_ms = dialect.clock_ms() - AGAIN_DAYS * DAY_MS
+    commits = TaskChunk.objects.filter(task__finished_at_ms__gte=since_ms, outcome__in=COMMITTED).order_by()
+    counts = commits.values("source_id", "start_ms").annotate(count=Count("id")).filter(count__gte=AGAIN_MIN)
+    return Counter(row["source_id"] for row in counts)

@@ -1,0 +1,82 @@
+"""Reads the segments of a stretch of a timeline, widened until no file crosses its borders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
+
+from django.db.models import Max, Q
+
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.lanes.tables.plan.model import Segment as PlannedSegment
+from webadmin.lanes.tables.models import DataSource, Segment
+from webadmin.lanes.tables.states import SegmentState
+
+Interval = tuple[int, int]
+
+INTERVALS_PER_QUERY = 100
+_COLUMNS = (
+    *("id", "start_ms", "end_ms", "version", "partition", "minor_version", "size_bytes", "row_count"),
+    *("is_tombstone", "folder"),
+)
+
+
+def touching(source: DataSource, intervals: Iterable[Interval]) -> list[PlannedSegment]:
+    """Return the visible segments that overlap any of these intervals of whole chunks, in no order."""
+    wanted, found = merged(intervals), {}
+    for first in range(0, len(wanted), INTERVALS_PER_QUERY):
+        stretches = reduce(or_, (_overlapping(*each) for each in wanted[first : first + INTERVALS_PER_QUERY]))
+        rows = Segment.objects.filter(stretches, source=source, state=SegmentState.VISIBLE).order_by()
+        found |= {row[0]: planned(row) for row in rows.values_list(*_COLUMNS)}
+    return list(found.values())
+
+
+def closure(
+    source: DataSource, granularity: Granularity, intervals: Iterable[Interval]
+) -> tuple[list[PlannedSegment], list[Interval]]:
+    """Return the segments of these intervals and of all that they tie them to, and the intervals, widened to
+    whole chunks until no segment crosses a border; apart from each other and in order."""
+    wanted = merged(intervals)
+    while True:
+        segments = touching(source, wanted)
+        hulls = [granularity.hull(one.start_ms, one.end_ms) for one in segments]
+        widened = merged([*wanted, *hulls])
+        if widened == wanted:
+            return segments, wanted
+        wanted = widened
+
+
+def whole_timeline(source: DataSource) -> list[PlannedSegment]:
+    """Return every visible segment of a table, in no order."""
+    rows = Segment.objects.filter(source=source, state=SegmentState.VISIBLE).order_by()
+    return [planned(row) for row in rows.values_list(*_COLUMNS).iterator(chunk_size=10_000)]
+
+
+def latest_end(source: DataSource) -> int | None:
+    """Return the end of a table's last segment with data."""
+    own = Segment.objects.filter(source=source, state=SegmentState.VISIBLE, is_tombstone=False)
+    return own.aggregate(latest=Max("end_ms"))["latest"]
+
+
+def merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the same stretches in order, those joined that overlap or abut."""
+    joined: list[Interval] = []
+    for start, end in sorted(intervals):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def planned(row: Sequence[object]) -> PlannedSegment:
+    """Return a segment as planners see it."""
+    told = dict(zip(_COLUMNS, row, strict=True))
+    return PlannedSegment(key=told.pop("id"), rows=told.pop("row_count"), **told)  # type: ignore[arg-type]
+
+
+def _overlapping(start_ms: int, end_ms: int) -> Q:
+    """Say which segments overlap whole chunks: most lie within one chunk, and begin in it."""
+    inside = Q(is_spanning=False, start_ms__gte=start_ms, start_ms__lt=end_ms)
+    return inside | Q(is_spanning=True, start_ms__lt=end_ms, end_ms__gt=start_ms)

@@ -1,0 +1,187 @@
+"""Makes a table of a folder of Parquet files that is there already: listed once, every footer read, nothing moved.
+
+Run again it takes what is new, and keeps out what is gone; nothing else ever lists the folder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any
+
+from django.db import transaction
+
+from engine.core.errors import BadObject
+from engine.lanes.tables.plain.foreign_formats import check_contents
+from engine.lanes.tables.plain.hive import BadPartition, FoundFile, check_partition, find_files
+from engine.lanes.tables.plain.manifest import POINTER, read_pointer
+from engine.storage import ObjectNotFound, ObjectStore
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.models import DataSource, Segment
+from webadmin.lanes.tables.services.pause_foreign import pause_foreign
+from webadmin.lanes.tables.services.publish_manifest import publish_manifest
+from webadmin.lanes.tables.services.read_files import OfferedFile, ReadFile
+from webadmin.lanes.tables.services.settle_failures import quarantine
+from webadmin.lanes.tables.services.sources import NewTable, create_table, find_table
+from webadmin.lanes.tables.services.take_files import FILES_MAX, check_folders, keep_apart, take_files
+from webadmin.lanes.tables.states import RegistrationMode, SegmentState
+from webadmin.schedule.services.operation import Order, operation
+
+REFUSALS_KEPT = 100
+DRY_RUN_FILES_MAX = 1000
+"""Files that a dry run reads; the others are only counted."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Adoption:
+    """What a walk found: files by what became of them, the first refusals with their reasons, files that are in the
+    table and not in the folder any more, the number of links and special files, which no listing follows, and folders
+    that could not be checked for a table of another format."""
+
+    table: str
+    url: str
+    files: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    skipped: int = 0
+    unchecked: list[str] = field(default_factory=list)
+    sequence: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the command shows it."""
+        return asdict(self) | {"statuses": dict(self.statuses)}
+
+
+def adopt_table(new: NewTable, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
+    """Make a table of a folder and show its readers the first manifest. A dry run reads the first files only.
+
+    Raises ForeignTable, TableRefused, TableExists, RegistrationRefused, StorageError.
+    """
+    check_contents(store)
+    if not order.is_dry_run:
+        create_table(new, order=order)
+        return _walk(find_table(new.tenant, new.name), store, order, say)
+    with transaction.atomic():
+        create_table(new, order=Order(actor=order.actor, why=order.why))
+        found = _walk(find_table(new.tenant, new.name), store, order, say)
+        transaction.set_rollback(True)
+    return found
+
+
+def rescan_table(source: DataSource, store: ObjectStore, *, order: Order, say: Say = lambda text: None) -> Adoption:
+    """Take the files of a table's folder that it does not have yet; keep out those it has that are gone.
+
+    Raises ForeignTable; then nothing was read, and the table is paused unless this is a dry run.
+    """
+    with pause_foreign(source, is_dry_run=order.is_dry_run):
+        check_contents(store)
+    return _walk(source, store, order, say)
+
+
+def _walk(source: DataSource, store: ObjectStore, order: Order, say: Say) -> Adoption:
+    adoption = Adoption(table=str(source), url=source.url)
+    adoption.unchecked = list(check_folders(source, store, (), is_dry_run=order.is_dry_run))
+    keys: tuple[str, ...] | None = tuple(source.partition_columns) or None
+    seen: set[str] = set()
+    skipped_before = store.usage.skipped()
+
+    def told(count: int, key: str) -> None:
+        say(f"{count} objects seen, at {key}")
+
+    for batch in _batches(find_files(store, progress=told)):
+        seen.update(file.path for file in batch)
+        adoption.files += len(batch)
+        if order.is_dry_run and adoption.files > DRY_RUN_FILES_MAX:
+            continue
+        keys, fitting = _fitting(source, batch, keys, order, adoption)
+        _take(source, store, fitting, order, adoption)
+        say(f"{adoption.files} files: " + ", ".join(f"{count} {name}" for name, count in adoption.statuses.items()))
+    adoption.skipped = store.usage.skipped() - skipped_before
+    if keys is not None and not order.is_dry_run:
+        DataSource.objects.filter(id=source.id).update(partition_columns=list(keys))
+    visible = Segment.objects.filter(source=source, state=SegmentState.VISIBLE, is_tombstone=False)
+    missed = sorted(set(visible.values_list("path", flat=True)) - seen)
+    adoption.gone = [path for path in missed if not _is_there(store, path)]  # outputs may have come meanwhile
+    if source.published and read_pointer(store) is None:
+        _note(
+            adoption,
+            POINTER,
+            "pointer_gone",
+            "the pointer is gone: the whole folder may be away, and stays in the table",
+        )
+    elif not order.is_dry_run:
+        if adoption.gone:
+            _keep_out_gone(source, adoption.gone, order)
+        adoption.sequence = publish_manifest(source, store).sequence
+    return adoption
+
+
+def _is_there(store: ObjectStore, path: str) -> bool:
+    try:
+        store.head(path)
+    except ObjectNotFound:
+        return False
+    return True
+
+
+def _keep_out_gone(source: DataSource, paths: Sequence[str], order: Order) -> None:
+    """Let readers see the table without files that somebody deleted: with them they could read nothing of it."""
+    with operation() as run:
+        row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
+        lost = Segment.objects.filter(source=row, path__in=paths, state=SegmentState.VISIBLE)
+        bad = [
+            (one, BadObject("file", -1, "it is gone: it was in the table, and the store does not have it", one.path))
+            for one in lost.select_related("source")
+        ]
+        run.write(
+            "quarantine_files", order, target=str(row), detail={"files": [one.path for one, _ in bad], "jobs": []}
+        )
+        quarantine(row, bad)
+
+
+def _fitting(
+    source: DataSource, batch: Iterable[FoundFile], keys: tuple[str, ...] | None, order: Order, adoption: Adoption
+) -> tuple[tuple[str, ...] | None, list[FoundFile]]:
+    """Return the files whose folders name the same partition keys as all others; keep the rest apart."""
+    fitting, strangers = [], []
+    for file in batch:
+        try:
+            keys = check_partition(file, keys)
+        except BadPartition as error:
+            offered = OfferedFile(path=file.path, size_bytes=file.size)
+            strangers.append(ReadFile(offered=offered, code=error.code, message=str(error)))
+            _note(adoption, file.path, error.code, str(error))
+            continue
+        fitting.append(file)
+    if strangers and not order.is_dry_run:
+        keep_apart(source, strangers)
+    return keys, fitting
+
+
+def _take(source: DataSource, store: ObjectStore, files: Iterable[FoundFile], order: Order, adoption: Adoption) -> None:
+    offered = [OfferedFile(path=file.path, size_bytes=file.size) for file in files]
+    fresh = DataSource.objects.select_related("policy").get(id=source.id)
+    taken = take_files(
+        fresh, store, offered, mode=RegistrationMode.APPEND, order=order, keeps_bad=True, is_checked=True
+    )
+    for answer in taken.answers:
+        if answer.code:
+            _note(adoption, answer.path, answer.code, answer.message)
+        else:
+            adoption.statuses[answer.status] += 1
+
+
+def _note(adoption: Adoption, path: str, code: str, message: str) -> None:
+    adoption.statuses[code] += 1
+    if len(adoption.refusals) < REFUSALS_KEPT:
+        adoption.refusals.append((path, message))
+
+
+def _batches(files: Iterator[FoundFile]) -> Iterator[list[FoundFile]]:
+    while batch := list(islice(files, FILES_MAX)):
+        yield batch

@@ -1,0 +1,72 @@
+"""Ends tasks, whatever their jobs do. Inside an operation with a log entry, by whom the table is held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.lanes.tables.plan.words import ended_reason
+from engine.schedule.model import HOLDING_STATES, AttemptOutcome
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.merge_specs import output_prefix
+from webadmin.lanes.tables.models import REASON_MAX, Chunk
+from webadmin.lanes.tables.states import ChunkOutcome, TaskState
+from webadmin.lanes.tables.task_models import DiscardedOutput, Task, TaskChunk, TaskSegment
+from webadmin.schedule.models import Attempt, Job
+from webadmin.schedule.services.give_blocks_back import end_jobs
+from webadmin.schedule.services.operation import Operation
+
+SWEEP_DELAY_MS = 3_600_000
+"""So long after a run nothing of what it left is deleted: who lost a lease may write a little longer."""
+
+
+def end_tasks(run: Operation, tasks: Sequence[Task], state: TaskState, *, because: str) -> None:
+    """End open tasks and their jobs; their chunks belong to nobody. A worker finds its lease gone at its next poll."""
+    ids = [task.id for task in tasks]
+    jobs = Job.objects.filter(timeline_task__in=ids, state__in=[one.value for one in HOLDING_STATES])
+    end_jobs(run, list(jobs), because=because or "its task has ended")
+    close_tasks(tasks, state, because=because)
+
+
+def close_tasks(tasks: Sequence[Task], state: TaskState, *, because: str = "") -> None:
+    """Write down that tasks are over, and what their runs may have left in the store."""
+    ids, now_ms = [task.id for task in tasks], dialect.clock_ms()
+    Task.objects.filter(id__in=ids, state=TaskState.OPEN).update(
+        state=state, finished_at_ms=now_ms, ended_because=because[:REASON_MAX]
+    )
+    left = TaskChunk.objects.filter(task__in=ids, is_open=True)
+    left.update(is_open=False, outcome=ChunkOutcome.GIVEN_UP, why=because[:REASON_MAX], ended_at_ms=now_ms)
+    _release_chunks(ids, because)
+    note_remnants(tasks, now_ms)
+
+
+def _release_chunks(task_ids: Sequence[int], because: str) -> None:
+    """Let chunks be of no task: those still worth compacting are planned again at the controller's next turn."""
+    chunks = list(Chunk.objects.filter(task__in=task_ids))
+    for chunk in chunks:
+        chunk.task = None
+        chunk.reason = ended_reason(chunk.reason, because or "it was given up")[:REASON_MAX]
+    Chunk.objects.bulk_update(chunks, ["task", "reason"], batch_size=500)
+
+
+def note_remnants(tasks: Sequence[Task], now_ms: int) -> None:
+    """Ask for the deletion of what runs without a result may have written, by what the names of outputs begin with."""
+    ran = Attempt.objects.exclude(outcome=AttemptOutcome.COMPLETED).filter(job__timeline_task__in=tasks)
+    ids = set(ran.values_list("job__timeline_task", flat=True))
+    folders: dict[int, set[str]] = {task_id: set() for task_id in ids}
+    planned = TaskSegment.objects.filter(task__in=ids, segment__is_tombstone=False)
+    for task_id, folder in planned.values_list("task_id", "segment__folder").distinct():
+        folders[task_id].add(folder)
+    chunks = TaskChunk.objects.filter(task__in=ids).values_list("task_id", "source_id", "start_ms")
+    DiscardedOutput.objects.bulk_create(
+        DiscardedOutput(
+            source_id=source_id,
+            task_id=task_id,
+            path=output_prefix(folder, start_ms),
+            is_prefix=True,
+            reason="what a run without a result may have left",
+            created_at_ms=now_ms,
+            delete_at_ms=now_ms + SWEEP_DELAY_MS,
+        )
+        for task_id, source_id, start_ms in chunks
+        for folder in sorted(folders[task_id])
+    )

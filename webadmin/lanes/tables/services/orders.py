@@ -1,0 +1,142 @@
+"""What operators want of chunks: never compact them, do it now, try them again; and files that may be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from engine.storage import ObjectStore
+from webadmin.base.access.services import record_audit
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.errors import IntervalRefused
+from webadmin.lanes.tables.models import REASON_MAX, BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
+from webadmin.lanes.tables.policies import chunks_of, granularity_of
+from webadmin.lanes.tables.segment_view import Interval
+from webadmin.lanes.tables.services.register_files import add_files
+from webadmin.lanes.tables.services.take_files import read_again, what_is_wrong
+from webadmin.lanes.tables.states import ChunkOrderKind, RegistrationMode, SegmentState
+from webadmin.schedule.services.operation import Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunksChanged:
+    """The chunks that an order is about: the whole ones that its interval touches."""
+
+    interval: Interval
+    chunks: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the order's page shows it."""
+        return {"start_ms": self.interval[0], "end_ms": self.interval[1], "chunks": self.chunks}
+
+
+def order_chunks(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: Order) -> ChunksChanged:
+    """Never compact the chunks that an interval touches, or do it now. Raises IntervalRefused."""
+    with transaction.atomic():
+        row, told = _about(source, interval)
+        if order.is_dry_run:
+            return told
+        ChunkOrder.objects.create(
+            source=row,
+            kind=kind,
+            start_ms=told.interval[0],
+            end_ms=told.interval[1],
+            actor=order.actor[:150],
+            why=order.why[:REASON_MAX],
+            created_at_ms=dialect.clock_ms(),
+        )
+        _look_again(row, told.interval)
+        _record(f"compact_{kind.value}", row, told, order)
+    return told
+
+
+def end_orders(source: DataSource, interval: Interval, kind: ChunkOrderKind, *, order: Order) -> int:
+    """Take back what was ordered of this kind for chunks that an interval touches; return how many orders."""
+    with transaction.atomic():
+        row, told = _about(source, interval)
+        start, end = told.interval
+        held = ChunkOrder.objects.filter(source=row, kind=kind, ended_at_ms=None, start_ms__lt=end, end_ms__gt=start)
+        found = list(held)
+        if order.is_dry_run or not found:
+            return len(found)
+        held.update(ended_at_ms=dialect.clock_ms(), ended_because=f"{order.actor}: {order.why}"[:REASON_MAX])
+        for each in found:
+            _look_again(row, (each.start_ms, each.end_ms))
+        _record(f"end_compact_{kind.value}", row, told, order)
+    return len(found)
+
+
+def retry_chunks(source: DataSource, interval: Interval, *, order: Order) -> int:
+    """Let quarantined chunks be tried again; return how many there were."""
+    with transaction.atomic():
+        row, told = _about(source, interval)
+        start, end = told.interval
+        held = Chunk.objects.filter(source=row, is_quarantined=True, start_ms__gte=start, end_ms__lte=end)
+        count = held.count()
+        if order.is_dry_run or not count:
+            return count
+        held.update(is_quarantined=False, quarantine_reason="", failures=0)
+        _look_again(row, told.interval)
+        _record("retry_chunks", row, told, order)
+    return count
+
+
+def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], *, order: Order) -> list[str]:
+    """Let files be seen again that could not be read, once they are repaired; return those that are released.
+
+    One that was in the timeline is read anew and comes in like a late file, or stays out for what is wrong with it now.
+    One that never was is forgotten: register it anew. Raises RegistrationRefused.
+    """
+    row = DataSource.objects.select_related("policy").get(id=source.id)
+    held = BadFile.objects.filter(source=row, released_at_ms=None, path__in=list(paths)).select_related("segment")
+    of_timeline = {
+        each.path: each.segment_id
+        for each in held
+        if each.segment is not None and each.segment.state == SegmentState.QUARANTINED
+    }
+    if order.is_dry_run or not held:
+        return [each.path for each in held]
+    read = read_again(row, store, list(of_timeline))
+    with transaction.atomic():
+        dialect.locked(DataSource.objects.filter(id=row.id)).get()
+        now_ms = dialect.clock_ms()
+        for one in read.refused:
+            held.filter(path=one.offered.path).update(at_ms=now_ms, **what_is_wrong(one))
+        refused = {one.offered.path for one in read.refused}
+        found = [each.path for each in held if each.path not in refused]
+        former = Segment.objects.filter(id__in=[of_timeline[path] for path in found if path in of_timeline])
+        former.filter(state=SegmentState.QUARANTINED).update(
+            state=SegmentState.DELETED, reason=f"{order.actor} released it: it was read anew"[:REASON_MAX]
+        )
+        BadFile.objects.filter(id__in=[each.id for each in held if each.path in found]).update(
+            released_at_ms=now_ms, released_by=order.actor[:150], release_why=order.why[:REASON_MAX]
+        )
+        if read.good:
+            add_files(row, read.good, mode=RegistrationMode.APPEND, order=order, columns=read.columns)
+        record_audit(
+            actor=order.actor, action="release_files", target=str(row), detail={"files": found, "why": order.why}
+        )
+    return found
+
+
+def _about(source: DataSource, interval: Interval) -> tuple[DataSource, ChunksChanged]:
+    row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
+    if interval[0] >= interval[1]:
+        raise IntervalRefused(f"the interval [{interval[0]}, {interval[1]}) ends before it begins")
+    touched = chunks_of(granularity_of(Policy.objects.get(source=row)), *interval)
+    return row, ChunksChanged(interval=(touched[0][0], touched[-1][1]), chunks=len(touched))
+
+
+def _look_again(source: DataSource, interval: Interval) -> None:
+    """Let the controller look at those chunks of an interval that it knows."""
+    start, end = interval
+    Chunk.objects.filter(source=source, start_ms__gte=start, end_ms__lte=end).update(is_dirty=True)
+    DataSource.objects.filter(id=source.id).update(is_dirty=True, turn=F("turn") + 1)
+
+
+def _record(action: str, source: DataSource, told: ChunksChanged, order: Order) -> None:
+    record_audit(actor=order.actor, action=action, target=str(source), detail=told.to_json() | {"why": order.why})

@@ -1,0 +1,33 @@
+"""Pauses a table whose folder turns out to belong to a table of another format, so that none of its files is merged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.lanes.tables.plain.foreign_formats import ForeignTable
+from webadmin.lanes.tables.models import REASON_MAX, DataSource
+from webadmin.lanes.tables.services.sources import alter_table
+from webadmin.schedule.services.operation import Order
+
+log = logging.getLogger(__name__)
+
+ACTOR = "control:timeline"
+
+
+@contextmanager
+def pause_foreign(source: DataSource, *, is_dry_run: bool) -> Iterator[None]:
+    """Pause the table if the block raises ForeignTable, unless in a dry run, and raise it on.
+
+    Files that are replaced already stay.
+    """
+    try:
+        yield
+    except ForeignTable as error:
+        if is_dry_run:
+            raise
+        alter_table(source, {"is_paused": True}, order=Order(actor=ACTOR, why=str(error)))
+        DataSource.objects.filter(id=source.id).update(refusal=str(error)[:REASON_MAX])
+        log.error("foreign_table table=%s reason=%s", source, error)
+        raise

@@ -1,0 +1,172 @@
+"""Shows readers what the database says: writes a manifest of all that is visible, then moves the pointer to it.
+
+The database is the truth; a table whose sequence is ahead of what was published is written anew until both are equal.
+Every step can break off and is done again: a manifest of the same sequence has the same bytes, and the pointer never
+goes back.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from engine.core.errors import LithifyError
+from engine.lanes.tables.plain.manifest import (
+    EncodedManifest,
+    ManifestFile,
+    Pointer,
+    encode_manifest,
+    read_pointer,
+    write_manifest,
+)
+from engine.lanes.tables.plain.manifest import Manifest as TableManifest
+from engine.storage import ObjectStore
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.models import REASON_MAX, DataSource, Segment
+from webadmin.lanes.tables.states import SegmentState
+from webadmin.lanes.tables.task_models import Manifest
+
+log = logging.getLogger(__name__)
+
+TURN_MS = 120_000
+"""For so long a publisher has the table to itself; one that was killed is waited for that long."""
+ROUNDS_MAX = 5
+"""So often one publisher begins again because the table has changed meanwhile."""
+ROWS_AT_ONCE = 5_000
+_COLUMNS = ("path", "size_bytes", "row_count", "start_ms", "end_ms", "first_ms", "last_ms", "version")
+
+
+class PointerAhead(LithifyError):
+    """The pointer names a later manifest than the database knows of: the database is older than the table."""
+
+    code = "pointer_ahead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What readers see now; ``is_written`` says that this call moved the pointer."""
+
+    sequence: int
+    is_written: bool
+
+
+def tables_behind() -> list[DataSource]:
+    """Return the tables whose readers do not see what the database says."""
+    return list(DataSource.objects.filter(sequence__gt=F("published")).order_by("id"))
+
+
+def publish_manifest(source: DataSource, store: ObjectStore) -> Published:
+    """Bring manifest and pointer up to date. Somebody else who is at it is left alone.
+
+    Raises PointerAhead, BadObject (the pointer there is none), StorageError.
+    """
+    if not _take_turn(source):
+        return Published(sequence=source.published, is_written=False)
+    try:
+        for _ in range(ROUNDS_MAX):
+            wanted, published = _sequences(source)
+            if wanted <= published:
+                break
+            manifest = visible_manifest(source)
+            if manifest is not None:
+                _publish(source, store, manifest)
+        return Published(sequence=_sequences(source)[1], is_written=True)
+    except LithifyError as error:
+        DataSource.objects.filter(id=source.id).update(publish_error=f"{type(error).__name__}: {error}"[:REASON_MAX])
+        raise
+    finally:
+        DataSource.objects.filter(id=source.id).update(publisher_until_ms=None)
+
+
+def _take_turn(source: DataSource) -> bool:
+    now_ms = dialect.clock_ms()
+    free = Q(publisher_until_ms=None) | Q(publisher_until_ms__lt=now_ms)
+    return bool(DataSource.objects.filter(free, id=source.id).update(publisher_until_ms=now_ms + TURN_MS))
+
+
+def _sequences(source: DataSource) -> tuple[int, int]:
+    return DataSource.objects.values_list("sequence", "published").get(id=source.id)
+
+
+def visible_manifest(source: DataSource) -> EncodedManifest | None:
+    """Return the manifest of all that is visible now, None if that changed while it was read.
+
+    Rows are read and written a few thousand at a time: of a million files there are the bytes of the manifest only.
+    """
+    row = DataSource.objects.get(id=source.id)
+    visible = Segment.objects.filter(source=row, state=SegmentState.VISIBLE, is_tombstone=False)
+    rows_of_files = visible.order_by("start_ms", "path").values_list(*_COLUMNS).iterator(ROWS_AT_ONCE)
+    files = (
+        ManifestFile(
+            path=path,
+            size=size,
+            rows=rows,
+            start_ms=start,
+            end_ms=end,
+            min_time_ms=first,
+            max_time_ms=last,
+            version=version,
+        )
+        for path, size, rows, start, end, first, last, version in rows_of_files
+    )
+    columns = tuple((name, kind) for name, kind in row.columns)
+    head = TableManifest(sequence=row.sequence, time_column=row.time_column, columns=columns, files=())
+    encoded = encode_manifest(head, files)
+    return encoded if _sequences(row)[0] == row.sequence else None
+
+
+def _publish(source: DataSource, store: ObjectStore, manifest: EncodedManifest) -> None:
+    pointer = write_manifest(store, manifest)
+    if pointer.sequence > manifest.sequence:
+        raise PointerAhead(
+            f"the pointer names manifest {pointer.sequence}, the database knows {manifest.sequence}: it is older than "
+            "the table, or somebody else writes to it"
+        )
+    _note(source, manifest, pointer)
+
+
+def _note(source: DataSource, manifest: EncodedManifest, pointer: Pointer) -> None:
+    """Write down what readers see now, and from when on what they do not see may be deleted."""
+    now_ms = dialect.clock_ms()
+    with transaction.atomic():
+        row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
+        if row.published >= manifest.sequence:
+            return
+        Manifest.objects.filter(source=row, superseded_at_ms=None).update(superseded_at_ms=now_ms)
+        Manifest.objects.update_or_create(
+            source=row,
+            sequence=manifest.sequence,
+            defaults={
+                "path": pointer.manifest,
+                "sha256": pointer.sha256,
+                "file_count": manifest.file_count,
+                "byte_count": manifest.byte_count,
+                "row_count": manifest.row_count,
+                "written_at_ms": now_ms,
+                "published_at_ms": now_ms,
+                "superseded_at_ms": None,
+            },
+        )
+        Segment.objects.filter(
+            source=row, state=SegmentState.REPLACED, unlinked_at_ms=None, replaced_in__lte=manifest.sequence
+        ).update(unlinked_at_ms=now_ms)
+        DataSource.objects.filter(id=row.id).update(published=manifest.sequence, publish_error="")
+    log.info("manifest_published table=%s sequence=%d files=%d", row, manifest.sequence, manifest.file_count)
+
+
+def is_shown(source: DataSource, store: ObjectStore) -> bool:
+    """Say whether the pointer in the store is where the database believes it is, and ask for it anew if it is not.
+
+    Nothing is deleted before this was seen.
+    """
+    published = _sequences(source)[1]
+    there = read_pointer(store)
+    if there is not None and there.sequence == published:
+        return True
+    log.warning("pointer_not_there table=%s expected=%d found=%s", source, published, there and there.sequence)
+    if there is None or there.sequence < published:
+        DataSource.objects.filter(id=source.id, published=published).update(sequence=F("sequence") + 1)
+    return False

@@ -1,0 +1,325 @@
+"""Brings files into a timeline, and drops intervals of it: one transaction, so that readers see all of it or nothing.
+
+The files were read before: what is decided here rests on their facts and on what the timeline holds now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+
+from engine.lanes.tables.plan.arrivals import (
+    Arrival,
+    ArrivalRefused,
+    ArrivingFile,
+    Stamp,
+    append_files,
+    replace_interval,
+)
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.lanes.tables.plan.model import Segment as PlannedSegment
+from engine.lanes.tables.plan.versions import version_above
+from webadmin.base.access.services import record_audit
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.errors import IntervalRefused, RegistrationRefused
+from webadmin.lanes.tables.models import DataSource, Policy, Registration, Segment
+from webadmin.lanes.tables.policies import chunks_of, granularity_of, mark_dirty
+from webadmin.lanes.tables.segment_view import Interval, closure, merged, touching
+from webadmin.lanes.tables.states import RegistrationMode, SegmentState
+from webadmin.schedule.services.operation import Order
+
+ROWS_PER_STATEMENT = 1000
+
+Columns = Callable[[DataSource], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """What was read of a file: ``path`` below the table's URL, its least and greatest time (both in it), and what tells
+    it from another of the same path and size."""
+
+    path: str
+    size_bytes: int
+    row_count: int
+    first_ms: int
+    last_ms: int
+    checksum: str = ""
+
+    @property
+    def folder(self) -> str:
+        return self.path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """What became of a call: the sequence from which readers see it, files that are in, known before, and those that
+    were stamped anew or are not seen any more."""
+
+    sequence: int
+    added: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    restamped: int = 0
+    hidden: int = 0
+    interval: Interval | None = None
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call while it holds the table."""
+
+    source: DataSource
+    granularity: Granularity
+    order: Order
+    now_ms: int
+    facts: Mapping[int, FileFacts] = field(default_factory=dict)
+    known: tuple[str, ...] = ()
+
+
+def add_files(
+    source: DataSource,
+    files: Sequence[FileFacts],
+    *,
+    mode: RegistrationMode,
+    order: Order,
+    interval: Interval | None = None,
+    columns: Columns | None = None,
+    refused: int = 0,
+) -> Registered:
+    """Bring files in, beside what is there (append) or in the place of all within ``interval`` (replace).
+
+    Files that are in already are left as they are. ``columns`` says, of the table as it is then, what its row is to say
+    of its schema; None: that stays.
+    Raises RegistrationRefused, and then nothing has changed.
+    """
+    if (interval is None) == (mode is RegistrationMode.REPLACE):
+        raise RegistrationRefused("an interval is said of what is replaced, and only of that")
+    with transaction.atomic():
+        call, fresh = _begin(source, order, files)
+        if not fresh:
+            return Registered(sequence=call.source.sequence, known=call.known)
+        arriving = [
+            ArrivingFile(number=number, first_ms=fact.first_ms, last_ms=fact.last_ms) for number, fact in fresh.items()
+        ]
+        arrival = _arrival(call, arriving, mode, interval)
+        if order.is_dry_run:
+            return _told(call, arrival, call.source.sequence)
+        return _apply(call, arrival, mode, columns, refused)
+
+
+def drop_interval(source: DataSource, interval: Interval, *, order: Order) -> Registered:
+    """Let nothing be seen of an interval of whole chunks; its files are deleted later. Raises RegistrationRefused."""
+    with transaction.atomic():
+        call, _ = _begin(source, order, ())
+        arrival = _arrival(call, [], RegistrationMode.DROP, interval)
+        if order.is_dry_run or not arrival.hidden:
+            return _told(call, arrival, call.source.sequence)
+        return _apply(call, arrival, RegistrationMode.DROP, None, 0, dropped=interval)
+
+
+def _begin(source: DataSource, order: Order, files: Sequence[FileFacts]) -> tuple[_Call, dict[int, FileFacts]]:
+    """Take the table; tell files that are new from those that are in."""
+    row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
+    policy = Policy.objects.get(source=row)
+    call = _Call(row, granularity_of(policy), order, dialect.clock_ms())
+    there = known_files(row, [fact.path for fact in files])
+    fresh: dict[int, FileFacts] = {}
+    known = []
+    for number, fact in enumerate(files):
+        if fact.path not in there:
+            fresh[number] = fact
+        elif is_same(there[fact.path], fact.size_bytes, fact.checksum):
+            known.append(fact.path)
+        else:
+            raise RegistrationRefused(f"{fact.path}: another file of this path is in the table already")
+    call.facts, call.known = fresh, tuple(known)
+    return call, fresh
+
+
+def known_files(source: DataSource, paths: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """Return size and checksum of those of these files that are in the table, or were and are not deleted yet."""
+    found: dict[str, tuple[int, str]] = {}
+    for first in range(0, len(paths), ROWS_PER_STATEMENT):
+        rows = Segment.objects.filter(source=source, path__in=paths[first : first + ROWS_PER_STATEMENT])
+        rows = rows.exclude(state=SegmentState.DELETED).filter(is_tombstone=False)
+        found |= {path: (size, checksum) for path, size, checksum in rows.values_list("path", "size_bytes", "checksum")}
+    return found
+
+
+def is_same(known: tuple[int, str], size_bytes: int, checksum: str) -> bool:
+    """Say whether a file is the one of its path that is in the table; checksums count where both sides have one."""
+    size, told = known
+    return size == size_bytes and (not checksum or not told or told == checksum)
+
+
+def _arrival(
+    call: _Call, arriving: Sequence[ArrivingFile], mode: RegistrationMode, interval: Interval | None
+) -> Arrival:
+    chunk_at = call.granularity.chunk_of
+    try:
+        if interval is None:
+            hulls = [call.granularity.hull(file.first_ms, file.last_ms + 1) for file in arriving]
+            for hull in merged(hulls):
+                chunks_of(call.granularity, *hull)
+            visible, _ = closure(call.source, call.granularity, hulls)
+            return append_files(arriving, visible, chunk_at, _version(call, visible))
+        chunks_of(call.granularity, *interval) if interval[0] < interval[1] else None
+        visible = touching(call.source, [interval])
+        return replace_interval(arriving, visible, interval, chunk_at, _version(call, visible))
+    except ArrivalRefused as error:
+        kind = RegistrationRefused if interval is None else IntervalRefused
+        raise kind(_with_paths(str(error), call.facts)) from error
+
+
+def _with_paths(message: str, facts: Mapping[int, FileFacts]) -> str:
+    """Name the file that a refusal is about."""
+    for number, fact in facts.items():
+        if message.startswith(f"file {number} "):
+            return f"{fact.path} {message.removeprefix(f'file {number} ')}"
+    return message
+
+
+def _version(call: _Call, visible: Iterable[PlannedSegment]) -> str:
+    return version_above(call.now_ms, (one.version for one in visible))
+
+
+def _told(call: _Call, arrival: Arrival, sequence: int) -> Registered:
+    stamps = [*arrival.stamps, *arrival.restamped]
+    return Registered(
+        sequence=sequence,
+        added=tuple(call.facts[stamp.number].path for stamp in arrival.stamps),
+        known=call.known,
+        restamped=len(arrival.restamped),
+        hidden=len(arrival.hidden),
+        interval=(min(one.start_ms for one in stamps), max(one.end_ms for one in stamps)) if stamps else None,
+    )
+
+
+def _apply(
+    call: _Call,
+    arrival: Arrival,
+    mode: RegistrationMode,
+    columns: Columns | None,
+    refused: int,
+    dropped: Interval | None = None,
+) -> Registered:
+    """Write down what comes in; the table is ours until the transaction ends."""
+    source, sequence = call.source, call.source.sequence + 1
+    told = _told(call, arrival, sequence)
+    hidden = Segment.objects.filter(id__in=arrival.hidden, source=source, state=SegmentState.VISIBLE)
+    touched = set(hidden.values_list("start_ms", "end_ms")) | {
+        (one.start_ms, one.end_ms) for one in (*arrival.stamps, *arrival.restamped)
+    }
+    reason = "its interval was dropped" if mode is RegistrationMode.DROP else "its interval was replaced"
+    hidden.update(state=SegmentState.REPLACED, replaced_in=sequence, reason=reason)
+    restamp(source, arrival.restamped, call.granularity)
+    registration = Registration.objects.create(
+        source=source,
+        mode=mode,
+        actor=call.order.actor[:150],
+        why=call.order.why[:500],
+        file_count=len(told.added),
+        byte_count=sum(fact.size_bytes for fact in call.facts.values()),
+        row_count=sum(fact.row_count for fact in call.facts.values()),
+        refused_count=refused,
+        start_ms=dropped[0] if dropped else told.interval and told.interval[0],
+        end_ms=dropped[1] if dropped else told.interval and told.interval[1],
+        sequence=sequence,
+        at_ms=call.now_ms,
+    )
+    rows = [_row(call, stamp, registration, sequence) for stamp in arrival.stamps]
+    if dropped is not None:
+        rows.append(_tombstone(call, dropped, registration, sequence))
+        touched.add(dropped)
+    Segment.objects.bulk_create(rows, batch_size=ROWS_PER_STATEMENT)
+    DataSource.objects.filter(id=source.id).update(sequence=sequence, **(columns(source) if columns else {}))
+    mark_dirty(source, call.granularity, touched)
+    record_audit(
+        actor=call.order.actor,
+        action=f"{mode.value}_files" if dropped is None else "drop_interval",
+        target=str(source),
+        detail=_detail(told, registration, call.order),
+    )
+    return told
+
+
+def _detail(told: Registered, registration: Registration, order: Order) -> dict[str, Any]:
+    return {
+        "registration": registration.id,
+        "files": len(told.added),
+        "bytes": registration.byte_count,
+        "rows": registration.row_count,
+        "hidden": told.hidden,
+        "restamped": told.restamped,
+        "start_ms": registration.start_ms,
+        "end_ms": registration.end_ms,
+        "why": order.why,
+    }
+
+
+def restamp(source: DataSource, stamps: Sequence[Stamp], granularity: Granularity) -> None:
+    """Give files that are there another place in the timeline, under a version that nothing there has."""
+    if not stamps:
+        return
+    rows = [
+        (
+            stamp.number,
+            stamp.start_ms,
+            stamp.end_ms,
+            granularity.chunk_of(stamp.start_ms)[1] < stamp.end_ms,
+            stamp.version,
+            stamp.partition,
+        )
+        for stamp in stamps
+    ]
+    columns = ("start_ms", "end_ms", "is_spanning", "version", "partition")
+    dialect.update_rows(Segment, ("id",), columns, rows)
+
+
+def _row(call: _Call, stamp: Stamp, registration: Registration, sequence: int) -> Segment:
+    fact = call.facts[stamp.number]
+    return Segment(
+        source=call.source,
+        path=fact.path,
+        folder=fact.folder,
+        start_ms=stamp.start_ms,
+        end_ms=stamp.end_ms,
+        is_spanning=call.granularity.chunk_of(stamp.start_ms)[1] < stamp.end_ms,
+        version=stamp.version,
+        partition=stamp.partition,
+        size_bytes=fact.size_bytes,
+        row_count=fact.row_count,
+        first_ms=fact.first_ms,
+        last_ms=fact.last_ms,
+        checksum=fact.checksum,
+        registration=registration,
+        came_in=sequence,
+        created_at_ms=call.now_ms,
+    )
+
+
+def _tombstone(call: _Call, interval: Interval, registration: Registration, sequence: int) -> Segment:
+    start, end = interval
+    return Segment(
+        source=call.source,
+        start_ms=start,
+        end_ms=end,
+        is_spanning=call.granularity.chunk_of(start)[1] < end,
+        version=version_above(call.now_ms, [_highest(call.source, interval)]),
+        partition=0,
+        is_tombstone=True,
+        size_bytes=0,
+        row_count=0,
+        registration=registration,
+        came_in=sequence,
+        created_at_ms=call.now_ms,
+    )
+
+
+def _highest(source: DataSource, interval: Interval) -> str:
+    """Return the highest version that an interval has had."""
+    start, end = interval
+    rows = Segment.objects.filter(source=source, start_ms__lt=end, end_ms__gt=start)
+    return rows.order_by("-version").values_list("version", flat=True).first() or ""

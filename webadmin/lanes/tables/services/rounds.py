@@ -1,0 +1,104 @@
+"""One round of what control tasks do for tables: plan, settle failures, publish, clean; one in trouble stops none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.core.errors import LithifyError
+from engine.storage import ObjectStore
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.models import DataSource
+from webadmin.lanes.tables.services.clean_table import CleanReport, clean_table
+from webadmin.lanes.tables.services.publish_manifest import publish_manifest, tables_behind
+from webadmin.lanes.tables.services.run_cycle import due_tables, take_turn
+from webadmin.lanes.tables.services.settle_failures import FailureReport, failing_tasks, settle_failure
+
+log = logging.getLogger(__name__)
+
+OpenStore = Callable[[str], ObjectStore]
+TABLES_PER_ROUND = 200
+
+
+@dataclass(slots=True)
+class PlanRound:
+    """What turns of controllers did, and which tables were refused or in trouble, and why."""
+
+    tables: int = 0
+    analysed: int = 0
+    created: int = 0
+    started: int = 0
+    shed: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class PublishRound:
+    """Tables whose manifest was written, and those whose was not, with the reason."""
+
+    published: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def plan_tables(*, count: int = TABLES_PER_ROUND) -> PlanRound:
+    """Take a turn for every table that is due."""
+    outcome = PlanRound()
+    for source in due_tables(dialect.clock_ms(), count):
+        outcome.tables += 1
+        try:
+            report = take_turn(source)
+        except LithifyError as error:
+            outcome.refused[str(source)] = str(error)
+            log.warning("table_not_planned table=%s reason=%s", source, error)
+            continue
+        outcome.analysed += report.analysed
+        outcome.created += len(report.created)
+        outcome.started += report.started
+        outcome.shed += report.shed
+        if report.refusal:
+            outcome.refused[str(source)] = report.refusal
+    return outcome
+
+
+def settle_failures(stores: OpenStore) -> FailureReport:
+    """Look at every task whose job fails."""
+    report = FailureReport()
+    for task in failing_tasks():
+        try:
+            settle_failure(task, stores(task.source.url), report)
+        except LithifyError as error:
+            log.warning("failure_not_settled task=%s reason=%s", task, error)
+    return report
+
+
+def publish_tables(stores: OpenStore) -> PublishRound:
+    """Show readers of every table what the database says."""
+    outcome = PublishRound()
+    for source in tables_behind():
+        try:
+            done = publish_manifest(source, stores(source.url))
+        except LithifyError as error:
+            outcome.failed[str(source)] = str(error)
+            log.warning("manifest_not_published table=%s reason=%s", source, error)
+            continue
+        if done.is_written:
+            outcome.published[str(source)] = done.sequence
+    return outcome
+
+
+def clean_tables(stores: OpenStore) -> CleanReport:
+    """Delete what nobody reads any more, in every table."""
+    outcome = CleanReport()
+    for source in DataSource.objects.order_by("id"):
+        try:
+            report = clean_table(source, stores(source.url))
+        except LithifyError as error:
+            outcome.failed += 1
+            log.warning("table_not_cleaned table=%s reason=%s", source, error)
+            continue
+        outcome.files += report.files
+        outcome.outputs += report.outputs
+        outcome.manifests += report.manifests
+        outcome.failed += report.failed
+    return outcome

@@ -1,0 +1,376 @@
+"""One turn of a table's controller: what changed is read, the planner decides, and all of it is written at once.
+
+A turn that read an older state than it finds when it writes changes nothing, and is taken again: two controllers at
+once do what one would.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import IntegrityError
+from django.db.models import Exists, F, OuterRef, Q
+
+from engine.lanes.tables.jobs import KIND
+from engine.lanes.tables.plan.cycle import run_cycle
+from engine.lanes.tables.plan.model import PRIORITY_UNIT, Action, CycleDecisions, PlannedTask, StoredChunk
+from engine.schedule.errors import SnapshotRefused
+from engine.schedule.limits import LimitName
+from engine.schedule.model import LIVE_STATES, JobState
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.cycle_view import CycleView, looked_json, read_cycle
+from webadmin.lanes.tables.errors import TableRefused
+from webadmin.lanes.tables.models import REASON_MAX, Chunk, ChunkOrder, DataSource
+from webadmin.lanes.tables.services.admit_tasks import start_tasks, within_budget
+from webadmin.lanes.tables.services.end_tasks import end_tasks
+from webadmin.lanes.tables.standing import WITHOUT_TASK
+from webadmin.lanes.tables.states import ChunkOrderKind, ChunkStanding, TaskState
+from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency, TaskSegment
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.errors import StaleSnapshot
+from webadmin.schedule.fair_shares import intern_shares
+from webadmin.schedule.models import Job, LogHead
+from webadmin.schedule.queries import effective_limits, limits_now
+from webadmin.schedule.services.operation import Operation, Order, operation, room_for
+
+log = logging.getLogger(__name__)
+
+ACTOR = "control:timeline"
+TURNS_MAX = 5
+"""So often a turn is taken again because somebody else changed the table meanwhile."""
+GONE_WHY = "what it was planned on has changed"
+
+
+@dataclass(slots=True)
+class CycleReport:
+    """What turns did: chunks looked at, tasks made, started, ended and put off, and why nothing was planned."""
+
+    analysed: int = 0
+    created: list[str] = field(default_factory=list)
+    started: int = 0
+    ended: int = 0
+    shed: int = 0
+    readmitted: int = 0
+    refusal: str = ""
+    is_rest: bool = False
+
+
+def due_tables(now_ms: int, count: int) -> list[DataSource]:
+    """Return tables that a turn may do something for: changed, with tasks, with chunks that are worth compacting and
+    have no task, or with chunks whose time has come."""
+    at_work = Task.objects.filter(state=TaskState.OPEN).order_by().values("source_id").distinct()
+    left = Chunk.objects.filter(WITHOUT_TASK, source=OuterRef("id"))
+    due = Q(is_dirty=True) | Q(look_again_ms__lte=now_ms) | Q(id__in=at_work) | Exists(left)
+    return list(DataSource.objects.filter(due, is_paused=False).order_by("looked_at_ms", "id")[:count])
+
+
+def take_turn(source: DataSource, *, order: Order | None = None) -> CycleReport:
+    """Take one turn for a table. Raises StaleSnapshot if others change it all the time."""
+    order = order or Order(actor=ACTOR, why="what changed in the timeline")
+    intern_shares([(KIND, source.tenant)])
+    for _ in range(TURNS_MAX):
+        try:
+            return _turn(source, order)
+        except (StaleSnapshot, IntegrityError) as error:  # somebody else plans, or a job has ended
+            log.info("timeline_planned_again table=%s reason=%s", source, error)
+    raise StaleSnapshot(f"{source} changed {TURNS_MAX} times while it was looked at")
+
+
+def _turn(source: DataSource, order: Order) -> CycleReport:
+    try:
+        view = read_cycle(source, room=_room())
+        decisions = run_cycle(view.snapshot)
+        refusal = decisions.refusals[0].reason if decisions.refusals else ""
+    except (TableRefused, SnapshotRefused) as error:
+        refusal = str(error)
+        decisions, view = CycleDecisions(), None
+    if view is None or refusal:
+        _refuse(source, refusal)
+        return CycleReport(refusal=refusal)
+    if order.is_dry_run:
+        return _report(decisions, view)
+    return _Applied(source, view, decisions, order).run()
+
+
+def _refuse(source: DataSource, why: str) -> None:
+    """Keep why nothing is planned; the table is looked at again when something changes."""
+    DataSource.objects.filter(id=source.id).update(
+        refusal=why[:REASON_MAX], is_dirty=False, looked_at_ms=dialect.clock_ms()
+    )
+
+
+def _room() -> int:
+    """Return how many more jobs of tables fit on the schedule."""
+    time = read_time()
+    now_ms = time.now_ms
+    places = [room_for(LogHead.objects.values_list("live_job_count", flat=True).get(), time)]
+    if own := effective_limits(now_ms).value(LimitName.QUEUE_MAX, 0, lane=KIND):
+        places.append(own - Job.objects.filter(lane=KIND, state__in=[one.value for one in LIVE_STATES]).count())
+    return max(0, min(places, default=1 << 31))
+
+
+def _report(decisions: CycleDecisions, view: CycleView) -> CycleReport:
+    return CycleReport(
+        analysed=len(decisions.analysed),
+        created=[task.name for task in decisions.created],
+        started=len(decisions.started),
+        ended=len(decisions.dissolved) + len(decisions.cancelled),
+        shed=len(decisions.shed),
+        readmitted=len(decisions.readmitted),
+        is_rest=view.is_rest,
+    )
+
+
+class _Applied:
+    """Decisions of a turn while they are written down."""
+
+    def __init__(self, source: DataSource, view: CycleView, decisions: CycleDecisions, order: Order) -> None:
+        self.source = source
+        self.view = view
+        self.decisions = decisions
+        self.order = order
+        self.now_ms = view.snapshot.now_ms
+        [self.told] = view.snapshot.sources
+        self.tasks = dict(view.tasks)
+        self.started = within_budget(decisions.started, self._sizes(), view.budget_left)
+
+    def run(self) -> CycleReport:
+        with operation() as run:
+            self._take_turn()
+            if self._changes_jobs():
+                detail = {"table": str(self.source), "created": [self._entry(task) for task in self.decisions.created]}
+                run.write("plan_timeline", self.order, target=str(self.source), detail=detail | self._ended())
+                self._end(run)
+                self._create(run)
+                self._raise()
+                start_tasks(run, self.tasks, self.started, self.decisions.passed_over, now_ms=self.now_ms)
+            self._write_rows()
+            self._end_orders()
+        report = _report(self.decisions, self.view)
+        report.started = len(self.started)
+        if self._changes_jobs():
+            log.info(
+                "timeline_planned table=%s analysed=%d created=%d started=%d ended=%d put_off=%d",
+                self.source,
+                *(report.analysed, len(report.created), report.started, report.ended, report.shed),
+            )
+        return report
+
+    def _take_turn(self) -> None:
+        """Hold the table; raises StaleSnapshot if anything but arrivals came between."""
+        mine = DataSource.objects.filter(id=self.source.id, turn=self.view.turn)
+        again = [row.look_again_ms for row in self.decisions.rows if row.look_again_ms is not None]
+        later = Chunk.objects.filter(source=self.source, look_again_ms__gt=self.now_ms).order_by("look_again_ms")
+        again += later.values_list("look_again_ms", flat=True)[:1]
+        if not mine.update(
+            turn=F("turn") + 1,
+            refusal="",
+            is_dirty=self.view.is_rest,
+            looked_at_ms=self.now_ms,
+            look_again_ms=min(again, default=None),
+        ):
+            raise StaleSnapshot("another turn was taken, or a job has ended")
+
+    def _changes_jobs(self) -> bool:
+        told = self.decisions
+        return bool(told.created or told.dissolved or told.cancelled or told.shed or told.raised or self.started)
+
+    def _entry(self, task: PlannedTask) -> dict[str, Any]:
+        """Return what the log keeps of a job."""
+        return {
+            "job": self._job_name(task),
+            "lane": KIND,
+            "tenant": self.source.tenant,
+            "shard": 0,
+            "level": 0,
+            "sources": list(task.segment_keys),
+            "is_assigned": False,
+        }
+
+    def _ended(self) -> dict[str, Any]:
+        told = self.decisions
+        return {
+            "jobs": [self._job_name(task) for task in told.created],
+            "ended": [self._named(name) for name, _ in (*told.dissolved, *told.cancelled)],
+            "put_off": [self._named(name) for name in told.shed],
+            "started": [self._named(name) for name in self.started],
+        }
+
+    def _named(self, task: str) -> str:
+        """Return the name of a task's job."""
+        return f"{task}-D{self.source.id}"
+
+    def _job_name(self, task: PlannedTask) -> str:
+        return self._named(task.name)
+
+    def _sizes(self) -> dict[str, int]:
+        sizes = {name: task.byte_count for name, task in self.tasks.items()}
+        return sizes | {task.name: sum(chunk.bytes for chunk in task.chunks) for task in self.decisions.created}
+
+    def _end(self, run: Operation) -> None:
+        for name, why in (*self.decisions.dissolved, *self.decisions.cancelled):
+            end_tasks(run, [self.tasks[name]], TaskState.ENDED, because=why or GONE_WHY)
+        if shed := [self.tasks[name] for name in self.decisions.shed]:
+            end_tasks(run, shed, TaskState.SHED, because="more urgent work fills the queue")
+
+    def _create(self, run: Operation) -> None:
+        """Make tasks with their chunks and jobs; nobody is offered one before it was admitted."""
+        planned = self.decisions.created
+        if not planned:
+            return
+        memory = limits_now(run.time.now_ms).task_memory_bytes
+        jobs = [self._job(task, run, memory) for task in planned]
+        Job.objects.bulk_create(jobs)
+        run.live_jobs += len(jobs)
+        rows = [self._row(task, job, run.index) for task, job in zip(planned, jobs, strict=True)]
+        Task.objects.bulk_create(rows)
+        self.tasks |= {row.name: row for row in rows}
+        pairs = list(zip(planned, rows, strict=True))
+        TaskChunk.objects.bulk_create(
+            TaskChunk(
+                task=row,
+                source=self.source,
+                start_ms=chunk.start_ms,
+                end_ms=chunk.end_ms,
+                digest=chunk.digest,
+                segment_count=chunk.segments,
+                byte_count=chunk.bytes,
+                keys=list(chunk.keys),
+                shared=list(chunk.shared),
+            )
+            for task, row in pairs
+            for chunk in task.chunks
+        )
+        TaskSegment.objects.bulk_create(
+            (TaskSegment(task=row, segment_id=key) for task, row in pairs for key in task.segment_keys),
+            batch_size=5000,
+        )
+        TaskDependency.objects.bulk_create(
+            TaskDependency(task=row, needs=self.tasks[name])
+            for task, row in pairs
+            for name in task.deps
+            if name in self.tasks
+        )
+
+    def _job(self, task: PlannedTask, run: Operation, memory: int) -> Job:
+        return Job(
+            name=self._job_name(task),
+            lane=KIND,
+            tenant=self.source.tenant,
+            shard=0,
+            level=0,
+            state=JobState.BLOCKED,
+            added_at_ms=run.time.now_ms,
+            priority_ms=run.time.now_ms,
+            created_command_index=run.index,
+            source_count=len(task.segment_keys),
+            source_bytes=sum(chunk.bytes for chunk in task.chunks),
+            spec={
+                "table": self.source.name,
+                "start_ms": task.start_ms,
+                "end_ms": task.end_ms,
+                "task_memory_bytes": memory,
+            },
+        )
+
+    def _row(self, task: PlannedTask, job: Job, index: int) -> Task:
+        policy = self.told.policy
+        return Task(
+            source=self.source,
+            job=job,
+            name=task.name,
+            start_ms=task.start_ms,
+            end_ms=task.end_ms,
+            chunk_count=len(task.chunks),
+            segment_count=len(task.segment_keys),
+            byte_count=sum(chunk.bytes for chunk in task.chunks),
+            cost=task.cost,
+            expected_outputs=sum(chunk.out for chunk in task.chunks),
+            priority=task.priority,
+            colour=task.colour,
+            is_over_limit=task.is_over_limit,
+            is_ordered=any(chunk.start_ms in self.told.urgent for chunk in task.chunks),
+            cause=task.reason[:REASON_MAX],
+            shared=sorted({key for chunk in task.chunks for key in (*chunk.shared, *chunk.shared_tombstones)}),
+            grid=policy.granularity.fingerprint(),
+            fingerprint=policy.fingerprint(),
+            command_index=index,
+            created_at_ms=self.now_ms,
+        )
+
+    def _raise(self) -> None:
+        """Put tasks that an operator wants done now before all others that wait."""
+        raised = [self.tasks[name] for name in self.decisions.raised]
+        for task in raised:
+            task.priority = PRIORITY_UNIT
+        Task.objects.filter(id__in=[task.id for task in raised]).update(priority=PRIORITY_UNIT, is_ordered=True)
+
+    def _write_rows(self) -> None:
+        """Write what is known of chunks now. What came after it was read keeps its mark."""
+        rows = [self._chunk(row) for row in self.decisions.rows]
+        if rows:
+            names = [field.name for field in Chunk._meta.fields if field.name in _WRITTEN]
+            Chunk.objects.bulk_update([row for row in rows if row.id], names, batch_size=500)
+            Chunk.objects.bulk_create([row for row in rows if not row.id], batch_size=500)
+        gone = [start for _, start in self.decisions.gone]
+        Chunk.objects.filter(source=self.source, start_ms__in=gone, is_dirty=False).delete()
+        seen = [(chunk.id, chunk.changes) for start, chunk in self.view.chunks.items() if start in self.view.looked_at]
+        dialect.update_rows(Chunk, ("id", "changes"), (), seen, to={"is_dirty": False}) if seen else None
+        if Chunk.objects.filter(source=self.source, is_dirty=True).exists():
+            DataSource.objects.filter(id=self.source.id).update(is_dirty=True)
+
+    def _chunk(self, row: StoredChunk) -> Chunk:
+        """Return the row of a chunk as it will be."""
+        looked, before = row.chunk, self.view.chunks.get(row.chunk.start_ms)
+        is_analysed = (row.source, looked.start_ms) in self._analysed()
+        chunk = before or Chunk(source=self.source, start_ms=looked.start_ms)
+        chunk.end_ms = looked.end_ms
+        chunk.state = ChunkStanding(row.state.value)
+        chunk.fingerprint = row.fp
+        chunk.version = looked.version
+        chunk.segment_count = looked.count
+        chunk.byte_count = looked.bytes
+        chunk.largest_bytes = looked.largest_bytes
+        chunk.digest = looked.digest
+        chunk.priority = looked.priority
+        chunk.cost = looked.cost
+        chunk.looked = looked_json(looked)
+        chunk.reason = row.reason[:REASON_MAX]
+        chunk.note = looked.reason[:REASON_MAX] if looked.action is Action.NO_OPINION else ""
+        chunk.task = self.tasks.get(row.task) if row.task else None
+        chunk.outputs = list(row.outputs)
+        chunk.outputs_fingerprint = row.outputs_fp
+        chunk.failures = row.failures
+        chunk.is_quarantined = bool(row.quarantined)
+        chunk.quarantine_reason = row.quarantined[:REASON_MAX]
+        chunk.look_again_ms = row.look_again_ms
+        chunk.analyses += is_analysed
+        if is_analysed:
+            chunk.looked_at_ms = self.now_ms
+        return chunk
+
+    def _analysed(self) -> set[tuple[str, int]]:
+        return set(self.decisions.analysed)
+
+    def _end_orders(self) -> None:
+        """End orders to compact now whose chunks have nothing left to compact."""
+        if not self.told.urgent:
+            return
+        orders = ChunkOrder.objects.filter(source=self.source, kind=ChunkOrderKind.NOW, ended_at_ms=None)
+        for order in orders:
+            inside = Chunk.objects.filter(source=self.source, start_ms__lt=order.end_ms, end_ms__gt=order.start_ms)
+            if not inside.filter(
+                Q(state__in=[ChunkStanding.UNSTABLE, ChunkStanding.DEFERRED]) | Q(is_dirty=True)
+            ).exists():
+                ChunkOrder.objects.filter(id=order.id).update(
+                    ended_at_ms=self.now_ms, ended_because="nothing in them is worth compacting any more"
+                )
+
+
+_WRITTEN = {
+    *("end_ms", "state", "fingerprint", "version", "segment_count", "byte_count", "largest_bytes", "digest"),
+    *("priority", "cost", "looked", "reason", "note", "task", "outputs", "outputs_fingerprint", "failures"),
+    *("is_quarantined", "quarantine_reason", "look_again_ms", "analyses", "looked_at_ms"),
+}

@@ -1,0 +1,207 @@
+"""Looks at tasks whose jobs fail: a file that cannot be read is kept out, and the table stays readable without it.
+
+Where all can be read, the chunks count a failure, and after some of them are left alone.
+
+What is read decides, never the report: a worker may be broken.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from django.db.models import F, Q
+
+from engine.core.errors import BadObject
+from engine.formats.parquet.footers import read_footer
+from engine.formats.parquet.store_file import open_object
+from engine.formats.parquet.times import time_bounds
+from engine.lanes.tables.plain.facts import read_facts
+from engine.lanes.tables.plan.granularity import Granularity
+from engine.schedule.model import JobState, ParkedKind
+from engine.storage import ObjectNotFound, ObjectStore, StorageError
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.models import REASON_MAX, BadFile, Chunk, DataSource, Policy, Segment
+from webadmin.lanes.tables.policies import granularity_of, mark_dirty
+from webadmin.lanes.tables.services.end_tasks import end_tasks
+from webadmin.lanes.tables.states import ChunkStanding, SegmentState, TaskState
+from webadmin.lanes.tables.task_models import Task, TaskChunk
+from webadmin.schedule.models import Attempt
+from webadmin.schedule.register import BAD_OUTCOMES, with_last_error
+from webadmin.schedule.services.operation import Order, operation
+
+log = logging.getLogger(__name__)
+
+ACTOR = "control:timeline"
+TASKS_MAX = 50
+"""Failing tasks that one round looks at."""
+FAILED_TASKS_MAX = 2
+"""So many tasks in a row fail on a chunk, each after all its runs, until it is left alone."""
+ALL_SOUND = "each of its files can be read alone: the merge itself fails, or the worker"
+
+
+@dataclass(slots=True)
+class FailureReport:
+    """Files kept out with their errors, tasks given up, chunks left alone, and files that could not be looked at."""
+
+    quarantined: dict[str, str] = field(default_factory=dict)
+    failed: list[int] = field(default_factory=list)
+    left_alone: int = 0
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+def failing_tasks() -> list[Task]:
+    """Return open tasks whose last run failed and that nobody runs now, but for those looked at since then."""
+    tasks = Task.objects.filter(state=TaskState.OPEN, verified_token__lt=F("job__token"))
+    evicted = Q(job__state=JobState.PARKED) & Q(job__parked_kind__in=["", ParkedKind.EVICTED])
+    waits = Q(job__state=JobState.WAITING, job__failures__gt=0)
+    return list(tasks.filter(evicted | waits).select_related("job", "source").order_by("id")[:TASKS_MAX])
+
+
+def settle_failure(task: Task, store: ObjectStore, report: FailureReport, *, order: Order | None = None) -> None:
+    """Read the files that a task may fail on, and decide what becomes of it. Safe to do twice and by two at once."""
+    order = order or Order(actor=ACTOR, why="a job failed on it")
+    assert task.job is not None, "an open task has a job"
+    is_over = task.job.state == JobState.PARKED
+    bad: list[tuple[Segment, BadObject]] = []
+    is_complete = True
+    for segment in _suspects(task, is_over=is_over):
+        try:
+            error = read_alone(segment, store)
+        except StorageError as trouble:  # says nothing of the file
+            report.unread[segment.path] = str(trouble)
+            is_complete = False
+            continue
+        if error is not None:
+            bad.append((segment, error))
+    if bad:
+        _keep_out(task, bad, order)
+        report.quarantined |= {segment.path: str(error) for segment, error in bad}
+    elif is_over and is_complete:
+        report.left_alone += _fail(task, order)
+        report.failed.append(task.id)
+    elif is_complete:
+        Task.objects.filter(id=task.id).update(verified_token=task.job.token, finding=ALL_SOUND)
+
+
+def _suspects(task: Task, *, is_over: bool) -> list[Segment]:
+    """Return the files to read: the one that the last error names, or all of a job that has no run left."""
+    last = Attempt.objects.filter(job=task.job_id, outcome__in=BAD_OUTCOMES).order_by("-token").first()
+    named = str(((last.reason if last else None) or {}).get("object", ""))
+    files = list(
+        Segment.objects.filter(planned_in__task=task, is_tombstone=False, state=SegmentState.VISIBLE).order_by("id")
+    )
+    files.sort(key=lambda file: file.path not in named)
+    return files if is_over else [file for file in files if file.path in named]
+
+
+def read_alone(segment: Segment, store: ObjectStore) -> BadObject | None:
+    """Read all of a file; return what is wrong with it. Raises StorageError if the store does not say."""
+    source = segment.source
+    try:
+        read_facts(
+            store,
+            segment.path,
+            time_column=source.time_column,
+            time_unit=source.time_unit,
+            size=segment.size_bytes,
+        )
+        footer = read_footer(store, segment.path, segment.size_bytes)
+        if footer.rows != segment.row_count:
+            return BadObject(
+                "footer", -1, f"it has {footer.rows} rows, {segment.row_count} were registered", segment.path
+            )
+        return _read_rows(segment, store)
+    except ObjectNotFound as error:
+        return BadObject("file", -1, f"it is gone: {error}", segment.path)
+    except BadObject as error:
+        return error
+
+
+def _read_rows(segment: Segment, store: ObjectStore) -> BadObject | None:
+    group, column, unit = 0, segment.source.time_column, segment.source.time_unit
+    try:
+        file = pq.ParquetFile(open_object(store, segment.path, segment.size_bytes), page_checksum_verification=True)
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(row_groups=[group], use_threads=False):
+                if why := _times_beyond(segment, time_bounds(batch.column(column), unit)):
+                    return BadObject(f"row group {group}, column {column}", -1, why, segment.path)
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        return BadObject(f"row group {group}", -1, f"it cannot be read: {error}", segment.path)
+    return None
+
+
+def _times_beyond(segment: Segment, found: tuple[int, int] | None) -> str:
+    """Return what is wrong with times that a file was not registered with, "" if nothing is."""
+    first, last = segment.first_ms, segment.last_ms
+    if found is None or first is None or last is None or first <= found[0] <= found[1] <= last:
+        return ""
+    return f"it has times from {found[0]} to {found[1]} ms, and its statistics said from {first} to {last}"
+
+
+def _keep_out(task: Task, bad: Sequence[tuple[Segment, BadObject]], order: Order) -> None:
+    """Let readers see these files no more, end the task, and have its chunks planned without them."""
+    with operation() as run:
+        source = dialect.locked(DataSource.objects.filter(id=task.source_id)).get()
+        if not Task.objects.filter(id=task.id, state=TaskState.OPEN).exists():
+            return
+        paths = [segment.path for segment, _ in bad]
+        run.write("quarantine_files", order, target=str(source), detail={"files": paths, "jobs": _jobs(task)})
+        end_tasks(run, [task], TaskState.ENDED, because=f"its file {paths[0]} cannot be read")
+        quarantine(source, bad, task)
+
+
+def _jobs(task: Task) -> list[str]:
+    return [] if task.job is None else [task.job.name]
+
+
+def quarantine(source: DataSource, bad: Sequence[tuple[Segment, BadObject]], task: Task | None = None) -> None:
+    """Keep files of a table out; the caller holds it."""
+    now_ms, sequence = dialect.clock_ms(), source.sequence + 1
+    for segment, error in bad:
+        reason = f"{type(error).__name__}: {error}"[:REASON_MAX]
+        Segment.objects.filter(id=segment.id, state=SegmentState.VISIBLE).update(
+            state=SegmentState.QUARANTINED, reason=reason
+        )
+        BadFile.objects.get_or_create(
+            source=source,
+            path=segment.path,
+            released_at_ms=None,
+            defaults={
+                "segment": segment,
+                "size_bytes": segment.size_bytes,
+                "job_id": None if task is None else task.job_id,
+                "error_class": type(error).__name__,
+                "message": error.reason,
+                "place": error.section[:200],
+                "offset": error.offset,
+                "at_ms": now_ms,
+            },
+        )
+    DataSource.objects.filter(id=source.id).update(sequence=sequence, turn=F("turn") + 1)
+    granularity: Granularity = granularity_of(Policy.objects.get(source=source))
+    mark_dirty(source, granularity, {(segment.start_ms, segment.end_ms) for segment, _ in bad})
+
+
+def _fail(task: Task, order: Order) -> int:
+    """End a task that failed for good, and count that for its chunks; return how many of them are left alone now."""
+    assert task.job is not None, "an open task has a job"
+    [job] = with_last_error(type(task.job).objects.filter(id=task.job_id))
+    why = f"{job.last_error_class}: {job.last_error_message}"[:REASON_MAX]  # type: ignore[attr-defined]
+    with operation() as run:
+        source = dialect.locked(DataSource.objects.filter(id=task.source_id)).get()
+        if not Task.objects.filter(id=task.id, state=TaskState.OPEN).exists():
+            return 0
+        starts = list(TaskChunk.objects.filter(task=task, is_open=True).values_list("start_ms", flat=True))
+        run.write("fail_task", order, target=str(source), detail={"jobs": _jobs(task), "error": why})
+        end_tasks(run, [task], TaskState.ENDED, because=f"it failed too often: {why}")
+        chunks = Chunk.objects.filter(source=source, start_ms__in=starts, state=ChunkStanding.UNSTABLE)
+        chunks.update(failures=F("failures") + 1)
+        over = chunks.filter(failures__gte=FAILED_TASKS_MAX)
+        Chunk.objects.filter(source=source, start_ms__in=starts).update(is_dirty=True)
+        count = over.update(state=ChunkStanding.DEFERRED, is_quarantined=True, quarantine_reason=why)
+        DataSource.objects.filter(id=source.id).update(turn=F("turn") + 1, is_dirty=True)
+    return count

@@ -1,0 +1,147 @@
+"""How tables stand: the numbers that are asked for first when something is slow or full at night."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
+
+from engine.schedule.model import JobState
+from webadmin.adminkit.state_word import StateWord
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Registration
+from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, TaskState
+from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency
+
+WITHOUT_TASK = Q(state=ChunkStanding.UNSTABLE, is_quarantined=False) & (Q(task=None) | ~Q(task__state=TaskState.OPEN))
+"""Chunks worth compacting that no open task has, whatever ended the one that had them."""
+RATE_WINDOW_MS = 3_600_000
+"""Over which arrivals and rewritten bytes are counted for the time to clear."""
+STUCK_MS = 600_000
+"""So long a chunk worth compacting is of no task until it counts as stuck: many turns of the controller."""
+RECENT_MAX = 5_000
+"""Tasks and registrations that are looked back at, at most."""
+COMMITTED = (ChunkOutcome.PUBLISHED, ChunkOutcome.CARRIED_OVER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStanding:
+    """How a table stands. ``to_rewrite`` are the bytes of chunks worth compacting that are not set aside; ``arrived``
+    and ``drained`` those registered, and those rewritten, within ``RATE_WINDOW_MS``. ``unpublished`` counts the changes
+    that readers do not see yet. ``stuck`` chunks are worth compacting, and no task has had them for ``STUCK_MS``."""
+
+    running: int = 0
+    waiting: int = 0
+    blocked: int = 0
+    parked: int = 0
+    chunks: int = 0
+    unstable: int = 0
+    deferred: int = 0
+    quarantined: int = 0
+    to_rewrite: int = 0
+    arrived: int = 0
+    drained: int = 0
+    bad_files: int = 0
+    stuck: int = 0
+    unpublished: int = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Say whether anything is left to compact."""
+        return bool(self.to_rewrite or self.running or self.waiting or self.blocked)
+
+    @property
+    def clears_in_ms(self) -> int | None:
+        """When what is left will have been rewritten, if arrivals and work go on as in the last hour; None if never."""
+        net = self.drained - self.arrived
+        if not self.to_rewrite:
+            return 0
+        return round(self.to_rewrite * RATE_WINDOW_MS / net) if net > 0 else None
+
+
+def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
+    """Return how each table stands, by row id; a fixed number of queries."""
+    rows = {source.id: source for source in sources}
+    found: dict[int, dict[str, int]] = {id_: defaultdict(int) for id_ in rows}
+    ids = list(rows)
+    needed = TaskDependency.objects.filter(task=OuterRef("id"), needs__state=TaskState.OPEN)
+    tasks = Task.objects.filter(source__in=ids, state=TaskState.OPEN).annotate(has_needs=Exists(needed))
+    for row in _counted(tasks, "job__state", "has_needs"):
+        known = {JobState.LEASED.value: "running", JobState.PARKED.value: "parked"}
+        found[row["source"]][known.get(row["job__state"], "blocked" if row["has_needs"] else "waiting")] += row["count"]
+    for row in _counted(Chunk.objects.filter(source__in=ids), "state"):
+        found[row["source"]]["chunks"] += row["count"]
+        found[row["source"]][row["state"]] += row["count"]
+    todo = Chunk.objects.filter(source__in=ids, state__in=[ChunkStanding.UNSTABLE, ChunkStanding.DEFERRED])
+    for row in todo.order_by().values("source", "is_quarantined").annotate(size=Sum("byte_count"), count=Count("id")):
+        if row["is_quarantined"]:
+            found[row["source"]]["quarantined"] += row["count"]
+            found[row["source"]]["deferred"] -= row["count"]
+        else:
+            found[row["source"]]["to_rewrite"] += int(row["size"])
+    for row in _counted(BadFile.objects.filter(source__in=ids, released_at_ms=None)):
+        found[row["source"]]["bad_files"] = row["count"]
+    for row in _counted(_stuck_chunks(ids)):
+        found[row["source"]]["stuck"] = row["count"]
+    since_ms = dialect.clock_ms() - RATE_WINDOW_MS
+    for source_id, size in _arrived(ids, since_ms).items():
+        found[source_id]["arrived"] = size
+    for source_id, size in _drained(ids, since_ms).items():
+        found[source_id]["drained"] = size
+    told = SourceStanding.__dataclass_fields__
+    return {
+        id_: SourceStanding(
+            **{name: number for name, number in numbers.items() if name in told},
+            unpublished=rows[id_].sequence - rows[id_].published,
+        )
+        for id_, numbers in found.items()
+    }
+
+
+def table_state(source: DataSource, now: SourceStanding) -> StateWord:
+    """Return how a table is: the first of these that holds."""
+    if source.refusal:
+        return StateWord("refused", "bad", source.refusal)
+    if source.is_paused:
+        return StateWord("paused", "warn")
+    if source.publish_error:
+        return StateWord("not published", "bad", source.publish_error)
+    if now.parked or now.quarantined or now.bad_files or now.stuck:
+        return StateWord("needs somebody", "bad", "tasks, chunks or files were set aside, or chunks are stuck")
+    return StateWord("compacting", "busy") if now.has_work else StateWord("compacted", "good")
+
+
+def _stuck_chunks(ids: Sequence[int]) -> QuerySet[Chunk]:
+    """Return the chunks that are stuck; one that shares segments with others may wait for a task of these."""
+    until_ms = dialect.clock_ms() - STUCK_MS
+    lately = TaskChunk.objects.filter(
+        source=OuterRef("source"), start_ms=OuterRef("start_ms"), ended_at_ms__gt=until_ms
+    )
+    planned = Chunk.objects.filter(source__in=ids, source__is_paused=False, looked_at_ms__lte=until_ms)
+    return planned.filter(WITHOUT_TASK, ~Exists(lately), looked__shared=[])
+
+
+def _counted(rows: Any, *names: str) -> Any:
+    return rows.order_by().values("source", *names).annotate(count=Count("id"))
+
+
+def _arrived(ids: Sequence[int], since_ms: int) -> dict[int, int]:
+    """Registrations come in the order of time, but for clocks that differ: the newest are looked at."""
+    newest = Registration.objects.filter(source__in=ids).order_by("-id").values_list("source", "at_ms", "byte_count")
+    return _summed((source, size) for source, at_ms, size in newest[:RECENT_MAX] if at_ms >= since_ms)
+
+
+def _drained(ids: Sequence[int], since_ms: int) -> dict[int, int]:
+    first = Task.objects.order_by("-id").values_list("id", flat=True)[RECENT_MAX : RECENT_MAX + 1].first() or 0
+    done = TaskChunk.objects.filter(task__gt=first, source__in=ids, outcome__in=COMMITTED, ended_at_ms__gte=since_ms)
+    return _summed(done.order_by().values_list("source", "byte_count"))
+
+
+def _summed(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    sums: defaultdict[int, int] = defaultdict(int)
+    for source_id, size in pairs:
+        sums[source_id] += size
+    return sums

@@ -1,0 +1,194 @@
+"""What is asked about tables over HTTP, checked field by field, and what is answered, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from engine.lanes.tables.jobs import TIME_UNITS
+from engine.protocol.errors import InvalidMessage
+from engine.protocol.fields import COUNT_MAX, Fields
+from webadmin.lanes.tables.models import COLUMN_MAX, DIGEST_MAX, NAME_MAX, PATH_MAX, URL_MAX, Chunk, DataSource, Segment
+from webadmin.lanes.tables.policies import SETTINGS
+from webadmin.lanes.tables.segment_view import Interval
+from webadmin.lanes.tables.services.read_files import FIRST_TIME_MS, LAST_TIME_MS, OfferedFile
+from webadmin.lanes.tables.services.sources import NewTable
+from webadmin.lanes.tables.services.take_files import FILES_MAX, Taken
+from webadmin.lanes.tables.states import ChunkStanding, RegistrationMode, SegmentState, TaskState
+from webadmin.lanes.tables.task_models import Task
+
+ROWS_MAX = 1000
+"""Rows of one answer."""
+MODES = [RegistrationMode.APPEND.value, RegistrationMode.REPLACE.value]
+
+
+def new_table(tenant: str, fields: Fields) -> NewTable:
+    """Read what a table is to be."""
+    return NewTable(
+        tenant=tenant,
+        name=fields.text("name", NAME_MAX, empty=False),
+        url=fields.text("url", URL_MAX, empty=False),
+        time_column=fields.text("time_column", COLUMN_MAX, empty=False),
+        time_unit=fields.choice("time_unit", TIME_UNITS) if "time_unit" in fields.values else "",
+        settings=settings_of(fields),
+    )
+
+
+def settings_of(fields: Fields) -> Mapping[str, Any]:
+    """Read what is to be set of a policy, unchecked but for what it is."""
+    told = fields.optional("policy")
+    return {} if told is None else dict(told.values)
+
+
+def files_of(fields: Fields) -> list[OfferedFile]:
+    """Read the files that are offered."""
+    return [
+        OfferedFile(
+            path=each.text("path", PATH_MAX, empty=False),
+            size_bytes=None if each.values.get("size") is None else each.integer("size", 0, COUNT_MAX),
+            checksum=each.text("checksum", DIGEST_MAX, default=""),
+        )
+        for each in fields.objects("files", FILES_MAX)
+    ]
+
+
+def mode_of(fields: Fields) -> RegistrationMode:
+    """Read how files are to come in; beside what is there unless it is said."""
+    return RegistrationMode(fields.choice("mode", MODES)) if "mode" in fields.values else RegistrationMode.APPEND
+
+
+def interval_of(fields: Fields) -> Interval:
+    """Read an interval, its end exclusive."""
+    return (
+        fields.integer("start_ms", FIRST_TIME_MS, LAST_TIME_MS),
+        fields.integer("end_ms", FIRST_TIME_MS, LAST_TIME_MS + 1),
+    )
+
+
+def query_of(values: Mapping[str, str]) -> Fields:
+    """Return the parameters of a question as fields: numbers where numbers are asked for."""
+    told: dict[str, Any] = dict(values)
+    for name in ("start_ms", "end_ms", "after"):
+        if name in told:
+            told[name] = _number(name, told[name])
+    return Fields("query", told)
+
+
+def _number(name: str, text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise InvalidMessage(f"query.{name}", "a whole number is expected")
+    return int(text)
+
+
+def rows_of(rows: QuerySet[Any], fields: Fields, states: Mapping[str, Q]) -> QuerySet[Any]:
+    """Return the rows that a question is about, in order: those that overlap its time, of one state, after a row.
+
+    ``states`` says which rows each word for a state means.
+    """
+    if "start_ms" in fields.values:
+        rows = rows.filter(end_ms__gt=fields.integer("start_ms", -COUNT_MAX, COUNT_MAX))
+    if "end_ms" in fields.values:
+        rows = rows.filter(start_ms__lt=fields.integer("end_ms", -COUNT_MAX, COUNT_MAX))
+    if "state" in fields.values:
+        rows = rows.filter(states[fields.choice("state", list(states))])
+    if "after" in fields.values:
+        rows = rows.filter(id__gt=fields.integer("after", 0, COUNT_MAX))
+    return rows.order_by("id")[:ROWS_MAX]
+
+
+SEGMENT_STATES, CHUNK_STATES, TASK_STATES = (
+    {state.value: Q(state=state) for state in states} for states in (SegmentState, ChunkStanding, TaskState)
+)
+
+
+def taken_to_json(taken: Taken, *, is_dry_run: bool) -> dict[str, Any]:
+    """Return what became of a registration."""
+    done = taken.registered
+    return {
+        "dry_run": is_dry_run,
+        "sequence": None if done is None else done.sequence,
+        "start_ms": done.interval[0] if done and done.interval else None,
+        "end_ms": done.interval[1] if done and done.interval else None,
+        "replaced": 0 if done is None else done.hidden,
+        "restamped": 0 if done is None else done.restamped,
+        "files": [answer.to_json() for answer in taken.answers],
+        "unchecked": list(taken.unchecked),
+    }
+
+
+def table_to_json(source: DataSource) -> dict[str, Any]:
+    """Return what is set for a table."""
+    policy = source.policy
+    return {
+        "name": source.name,
+        "tenant": source.tenant,
+        "url": source.url,
+        "time_column": source.time_column,
+        "time_unit": source.time_unit,
+        "columns": [{"name": name, "type": kind} for name, kind in source.columns],
+        "is_paused": source.is_paused,
+        "refusal": source.refusal,
+        "sequence": source.sequence,
+        "published": source.published,
+        "policy": {name: getattr(policy, name) for name in SETTINGS} | {"fingerprint": policy.fingerprint},
+    }
+
+
+def segment_to_json(row: Segment) -> dict[str, Any]:
+    """Return a file of a table."""
+    return {
+        "id": row.id,
+        "path": row.path,
+        "state": row.state,
+        "start_ms": row.start_ms,
+        "end_ms": row.end_ms,
+        "version": row.version,
+        "partition": row.partition,
+        "is_tombstone": row.is_tombstone,
+        "size": row.size_bytes,
+        "rows": row.row_count,
+        "first_ms": row.first_ms,
+        "last_ms": row.last_ms,
+        "reason": row.reason,
+    }
+
+
+def chunk_to_json(row: Chunk) -> dict[str, Any]:
+    """Return what is known of a chunk."""
+    return {
+        "id": row.id,
+        "start_ms": row.start_ms,
+        "end_ms": row.end_ms,
+        "state": row.state,
+        "version": row.version,
+        "segments": row.segment_count,
+        "bytes": row.byte_count,
+        "priority": row.priority,
+        "reason": row.reason,
+        "task": row.task_id,
+        "is_changed": row.is_dirty,
+        "quarantined": row.quarantine_reason if row.is_quarantined else "",
+    }
+
+
+def task_to_json(row: Task) -> dict[str, Any]:
+    """Return a task; ``job`` is the state of its job."""
+    return {
+        "id": row.id,
+        "start_ms": row.start_ms,
+        "end_ms": row.end_ms,
+        "state": row.state,
+        "job": row.job.name if row.job else "",
+        "job_state": row.job.state if row.job else "",
+        "chunks": row.chunk_count,
+        "segments": row.segment_count,
+        "bytes": row.byte_count,
+        "cost": row.cost,
+        "priority": row.priority,
+        "is_over_limit": row.is_over_limit,
+        "cause": row.cause,
+        "ended_because": row.ended_because,
+    }

@@ -1,0 +1,201 @@
+"""Tasks of a timeline with their chunks, what readers were shown, and what nobody will see."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+
+from webadmin.base.access.confinement import ConfinedManager
+from webadmin.base.database.fields import ByteOrderedField
+from webadmin.lanes.tables.models import DIGEST_MAX, PATH_MAX, REASON_MAX, DataSource, Segment
+from webadmin.lanes.tables.states import ChunkOutcome, TaskState
+from webadmin.schedule.models import Job
+
+
+class Task(models.Model):
+    """Consecutive chunks that are compacted by one job. ``priority`` is in millionths, ``cost`` in bytes and what
+    opening files is worth. ``admitted_at_ms`` is when it was its turn; ``passed`` is how often cheaper ones went first
+    because it did not fit. ``name`` is the planner's: that of the job begins with it.
+    ``verified_token`` is that of the last failed run after which files were read alone, ``finding`` what that showed.
+    """
+
+    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="tasks", db_index=False)
+    job = models.OneToOneField(Job, null=True, on_delete=models.PROTECT, related_name="timeline_task")
+    name = models.CharField(max_length=60)
+    state = models.CharField(max_length=10, choices=TaskState, default=TaskState.OPEN)
+    start_ms = models.BigIntegerField()
+    end_ms = models.BigIntegerField()
+    chunk_count = models.PositiveIntegerField()
+    segment_count = models.PositiveIntegerField()
+    byte_count = models.PositiveBigIntegerField()
+    cost = models.PositiveBigIntegerField()
+    expected_outputs = models.PositiveIntegerField(default=0)
+    priority = models.PositiveIntegerField()
+    colour = models.PositiveIntegerField(default=0)
+    is_over_limit = models.BooleanField(default=False)
+    is_ordered = models.BooleanField(default=False)
+    admitted_at_ms = models.BigIntegerField(null=True)
+    passed = models.PositiveIntegerField(default=0)
+    cause = models.CharField(max_length=REASON_MAX)
+    shared = models.JSONField(default=list)
+    grid = models.CharField(max_length=DIGEST_MAX, blank=True)
+    fingerprint = models.CharField(max_length=DIGEST_MAX)
+    command_index = models.BigIntegerField()
+    created_at_ms = models.BigIntegerField()
+    finished_at_ms = models.BigIntegerField(null=True)
+    ended_because = models.CharField(max_length=REASON_MAX, blank=True)
+    verified_token = models.BigIntegerField(default=0)
+    finding = models.CharField(max_length=REASON_MAX, blank=True)
+    bytes_read = models.PositiveBigIntegerField(null=True)
+    bytes_written = models.PositiveBigIntegerField(null=True)
+    rows_read = models.PositiveBigIntegerField(null=True)
+    rows_written = models.PositiveBigIntegerField(null=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state=TaskState.OPEN, finished_at_ms=None)
+                | (~Q(state=TaskState.OPEN) & Q(finished_at_ms__isnull=False)),
+                name="timeline_task_ends_some_time",
+            ),
+        ]
+        indexes = [
+            # "What goes on, and what is done, for this data source?"
+            models.Index(fields=["source", "state", "-id"], name="timeline_task_of_source"),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"task {self.id}"
+
+
+class TaskDependency(models.Model):
+    """``task`` waits until the job of ``needs`` has ended, however it ends: they share a segment."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="needs", db_index=False)
+    needs = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="holds_up")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "needs"], name="timeline_dependency_unique"),
+            models.CheckConstraint(condition=~Q(task=F("needs")), name="timeline_dependency_of_another"),
+        ]
+
+    def __str__(self) -> str:
+        return f"task {self.task_id} after {self.needs_id}"
+
+
+class TaskChunk(models.Model):
+    """A chunk of a task, what it looked like when it was planned, and what became of it. These rows are its history.
+
+    ``keys`` are the segments that were seen in it, ``shared`` those of them that were seen in other chunks too.
+    """
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="chunks", db_index=False)
+    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="task_chunks", db_index=False)
+    start_ms = models.BigIntegerField()
+    end_ms = models.BigIntegerField()
+    digest = models.CharField(max_length=DIGEST_MAX)
+    segment_count = models.PositiveIntegerField()
+    byte_count = models.PositiveBigIntegerField()
+    keys = models.JSONField(default=list)
+    shared = models.JSONField(default=list)
+    is_open = models.BooleanField(default=True)
+    outcome = models.CharField(max_length=12, choices=ChunkOutcome, default=ChunkOutcome.PLANNED)
+    why = models.CharField(max_length=REASON_MAX, blank=True)
+    output_count = models.PositiveIntegerField(null=True)
+    output_bytes = models.PositiveBigIntegerField(null=True)
+    row_count = models.PositiveBigIntegerField(null=True)
+    ended_at_ms = models.BigIntegerField(null=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "start_ms"], name="timeline_task_chunk_unique"),
+            # Two controllers that plan the same chunk at once: one of them finds it taken.
+            models.UniqueConstraint(
+                fields=["source", "start_ms"], condition=Q(is_open=True), name="timeline_chunk_of_one_open_task"
+            ),
+        ]
+        indexes = [
+            # "What happened to this chunk?"
+            models.Index(fields=["source", "start_ms", "-id"], name="timeline_task_chunk_history"),
+        ]
+        ordering = ["task", "start_ms"]
+
+    def __str__(self) -> str:
+        return f"chunk {self.start_ms} of task {self.task_id}"
+
+
+class TaskSegment(models.Model):
+    """A segment that a task was planned on."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="planned", db_index=False)
+    segment = models.ForeignKey(Segment, on_delete=models.CASCADE, related_name="planned_in")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task", "segment"], name="timeline_task_segment_unique")]
+
+    def __str__(self) -> str:
+        return f"segment {self.segment_id} of task {self.task_id}"
+
+
+class Manifest(models.Model):
+    """A manifest that was written: what readers see from ``published_at_ms`` (null: not yet) to ``superseded_at_ms``.
+    Its object goes some time after, at ``deleted_at_ms``."""
+
+    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="manifests", db_index=False)
+    sequence = models.PositiveBigIntegerField()
+    path = models.CharField(max_length=PATH_MAX)
+    sha256 = models.CharField(max_length=64)
+    file_count = models.PositiveIntegerField()
+    byte_count = models.PositiveBigIntegerField()
+    row_count = models.PositiveBigIntegerField()
+    written_at_ms = models.BigIntegerField()
+    published_at_ms = models.BigIntegerField(null=True)
+    superseded_at_ms = models.BigIntegerField(null=True)
+    deleted_at_ms = models.BigIntegerField(null=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["source", "sequence"], name="timeline_manifest_unique")]
+        ordering = ["source", "-sequence"]
+
+    def __str__(self) -> str:
+        return f"manifest {self.sequence}"
+
+
+class DiscardedOutput(models.Model):
+    """A file that a task wrote and nobody will see: its chunk was given up, or its run. The object is deleted at
+    ``delete_at_ms``. ``path`` may be a prefix (``is_prefix``): what a run that said nothing may have left."""
+
+    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="discarded", db_index=False)
+    task = models.ForeignKey(Task, null=True, on_delete=models.SET_NULL, related_name="discarded")
+    path = ByteOrderedField(max_length=PATH_MAX)
+    is_prefix = models.BooleanField(default=False)
+    reason = models.CharField(max_length=REASON_MAX)
+    created_at_ms = models.BigIntegerField()
+    delete_at_ms = models.BigIntegerField()
+    deleted_at_ms = models.BigIntegerField(null=True)
+    attempts = models.PositiveIntegerField(default=0)
+    last_error = models.CharField(max_length=REASON_MAX, blank=True)
+
+    objects = ConfinedManager()
+
+    class Meta:
+        indexes = [
+            # "What is to be deleted now?"
+            models.Index(
+                fields=["source", "delete_at_ms"],
+                condition=Q(deleted_at_ms=None),
+                name="timeline_discarded_open",
+            ),
+        ]
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.path

@@ -1,0 +1,67 @@
+"""What the page's script asks for: a stretch of time, within bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.http import QueryDict
+
+from engine.core.errors import LithifyError
+from webadmin.lanes.tables.models import Chunk, DataSource
+
+NEWEST_CHUNKS = 120
+"""Shown first: about as many as can be told apart on a small screen."""
+MOMENT_MAX = 1 << 53
+"""Scripts count exactly up to here."""
+
+
+class AskedWrongly(LithifyError):
+    """The question is none that the page can answer; the message says why."""
+
+    code = "asked_wrongly"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A stretch of time in milliseconds, its end exclusive."""
+
+    start_ms: int
+    end_ms: int
+
+
+def whole_timeline(source: DataSource) -> Stretch | None:
+    """Return from where to where chunks of a table are known; None if none is."""
+    chunks = Chunk.objects.filter(source=source)
+    first = chunks.order_by("start_ms").values_list("start_ms", flat=True).first()
+    last = chunks.order_by("-start_ms").values_list("end_ms", flat=True).first()
+    return Stretch(start_ms=first, end_ms=last) if first is not None and last is not None else None
+
+
+def asked_stretch(source: DataSource, query: QueryDict) -> Stretch | None:
+    """Return the stretch that is asked for: the newest chunks if none is, None if the table has none.
+
+    Raises AskedWrongly.
+    """
+    if "from" not in query and "until" not in query:
+        newest = Chunk.objects.filter(source=source).order_by("-start_ms")
+        rows = list(newest.values_list("start_ms", "end_ms")[:NEWEST_CHUNKS])
+        return Stretch(start_ms=rows[-1][0], end_ms=rows[0][1]) if rows else None
+    start_ms, end_ms = _moment(query, "from"), _moment(query, "until")
+    if start_ms >= end_ms:
+        raise AskedWrongly(f"the time asked for ends before it begins: from {start_ms} until {end_ms} ms")
+    return Stretch(start_ms=start_ms, end_ms=end_ms)
+
+
+def asked_chunk(source: DataSource, text: str) -> Chunk | None:
+    """Return the chunk that begins at this moment."""
+    if not text.removeprefix("-").isdecimal() or len(text) > len(str(MOMENT_MAX)):
+        return None
+    return Chunk.objects.filter(source=source, start_ms=int(text)).select_related("source__policy", "task__job").first()
+
+
+def _moment(query: QueryDict, name: str) -> int:
+    text = query.get(name, "")
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > len(str(MOMENT_MAX)) or int(digits) > MOMENT_MAX:
+        raise AskedWrongly(f"{name} is {text[:40]!r}, not a moment in milliseconds since 1970")
+    return int(text)

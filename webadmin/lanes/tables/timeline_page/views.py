@@ -1,0 +1,129 @@
+"""The timeline's page, and the answers that its script asks for under the session of who is signed in.
+
+They are no API: names and forms change with the script. Programs ask the REST API with a credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.staticfiles import finders
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from webadmin.adminkit import formatting as show
+from webadmin.adminkit.orders import OrderedAdmin
+from webadmin.base.database import dialect
+from webadmin.lanes.tables.chunk_sections import chunk_notices, chunk_sections
+from webadmin.lanes.tables.models import Chunk, DataSource
+from webadmin.lanes.tables.timeline_page.asked import AskedWrongly, asked_chunk, asked_stretch, whole_timeline
+from webadmin.lanes.tables.timeline_page.columns import read_columns
+from webadmin.lanes.tables.timeline_page.readers import visible_sources
+from webadmin.lanes.tables.timeline_page.task_bars import read_bars, read_orders
+
+SCRIPT, STYLE = "console/bundle/chunk-timeline.js", "console/bundle/chunk-timeline.css"
+PLACE = 0
+"""Stands for a chunk's start in the address of its panel."""
+
+
+@admin.site.admin_view
+def timeline_page(request: HttpRequest, source_id: int) -> HttpResponse:
+    """Show the page; what it shows of the timeline is in its query string, which only the script reads."""
+    source = visible_sources(request.user).filter(id=source_id).select_related("policy").first()
+    if source is None:
+        raise Http404
+    context = {
+        **admin.site.each_context(request),
+        "title": f"Timeline of {source}",
+        "source": source,
+        "is_bundled": finders.find(SCRIPT) is not None,
+        "script": SCRIPT,
+        "style": STYLE,
+        "source_address": show.page_address(source) if request.user.has_perm("timeline.view_datasource") else "",
+        "setup": {
+            "data": reverse("timeline-data", args=[source.id]),
+            "chunk": reverse("timeline-chunk", args=[source.id, PLACE]).removesuffix(str(PLACE)),
+            "sign_in": reverse("admin:login"),
+        },
+    }
+    return TemplateResponse(request, "timeline/timeline_page.html", context)
+
+
+def _answer(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Return a view for people who are signed in and may see the table; others are told so in JSON."""
+
+    def answer(request: HttpRequest, source_id: int, **arguments: Any) -> HttpResponse:
+        if not admin.site.has_permission(request):
+            return refusal("signed_out", "you are not signed in, or not as staff", "Sign in again.", status=401)
+        source = visible_sources(request.user).filter(id=source_id).select_related("policy").first()
+        if source is None:
+            message = "there is no such table, or you may not see it"
+            return refusal("unknown_table", message, "Go back to the list.", status=404)
+        if request.method != "GET":
+            return HttpResponse(status=405, headers={"Allow": "GET"})
+        return view(request, source, **arguments)
+
+    return answer
+
+
+def refusal(code: str, message: str, following: str, *, status: int) -> HttpResponse:
+    """Return a refusal: what is wrong, and what whoever reads it does now."""
+    return JsonResponse({"code": code, "message": message, "next": following}, status=status)
+
+
+@_answer
+def timeline_data(request: HttpRequest, source: DataSource) -> HttpResponse:
+    """Answer with what a stretch of time holds: columns of chunks, tasks, orders."""
+    try:
+        stretch = asked_stretch(source, request.GET)
+    except AskedWrongly as error:
+        return refusal("asked_wrongly", str(error), "Show everything instead.", status=400)
+    told: dict[str, Any] = {
+        "as_of_ms": dialect.clock_ms(),
+        "segment_bytes_max": source.policy.segment_bytes_max,
+        "segment_bytes_words": show.size_text(source.policy.segment_bytes_max),
+        "granularity": f"{source.policy.granularity}, {source.policy.time_zone}",
+        "refusal": source.refusal,
+        "is_paused": source.is_paused,
+    }
+    whole = whole_timeline(source)
+    if stretch is None or whole is None:
+        return JsonResponse(told | {"whole": None})
+    return JsonResponse(
+        told
+        | {
+            "whole": [whole.start_ms, whole.end_ms],
+            "stretch": [stretch.start_ms, stretch.end_ms],
+            "columns": read_columns(source, stretch).to_json(),
+            "tasks": read_bars(source, stretch),
+            "orders": read_orders(source, stretch),
+        }
+    )
+
+
+def chunk_links(request: HttpRequest, chunk: Chunk) -> list[tuple[str, str]]:
+    """Return the orders about a chunk that may be given, and where."""
+    page = admin.site.get_model_admin(Chunk)
+    assert isinstance(page, OrderedAdmin)
+    if not page.may_order(request):
+        return []
+    return [(order.label, page.order_address(order, [chunk.pk])) for order in page.orders if order.fits(chunk)]
+
+
+@_answer
+def timeline_chunk(request: HttpRequest, source: DataSource, start_ms: str) -> HttpResponse:
+    """Answer with all that is known of one chunk, as a piece of the page."""
+    chunk = asked_chunk(source, start_ms)
+    if chunk is None:
+        following = "It may have gone with its data: ask again."
+        return refusal("unknown_chunk", "no chunk begins there", following, status=404)
+    context = {
+        "chunk": chunk,
+        "notices": chunk_notices(chunk),
+        "sections": chunk_sections(chunk),
+        "order_links": chunk_links(request, chunk),
+    }
+    return TemplateResponse(request, "timeline/chunk_panel.html", context)

@@ -1,0 +1,116 @@
+"""Says of a block of a bucket where it is, why, and what would change it: what the planner says, in its words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.lanes.tsdb.jobs import KIND
+from engine.lanes.tsdb.plan.model import BlockState as Standing
+from engine.lanes.tsdb.plan.plan import plan_intervals
+from engine.schedule.errors import PolicyRefused
+from engine.schedule.explain import Explanation, explain_held_back
+from engine.schedule.model import HOLDING_STATES, JobState
+from engine.schedule.progress import count_words
+from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.models import Block, BlockQuarantine
+from webadmin.lanes.tsdb.not_taken_in import explain_not_taken_in
+from webadmin.lanes.tsdb.planning_view import read_blocks, read_taken
+from webadmin.lanes.tsdb.policies import policy_of
+from webadmin.lanes.tsdb.states import BlockState
+from webadmin.schedule.explain import explain_source
+from webadmin.schedule.explain_places import pauses_of
+from webadmin.schedule.models import Job
+
+FOUND_MAX = 20
+_NEXT = {
+    Standing.GROUPED: "planning it, within seconds, makes a job of its group",
+    Standing.TAKEN: "the jobs of its group are what it waits for: explain these",
+    Standing.WAITING: "the time or the blocks that it waits for let it be planned",
+    Standing.DUPLICATE: "a deletion mark follows",
+    Standing.SET_ASIDE: "taking the mark back, or releasing it, lets it be planned",
+    Standing.FINAL: "",
+}
+
+
+def explain_blocks(ulid: str) -> list[Explanation]:
+    """Explain every block of this id, those as well that could not be taken in: it is unique in its bucket only."""
+    found = (
+        Block.objects.filter(ulid=ulid)
+        .select_related("tenant__bucket", "tenant__folder", "group")
+        .defer("tenant__folder__looked", "tenant__slots")
+    )
+    told = [explain_block(block) for block in found.defer("meta", "files").order_by("id")[:FOUND_MAX]]
+    return told + explain_not_taken_in(ulid)
+
+
+def explain_block(block: Block) -> Explanation:
+    """Explain one block."""
+    tenant = block.tenant
+    subject = f"Block {block.ulid} of {tenant.bucket.name}/{tenant.name}"
+    if block.state in (BlockState.LIVE, BlockState.OWNED):
+        if block.visible_at_ms is None:
+            return Explanation(
+                subject=subject,
+                state="live",
+                why="its group is done, and its meta.json is still to be written to the bucket",
+                next="the control task of the outbox writes it within seconds",
+            )
+        return _planned(subject, block)
+    why, following = {
+        BlockState.PENDING: (
+            f"{block.made_by} wrote it, and other parts of its group are not done: nobody outside sees it",
+            "the last part of its group makes it visible",
+        ),
+        BlockState.SUPERSEDED: (f"{block.reason}, and its deletion mark is still to be written", "the outbox does it"),
+        BlockState.MARKED: (
+            f"it has a deletion mark{f', because it was {block.reason}' if block.reason else ''}",
+            "its objects go when the bucket's deletion delay is over",
+        ),
+        BlockState.GONE: ("its objects are not in the bucket any more", ""),
+    }[BlockState(block.state)]
+    return Explanation(subject=subject, state=block.state, why=why, next=following)
+
+
+def _planned(subject: str, block: Block) -> Explanation:
+    tenant = block.tenant
+    if tenant.refusal:
+        return Explanation(
+            subject=subject, state=block.state, why=f"nothing of its tenant is planned: {tenant.refusal}", next=""
+        )
+    held = BlockQuarantine.objects.filter(block=block, released_at_ms=None).first()
+    if held is not None:
+        where = f" in {held.file}" if held.file else ""
+        where += f" at {held.offset}" if held.offset >= 0 else ""
+        return Explanation(
+            subject=subject,
+            state="quarantined",
+            why=f"it cannot be read: {held.error_class}{where}: {held.message}",
+            next="releasing it, once it is repaired, lets it be planned",
+        )
+    try:
+        policy = policy_of(tenant.bucket)
+    except PolicyRefused as error:
+        return Explanation(subject=subject, state=block.state, why=str(error), next="setting other ranges")
+    plan = plan_intervals(tenant.name, read_blocks(tenant), policy, now_ms=dialect.clock_ms(), taken=read_taken(tenant))
+    standing = plan.standings[block.ulid]
+    if standing.state is Standing.TAKEN and block.group is not None:
+        jobs = Job.objects.filter(tsdb_part__group=block.group, state__in=HOLDING_STATES).order_by("id")
+        if job := jobs.first():
+            return _taken(subject, job, jobs.count() - 1, plan.reason(block.ulid))
+    if standing.state in (Standing.GROUPED, Standing.WAITING):
+        if tenant.bucket.is_paused:
+            why = f"the bucket {tenant.bucket.name} is paused; {plan.reason(block.ulid)}"
+            return Explanation(subject=subject, state="waiting", why=why, next="resuming the bucket lets it be planned")
+        if paused := pauses_of(lane=KIND, tenant=tenant.name, level=0, planning=True):
+            return explain_held_back(subject, paused, plan.reason(block.ulid))
+    return Explanation(
+        subject=subject, state=str(standing.state), why=plan.reason(block.ulid), next=_NEXT[standing.state]
+    )
+
+
+def _taken(subject: str, job: Job, others: int, reason: str) -> Explanation:
+    """Explain a source of a group by a job of the group that is not done."""
+    told = explain_source(subject, job)
+    more = f" and {count_words(others, 'other job')} of its group" if others else ""
+    state = told.state if job.state == JobState.PARKED else str(Standing.TAKEN)
+    return replace(told, state=state, why=f"{told.why}{more}; {reason}")

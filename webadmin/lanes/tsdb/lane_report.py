@@ -1,0 +1,40 @@
+"""What the lane of Prometheus blocks says of itself on progress and standstill."""
+
+from __future__ import annotations
+
+from engine.schedule.progress import count_words
+from webadmin.lanes.tsdb.models import Bucket, BucketTenant, OutboxStep
+from webadmin.schedule.lanes import Trouble, Waiting
+
+
+def compactions_waiting() -> list[Waiting]:
+    """Return the blocks of each tenant of a bucket that compactions ahead merge."""
+    rows = BucketTenant.objects.filter(compactions__gt=0, is_deleted=False).select_related("bucket").defer("slots")
+    return [
+        Waiting(
+            tenant=row.name,
+            name=f"{row.bucket.name}/{row.name}",
+            count=row.waiting,
+            unit="block",
+            size_bytes=None,
+            words=f"after {count_words(row.compactions, 'compaction')}",
+            is_paused=row.bucket.is_paused,
+        )
+        for row in rows
+    ]
+
+
+def bucket_troubles() -> list[Trouble]:
+    """Return what of buckets stands still until somebody acts."""
+    found = []
+    if count := Bucket.objects.filter(is_paused=False).exclude(scan_error="").count():
+        text = f"{count_words(count, 'bucket')} not read: the last scan broke off"
+        found.append(Trouble("buckets_not_read", text, "check the store of the bucket; the scan is repeated"))
+    tenants = BucketTenant.objects.filter(is_deleted=False, bucket__is_paused=False)
+    if count := tenants.exclude(refusal="").count():
+        text = f"{count_words(count, 'tenant')} of buckets not planned"
+        found.append(Trouble("buckets_refused", text, "read the reason on the page of the tenant's intervals"))
+    if count := OutboxStep.objects.filter(done_at_ms=None).exclude(last_error="").count():
+        text = f"{count_words(count, 'write')} to buckets refused: results are not seen yet"
+        found.append(Trouble("outbox_refused", text, "check the store of the bucket; the write is tried again"))
+    return found

@@ -1,0 +1,58 @@
+"""Blocks in a bucket that a scan saw and could not take in: bad ones, and those without ``meta.json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from engine.schedule.explain import Explanation
+from webadmin.lanes.tsdb.models import Block, Folder
+
+FOUND_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotTakenIn:
+    """Such a block: its state (bad or partial), and why."""
+
+    ulid: str
+    state: str
+    why: str
+
+
+def not_taken_in(folder_id: int) -> list[NotTakenIn]:
+    """Return those of a folder as its last scan saw them, bad ones first; not our own results that are on their way."""
+    looked = Folder.objects.filter(id=folder_id).values_list("looked__bad", "looked__partial")
+    bad, partial = looked.get()
+    found = [
+        NotTakenIn(ulid=one["ulid"], state="bad", why=f"{one['error_class']}: {one['message']}") for one in bad or []
+    ]
+    ids = [one["ulid"] for one in partial or []]
+    ours = set(Block.objects.filter(tenant__folder=folder_id, ulid__in=ids).values_list("ulid", flat=True))
+    for one in partial or []:
+        if one["ulid"] not in ours:
+            going = "its deletion is under way" if one["has_deletion_mark"] else "its upload is not finished"
+            why = f"it has no meta.json, {one['objects']} objects, {one['size']} bytes: {going}"
+            found.append(NotTakenIn(ulid=one["ulid"], state="partial", why=why))
+    return found
+
+
+def explain_not_taken_in(ulid: str) -> list[Explanation]:
+    """Explain every block of this id that no scan could take in."""
+    some = Folder.objects.filter(Q(bad__gt=0) | Q(partial__gt=0)).select_related("bucket").defer("looked")
+    return [
+        Explanation(
+            subject=f"Block {ulid} in {folder.bucket.name}/{folder.name}",
+            state=one.state,
+            why=one.why,
+            next=(
+                "every scan looks at it again"
+                if one.state == "bad"
+                else f"it is deleted when nothing was written to it for {folder.bucket.partial_age_seconds} seconds"
+            ),
+        )
+        for folder in some.order_by("bucket__name", "name")
+        for one in not_taken_in(folder.id)
+        if one.ulid == ulid
+    ][:FOUND_MAX]

@@ -1,0 +1,206 @@
+"""Finds the sources that jobs fail on: each is read alone, without output; a bad one is kept out, and its group planned
+again as the whole group it is.
+
+A job is looked at when the reason of its last failure names a source, or when it was parked for its failures. What is
+read decides, never the report: a worker may be broken. A group is never split.
+
+Blocks are copied one at a time into a scratch folder of this installation, if they have room there, and so many bytes
+in a round: what is left is read in the next, which goes on where this one ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F
+
+from engine.core.errors import BadObject
+from engine.core.scratch_folders import ScratchFull, claim_room, scratch_folder
+from engine.formats.prometheus.errors import OnlyCopied
+from engine.lanes.tsdb.buckets.fetching import fetch_blocks
+from engine.lanes.tsdb.jobs import KIND, BlockFile, TsdbSource
+from engine.lanes.tsdb.merge.merge_job import check_names
+from engine.lanes.tsdb.merge.verification import verify_block
+from engine.schedule.model import JobState, ParkedKind
+from engine.storage import ObjectStore, StorageError
+from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.models import REASON_MAX, Block, Group, Part
+from webadmin.lanes.tsdb.patience import again_at_ms
+from webadmin.lanes.tsdb.services.quarantine_sources import BadSource, quarantine_sources
+from webadmin.lanes.tsdb.states import BlockState, GroupState
+from webadmin.schedule.models import Attempt, Job
+from webadmin.schedule.register import BAD_OUTCOMES, is_kind
+from webadmin.schedule.services.operation import Order
+
+log = logging.getLogger(__name__)
+
+ACTOR = "control:verification"
+JOBS_MAX = 50
+"""Jobs of a kind that one round looks at."""
+BYTES_PER_ROUND = 32 << 30
+"""So much is read in a round, or one block if it is larger: minutes, not hours."""
+SCRATCH = "scratch"
+"""The folder below LITHIFY_HOME that copies lie in while they are read."""
+ALL_SOUND = "each of its sources can be read alone: the merge itself fails, or the worker; see its last error"
+
+OpenStore = Callable[[str], ObjectStore]
+
+
+@dataclass(slots=True)
+class IsolationReport:
+    """What was read: blocks quarantined with their errors, groups whose sources are all sound, blocks not read."""
+
+    quarantined: dict[str, str] = field(default_factory=dict)
+    sound: list[int] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
+    bytes_read: int = 0
+
+    def has_room(self, block: Block) -> bool:
+        """Say whether this round may still read this block."""
+        return not self.bytes_read or self.bytes_read + block.size_bytes <= BYTES_PER_ROUND
+
+
+def isolate_sources(stores: OpenStore, *, order: Order | None = None) -> IsolationReport:
+    """Look at the sources of jobs that fail; safe to run twice and by two at once."""
+    order = order or Order(actor=ACTOR, why="a job failed on it")
+    report = IsolationReport()
+    for job in _failing_jobs():
+        related = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder")
+        part = related.defer("group__tenant__folder__looked", "group__tenant__slots").get(job=job)
+        if part.group.state != GroupState.OPEN:  # another of its parts had a bad source
+            continue
+        try:
+            suspects = _suspects(job, part.group)
+            if suspects:
+                _look_at(part, job, suspects, stores(part.group.tenant.bucket.url), order, report)
+            else:  # nothing more to look at until it fails again
+                _tick_off(part, job)
+        except Exception as error:  # the others go on
+            log.exception("sources_not_looked_at job=%s", job.name)
+            report.unread[job.name] = str(error)
+            _look_later(part)
+    return report
+
+
+def _failing_jobs() -> list[Job]:
+    """Return jobs whose last run failed and that nobody runs now: those parked for it, and those that wait again.
+
+    Not those that were looked at after that run, who may be many and stay for long, nor those that could not be read so
+    lately that it is too soon for another look.
+    """
+    jobs = Job.objects.filter(lane=KIND, tsdb_part__group__state=GroupState.OPEN)
+    jobs = jobs.filter(tsdb_part__verified_token__lt=F("token"), tsdb_part__look_again_at_ms__lte=dialect.clock_ms())
+    parked = jobs.filter(is_kind(ParkedKind.EVICTED), state=JobState.PARKED)
+    waiting = jobs.filter(state=JobState.WAITING, failures__gt=0)
+    return [*parked.order_by("id")[:JOBS_MAX], *waiting.order_by("id")[:JOBS_MAX]]
+
+
+def _suspects(job: Job, group: Group) -> list[Block]:
+    """Return the sources to read: the named one, or all of a parked job, the named one first."""
+    named = str(_last_reason(job).get("object", ""))
+    sources = list(Block.objects.filter(group=group, state=BlockState.OWNED, ulid__in=job.spec["sources"]))
+    sources.sort(key=lambda block: (block.ulid not in named, block.min_time_ms, block.ulid))
+    return sources if job.state == JobState.PARKED else [block for block in sources if block.ulid in named]
+
+
+def _look_at(
+    part: Part, job: Job, suspects: Sequence[Block], store: ObjectStore, order: Order, report: IsolationReport
+) -> None:
+    group = part.group
+    bad: list[BadSource] = []
+    sound = list(part.looked["sound"]) if part.looked.get("token") == job.token else []
+    left = [block for block in suspects if block.ulid not in sound]
+    is_unread = False
+    met_only_copied = _last_reason(job).get("error_class") == OnlyCopied.__name__
+    for number, block in enumerate(left):
+        if not report.has_room(block):
+            left = left[number:]
+            break
+        try:
+            error = _read_alone(
+                block,
+                group.tenant.folder.name,
+                store,
+                budget_bytes=job.spec["task_memory_bytes"],
+                is_merged_by_time=met_only_copied and _has_company(block, group),
+            )
+        except (StorageError, ScratchFull, OSError) as trouble:  # says nothing of the block
+            report.unread[block.ulid] = str(trouble)
+            log.warning("source_not_read block=%s reason=%s", block.ulid, trouble)
+            is_unread = True
+            continue
+        report.bytes_read += block.size_bytes
+        if error is None:
+            sound.append(block.ulid)
+        else:
+            bad.append(BadSource(block=block, error=error))
+    else:
+        left = []
+    Part.objects.filter(id=part.id).update(looked={"token": job.token, "sound": sound})
+    if bad:
+        report.quarantined |= {one.block.ulid: str(one.error) for one in quarantine_sources(group, job, bad, order)}
+    elif is_unread:
+        _look_later(part)
+    elif not left:
+        report.sound.append(group.id)
+        _tick_off(part, job)
+        finding = ALL_SOUND if job.state == JobState.PARKED else ""
+        Group.objects.filter(id=group.id).update(finding=finding[:REASON_MAX])
+
+
+def _tick_off(part: Part, job: Job) -> None:
+    """Note that this failure was looked at."""
+    Part.objects.filter(id=part.id, verified_token__lt=job.token).update(
+        verified_token=job.token, looked={}, unread=0, look_again_at_ms=0
+    )
+
+
+def _look_later(part: Part) -> None:
+    """Leave the sources alone for a while: what keeps them from being read now may do so for long."""
+    unread = part.unread + 1
+    at_ms = again_at_ms(dialect.clock_ms(), unread)
+    Part.objects.filter(id=part.id).update(unread=unread, look_again_at_ms=at_ms)
+
+
+def _has_company(block: Block, group: Group) -> bool:
+    """Say whether other sources of a group have samples of the same times."""
+    others = Block.objects.filter(group=group, state=BlockState.OWNED).exclude(id=block.id)
+    return others.filter(min_time_ms__lt=block.max_time_ms, max_time_ms__gt=block.min_time_ms).exists()
+
+
+def _last_reason(job: Job) -> dict[str, Any]:
+    """Return what the last failed run of a job told, {} if it told nothing."""
+    last = Attempt.objects.filter(job=job, outcome__in=BAD_OUTCOMES).order_by("-token").first()
+    return (last.reason if last else None) or {}
+
+
+def _read_alone(
+    block: Block, folder: str, store: ObjectStore, *, budget_bytes: int, is_merged_by_time: bool
+) -> BadObject | None:
+    """Download a block and read all of it; return what is wrong with it, or what the job's merge cannot do with it.
+
+    Raises StorageError, ScratchFull, OSError.
+    """
+    source = TsdbSource(
+        id=block.ulid,
+        level=block.level,
+        files=tuple(BlockFile(**file) for file in block.files),
+        meta=bytes(block.meta),
+    )
+    parent = Path(settings.HOME) / SCRATCH
+    with scratch_folder(parent) as files:
+        free = claim_room(files, block.size_bytes)
+        if free < block.size_bytes:
+            raise ScratchFull(str(parent), block.size_bytes, free)
+        try:
+            check_names({file.name for file in source.files})
+            [copy] = fetch_blocks(store, folder, [source], files)
+            verify_block(copy, budget_bytes=budget_bytes, is_merged_by_time=is_merged_by_time)
+        except BadObject as error:
+            return error
+    return None

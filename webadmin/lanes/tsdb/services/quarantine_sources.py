@@ -1,0 +1,115 @@
+"""Keeps bad sources out of compaction, with what is known of their damage; and lets them in again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import F
+
+from engine.core.errors import BadObject
+from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.models import REASON_MAX, Block, BlockQuarantine, BucketTenant, Group, OutboxStep
+from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups, jobs_of
+from webadmin.lanes.tsdb.states import BlockState, GroupState, StepKind
+from webadmin.schedule.errors import FilterEmpty
+from webadmin.schedule.models import Job
+from webadmin.schedule.register import NAMES_MAX
+from webadmin.schedule.services.operation import OperationOutcome, Order, operation
+
+MARKED_BY = "Lithify cannot read it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadSource:
+    """A source of a group, and what is wrong with it: ``error`` names file and offset."""
+
+    block: Block
+    error: BadObject
+
+
+def quarantine_sources(group: Group, job: Job, bad: Sequence[BadSource], order: Order) -> list[BadSource]:
+    """Keep these sources of an open group out and give the group up, in one command; return those that were kept out.
+
+    The no-compact marks follow through the outbox. Nothing is done if the group is not open any more.
+    """
+    with operation() as run:
+        if not Group.objects.filter(id=group.id, state=GroupState.OPEN).exists():
+            return []
+        names = [one.name for one in jobs_of([group])]
+        first = bad[0].block.ulid
+        run.write(
+            "quarantine_sources",
+            order,
+            target=first if len(bad) == 1 else f"{len(bad)} blocks",
+            detail={"jobs": names, "blocks": [one.block.ulid for one in bad], "group": group.id},
+        )
+        dissolve_groups(run, [group], because=f"its source {first} cannot be read")
+        now_ms = dialect.clock_ms()
+        for one in bad:
+            _keep_out(one, job, run.index, now_ms)
+    return list(bad)
+
+
+def _keep_out(one: BadSource, job: Job, command_index: int, now_ms: int) -> None:
+    error, block = one.error, one.block
+    reason = f"{type(error).__name__}: {error}"[:REASON_MAX]
+    Block.objects.filter(id=block.id, state=BlockState.LIVE).update(quarantined=reason)
+    BlockQuarantine.objects.create(
+        block=block,
+        job=job,
+        error_class=type(error).__name__,
+        message=error.reason,
+        file=error.section[:100],
+        offset=error.offset,
+        at_ms=now_ms,
+        command_index=command_index,
+    )
+    OutboxStep.objects.create(
+        tenant_id=block.tenant_id,
+        block=block,
+        kind=StepKind.MARK_NO_COMPACT,
+        detail=f"{MARKED_BY}: {reason}"[:REASON_MAX],
+        created_at_ms=now_ms,
+    )
+    BucketTenant.objects.filter(id=block.tenant_id).update(index_wanted=F("index_wanted") + 1)
+
+
+def release_sources(blocks: Sequence[str], *, everything: bool = False, order: Order) -> OperationOutcome:
+    """Let quarantined blocks, named by their ids, be planned again; their no-compact marks are taken back.
+
+    Raises FilterEmpty.
+    """
+    if not blocks and not everything:
+        raise FilterEmpty("name blocks, or say that all are meant")
+    if len(blocks) > NAMES_MAX:
+        raise FilterEmpty(f"{len(blocks)} blocks: at most {NAMES_MAX} at once")
+    held = BlockQuarantine.objects.filter(released_at_ms=None).select_related("block").order_by("id")
+    held = held if everything else held.filter(block__ulid__in=blocks)
+    found = [row.block.ulid for row in held]
+    left = tuple((ulid, "it is not in quarantine") for ulid in sorted(set(blocks) - set(found)))
+    if order.is_dry_run or not found:
+        return OperationOutcome(action="release_sources", is_dry_run=order.is_dry_run, changed=tuple(found), left=left)
+    with operation() as run:
+        rows = list(held)
+        run.write("release_sources", order, target=f"{len(rows)} blocks", detail={"blocks": found})
+        _let_in(rows, order)
+    return OperationOutcome(
+        action="release_sources", is_dry_run=False, changed=tuple(found), left=left, command_indexes=(run.index,)
+    )
+
+
+def _let_in(rows: Sequence[BlockQuarantine], order: Order) -> None:
+    now_ms = dialect.clock_ms()
+    BlockQuarantine.objects.filter(id__in=[row.id for row in rows]).update(
+        released_at_ms=now_ms, released_by=order.actor[:150], release_why=order.why[:REASON_MAX]
+    )
+    Block.objects.filter(id__in=[row.block_id for row in rows]).update(quarantined="", no_compact="")
+    OutboxStep.objects.bulk_create(
+        OutboxStep(
+            tenant_id=row.block.tenant_id, block=row.block, kind=StepKind.UNMARK_NO_COMPACT, created_at_ms=now_ms
+        )
+        for row in rows
+    )
+    tenants = {row.block.tenant_id for row in rows}
+    BucketTenant.objects.filter(id__in=tenants).update(plan_at_ms=0, index_wanted=F("index_wanted") + 1)

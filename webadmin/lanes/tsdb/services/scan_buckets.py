@@ -1,0 +1,300 @@
+"""Takes in what a scan of a bucket found: blocks that came, that are gone, and marks on them.
+
+Scans only read the bucket; a scan that breaks off leaves what it took in so far, and the next one goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, QuerySet
+
+from engine.lanes.tsdb.buckets.model import FolderScan, FoundBlock, KnownFolder, Mark, MarkKind
+from engine.lanes.tsdb.buckets.scan import scan_folder
+from engine.storage import ObjectStore, StorageError
+from webadmin.base.database import dialect
+from webadmin.lanes.tsdb.block_columns import block_columns
+from webadmin.lanes.tsdb.models import REASON_MAX, Block, Bucket, BucketTenant, Folder, Group
+from webadmin.lanes.tsdb.patience import again_at_ms, in_words
+from webadmin.lanes.tsdb.policies import layout_of
+from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups, jobs_of
+from webadmin.lanes.tsdb.states import BlockState
+from webadmin.schedule.services.operation import Order, operation
+
+log = logging.getLogger(__name__)
+
+ACTOR = "control:scan"
+PRESENT = (BlockState.LIVE, BlockState.OWNED, BlockState.SUPERSEDED, BlockState.MARKED)
+"""States of blocks that are in the bucket once their ``meta.json`` is."""
+ROWS_PER_INSERT = 100
+LISTED_AGAIN_MS = 24 * 3_600_000
+"""So long after a folder's objects were listed they are listed again: only that shows that somebody deleted a block's
+``meta.json`` without a mark, or marked it in the block's own folder alone."""
+NAMES_PER_QUERY = 500
+
+
+@dataclass(slots=True)
+class ScanReport:
+    """What came, what went, and what it cost."""
+
+    folders: int = 0
+    appeared: int = 0
+    vanished: int = 0
+    marked: int = 0
+    partial: int = 0
+    bad: int = 0
+    broken_off: int = 0
+    requests: int = 0
+
+
+def scan_bucket(bucket: Bucket, store: ObjectStore, *, deep: bool = False) -> ScanReport:
+    """Look at every folder of a bucket and take in what is new. Raises StorageError if the bucket does not answer.
+
+    A folder whose scan breaks off for another reason says so and is left alone for a while; the others are scanned.
+    """
+    report = ScanReport()
+    try:
+        found = layout_of(bucket).folders(store)
+        to_list = _to_list(bucket)
+        left_alone = _left_alone(bucket)
+        for name in found.folders:
+            if name not in left_alone:
+                _scan_one(bucket, name, store, deep or name == to_list, name in found.deleted, report)
+    except StorageError as error:
+        Bucket.objects.filter(id=bucket.id).update(scan_error=str(error)[:REASON_MAX])
+        raise
+    Bucket.objects.filter(id=bucket.id).update(
+        scanned_at_ms=dialect.clock_ms(), scan_requests=report.requests, scan_error=""
+    )
+    return report
+
+
+def _to_list(bucket: Bucket) -> str | None:
+    """Return the folder that was longest ago listed whole, if its day is over: one a scan, so that they are spread."""
+    folders = Folder.objects.filter(bucket=bucket, listed_at_ms__lte=dialect.clock_ms() - LISTED_AGAIN_MS)
+    return folders.order_by("listed_at_ms", "id").values_list("name", flat=True).first()
+
+
+def _left_alone(bucket: Bucket) -> set[str]:
+    """Return the folders whose scans broke off so lately that it is too soon for another."""
+    folders = Folder.objects.filter(bucket=bucket, again_at_ms__gt=dialect.clock_ms())
+    return set(folders.values_list("name", flat=True))
+
+
+def _scan_one(bucket: Bucket, name: str, store: ObjectStore, deep: bool, is_deleted: bool, report: ScanReport) -> None:
+    folder, is_new = Folder.objects.get_or_create(bucket=bucket, name=name)
+    try:
+        _scan_folder(folder, is_new, store, deep, is_deleted, report)
+    except StorageError:
+        raise
+    except Exception as error:  # whatever somebody wrote there must not keep the other folders from being scanned
+        report.broken_off += 1
+        log.exception("folder_not_scanned bucket=%s folder=%s", bucket.name, name)
+        failures = folder.failures + 1
+        Folder.objects.filter(id=folder.id).update(
+            trouble=in_words(error)[:REASON_MAX],
+            failures=failures,
+            again_at_ms=again_at_ms(dialect.clock_ms(), failures),
+        )
+    else:
+        if folder.failures:
+            Folder.objects.filter(id=folder.id).update(trouble="", failures=0, again_at_ms=0)
+
+
+def _scan_folder(
+    folder: Folder, is_new: bool, store: ObjectStore, deep: bool, is_deleted: bool, report: ScanReport
+) -> None:
+    bucket, name = folder.bucket, folder.name
+    scan = scan_folder(store, layout_of(bucket), name, _known(folder), deep=deep)
+    if deep or is_new or folder.listed_at_ms is None:
+        Folder.objects.filter(id=folder.id).update(listed_at_ms=dialect.clock_ms())
+    report.folders += 1
+    report.appeared += len(scan.appeared) + len(scan.completed)
+    report.vanished += len(scan.vanished)
+    report.marked += len(scan.new_marks)
+    report.partial += len(scan.partial)
+    report.bad += len(scan.bad)
+    report.requests += sum(scan.requests.values())
+    take_scan(folder, replace(scan, is_tenant_deleted=scan.is_tenant_deleted or is_deleted))
+
+
+def take_scan(folder: Folder, scan: FolderScan) -> None:
+    """Take in what the scan of a folder found; what a group loses ends that group. Safe to repeat."""
+    now_ms = dialect.clock_ms()
+    tenants = _tenants(folder, scan)
+    changed: set[int] = set()
+    with transaction.atomic():
+        changed |= _take_blocks((*scan.appeared, *scan.completed), tenants, now_ms, folder.bucket)
+        changed |= _take_marks(scan, folder)
+    changed |= _take_losses(folder, scan)
+    looked = {
+        "partial": [asdict(one) for one in scan.partial],
+        "bad": [
+            {"ulid": one.ulid, "error_class": type(one.error).__name__, "message": str(one.error)[:REASON_MAX]}
+            for one in scan.bad
+        ],
+        "marks": [_kept(mark) for mark in scan.known.marks.values()],
+        "ignored": scan.ignored,
+    }
+    with transaction.atomic():
+        Folder.objects.filter(id=folder.id).update(
+            looked=looked, scanned_at_ms=now_ms, bad=len(scan.bad), partial=len(scan.partial)
+        )
+        BucketTenant.objects.filter(folder=folder).exclude(is_deleted=scan.is_tenant_deleted).update(
+            is_deleted=scan.is_tenant_deleted, plan_at_ms=0
+        )
+        BucketTenant.objects.filter(id__in=changed).update(plan_at_ms=0, index_wanted=F("index_wanted") + 1)
+
+
+def _kept(mark: Mark) -> dict[str, Any]:
+    """Return what is kept of a mark: whoever wrote it may have told a story of any length."""
+    told = {name: text[:REASON_MAX] for name, text in asdict(mark).items() if name in ("reason", "details", "fault")}
+    return asdict(mark) | told
+
+
+def _known(folder: Folder) -> KnownFolder:
+    """Return what earlier scans of a folder found."""
+    complete = Block.objects.filter(tenant__folder=folder, visible_at_ms__isnull=False, state__in=PRESENT)
+    looked = folder.looked
+    marks = [Mark(**{**mark, "kind": MarkKind(mark["kind"])}) for mark in looked.get("marks", [])]
+    return KnownFolder(
+        complete=frozenset(complete.order_by().values_list("ulid", flat=True)),
+        partial=frozenset(one["ulid"] for one in looked.get("partial", [])),
+        bad=frozenset(one["ulid"] for one in looked.get("bad", [])),
+        marks={mark.key: mark for mark in marks},
+    )
+
+
+def _tenants(folder: Folder, scan: FolderScan) -> dict[str, int]:
+    """Return the row ids of the tenants whose blocks were found, making those that are new."""
+    names = set(scan.tenants) | ({folder.name[:-1]} if folder.name else set())
+    known = dict(BucketTenant.objects.filter(bucket=folder.bucket, name__in=names).values_list("name", "id"))
+    for name in sorted(names - known.keys()):
+        row, _ = BucketTenant.objects.get_or_create(bucket=folder.bucket, name=name, defaults={"folder": folder})
+        known[name] = row.id
+    return known
+
+
+def _take_blocks(found: Iterable[FoundBlock], tenants: Mapping[str, int], now_ms: int, bucket: Bucket) -> set[int]:
+    """Insert blocks that are new; of ours, and of those that were gone, note that they are there."""
+    found = list(found)
+    known = Block.objects.filter(tenant__in=tenants.values()).defer("meta", "files")
+    held = {(row.tenant_id, row.ulid): row for row in _named(known, [one.ulid for one in found])}
+    fresh = []
+    changed = set()
+    for one in found:
+        tenant_id = tenants[one.tenant]
+        row = held.get((tenant_id, one.ulid))
+        if row is None:
+            fresh.append(_row(one, tenant_id, now_ms, was_there=bucket.scanned_at_ms is None))
+        elif row.state == BlockState.GONE:
+            Block.objects.filter(id=row.id).update(
+                state=BlockState.LIVE, group=None, reason="", visible_at_ms=now_ms, marked_at_ms=None
+            )
+        elif row.visible_at_ms is None and row.state != BlockState.PENDING:
+            Block.objects.filter(id=row.id).update(visible_at_ms=now_ms)
+        else:
+            continue
+        changed.add(tenant_id)
+    Block.objects.bulk_create(fresh, batch_size=ROWS_PER_INSERT, ignore_conflicts=True)  # another scan was quicker
+    return changed
+
+
+def _row(one: FoundBlock, tenant_id: int, now_ms: int, *, was_there: bool) -> Block:
+    """Return the row of a new block. What was there when the bucket was adopted waits for nothing to follow it: a copy
+    of a bucket, whose objects are all of today, is not late data."""
+    return Block(
+        tenant_id=tenant_id,
+        ulid=one.ulid,
+        group_key=one.group_key,
+        uploaded_at_ms=0 if was_there else round(one.uploaded_at_s * 1000),
+        found_at_ms=now_ms,
+        visible_at_ms=now_ms,
+        **block_columns(one.meta, one.files, one.meta_bytes),
+    )
+
+
+def _take_marks(scan: FolderScan, folder: Folder) -> set[int]:
+    """Note marks on blocks that no group owns, and those that were taken back.
+
+    All marks are looked at, not only new ones: a block may be taken in, or given up by its group, after its mark.
+    """
+    changed: set[int] = set()
+    blocks = Block.objects.filter(tenant__folder=folder)
+    free = blocks.filter(no_compact="").exclude(state=BlockState.OWNED)
+    for row_id, tenant_id, mark in _marked(free, scan.known.marks.values(), MarkKind.NO_COMPACT):
+        changed.add(tenant_id)
+        Block.objects.filter(id=row_id).update(no_compact=_why(mark))
+    present = blocks.filter(state__in=[BlockState.LIVE, BlockState.SUPERSEDED])
+    for row_id, tenant_id, mark in _marked(present, scan.known.marks.values(), MarkKind.DELETION):
+        changed.add(tenant_id)
+        at_ms = mark.time_s * 1000 or None
+        Block.objects.filter(id=row_id).update(state=BlockState.MARKED, marked_at_ms=at_ms)
+    for row_id, tenant_id, _ in _marked(blocks.exclude(no_compact=""), scan.vanished_marks, MarkKind.NO_COMPACT):
+        changed.add(tenant_id)
+        Block.objects.filter(id=row_id).update(no_compact="")
+    marked = blocks.filter(state=BlockState.MARKED)
+    for row_id, tenant_id, _ in _marked(marked, scan.vanished_marks, MarkKind.DELETION):
+        changed.add(tenant_id)
+        Block.objects.filter(id=row_id).update(state=BlockState.LIVE, marked_at_ms=None, group=None, reason="")
+    return changed
+
+
+def _marked(rows: QuerySet[Block], marks: Iterable[Mark], kind: MarkKind) -> list[tuple[int, int, Mark]]:
+    """Return those of the rows that have a mark of this kind: row id, tenant, mark; a query per 500 marks."""
+    of_kind = {mark.ulid: mark for mark in marks if mark.kind is kind}
+    ulids = sorted(of_kind)
+    found = []
+    for start in range(0, len(ulids), NAMES_PER_QUERY):
+        some = rows.filter(ulid__in=ulids[start : start + NAMES_PER_QUERY]).order_by("id")
+        found += [
+            (row_id, tenant_id, of_kind[ulid])
+            for row_id, tenant_id, ulid in some.values_list("id", "tenant_id", "ulid")
+        ]
+    return found
+
+
+def _why(mark: Mark) -> str:
+    return (mark.fault or f"{mark.reason} {mark.details}".strip() or "no reason is given")[:REASON_MAX]
+
+
+def _take_losses(folder: Folder, scan: FolderScan) -> set[int]:
+    """Take out blocks that are gone, and sources that somebody marked: groups that own them are dissolved."""
+    lost = sorted({*scan.vanished, *(ulid for ulid, _ in scan.known.marks)})
+    sources = Block.objects.filter(tenant__folder=folder, state=BlockState.OWNED).select_related("group")
+    owned = _named(sources.defer("meta", "files"), lost)
+    groups = {block.group_id: block.group for block in owned if block.group is not None}
+    if groups:
+        names = ", ".join(block.ulid for block in owned[:5])
+        end_groups(list(groups.values()), f"somebody deleted or marked sources of it: {names}")
+        with transaction.atomic():
+            _take_marks(scan, folder)
+    gone = Block.objects.filter(tenant__folder=folder).exclude(state=BlockState.PENDING).defer("meta", "files")
+    rows = _named(gone, scan.vanished)
+    for start in range(0, len(rows), NAMES_PER_QUERY):
+        ids = [row.id for row in rows[start : start + NAMES_PER_QUERY]]
+        Block.objects.filter(id__in=ids).update(state=BlockState.GONE, visible_at_ms=None)
+    return {row.tenant_id for row in rows}
+
+
+def _named(rows: QuerySet[Block], ulids: Sequence[str]) -> list[Block]:
+    """Return the rows with these ids, however many there are."""
+    return [
+        row
+        for start in range(0, len(ulids), NAMES_PER_QUERY)
+        for row in rows.filter(ulid__in=ulids[start : start + NAMES_PER_QUERY])
+    ]
+
+
+def end_groups(groups: Sequence[Group], because: str, order: Order | None = None) -> None:
+    """Dissolve groups in a command of its own."""
+    order = order or Order(actor=ACTOR, why=because)
+    with operation() as run:
+        names = [job.name for job in jobs_of(groups)]
+        detail = {"jobs": names, "groups": [group.id for group in groups]}
+        run.write("dissolve_groups", order, target=f"{len(groups)} groups", detail=detail)
+        dissolve_groups(run, groups, because=because)

@@ -1,0 +1,157 @@
+"""How buckets and their tenants stand, in numbers and in a word: what pages, commands and the front page all show."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from engine.schedule.model import JobState
+from webadmin.adminkit.state_word import StateWord
+from webadmin.lanes.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep, Part
+from webadmin.lanes.tsdb.progress import TenantProgress
+from webadmin.lanes.tsdb.states import GroupState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketStanding:
+    """Where one bucket is: ``waiting`` blocks are to be merged by ``compactions``, jobs of open groups by state.
+
+    ``refused`` are its tenants of which nothing is planned for another reason than an operator's or their owner's wish,
+    ``failing_writes`` the steps of the outbox that the bucket has refused so far. ``too_large`` groups are not planned
+    because they would have to be cut into parts, ``parts`` are published blocks that are parts of a group, both in
+    buckets that do not allow parts.
+    """
+
+    bucket: Bucket
+    tenants: int
+    refused: int
+    waiting: int
+    compactions: int
+    running: int
+    queued: int
+    parked: int
+    kept_out: int
+    to_write: int
+    failing_writes: int
+    too_large: int
+    parts: int
+
+    @property
+    def is_busy(self) -> bool:
+        """Say whether anything runs, waits for a worker, is to be merged or to be written."""
+        return bool(self.running or self.queued or self.compactions or self.to_write)
+
+
+def bucket_standings(of: Sequence[Bucket] | None = None) -> list[BucketStanding]:
+    """Return where each bucket is, or each of these, by name. A fixed number of queries, none over all blocks."""
+    buckets = list(Bucket.objects.order_by("name")) if of is None else list(of)
+    if not buckets:
+        return []
+    is_refused = ~Q(refusal="") & Q(is_deleted=False, bucket__is_paused=False)
+    tenants = _by_bucket(
+        BucketTenant.objects.all(),
+        "bucket_id",
+        count=Count("id"),
+        refused=Count("id", filter=is_refused),
+        waiting_sum=Sum("waiting"),
+        compactions_sum=Sum("compactions"),
+        too_large_sum=Sum("too_large"),
+        parts_sum=Sum("parts"),
+    )
+    steps = _by_bucket(
+        OutboxStep.objects.filter(done_at_ms=None),
+        "tenant__bucket_id",
+        count=Count("id"),
+        failing=Count("id", filter=~Q(last_error="")),
+    )
+    kept_out = _by_bucket(
+        BlockQuarantine.objects.filter(released_at_ms=None), "block__tenant__bucket_id", count=Count("id")
+    )
+    jobs: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    parts = Part.objects.filter(group__state=GroupState.OPEN).order_by()
+    for row in parts.values("group__tenant__bucket_id", "job__state").annotate(count=Count("id")):
+        jobs[row["group__tenant__bucket_id"]][row["job__state"]] = row["count"]
+    return [
+        BucketStanding(
+            bucket=bucket,
+            tenants=tenants[bucket.id].get("count", 0),
+            refused=tenants[bucket.id].get("refused", 0),
+            waiting=tenants[bucket.id].get("waiting_sum", 0),
+            compactions=tenants[bucket.id].get("compactions_sum", 0),
+            running=jobs[bucket.id].get(JobState.LEASED.value, 0),
+            queued=jobs[bucket.id].get(JobState.WAITING.value, 0),
+            parked=jobs[bucket.id].get(JobState.PARKED.value, 0),
+            kept_out=kept_out[bucket.id].get("count", 0),
+            to_write=steps[bucket.id].get("count", 0),
+            failing_writes=steps[bucket.id].get("failing", 0),
+            too_large=tenants[bucket.id].get("too_large_sum", 0),
+            parts=tenants[bucket.id].get("parts_sum", 0),
+        )
+        for bucket in buckets
+    ]
+
+
+def _by_bucket(rows: QuerySet[Any], key: str, **sums: Any) -> defaultdict[int, dict[str, int]]:
+    found: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    found.update({row[key]: row for row in rows.order_by().values(key).annotate(**sums)})
+    return found
+
+
+def bucket_state(one: BucketStanding) -> StateWord:
+    """Return how a bucket is: the first of these that holds."""
+    if one.bucket.scan_error:
+        return StateWord("no answer", "bad", one.bucket.scan_error)
+    if one.bucket.is_paused:
+        return StateWord("paused", "warn")
+    if one.failing_writes:
+        return StateWord("refuses writes", "bad")
+    if one.parked:
+        return StateWord("needs somebody", "bad", "jobs are parked after failures")
+    if one.is_busy:
+        return StateWord("compacting", "busy")
+    if one.too_large:
+        return StateWord("too large", "warn", "groups would have to be cut into parts, which the bucket does not allow")
+    return StateWord("caught up", "good") if one.bucket.scanned_at_ms else StateWord("not scanned yet", "quiet")
+
+
+def tenant_state(each: TenantProgress) -> StateWord:
+    """Return how a tenant of a bucket is: the first of these that holds."""
+    if each.refusal:
+        return StateWord("refused", "bad", each.refusal)
+    if each.jobs_parked:
+        return StateWord("needs somebody", "bad", "jobs are parked after failures")
+    if not each.is_done:
+        return StateWord("compacting", "busy")
+    if each.too_large:
+        return StateWord("too large", "warn", "groups would have to be cut into parts, which the bucket does not allow")
+    return StateWord("caught up", "good")
+
+
+def partition_notices(too_large: int, parts: int) -> list[tuple[str, str]]:
+    """Return what an operator has to know of groups and parts in a bucket that does not allow parts: tone and text."""
+    found = []
+    if parts:
+        what = "1 published block is a part" if parts == 1 else f"{parts} published blocks are parts"
+        found.append(
+            (
+                "bad",
+                f"{what} of a group that was cut by series. Compactors and readers that do not know partitions delete "
+                "or hide all but one of them as duplicates: do not start the other system's compactor on this bucket. "
+                "They are merged into whole blocks as soon as their interval can be planned.",
+            )
+        )
+    if too_large:
+        what = "1 group is" if too_large == 1 else f"{too_large} groups are"
+        found.append(
+            (
+                "warn",
+                f"{what} not merged: each would have to be cut into parts by series, which this bucket does not allow. "
+                "Raise 'Series per part' and 'Index bytes per part' (a merge then takes more memory), or set 'Readers "
+                "know partitions' for a Cortex with partitioning compaction.",
+            )
+        )
+    return found

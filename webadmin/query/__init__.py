@@ -1,0 +1,1 @@
+"""Answers to questions about stored profiles, for viewers and on pages."""

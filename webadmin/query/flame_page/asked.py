@@ -1,0 +1,115 @@
+"""What the page asks, read from a query string: whose profiles, which range, which filters, one side or two.
+
+A filter is ``<label> <operator> <value>`` with one space between; an odd label stands in JSON's quotes.
+Whatever is wrong ends as InvalidQuestion or InvalidSelector, which say what to change.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+
+from django.http import QueryDict
+
+from engine.formats.profile_block.selectors import InvalidSelector, Matcher, matcher
+from engine.query.errors import InvalidQuestion
+from engine.query.model import SERVICE_NAME, Question, type_id
+from webadmin.ingest.time_words import parse_time
+from webadmin.query.viewers.viewing import Viewing
+
+FILTERS_MAX = 50
+TEXT_MAX = 2_000
+"""Characters of a filter, or of a text to search for."""
+_MOMENT = re.compile(r"now(-\d{1,9}(s|m|h|d|w))?|\d{1,16}")
+_FOCUS = re.compile(r"[0-9a-f]{16}")
+LEFT, RIGHT = "", "right_"
+"""What stands before the names of a side's range and filters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side of a comparison, or the only one; ``question`` is None if nothing of its range may be looked at."""
+
+    start_ms: int
+    end_ms: int
+    question: Question | None
+
+
+def side_of(asked: QueryDict, viewing: Viewing, side: str = LEFT) -> Side:
+    """Return the question of one side, of all profile types; what the right side does not say is as on the left."""
+    start_ms, end_ms = (
+        _moment_ms(asked.get(side + name) or asked.get(name) or default, viewing.now_ms / 1_000, name)
+        for name, default in (("from", "now-1h"), ("until", "now"))
+    )
+    found = viewing.question(start_ms, end_ms, filters_of(asked, side))
+    if found is None:
+        return Side(start_ms=start_ms, end_ms=end_ms, question=None)
+    return Side(start_ms=found.start_ms, end_ms=found.end_ms, question=found)
+
+
+def typed_side(asked: QueryDict, viewing: Viewing, side: str = LEFT) -> Side:
+    """Return the question of one side about the profile type that is asked for."""
+    kind = profile_type(asked)
+    found = side_of(asked, viewing, side)
+    return replace(found, question=found.question and found.question.of_type(kind))
+
+
+def profile_type(asked: QueryDict) -> str:
+    """Return the id of the profile type that is asked for."""
+    if not asked.get("type"):
+        raise InvalidQuestion("no profile type is chosen")
+    return type_id(asked["type"])
+
+
+def filters_of(asked: QueryDict, side: str = LEFT) -> tuple[Matcher, ...]:
+    """Return the conditions of a side, that of the service first."""
+    texts = asked.getlist(f"{side}filter")
+    if len(texts) > FILTERS_MAX:
+        raise InvalidQuestion(f"there are {len(texts)} filters; {FILTERS_MAX} are allowed")
+    service = asked.get("service", "")
+    own = (matcher(SERVICE_NAME, "=", service),) if service else ()
+    return (*own, *(parsed_filter(text) for text in texts))
+
+
+def parsed_filter(text: str) -> Matcher:
+    """Return the condition that a filter says."""
+    if len(text) > TEXT_MAX:
+        raise InvalidSelector(-1, f"a filter is longer than {TEXT_MAX} characters")
+    if text.startswith('"'):
+        try:
+            name, end = json.JSONDecoder().raw_decode(text)
+        except ValueError:
+            raise InvalidSelector(0, "the label of a filter begins with a quote and does not end with one") from None
+        rest = text[end:].removeprefix(" ")
+    else:
+        name, _, rest = text.partition(" ")
+    operator, _, value = rest.partition(" ")
+    return matcher(name, operator, value)
+
+
+def compared(asked: QueryDict) -> bool:
+    """Say whether two sides are asked for, one over the other."""
+    return asked.get("compare") == "diff"
+
+
+def focus_of(asked: QueryDict) -> int | None:
+    """Return the id of the place whose part of the tree is asked for."""
+    text = asked.get("focus", "")
+    if text and not _FOCUS.fullmatch(text):
+        raise InvalidQuestion("focus is no place in a flame graph: it has 16 hexadecimal digits")
+    return int(text, 16) if text else None
+
+
+def search_of(asked: QueryDict) -> str:
+    """Return the text that names are searched for."""
+    text = asked.get("search", "").strip()
+    if len(text) > TEXT_MAX:
+        raise InvalidQuestion(f"the text to search for is longer than {TEXT_MAX} characters")
+    return text
+
+
+def _moment_ms(text: str, now_s: float, name: str) -> int:
+    if not _MOMENT.fullmatch(text.strip()):
+        raise InvalidQuestion(f"{name} is no time: {text[:50]!r}; write now, now-6h or unix milliseconds")
+    return int(parse_time(text.strip(), now_s) * 1_000)

@@ -1,0 +1,246 @@
+"""Asks stored profiles: the index says which blocks, the engine reads them, and a merge in between goes unnoticed.
+
+One look at the index shows a job's sources or its results. While an answer reads the sources, a merge may replace them
+and, its delay over, delete their objects: then the question starts again with a new look. An object that the index
+still shows and the store does not have is damage; the answer is without it and says so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from django.conf import settings
+
+from engine.formats.profile_block.model import Labels
+from engine.query.admission import Asker
+from engine.query.dataset_reader import TableOf
+from engine.query.execution import QueryEngine, QueryRun
+from engine.query.flame.stack_table import stack_table
+from engine.query.memory import datasets_max, expected_bytes
+from engine.query.model import (
+    INDEX_LABELS,
+    TIME_MAX_MS,
+    QueryBlock,
+    QueryDataset,
+    QueryLimits,
+    QueryReport,
+    Question,
+    profile_types_of,
+)
+from engine.query.select_labels import label_names, label_values, profile_types, select_series
+from engine.query.select_points import Grid, PointSeries, select_points
+from engine.query.select_stacks import StackTarget, select_stacks
+from engine.storage import open_store
+from webadmin.lanes.profiles.queries import BlockFound, DatasetFound, IndexQuery, find_blocks
+
+LOOKS_MAX = 4
+QUESTIONS_AT_LEAST = 2
+"""So many questions work at once, however large they are: each gets at most its part of the memory."""
+
+Result = TypeVar("Result")
+Target = TypeVar("Target", bound=StackTarget)
+Work = Callable[[QueryRun, Sequence[QueryBlock]], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Result]):
+    """What was found, what it took, and what it is without."""
+
+    result: Result
+    report: QueryReport
+
+
+def ask_stacks(
+    tenants: Iterable[str],
+    question: Question,
+    new_target: Callable[[], Target],
+    *,
+    table_of: TableOf = stack_table,
+    limits: QueryLimits | None = None,
+    asker: Asker | None = None,
+) -> Answer[Target]:
+    """Merge the stacks of all rows that answer into what ``new_target`` makes: a ``FlameTree``. Raises as ``ask``.
+
+    ``table_of`` says what a frame is: a function, or with ``location_table`` a whole location.
+    """
+
+    def work(run: QueryRun, blocks: Sequence[QueryBlock]) -> Target:
+        target = new_target()
+        select_stacks(run, blocks, question, target, table_of=table_of)
+        return target
+
+    return ask(tenants, question, work, limits=limits, asker=asker)
+
+
+def ask_points(
+    tenants: Iterable[str],
+    question: Question,
+    grid: Grid,
+    *,
+    limits: QueryLimits | None = None,
+    asker: Asker | None = None,
+) -> Answer[list[PointSeries]]:
+    """Return the points of the rows that answer; the grid says the range. Raises as ``ask``."""
+    grid.check((limits or query_limits()).points)
+    asked = replace(question, start_ms=grid.first_ms, end_ms=grid.last_ms)
+    return ask(tenants, asked, lambda run, blocks: select_points(run, blocks, asked, grid), limits=limits, asker=asker)
+
+
+def ask_series(
+    tenants: Iterable[str],
+    question: Question,
+    names: Sequence[str] = (),
+    *,
+    limits: QueryLimits | None = None,
+    asker: Asker | None = None,
+) -> Answer[list[Labels]]:
+    """Return the label sets of the series with rows that answer, restricted to ``names``. Raises as ``ask``."""
+    return ask(
+        tenants, question, lambda run, blocks: select_series(run, blocks, question, names), limits=limits, asker=asker
+    )
+
+
+def ask_label_names(
+    tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None, asker: Asker | None = None
+) -> Answer[list[str]]:
+    """Return the names of labels. Raises as ``ask``."""
+    return ask(tenants, question, lambda run, blocks: label_names(run, blocks, question), limits=limits, asker=asker)
+
+
+def ask_label_values(
+    tenants: Iterable[str],
+    question: Question,
+    name: str,
+    *,
+    limits: QueryLimits | None = None,
+    asker: Asker | None = None,
+) -> Answer[list[str]]:
+    """Return the values of a label. Raises as ``ask``."""
+    return ask(
+        tenants, question, lambda run, blocks: label_values(run, blocks, question, name), limits=limits, asker=asker
+    )
+
+
+def ask_profile_types(
+    tenants: Iterable[str], question: Question, *, limits: QueryLimits | None = None, asker: Asker | None = None
+) -> Answer[list[str]]:
+    """Return the ids of profile types. Raises as ``ask``."""
+    return ask(tenants, question, lambda run, blocks: profile_types(run, blocks, question), limits=limits, asker=asker)
+
+
+def ask(
+    tenants: Iterable[str],
+    question: Question,
+    work: Work[Result],
+    *,
+    limits: QueryLimits | None = None,
+    asker: Asker | None = None,
+) -> Answer[Result]:
+    """Answer from the blocks that the index shows; ``work`` may be asked again, with other blocks.
+
+    With ``asker`` the answer's memory stays his until he gives it back; otherwise it is counted while this works.
+    Raises InvalidQuestion, QueryTooLarge, QueryTimedOut, QueryBusy, QueryAbandoned, InvalidIndexQuery or IndexMoved.
+    """
+    question.check()
+    limits = limits or query_limits()
+    if asker is None:
+        with Asker(query_engine().memory, limits.seconds) as own:
+            return ask(tenants, question, work, limits=limits, asker=own)
+    run = query_engine().run(limits, asker)
+    owners = tuple(dict.fromkeys(tenants))
+    before = asker.bytes_held
+    with run.phase("index"), asker.turn():
+        blocks = find_query_blocks(owners, question, datasets_max(limits))
+        asker.hold(before + expected_bytes(blocks, limits))
+    for _ in range(LOOKS_MAX):
+        result = work(run, blocks)
+        missing = {damage.key for damage in run.report().damage if damage.is_missing}
+        if not missing:
+            break
+        with run.phase("index"):
+            blocks = find_query_blocks(owners, question, datasets_max(limits))
+        if missing <= {block.key for block in blocks}:
+            break  # nothing has replaced them: they are lost
+        run.forget()
+    return Answer(result, run.report())
+
+
+def find_query_blocks(tenants: Sequence[str], question: Question, datasets_most: int = 0) -> list[QueryBlock]:
+    """Return the live blocks that may have rows that answer, as one look at the index shows them.
+
+    Raises QueryTooLarge if there are more than ``datasets_most`` datasets (0: any number).
+
+    The index decides by service, time and delete requests; by profile type it is decided here, and by the other labels
+    when the series are known.
+    """
+    if question.end_ms < 0:
+        return []
+    query = IndexQuery(
+        tenants=tuple(tenants),
+        start_ms=max(question.start_ms, 0),
+        end_ms=min(question.end_ms, TIME_MAX_MS),
+        matchers=question.index_matchers,
+        labels=INDEX_LABELS,
+        by_name=True,
+        datasets_max=datasets_most,
+    )
+    found = (_query_block(block, question) for block in find_blocks(query))
+    return [block for block in found if block.datasets]
+
+
+def _query_block(block: BlockFound, question: Question) -> QueryBlock:
+    datasets = [_query_dataset(dataset) for dataset in block.datasets]
+    wanted = tuple(dataset for dataset in datasets if question.may_be_in(dataset))
+    return QueryBlock(key=block.object_key, size=block.size, datasets=wanted)
+
+
+def _query_dataset(dataset: DatasetFound) -> QueryDataset:
+    return QueryDataset(
+        position=dataset.position,
+        tenant=dataset.tenant,
+        name=dataset.name,
+        format=dataset.format,
+        min_time_ms=dataset.min_time_ms,
+        max_time_ms=dataset.max_time_ms,
+        table_of_contents=dataset.table_of_contents,
+        size=dataset.size,
+        profile_types=profile_types_of(dataset.labels),
+        masks=dataset.masks,
+    )
+
+
+def query_limits() -> QueryLimits:
+    """Return how much one answer may take here."""
+    return QueryLimits(
+        seconds=settings.QUERY_SECONDS,
+        bytes=settings.QUERY_BYTES,
+        memory=settings.QUERY_MEMORY_BYTES // QUESTIONS_AT_LEAST,
+    )
+
+
+_current: tuple[str, QueryEngine] | None = None
+_starting = threading.Lock()
+
+
+def query_engine() -> QueryEngine:
+    """Return the process's engine; the first question starts it, and so its threads live in the process that serves."""
+    global _current
+    with _starting:
+        if _current is None or _current[0] != settings.OBJECT_STORE_URL:
+            if _current is not None:
+                _current[1].close()
+            made = QueryEngine(
+                open_store(settings.OBJECT_STORE_URL),
+                threads=settings.QUERY_THREADS,
+                cache_bytes=settings.QUERY_CACHE_BYTES,
+                memory_bytes=settings.QUERY_MEMORY_BYTES,
+                waiting_max=settings.QUERY_WAITING,
+                wait_seconds=settings.QUERY_WAIT_SECONDS,
+            )
+            atexit.register(made.close)
+            _current = (settings.OBJECT_STORE_URL, made)
+        return _current[1]
