@@ -21,10 +21,12 @@ from spark.errors import ExecutorsDiffer
 from spark.frames import run_orders
 
 KERNEL_DOORS = (
-    *("profiles.series_index", "profiles.symbols", "profiles.dataset_merge", "profiles.pprof"),
-    *("tsdb.postings_lists", "tsdb.series_entries", "tsdb.series_hashes", "tsdb.series_merge"),
-    *("tsdb.symbol_merge", "tsdb.symbol_positions", "tsdb.xor", "tables.row_hashes", "tables.row_order"),
-    "catalog.entry_blocks",
+    *("formats.profile_block.series.series_index", "formats.profile_block.symbols.symbols", "formats.pprof.pprof"),
+    *("formats.prometheus.index.postings_lists", "formats.prometheus.index.series_entries"),
+    *("formats.prometheus.index.symbol_merge", "formats.prometheus.index.symbol_positions"),
+    *("formats.prometheus.chunks.xor", "formats.ranges.entry_blocks"),
+    *("lanes.profiles.merge.dataset_merge", "lanes.tsdb.merge.series_hashes", "lanes.tsdb.merge.series_merge"),
+    *("lanes.tables.merge.row_hashes", "lanes.tables.merge.row_order"),
 )
 """Modules of the engine that choose between the twin and the compiled code."""
 PACKAGES = ("pyarrow", "numpy", "zstandard", "google.protobuf")
