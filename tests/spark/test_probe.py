@@ -17,7 +17,7 @@ def test_equal_executors_pass(spark: SparkSession) -> None:
     answers = probe(spark)
     assert answers == known_answers()
     assert answers["crc32c"] == "e3069283"
-    assert answers["kernel profiles.series_index"] == series_index.IMPLEMENTATION
+    assert answers["kernel formats.profile_block.series.series_index"] == series_index.IMPLEMENTATION
 
 
 def test_an_executor_of_another_version_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,7 +170,7 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
     (where,) = told["engine"]  # type: ignore[misc]
     assert str(where).startswith(str(tmp_path / "work"))
     assert "/lithify/site-packages/engine/" in str(where)
-    assert told["probe"]["kernel profiles.series_index"] == series_index.IMPLEMENTATION  # type: ignore[index]
+    assert told["probe"]["kernel formats.profile_block.series.series_index"] == series_index.IMPLEMENTATION  # type: ignore[index]
     found = {job: read_tsdb_result(result).block for job, result in told["blocks"].items()}  # type: ignore[attr-defined]
     for spec in of_blocks:
         in_process = merge_job.run(spec, store, scratch=tmp_path / "scratch").block
