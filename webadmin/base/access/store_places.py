@@ -13,7 +13,9 @@ from django.conf import settings
 
 from engine.storage import StorageError, is_local, open_store
 from engine.storage.places import Place, place_of
+from webadmin.base.database import dialect
 
+PLACES_LOCK = 1
 OBJECTS = "OBJECT_STORE_URL"
 TABLES = "TABLES_URL"
 
@@ -58,6 +60,14 @@ def conflict_of_new_store(url: str, *, is_table: bool) -> UsedStore | None:
     """Return a store that a new one would overlap, if there is any. Raises InvalidStoreUrl."""
     new = UsedStore(name="", url=url, place=place_of(url), is_table=is_table)
     return next((used for used in used_stores() if used.conflicts_with(new)), None)
+
+
+def lock_places() -> None:
+    """Let no other transaction add a store until this one ends: of two that overlap, the later one must see the other.
+
+    Call it before ``conflict_of_new_store``, in the transaction that adds the store.
+    """
+    dialect.lock_until_end(PLACES_LOCK)
 
 
 def conflicts() -> Iterator[tuple[UsedStore, UsedStore]]:

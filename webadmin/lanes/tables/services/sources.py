@@ -15,7 +15,7 @@ from engine.formats.profile_block.container.object_names import check_tenant
 from engine.lanes.tables.plain.foreign_formats import check_place
 from engine.storage import open_store
 from webadmin.base.access.services import intern_tenants, record_audit
-from webadmin.base.access.store_places import conflict_of_new_store, folder_refusal, root_refusal
+from webadmin.base.access.store_places import conflict_of_new_store, folder_refusal, lock_places, root_refusal
 from webadmin.base.database.dialect import locked
 from webadmin.lanes.tables.errors import TableExists, TableMissing, TableRefused
 from webadmin.lanes.tables.models import COLUMN_MAX, NAME_MAX, URL_MAX, Chunk, DataSource, Policy
@@ -60,6 +60,8 @@ def create_table(new: NewTable, *, order: Order, is_confined: bool = False) -> D
         return source
     try:
         with transaction.atomic():
+            lock_places()
+            _refuse_overlap(source.url, new.tenant, is_confined)
             intern_tenants([new.tenant])
             source.save()
             policy.source = source
@@ -100,12 +102,16 @@ def _checked(new: NewTable, is_confined: bool) -> tuple[DataSource, Policy]:
         return known, policy
     if refusal := ("" if is_confined else root_refusal(url)) or folder_refusal(url):
         raise TableRefused(refusal)
-    if other := conflict_of_new_store(url, is_table=True):
-        # A tenant hears the names of its own tables only.
-        named = f": {other.name}" if not is_confined or other.is_table_of(new.tenant) else ""
-        raise TableExists(f"{url} is, holds or lies in the place of another store{named}")
+    _refuse_overlap(url, new.tenant, is_confined)
     source = DataSource(tenant=new.tenant, name=new.name, url=url, time_column=new.time_column, time_unit=new.time_unit)
     return source, policy
+
+
+def _refuse_overlap(url: str, tenant: str, is_confined: bool) -> None:
+    if other := conflict_of_new_store(url, is_table=True):
+        # A tenant hears the names of its own tables only.
+        named = f": {other.name}" if not is_confined or other.is_table_of(tenant) else ""
+        raise TableExists(f"{url} is, holds or lies in the place of another store{named}")
 
 
 def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: Order) -> dict[str, Any]:

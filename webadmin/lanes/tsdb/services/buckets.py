@@ -13,7 +13,7 @@ from engine.lanes.tsdb.buckets.layout import LAYOUTS
 from engine.schedule.errors import PolicyRefused
 from engine.storage import open_store
 from webadmin.base.access.services import record_audit
-from webadmin.base.access.store_places import conflict_of_new_store, folder_refusal, root_refusal
+from webadmin.base.access.store_places import conflict_of_new_store, folder_refusal, lock_places, root_refusal
 from webadmin.base.database.dialect import locked
 from webadmin.lanes.tsdb.models import NAME_MAX, URL_MAX, Bucket, BucketTenant
 from webadmin.lanes.tsdb.policies import layout_of, policy_of
@@ -51,6 +51,8 @@ def adopt_bucket(*, url: str, layout: str, name: str = "", order: Order, **setti
         return bucket
     try:
         with transaction.atomic():
+            lock_places()
+            _refuse_overlap(url)
             bucket.save()
             record_audit(
                 actor=order.actor,
@@ -76,11 +78,15 @@ def check_adoption(*, url: str, layout: str, name: str = "", **settings: Any) ->
         return known
     if refusal := root_refusal(url) or folder_refusal(url):
         raise BucketRefused(refusal)
-    if other := conflict_of_new_store(url, is_table=False):
-        raise BucketRefused(f"{url} is, holds or lies in the place of another store: {other.name}, {other.url}")
+    _refuse_overlap(url)
     bucket = Bucket(name=(name or _name_of(url))[:NAME_MAX], url=url, layout=layout, **settings)
     _check(bucket)
     return bucket
+
+
+def _refuse_overlap(url: str) -> None:
+    if other := conflict_of_new_store(url, is_table=False):
+        raise BucketRefused(f"{url} is, holds or lies in the place of another store: {other.name}, {other.url}")
 
 
 def change_bucket(bucket: Bucket, changes: Mapping[str, Any], *, order: Order) -> dict[str, Any]:
