@@ -370,11 +370,15 @@ cdef int _put_labels(Buffer* body, const uint32_t* refs, size_t labels, size_t a
 cdef int _put_chunks(Buffer* body, const int64_t* min_times, const int64_t* max_times, const uint64_t* refs,
                      size_t chunks, size_t at, Fault* fault) except -1 nogil:
     cdef size_t position
+    cdef uint64_t gap
     for position in range(chunks):
         if max_times[position] < min_times[position] or (position and min_times[position] <= max_times[position - 1]):
             return _fail(fault, ORDER, at, b"the chunks of a series do not ascend")
         if position:
-            put_uvarint(body, <uint64_t>min_times[position] - <uint64_t>max_times[position - 1])
+            gap = <uint64_t>min_times[position] - <uint64_t>max_times[position - 1]
+            if gap > <uint64_t>INT64_MAX:  # it would be read as one that has wrapped
+                return _fail(fault, ORDER, at, b"the chunks of a series do not ascend")
+            put_uvarint(body, gap)
         else:
             put_uvarint(body, zigzag_encode(min_times[0]))
         put_uvarint(body, <uint64_t>max_times[position] - <uint64_t>min_times[position])

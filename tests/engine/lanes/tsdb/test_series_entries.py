@@ -17,7 +17,7 @@ from engine.formats.prometheus.errors import OutOfOrder
 from engine.formats.prometheus.index import _series_entries_py, series_entries
 from engine.formats.prometheus.index.index_layout import BATCH_BYTES_MAX, SERIES_BYTES_MAX
 from engine.formats.prometheus.index.series_batch import SeriesBatch, series_batch
-from engine.formats.prometheus.model import ChunkMeta
+from engine.formats.prometheus.model import INT64_MAX, ChunkMeta
 from tests.engine.formats.profile_block.damage import flips, truncations
 from tests.engine.lanes.tsdb.factories import sealed, series_body, uvarint
 
@@ -58,6 +58,8 @@ def rows(draw: st.DrawFn) -> Rows:
         edges = sorted(draw(st.sets(INT64, max_size=6)))
         chunks = []
         for start, end in zip(edges[::2], edges[1::2], strict=False):
+            if chunks and start - chunks[-1].max_time_ms > INT64_MAX:
+                break
             ref += draw(st.integers(1, 1 << 60))
             chunks.append(ChunkMeta(start, end, ref))
         found.append((list(labels), chunks))
@@ -86,6 +88,14 @@ def test_what_is_written_is_read_back_and_both_write_the_same(found: Rows, posit
         assert plain(again)[2:] == plain(batch)[2:]
         assert again.ids.tolist() == ids.tolist()
         assert again.next_position == position + len(data)
+
+
+def test_chunks_further_apart_than_63_bits_are_not_written(entries: ModuleType) -> None:
+    """A reader takes them for chunks that do not ascend."""
+    near, far = ([([1, 2], [ChunkMeta(-5, -4, 8), ChunkMeta(time, time, 40)])] for time in (2**63 - 5, 2**63 - 4))
+    assert read(entries, entries.encode_series(series_batch(near), 0, None)[0]).max_times.tolist() == [-4, 2**63 - 5]
+    with pytest.raises(OutOfOrder):
+        entries.encode_series(series_batch(far), 0, None)
 
 
 def test_a_batch_ends_where_it_is_told_to_and_the_next_goes_on(entries: ModuleType) -> None:
