@@ -16,8 +16,14 @@ from tests.database import django_db_keepdb, django_db_modify_db_settings  # noq
 SHARED = Path(os.environ.get("LITHIFY_SHARED", Path(__file__).parents[2] / "shared"))
 FOREIGN_DATA = SHARED / "data"
 
-# On a busy machine an example may take any time; no test fails by the wall clock.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# On a busy machine an example may take any time; no test fails by the wall clock. CI tries the same examples each time,
+# so that a change is judged by what it changed; whoever runs the tests elsewhere tries new ones.
+settings.register_profile(
+    "patient",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=os.environ.get("CI") == "true",
+)
 settings.load_profile("patient")
 # For suites that run a second time, with other kernels: what they look for are errors of memory, not of thought.
 settings.register_profile("second_run", parent=settings.get_profile("patient"), max_examples=40)
