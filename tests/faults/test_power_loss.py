@@ -70,7 +70,9 @@ def test_a_database_that_loses_power_at_the_swap_keeps_what_was_acknowledged_and
         trap.wait()
         if step.is_released:
             trap.let_go(Fate.PASS)
-            time.sleep(random.uniform(0, COMMIT_SECONDS))
+            pause_s = random.uniform(0, COMMIT_SECONDS)
+            print(f"power is lost {pause_s} s after the commit was let go")  # shown if the test fails
+            time.sleep(pause_s)
         with durable_stack.around.database.traps.set(closed):
             postgresql.lose_power()
             postgresql.start()

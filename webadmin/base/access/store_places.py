@@ -13,7 +13,7 @@ from django.conf import settings
 
 from engine.storage import StorageError, is_local, open_store
 from engine.storage.places import Place, place_of
-from webadmin.base.database import dialect
+from webadmin.base.database.turns import lock_until_end
 
 PLACES_LOCK = 1
 OBJECTS = "OBJECT_STORE_URL"
@@ -67,7 +67,7 @@ def lock_places() -> None:
 
     Call it before ``conflict_of_new_store``, in the transaction that adds the store.
     """
-    dialect.lock_until_end(PLACES_LOCK)
+    lock_until_end(PLACES_LOCK)
 
 
 def conflicts() -> Iterator[tuple[UsedStore, UsedStore]]:

@@ -108,13 +108,6 @@ def locked(rows: models.QuerySet[Row]) -> models.QuerySet[Row]:
     return rows.select_for_update(no_key=True) if is_postgresql() else rows
 
 
-def lock_until_end(key: int) -> None:
-    """Wait until no other transaction that has called this with the same key is open; SQLite has one writer anyway."""
-    if is_postgresql():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [key])
-
-
 def share_lock() -> str:
     """Return the end of a SELECT, also inside a statement, that keeps its rows unchanged until the transaction ends."""
     return " FOR SHARE" if is_postgresql() else ""

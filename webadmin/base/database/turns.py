@@ -43,6 +43,13 @@ def turn(
             _leave(number)
 
 
+def lock_until_end(key: int) -> None:
+    """Wait until no other transaction that has called this with the same key is open; SQLite has one writer anyway."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [key])
+
+
 def _try_turn(number: int, asking: Callable[[], Callable[[], Answered]]) -> tuple[bool, Answered]:
     """Return whether it is our turn, and the answer to what is asked along with that."""
     try:
