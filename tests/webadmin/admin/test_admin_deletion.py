@@ -23,6 +23,7 @@ from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.lanes.catalog.short import new_catalog
 from tests.webadmin.service import Service, rolled_back
 from webadmin.base.access.models import AuditEntry
+from webadmin.base.access.services import issue_worker_credential
 from webadmin.lanes.catalog.services.repositories import delete_repository
 from webadmin.lanes.profiles.models import (
     Block,
@@ -34,6 +35,7 @@ from webadmin.lanes.profiles.models import (
 )
 from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.lanes.tables.models import DataSource
+from webadmin.lanes.tsdb.models import Bucket, BucketTenant, Folder
 from webadmin.schedule.services.operation import Order
 
 QUERIES_OF_A_REQUEST_MAX = 14
@@ -215,13 +217,25 @@ def test_the_preview_names_tables_and_repositories_that_a_deletion_does_not_touc
     settings.OBJECT_STORE_URL = str(tmp_path / "objects")
     timeline_rows.make_table("orders")
     timeline_rows.make_table("secret", tenant="other")
+    bucket = Bucket.objects.create(name="metrics", url="s3://metrics", layout="cortex")
+    for tenant in ("acme", "other"):
+        folder = Folder.objects.create(bucket=bucket, name=f"{tenant}/")
+        BucketTenant.objects.create(bucket=bucket, folder=folder, name=tenant)
     catalog = new_catalog(name="lake")
     delete_repository(new_catalog(name="pond").repository, order=Order(actor="tester"))
     new_catalog(tenant="other", name="hidden")
     preview = give(operator, DeleteRequest, "request-deletion", step="preview", tenant="acme", deadline_hours="24")
     out = StringIO()
     call_command("delete_data", "acme", "--dry-run", stdout=out)
-    for text in (preview, out.getvalue()):
+    bearer = issue_worker_credential(name="ops", scopes=["operate"], actor="test").wire_form
+    answer = operator.post(
+        "/api/v1/operations/delete-requests",
+        {"tenant": "acme", "why": "a test", "dry_run": True},
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {bearer}"},
+    )
+    for text in (preview, out.getvalue(), "\n".join(answer.json()["kept"])):
+        assert "Prometheus blocks in 1 bucket (metrics): not hidden" in text
         assert "1 table (orders): not hidden and not rewritten" in text
         assert "2 repositories of the catalog (lake; pond, deleted): not hidden" in text
         assert "secret" not in text

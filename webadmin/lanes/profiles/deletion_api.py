@@ -62,6 +62,12 @@ class ReportSerializer(serializers.Serializer):
     dry_run = serializers.BooleanField()
 
 
+class DeleteReportSerializer(ReportSerializer):
+    """What is hidden, or would be; a dry run names what the tenant has beside profiles."""
+
+    kept = serializers.ListField(child=serializers.CharField(), required=False, help_text="what is not touched")
+
+
 class DeleteRequestListSerializer(serializers.Serializer):
     """Delete requests, the last first."""
 
@@ -132,7 +138,7 @@ class DeleteRequestsView(OperatorView):
     @extend_schema(
         operation_id="request_deletion",
         request=DeleteOrderSerializer,
-        responses={200: ReportSerializer, **ERRORS, **BUSY},
+        responses={200: DeleteReportSerializer, **ERRORS, **BUSY},
     )
     def post(self, request: Request) -> Response:
         """Hide data at once and have it rewritten by the deadline."""

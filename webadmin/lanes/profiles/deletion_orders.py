@@ -20,7 +20,6 @@ from webadmin.lanes.profiles.services.delete_requests import (
     DEADLINE_HOURS_MAX,
     DeleteOrder,
     DeleteOutcome,
-    kept_by_deletion,
     request_deletion,
 )
 from webadmin.lanes.profiles.services.retain import EVERYBODY, RetentionReport, apply_retention, retention_policy
@@ -166,7 +165,7 @@ def _delete(rows: Sequence[object], values: Values, actor: str, is_dry_run: bool
     notes = [
         "Queries stop showing this data at once. It cannot be taken back.",
         "Counted are datasets that hold such data, or could: a series is looked for when an object is rewritten.",
-        *kept_by_deletion(wanted.tenant),
+        *outcome.kept,
     ]
     return Said(facts=_deletion_facts(outcome), notes=notes if is_dry_run else ())
 
@@ -220,7 +219,7 @@ REQUEST_DELETION = OperatorOrder(
     name="request-deletion",
     label="Delete data",
     about="Hides profiles of a tenant from queries at once, and has them rewritten out of every object by a deadline. "
-    "Its tables and its repositories of the catalog are not touched: the preview names them.",
+    "Its tables, Prometheus blocks and repositories of the catalog are not touched: the preview names them.",
     form=DeletionForm,
     give=_delete,
     of_rows=False,

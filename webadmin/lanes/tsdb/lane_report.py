@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.schedule.progress import count_words
+from engine.schedule.progress import count_words, first_names
 from webadmin.lanes.tsdb.models import Bucket, BucketTenant, OutboxStep
 from webadmin.schedule.lanes import Trouble, Waiting
 
@@ -21,6 +21,18 @@ def compactions_waiting() -> list[Waiting]:
             is_paused=row.bucket.is_paused,
         )
         for row in rows
+    ]
+
+
+def blocks_kept(tenant: str) -> list[str]:
+    """Return in a sentence which blocks of a tenant a request to delete its data leaves as they are."""
+    buckets = Bucket.objects.filter(tenants__name=tenant, tenants__is_deleted=False)
+    names = list(buckets.order_by("name").values_list("name", flat=True))
+    if not names:
+        return []
+    return [
+        f"Prometheus blocks in {count_words(len(names), 'bucket')} ({first_names(names)}): not hidden and not "
+        "rewritten. Delete them by the means of the system that reads the bucket."
     ]
 
 

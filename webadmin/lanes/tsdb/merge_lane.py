@@ -25,7 +25,7 @@ from engine.schedule.model import JobResult
 from webadmin.adminkit.sections import Section
 from webadmin.lanes.tsdb.explain import explain_blocks
 from webadmin.lanes.tsdb.job_sections import job_sections
-from webadmin.lanes.tsdb.lane_report import bucket_troubles, compactions_waiting
+from webadmin.lanes.tsdb.lane_report import blocks_kept, bucket_troubles, compactions_waiting
 from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, Part
 from webadmin.lanes.tsdb.policies import layout_of
 from webadmin.lanes.tsdb.services.complete_groups import Completion, complete_parts, samples_owned, samples_written
@@ -87,6 +87,9 @@ class TsdbLane(Lane):
 
     def waiting(self) -> list[Waiting]:
         return compactions_waiting()
+
+    def kept_by_deletion(self, tenant: str) -> list[str]:
+        return blocks_kept(tenant)
 
     def troubles(self) -> list[Trouble]:
         return bucket_troubles()

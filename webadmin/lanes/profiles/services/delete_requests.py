@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Count, QuerySet, Sum
@@ -79,7 +79,8 @@ class DeleteOrder:
 class DeleteOutcome:
     """What a request hides, or would hide: datasets that hold such data, or could, and the objects they are in.
 
-    ``request_id`` is the row, None for a dry run.
+    ``request_id`` is the row, None for a dry run, whose ``kept`` says in sentences what the tenant has beside profiles:
+    no request to delete its data touches that.
     """
 
     is_dry_run: bool
@@ -88,10 +89,11 @@ class DeleteOutcome:
     bytes: int
     request_id: int | None = None
     command_index: int | None = None
+    kept: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as commands and API show it."""
-        return {
+        return ({"kept": list(self.kept)} if self.is_dry_run else {}) | {
             "dry_run": self.is_dry_run,
             "blocks": self.blocks,
             "datasets": self.datasets,
@@ -99,11 +101,6 @@ class DeleteOutcome:
             "request": self.request_id,
             "command": self.command_index,
         }
-
-
-def kept_by_deletion(tenant: str) -> list[str]:
-    """Return in sentences what a tenant has beside profiles: no request to delete its data touches that."""
-    return [text for lane in lanes() for text in lane.kept_by_deletion(tenant)]
 
 
 def request_deletion(wanted: DeleteOrder, *, order: Order) -> DeleteOutcome:
@@ -115,7 +112,8 @@ def request_deletion(wanted: DeleteOrder, *, order: Order) -> DeleteOutcome:
     wanted.check()
     _check_hold(wanted.tenant)
     if order.is_dry_run:
-        return _outcome(live_concerned(wanted.mask()), is_dry_run=True)
+        kept = tuple(text for lane in lanes() for text in lane.kept_by_deletion(wanted.tenant))
+        return replace(_outcome(live_concerned(wanted.mask()), is_dry_run=True), kept=kept)
     tenant = Tenant.objects.filter(name=wanted.tenant).first()
     if tenant is None:
         raise InvalidRule(f"no data of a tenant {wanted.tenant!r} has ever come")

@@ -15,7 +15,6 @@ from engine.schedule.progress import count_words
 from webadmin.lanes.profiles.services.delete_requests import (
     DEADLINE_HOURS,
     DeleteOrder,
-    kept_by_deletion,
     request_deletion,
 )
 from webadmin.schedule.services.operation import Order
@@ -52,14 +51,13 @@ class Command(BaseCommand):
         except LithifyError as error:
             raise CommandError(str(error)) from error
         if options["as_json"]:
-            kept = {"kept": kept_by_deletion(wanted.tenant)} if outcome.is_dry_run else {}
-            self.stdout.write(json.dumps(outcome.to_json() | kept))
+            self.stdout.write(json.dumps(outcome.to_json()))
             return
         where = f"{count_words(outcome.datasets, 'dataset')} in {count_words(outcome.blocks, 'block')}"
         size = f"{where} ({count_words(outcome.bytes, 'byte')})"
         if outcome.is_dry_run:
             self.stdout.write(f"{size} would be hidden in whole or in part")
-            for text in kept_by_deletion(wanted.tenant):
+            for text in outcome.kept:
                 self.stdout.write(text)
         else:
             self.stdout.write(f"request {outcome.command_index}: {size} hidden in whole or in part")
