@@ -30,7 +30,12 @@ SERVICE_METRICS = (
     Metric("lithify_build_info", "gauge", ("version",), "1, with the version of the service"),
     Metric("lithify_healthy", "gauge", (), "1 while the progress check is well"),
     Metric("lithify_merging_broken", "gauge", (), "1 while over a fifth of recent jobs fail with one error class"),
-    Metric("lithify_quarantine_stopped", "gauge", (), "1 while quarantine waits for a decision: too many bad blocks"),
+    Metric(
+        "lithify_quarantine_stopped",
+        "gauge",
+        (),
+        "1 while quarantine waits for a decision: too many sources of a lane are bad",
+    ),
     Metric("lithify_stalled_seconds", "gauge", (), "for how long work was due and nothing was completed"),
     Metric("lithify_last_completion_age_seconds", "gauge", (), "since the last completed job; absent before the first"),
     Metric("lithify_counting_age_seconds", "gauge", (), "since the log was last counted; absent before the first time"),
@@ -109,6 +114,7 @@ SERVICE_METRICS = (
     Metric(
         "lithify_tsdb_waiting_blocks", "gauge", _BUCKET_TENANT, "Prometheus blocks that a compaction is still to take"
     ),
+    Metric("lithify_tsdb_too_large_groups", "gauge", _BUCKET_TENANT, "groups that are too large to be merged uncut"),
     Metric(
         "lithify_tsdb_refused",
         "gauge",

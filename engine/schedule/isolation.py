@@ -10,7 +10,7 @@
 4. When more than a fifth of a build's recent jobs fail with one error class, the build is broken, not the blocks:
    nothing is split or quarantined because of it.
 5. When more than a fifth of recent blocks fail alone or are missing, whatever the build and the error class, the store
-   is suspected: isolation stops until an operator decides.
+   is suspected: isolation stops until an operator decides. This rule holds for the sources of every lane.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ OBJECT_NOT_FOUND = "ObjectNotFound"
 BROKEN_PERCENT = 20
 BROKEN_JOBS_MIN = 3
 """A build is not called broken because of fewer failing jobs than this, however few jobs there were."""
-BAD_BLOCKS_PERCENT = 20
-BAD_BLOCKS_MIN = 5
-"""Isolation is not stopped because of fewer bad blocks than this, however few blocks were merged."""
+BAD_SOURCES_PERCENT = 20
+BAD_SOURCES_MIN = 5
+"""Isolation is not stopped because of fewer bad sources than this, however few were merged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,27 +117,27 @@ class Breakage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecentBlocks:
-    """Blocks that recent runs decided about. ``bad`` counts those that failed alone or are missing by error class, one
-    per block; ``merged_count`` is the number of sources of completed jobs."""
+class RecentSources:
+    """Sources that recent runs decided about. ``bad`` counts those that failed alone, are missing or cannot be read, by
+    error class, each once; ``merged_count`` is the number of sources of completed jobs."""
 
     bad: Mapping[str, int]
     merged_count: int
 
     @property
     def bad_count(self) -> int:
-        """Return the number of blocks that failed alone or are missing."""
+        """Return the number of bad sources."""
         return sum(self.bad.values())
 
     @property
     def is_too_many(self) -> bool:
-        """Whether so many are bad that the store is suspected, not the blocks."""
+        """Whether so many are bad that the store is suspected, not the sources."""
         total = self.bad_count + self.merged_count
-        return self.bad_count >= BAD_BLOCKS_MIN and self.bad_count * 100 > total * BAD_BLOCKS_PERCENT
+        return self.bad_count >= BAD_SOURCES_MIN and self.bad_count * 100 > total * BAD_SOURCES_PERCENT
 
     def __str__(self) -> str:
         classes = ", ".join(f"{count} {name}" for name, count in sorted(self.bad.items(), key=lambda one: -one[1]))
-        return f"{self.bad_count} of {self.bad_count + self.merged_count} recent blocks cannot be merged ({classes})"
+        return f"{self.bad_count} of {self.bad_count + self.merged_count} recent sources cannot be merged ({classes})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

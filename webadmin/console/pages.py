@@ -34,7 +34,7 @@ from webadmin.lanes.tsdb.standing import BucketStanding, bucket_standings
 from webadmin.progress.due_work import covered_by, held_jobs
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule import job_page, queue_words
-from webadmin.schedule.isolation_stops import open_stop
+from webadmin.schedule.isolation_stops import stops_in_words
 from webadmin.schedule.models import Command, Job, LevelQueue, Worker
 from webadmin.schedule.operation_models import IsolationStop, Pause, Quarantine
 from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, ScheduleOverview, schedule_overview
@@ -117,7 +117,7 @@ def _standing(
         paused=_paused(scopes),
         paused_queues=ready_queues.filter(covered_by(scopes)).count() if scopes else 0,
         paused_jobs=Job.objects.filter(held_jobs(scopes), state=JobState.WAITING).count() if scopes else 0,
-        isolation_stop=stop.reason if (stop := open_stop()) else "",
+        isolation_stop=stops_in_words(),
         quarantined_blocks=Quarantine.objects.filter(released_at_ms=None).count(),
         waiting_letters=totals.waiting_letters,
         late_requests=late_requests(DeleteRequest.objects.all(), overview.now_ms).count(),

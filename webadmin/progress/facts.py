@@ -15,7 +15,7 @@ from webadmin.progress.due_work import due_jobs, due_queues, held_jobs
 from webadmin.progress.models import CountingMark
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.hindrances import caps_reached, pinned_to_nobody
-from webadmin.schedule.isolation_stops import open_stop
+from webadmin.schedule.isolation_stops import stops_in_words
 from webadmin.schedule.lanes import Trouble, lanes
 from webadmin.schedule.models import Job, LevelQueue, LogHead, Worker
 from webadmin.schedule.pauses import paused_scopes
@@ -117,7 +117,7 @@ def read_standstill() -> Standstill:
         if mark is None or mark.last_completed_ms is None
         else max(0, clock_ms - mark.last_completed_ms),
         next_ready_in_ms=_next_ready_in_ms(now_ms),
-        isolation_stop=stop.reason if (stop := open_stop()) else "",
+        isolation_stop=stops_in_words(),
         pinned_jobs=pinned_to_nobody(wall_ms=clock_ms).count(),
         capped=caps_reached(now_ms, due.order_by().values_list("lane", "tenant").distinct()[:CAPPED_MAX]),
         log_behind=log_behind(),

@@ -57,7 +57,7 @@ def without_names(facts: Standstill) -> Standstill:
         facts,
         paused=tuple(paused),
         capped=(f"{len(facts.capped)} {reached}",) if facts.capped else (),
-        isolation_stop="too many blocks are bad" if facts.isolation_stop else "",
+        isolation_stop="too many sources are bad" if facts.isolation_stop else "",
     )
 
 
@@ -86,7 +86,7 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="quarantine_stopped",
             text=f"quarantine is stopped: {facts.isolation_stop}",
-            remedy="check the object store, then decide on the page of the stop whether the blocks are tried again or "
+            remedy="check the object store, then decide on the page of the stop whether they are tried again or "
             "quarantined",
         )
     if facts.is_work_due and not facts.polling_workers:

@@ -283,13 +283,13 @@ class QuarantineAdmin(OrderedAdmin):
 
 @admin.register(IsolationStop)
 class IsolationStopAdmin(OrderedAdmin):
-    """When quarantine was stopped because too many blocks could not be merged, the last stop first."""
+    """When keeping bad sources of a lane out was stopped because they were too many, the last stop first."""
 
-    list_display = ("state_cell", "reason", "stopped", "who", "why_cell")
+    list_display = ("state_cell", "lane", "reason", "stopped", "who", "why_cell")
     shortcuts = (("Open", "ended_at_ms__isnull=1"), ("Decided", "ended_at_ms__isnull=0"))
     about = (
-        "Quarantine stops when over a fifth of recent blocks fail alone or are missing: then the object store is "
-        "suspected, not the blocks. Nothing is quarantined until somebody decides."
+        "Quarantine stops in a lane when over a fifth of its recent sources fail alone, cannot be read or are missing: "
+        "then the store is suspected, not the sources. Nothing more is kept out until somebody decides."
     )
     empty_list = "Quarantine was never stopped."
     orders = (orders.DECIDE,)
@@ -310,8 +310,8 @@ class IsolationStopAdmin(OrderedAdmin):
                 rows=[
                     ("State", self.state_cell(row)),
                     ("Reason", row.reason),
-                    ("Blocks that cannot be merged", show.count_text(row.bad_blocks)),
-                    ("Blocks merged in the same hour", show.count_text(row.merged_blocks)),
+                    ("Sources that cannot be merged", show.count_text(row.bad_sources)),
+                    ("Sources merged in the same hour", show.count_text(row.merged_sources)),
                     ("Stopped", show.age(commanded_ms(row, row.at_ms), row.wall_ms)),
                     ("Command", show.command_link(row.command_index)),
                     ("Decided by", row.ended_by or show.NOTHING),

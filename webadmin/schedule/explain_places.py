@@ -38,8 +38,7 @@ def explain_tenant(name: str) -> list[Explanation]:
     waits = [
         f"{count_words(one.count, one.unit)} of {one.name} ({lane.name})"
         for lane in lanes()
-        for one in lane.waiting()
-        if one.tenant == name
+        for one in lane.waiting(name)
     ]
     covering = [str(scope) for scope in paused_scopes(now_ms) if scope.covers(lane="", tenant=name, level=-1)]
     return [

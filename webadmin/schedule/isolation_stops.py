@@ -1,60 +1,62 @@
-"""Whether the isolation of bad blocks is stopped, and the count of recent blocks that decides it."""
+"""Whether bad sources of a lane are kept out, or that is stopped; and the count of recent sources that decides it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Sum
 
-from engine.lanes.profiles.jobs import KIND as PROFILES
-from engine.schedule.isolation import BAD_BLOCKS_MIN, OBJECT_NOT_FOUND, RecentBlocks
-from engine.schedule.model import JobState, ParkedKind
-from webadmin.lanes.profiles.models import Block
-from webadmin.lanes.profiles.states import BlockState
-from webadmin.schedule.models import Attempt, Job
-from webadmin.schedule.operation_models import IsolationStop, Quarantine
-from webadmin.schedule.register import BAD_OUTCOMES, LEASE_EXPIRED, is_kind, with_last_error
+from engine.schedule.isolation import BAD_SOURCES_MIN, RecentSources
+from engine.schedule.model import JobState
+from webadmin.schedule.command_log import read_time
+from webadmin.schedule.lanes import lane_of
+from webadmin.schedule.models import Job
+from webadmin.schedule.operation_models import IsolationStop
 
 RECENT_MS = 3_600_000
-"""How far back blocks are counted."""
-COUNTED_MAX = 10_000
+"""How far back sources are counted."""
 
 
-def open_stop() -> IsolationStop | None:
-    """Return the stop that waits for a decision, None if isolation goes on."""
-    return IsolationStop.objects.filter(lane=PROFILES, ended_at_ms=None).first()
+class FoundBad(NamedTuple):
+    """A source that is about to be kept out: the class of its error, and when it arrived, by the clock of its lane."""
+
+    error_class: str
+    arrived_ms: int
 
 
-def recent_blocks(now_ms: int, *, missing_count: int = 0) -> RecentBlocks:
-    """Return the blocks that failed alone and those that were merged within ``RECENT_MS``, since the last decision.
+def open_stops() -> list[IsolationStop]:
+    """Return the stops that wait for a decision, by lane."""
+    return list(IsolationStop.objects.filter(ended_at_ms=None).order_by("lane"))
 
-    ``missing_count`` blocks were found missing by the caller and are not in quarantine yet. Blocks that arrived before
-    an operator decided to quarantine are not counted as bad: that decision was about them.
+
+def open_stop(lane: str) -> IsolationStop | None:
+    """Return the stop of a lane that waits for a decision, None if its bad sources are kept out."""
+    return IsolationStop.objects.filter(lane=lane, ended_at_ms=None).first()
+
+
+def stops_in_words() -> str:
+    """Return which lanes are stopped and why, "" if none is."""
+    return "; ".join(f"{stop.lane}: {stop.reason}" for stop in open_stops())
+
+
+def recent_sources(lane_name: str, found: Sequence[FoundBad] = ()) -> RecentSources:
+    """Return the sources of a lane that were kept out, or failed alone, and those that were merged, within
+    ``RECENT_MS`` and since the last decision; ``found`` ones are about to be kept out.
+
+    Sources that arrived before an operator decided to quarantine are not counted as bad: that decision was about them.
     """
-    since_ms = now_ms - RECENT_MS
-    last = IsolationStop.objects.filter(lane=PROFILES).exclude(ended_at_ms=None).first()
-    if last is not None:
-        since_ms = max(since_ms, last.ended_at_ms or 0)
-    jobs = lone_jobs(since_ms)
-    if last is not None and last.decision == IsolationStop.Decision.QUARANTINE:
-        owned = Block.objects.filter(state=BlockState.OWNED, owner_job=OuterRef("pk"))
-        jobs = jobs.filter(Exists(owned.filter(arrived_at_ms__gt=last.ended_at_ms)))
-    named = jobs.values_list("quarantined_for", "last_error_class")[:COUNTED_MAX]
-    bad = Counter(quarantined_for or error or LEASE_EXPIRED for quarantined_for, error in named)
-    if missing_count:
-        bad[OBJECT_NOT_FOUND] += missing_count
-    if bad.total() < BAD_BLOCKS_MIN:
-        return RecentBlocks(bad=bad, merged_count=0)
-    done = Job.objects.filter(lane=PROFILES, state=JobState.DONE, finished_at_ms__gte=since_ms)
-    return RecentBlocks(bad=bad, merged_count=done.aggregate(count=Sum("source_count"))["count"] or 0)
-
-
-def lone_jobs(since_ms: int) -> QuerySet[Job]:
-    """Return the parked jobs of one block that failed, or were quarantined, since then."""
-    failed = Attempt.objects.filter(job=OuterRef("pk"), outcome__in=BAD_OUTCOMES, ended_at_ms__gte=since_ms)
-    held = Quarantine.objects.filter(job=OuterRef("pk"), released_at_ms=None, at_ms__gte=since_ms)
-    parked = Job.objects.filter(lane=PROFILES, state=JobState.PARKED, source_count=1)
-    lone = with_last_error(parked).annotate(quarantined_for=Subquery(held.values("error_class")[:1]))
-    return lone.filter(
-        is_kind(ParkedKind.EVICTED) & Q(Exists(failed)) | is_kind(ParkedKind.QUARANTINED) & Q(Exists(held))
-    )
+    lane, time = lane_of(lane_name), read_time()
+    last = IsolationStop.objects.filter(lane=lane_name).exclude(ended_at_ms=None).first()
+    ended_ms, ended_wall_ms = (last.ended_at_ms or 0, last.ended_wall_ms or 0) if last else (0, 0)
+    is_accepted = last is not None and last.decision == IsolationStop.Decision.QUARANTINE
+    now_ms, decided_ms = (time.wall_ms, ended_wall_ms) if lane.keeps_wall_time else (time.now_ms, ended_ms)
+    accepted_ms = decided_ms if is_accepted else -1
+    bad = Counter(one.error_class for one in found if one.arrived_ms > accepted_ms)
+    bad += lane.bad_sources(max(now_ms - RECENT_MS, decided_ms), accepted_ms)
+    if bad.total() < BAD_SOURCES_MIN:
+        return RecentSources(bad=bad, merged_count=0)
+    since_ms = max(time.now_ms - RECENT_MS, ended_ms)
+    done = Job.objects.filter(lane=lane_name, state=JobState.DONE, finished_at_ms__gte=since_ms)
+    return RecentSources(bad=bad, merged_count=done.aggregate(count=Sum("source_count"))["count"] or 0)

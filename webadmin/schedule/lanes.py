@@ -8,7 +8,7 @@ starts; the frame knows none by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.schedule.explain import Explanation
     from webadmin.adminkit.sections import Section
     from webadmin.schedule.level_queues import QueueChanges
-    from webadmin.schedule.services.operation import Operation
+    from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +91,8 @@ class Lane(ABC):
     swaps_unasked: ClassVar[bool] = False
     """Whether ``swap`` needs no answer to what it has sent: then it is sent along with the end of the jobs, and must
     not ask how many rows a statement changed."""
+    keeps_wall_time: ClassVar[bool] = True
+    """Whether the rows of its sources carry wall time; those of the index carry command time."""
     ends_early: ClassVar[bool] = False
     """Whether others may see the end of its jobs a moment before that is on disk: who acts on one outside of the
     database commits something of its own or waits for the disk first."""
@@ -137,8 +139,8 @@ class Lane(ABC):
         """Say whether the lane knows a tenant of this name, beside those of the index."""
         return False
 
-    def waiting(self) -> list[Waiting]:
-        """Return what waits to be planned, beside the blocks of level queues."""
+    def waiting(self, tenant: str | None = None) -> list[Waiting]:
+        """Return what waits to be planned, of all tenants or of one, beside the blocks of level queues."""
         return []
 
     def kept_by_deletion(self, tenant: str) -> list[str]:
@@ -147,6 +149,15 @@ class Lane(ABC):
 
     def troubles(self) -> list[Trouble]:
         """Return what stands still until somebody acts, beside parked jobs."""
+        return []
+
+    def bad_sources(self, since_ms: int, accepted_ms: int) -> Counter[str]:
+        """Return, by error class, how many sources were kept out or failed alone since then and are out still, of
+        those that arrived after ``accepted_ms``; both by the lane's clock."""
+        return Counter()
+
+    def let_in(self, since_ms: int, order: Order) -> list[OperationOutcome]:
+        """Let sources in again that were kept out since then, by the lane's clock: their store is repaired."""
         return []
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:

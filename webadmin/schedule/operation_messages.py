@@ -188,12 +188,12 @@ def quarantine_to_json(row: Quarantine, walls: WallTimes) -> dict[str, Any]:
 
 
 def stop_to_json(stop: IsolationStop, walls: WallTimes) -> dict[str, Any]:
-    """Return a stop of the isolation of bad blocks."""
+    """Return a stop of keeping bad sources of a lane out."""
     return {
         "lane": stop.lane,
         "at_ms": walls.of(stop.at_ms, stop.command_index),
         "reason": stop.reason,
-        "bad_blocks": stop.bad_blocks,
-        "merged_blocks": stop.merged_blocks,
+        "bad_sources": stop.bad_sources,
+        "merged_sources": stop.merged_sources,
         "command": stop.command_index,
     }

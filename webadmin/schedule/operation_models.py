@@ -166,20 +166,22 @@ class Quarantine(models.Model):
 
 
 class IsolationStop(models.Model):
-    """A stop of the isolation of bad blocks: too many recent blocks could not be merged. It lasts until an operator
-    decides whether the blocks are tried again or quarantined. At most one is open per lane."""
+    """A stop of keeping bad sources of a lane out: too many recent ones could not be merged. It lasts until an operator
+    decides whether they are tried again or quarantined. At most one is open per lane. ``at_ms`` and ``ended_at_ms`` are
+    command time, ``ended_wall_ms`` is the wall time of the decision."""
 
     class Decision(models.TextChoices):
-        RETRY = "retry", "try the blocks again: the store is repaired"
-        QUARANTINE = "quarantine", "quarantine the blocks: they are damaged"
+        RETRY = "retry", "try them again: the store is repaired"
+        QUARANTINE = "quarantine", "quarantine them: they are damaged"
 
     lane = ByteOrderedField(max_length=20)
     at_ms = models.BigIntegerField()
     command_index = models.BigIntegerField()
-    bad_blocks = models.PositiveIntegerField()
-    merged_blocks = models.PositiveBigIntegerField()
+    bad_sources = models.PositiveIntegerField()
+    merged_sources = models.PositiveBigIntegerField()
     reason = models.CharField(max_length=WHY_MAX)
     ended_at_ms = models.BigIntegerField(null=True)
+    ended_wall_ms = models.BigIntegerField(null=True)
     decision = models.CharField(max_length=10, choices=Decision, blank=True)
     ended_by = models.CharField(max_length=ACTOR_MAX, blank=True)
     why = models.CharField(max_length=WHY_MAX, blank=True)

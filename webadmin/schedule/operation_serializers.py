@@ -215,29 +215,31 @@ class ReleaseSerializer(OrderSerializer):
 
 
 class IsolationStopSerializer(serializers.Serializer):
-    """A stop of the isolation of bad blocks."""
+    """A stop of keeping bad sources of a lane out."""
 
     lane = serializers.CharField()
     at_ms = serializers.IntegerField()
     reason = serializers.CharField()
-    bad_blocks = serializers.IntegerField()
-    merged_blocks = serializers.IntegerField()
+    bad_sources = serializers.IntegerField()
+    merged_sources = serializers.IntegerField()
     command = serializers.IntegerField()
 
 
 class IsolationSerializer(serializers.Serializer):
-    stop = IsolationStopSerializer(allow_null=True)
+    stops = IsolationStopSerializer(many=True)
 
 
 class DecideIsolationSerializer(OrderSerializer):
-    """What becomes of the blocks that could not be merged."""
+    """What becomes of the sources of a lane that could not be merged."""
 
+    lane = serializers.CharField()
     decision = serializers.ChoiceField(choices=["retry", "quarantine"])
 
 
 class QuarantineDecisionSerializer(OutcomeSerializer):
     """What a decision did, or would do."""
 
+    lane = serializers.CharField()
     decision = serializers.CharField()
 
 

@@ -18,7 +18,8 @@ from webadmin.base.access.scopes import MayOperate
 from webadmin.schedule import operation_messages as messages
 from webadmin.schedule import operation_serializers as shapes
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.isolation_stops import open_stop
+from webadmin.schedule.isolation_stops import open_stops
+from webadmin.schedule.lanes import lanes
 from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause, Quarantine
 from webadmin.schedule.pauses import pauses_in_force
 from webadmin.schedule.register import JobFilter, parked_jobs
@@ -242,13 +243,14 @@ class ReleaseView(OperatorView):
 
 
 class IsolationView(OperatorView):
-    """Whether the isolation of bad blocks is stopped, and the decision that ends the stop."""
+    """In which lanes keeping bad sources out is stopped, and the decision that ends a stop."""
 
     @extend_schema(operation_id="isolation", responses={200: shapes.IsolationSerializer, **ERRORS})
     def get(self, request: Request) -> Response:
-        """Return the stop that waits for a decision, null if there is none."""
-        stop = open_stop()
-        return Response({"stop": messages.stop_to_json(stop, _walls([stop])) if stop else None})
+        """Return the stops that wait for a decision, by lane."""
+        stops = open_stops()
+        walls = _walls(stops)
+        return Response({"stops": [messages.stop_to_json(stop, walls) for stop in stops]})
 
     @extend_schema(
         operation_id="decide_isolation",
@@ -256,10 +258,12 @@ class IsolationView(OperatorView):
         responses={200: shapes.QuarantineDecisionSerializer, **ERRORS},
     )
     def post(self, request: Request) -> Response:
-        """Try the blocks again, or quarantine them; or preview it."""
+        """Try the sources of a lane again, or quarantine them; or preview it."""
         fields, order = self.read(shapes.DecideIsolationSerializer)
         decision = IsolationStop.Decision(fields.choice("decision", IsolationStop.Decision.values))
-        return Response(decide_isolation(decision, order=order).to_json())
+        return Response(
+            decide_isolation(fields.choice("lane", [lane.name for lane in lanes()]), decision, order=order).to_json()
+        )
 
 
 class BreakagesView(OperatorView):

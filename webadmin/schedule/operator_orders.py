@@ -22,7 +22,7 @@ from webadmin.schedule.services.pause_schedule import pause, resume
 from webadmin.schedule.services.quarantine_blocks import release
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.set_aside_jobs import cancel
-from webadmin.schedule.services.stop_isolation import decide_isolation
+from webadmin.schedule.services.stop_isolation import DecisionOutcome, decide_isolation
 
 Values = Mapping[str, Any]
 HOUR_SECONDS = 3_600
@@ -74,7 +74,7 @@ class ReleaseForm(OrderForm):
 
 
 class DecisionForm(OrderForm):
-    """What becomes of the blocks that could not be merged."""
+    """What becomes of the sources that could not be merged."""
 
     decision = choice_field("Decision", list(IsolationStop.Decision.choices))
     field_order = ("decision", "why")
@@ -189,6 +189,18 @@ class _Resumed:
         return {"changed": [str(one.scope) for one in self._outcomes], "left": []}
 
 
+class _Decided:
+    """The outcomes of decisions about several lanes as one."""
+
+    def __init__(self, outcomes: Sequence[DecisionOutcome]) -> None:
+        self._outcomes = [outcome.to_json() for outcome in outcomes]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that changes and all that is left."""
+        lists = ("changed", "left", "commands", "notes")
+        return {name: [each for one in self._outcomes for each in one[name]] for name in lists}
+
+
 def _resume(rows: Sequence[Pause], values: Values, actor: str, is_dry_run: bool) -> Outcome:
     order = _order(values, actor, is_dry_run)
     scopes = [Scope(ScopeKind(row.scope_kind), row.scope_value) for row in rows if row.ended_at_ms is None]
@@ -204,8 +216,8 @@ def _release(rows: Sequence[Quarantine], values: Values, actor: str, is_dry_run:
 
 
 def _decide(rows: Sequence[IsolationStop], values: Values, actor: str, is_dry_run: bool) -> Outcome:
-    decision = IsolationStop.Decision(values["decision"])
-    return decide_isolation(decision, order=_order(values, actor, is_dry_run))
+    decision, order = IsolationStop.Decision(values["decision"]), _order(values, actor, is_dry_run)
+    return _Decided([decide_isolation(row.lane, decision, order=order) for row in rows])
 
 
 CANCEL = OperatorOrder(
@@ -296,7 +308,7 @@ DECIDE = OperatorOrder(
     name="decide",
     label="Decide",
     about="Ends the stop. Check the object store first: read one of the objects with another tool. Trying again "
-    "requeues all evicted jobs of profiles and releases the blocks quarantined in the hour before the stop.",
+    "requeues all evicted jobs of the lane and releases what was kept out in the hour before the stop.",
     form=DecisionForm,
     give=_decide,
     fits=lambda row: row.ended_at_ms is None,

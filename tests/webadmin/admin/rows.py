@@ -232,8 +232,8 @@ def make_quarantine(block: Block | None = None, **columns: Any) -> Quarantine:
 
 def make_stop(**columns: Any) -> IsolationStop:
     """A stop of quarantine that waits for a decision."""
-    defaults = {"lane": "profiles", "at_ms": now_ms() - 20_000, "bad_blocks": 7, "merged_blocks": 12}
-    reason = "7 of 19 recent blocks cannot be merged (7 Truncated)"
+    defaults = {"lane": "profiles", "at_ms": now_ms() - 20_000, "bad_sources": 7, "merged_sources": 12}
+    reason = "7 of 19 recent sources cannot be merged (7 Truncated)"
     return IsolationStop.objects.create(**defaults | {"reason": reason, "command_index": make_command().pk} | columns)
 
 

@@ -111,7 +111,7 @@ CALLS: dict[str, Call] = {
     "operations/resume": Call(body=WHY, before="drained"),
     "operations/parked": Call(get=True),
     "operations/quarantine": Call(get=True),
-    "operations/isolation": Call(get=True, body=WHY | {"decision": "retry"}, before="stopped"),
+    "operations/isolation": Call(get=True, body=WHY | {"lane": "profiles", "decision": "retry"}, before="stopped"),
     "operations/breakages": Call(get=True),
     "operations/release": Call(body=WHY | {"all": True}, before="quarantined"),
     "operations/requeue": Call(body=ALL, before="parked"),
@@ -227,7 +227,7 @@ def prepare(service: Service, wanted: str) -> None:
         return
     if wanted == "stopped":
         IsolationStop.objects.create(
-            lane="profiles", at_ms=1, command_index=1, bad_blocks=5, merged_blocks=1, reason=SECRET
+            lane="profiles", at_ms=1, command_index=1, bad_sources=5, merged_sources=1, reason=SECRET
         )
         return
     if wanted == "credential":

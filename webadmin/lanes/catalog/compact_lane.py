@@ -80,8 +80,8 @@ class CatalogLane(Lane):
     def has_tenant(self, name: str) -> bool:
         return Repository.objects.filter(tenant=name, state=RepositoryState.ACTIVE).exists()
 
-    def waiting(self) -> list[Waiting]:
-        return branches_waiting()
+    def waiting(self, tenant: str | None = None) -> list[Waiting]:
+        return branches_waiting(tenant)
 
     def kept_by_deletion(self, tenant: str) -> list[str]:
         return repositories_kept(tenant)

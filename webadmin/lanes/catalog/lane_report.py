@@ -11,10 +11,12 @@ from webadmin.lanes.catalog.states import RepositoryState
 from webadmin.schedule.lanes import Waiting
 
 
-def branches_waiting() -> list[Waiting]:
+def branches_waiting(tenant: str | None) -> list[Waiting]:
     """Return, by repository, the branches that are worth compacting and are not being compacted."""
     wanted: Counter[Repository] = Counter()
     for one in watched_branches():
+        if tenant not in (None, one.branch.repository.tenant):
+            continue
         wanted[one.branch.repository] += one.load.was_wanted and not one.load.is_running
     return [
         Waiting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,7 @@ from webadmin.base.database.dialect import among, ask, ask_rows, together
 from webadmin.lanes.profiles import block_page
 from webadmin.lanes.profiles.errors import BlockRefused
 from webadmin.lanes.profiles.explain_letters import explain_letters
+from webadmin.lanes.profiles.lone_blocks import lone_blocks, release_since
 from webadmin.lanes.profiles.masks import HIDING, JobMasks, job_masks
 from webadmin.lanes.profiles.models import AcceptedId, Block
 from webadmin.lanes.profiles.registration import BlockRegistration, check_registration
@@ -31,7 +32,7 @@ from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.give_blocks_back import return_blocks
-from webadmin.schedule.services.operation import Operation
+from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
 # All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
 _OBJECTS = f"""
@@ -54,6 +55,7 @@ class ProfilesLane(Lane):
 
     name = KIND
     swaps_unasked = True
+    keeps_wall_time = False
     ends_early = True
 
     def specs(self, jobs: Sequence[Job], fence: int) -> dict[int, dict[str, Any]]:
@@ -137,6 +139,12 @@ class ProfilesLane(Lane):
             "rows_dropped": result.rows_dropped,
             "bytes_read": result.bytes_read,
         }
+
+    def bad_sources(self, since_ms: int, accepted_ms: int) -> Counter[str]:
+        return lone_blocks(since_ms, accepted_ms)
+
+    def let_in(self, since_ms: int, order: Order) -> list[OperationOutcome]:
+        return release_since(since_ms, order)
 
     def explain(self, name: str) -> list[Explanation]:
         return explain_letters(name)

@@ -8,9 +8,10 @@ from webadmin.lanes.tables.standing import SourceStanding, standings
 from webadmin.schedule.lanes import Trouble, Waiting
 
 
-def tables_waiting() -> list[Waiting]:
+def tables_waiting(tenant: str | None) -> list[Waiting]:
     """Return the chunks of each table that are worth compacting; a fixed number of queries."""
-    sources = list(DataSource.objects.defer("columns", "arrow_schema"))
+    rows = DataSource.objects.defer("columns", "arrow_schema")
+    sources = list(rows if tenant is None else rows.filter(tenant=tenant))
     now = standings(sources) if sources else {}
     found = []
     for source in sources:

@@ -7,6 +7,7 @@ chunk, at once for those who ask the database; readers of the table see it when 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,11 +27,13 @@ from webadmin.lanes.tables.models import Chunk, DataSource
 from webadmin.lanes.tables.services.admit_tasks import follow_commits
 from webadmin.lanes.tables.services.commit_tasks import Completion, commit_tasks
 from webadmin.lanes.tables.services.end_tasks import close_tasks
+from webadmin.lanes.tables.services.orders import release_since
+from webadmin.lanes.tables.services.settle_failures import files_kept_out
 from webadmin.lanes.tables.states import TaskState
 from webadmin.lanes.tables.task_models import Task
 from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job
-from webadmin.schedule.services.operation import Operation
+from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
 
 class TablesLane(Lane):
@@ -69,14 +72,20 @@ class TablesLane(Lane):
     def has_tenant(self, name: str) -> bool:
         return DataSource.objects.filter(tenant=name).exists()
 
-    def waiting(self) -> list[Waiting]:
-        return tables_waiting()
+    def waiting(self, tenant: str | None = None) -> list[Waiting]:
+        return tables_waiting(tenant)
 
     def kept_by_deletion(self, tenant: str) -> list[str]:
         return tables_kept(tenant)
 
     def troubles(self) -> list[Trouble]:
         return table_troubles()
+
+    def bad_sources(self, since_ms: int, accepted_ms: int) -> Counter[str]:
+        return files_kept_out(since_ms, accepted_ms)
+
+    def let_in(self, since_ms: int, order: Order) -> list[OperationOutcome]:
+        return release_since(since_ms, order)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)

@@ -7,9 +7,10 @@ from webadmin.lanes.tsdb.models import Bucket, BucketTenant, OutboxStep
 from webadmin.schedule.lanes import Trouble, Waiting
 
 
-def compactions_waiting() -> list[Waiting]:
+def compactions_waiting(tenant: str | None) -> list[Waiting]:
     """Return the blocks of each tenant of a bucket that compactions ahead merge."""
     rows = BucketTenant.objects.filter(compactions__gt=0, is_deleted=False).select_related("bucket").defer("slots")
+    rows = rows if tenant is None else rows.filter(name=tenant)
     return [
         Waiting(
             tenant=row.name,

@@ -6,6 +6,7 @@ sources superseded, and what the bucket is to be told is in the outbox.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,10 +31,11 @@ from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, Part
 from webadmin.lanes.tsdb.policies import layout_of
 from webadmin.lanes.tsdb.services.complete_groups import Completion, complete_parts, samples_owned, samples_written
 from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups
+from webadmin.lanes.tsdb.services.quarantine_sources import release_since, sources_kept_out
 from webadmin.lanes.tsdb.states import BlockState, GroupState
 from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job
-from webadmin.schedule.services.operation import Operation
+from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
 
 class TsdbLane(Lane):
@@ -85,14 +87,20 @@ class TsdbLane(Lane):
     def has_tenant(self, name: str) -> bool:
         return BucketTenant.objects.filter(name=name, is_deleted=False).exists()
 
-    def waiting(self) -> list[Waiting]:
-        return compactions_waiting()
+    def waiting(self, tenant: str | None = None) -> list[Waiting]:
+        return compactions_waiting(tenant)
 
     def kept_by_deletion(self, tenant: str) -> list[str]:
         return blocks_kept(tenant)
 
     def troubles(self) -> list[Trouble]:
         return bucket_troubles()
+
+    def bad_sources(self, since_ms: int, accepted_ms: int) -> Counter[str]:
+        return sources_kept_out(since_ms, accepted_ms)
+
+    def let_in(self, since_ms: int, order: Order) -> list[OperationOutcome]:
+        return release_since(since_ms, order)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)

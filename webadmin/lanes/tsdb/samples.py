@@ -23,6 +23,7 @@ def tsdb_samples(tenants_max: int) -> Iterator[tuple[str, list[Sample]]]:
     yield "lithify_tsdb_waiting_jobs", [(_key(each), each.jobs_waiting) for each in tenants]
     yield "lithify_tsdb_parked_jobs", [(_key(each), each.jobs_parked) for each in tenants]
     yield "lithify_tsdb_waiting_blocks", [(_key(each), each.waiting) for each in tenants]
+    yield "lithify_tsdb_too_large_groups", [(_key(each), each.too_large) for each in tenants]
     yield "lithify_tsdb_refused", [(_key(each), bool(each.refusal)) for each in tenants]
     known = [(_key(each), each.seconds) for each in tenants]
     yield "lithify_tsdb_catching_up_seconds", [(key, seconds) for key, seconds in known if seconds is not None]

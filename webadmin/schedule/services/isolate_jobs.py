@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from engine.lanes.profiles.jobs import KIND as PROFILES
 from engine.schedule.isolation import (
+    OBJECT_NOT_FOUND,
     Breakage,
     FailedRun,
     QuarantineBlock,
@@ -30,9 +32,8 @@ from engine.schedule.isolation import (
 from engine.schedule.model import JobState, ParkedKind
 from engine.storage.model import ObjectNotFound, ObjectStore, StorageError
 from webadmin.lanes.profiles.models import Block
-from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import StaleSnapshot
-from webadmin.schedule.isolation_stops import open_stop, recent_blocks
+from webadmin.schedule.isolation_stops import FoundBad, open_stop
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.register import is_kind
@@ -40,7 +41,7 @@ from webadmin.schedule.services.operation import Operation, Order, operation
 from webadmin.schedule.services.quarantine_blocks import quarantine, quarantine_reason
 from webadmin.schedule.services.requeue_jobs import put_back
 from webadmin.schedule.services.split_jobs import split_job
-from webadmin.schedule.services.stop_isolation import stop_isolation
+from webadmin.schedule.services.stop_isolation import brake
 from webadmin.schedule.suspects import evicted_jobs, merging_is_broken, read_suspect, sources_of
 
 log = logging.getLogger(__name__)
@@ -96,19 +97,13 @@ def _judged(job: Job, store: ObjectStore, breakages: Sequence[Breakage]) -> Judg
 
 def _stop(judged: Sequence[Judged], order: Order) -> str:
     """Return why isolation is stopped, "" if it goes on; stop it if this round would find too many blocks bad."""
-    if (stop := open_stop()) is not None:
-        return stop.reason
-    missing_count = sum(
-        len(verdict.positions)
+    missing = [
+        FoundBad(OBJECT_NOT_FOUND, sources[place].arrived_at_ms)
         for _, sources, _, verdict in judged
         if isinstance(verdict, SetMissingAside) and len(sources) > 1  # a lone one is counted as a block that failed
-    )
-    blocks = recent_blocks(read_time().now_ms, missing_count=missing_count)
-    if not blocks.is_too_many:
-        return ""
-    if not order.is_dry_run:
-        log.error("isolation_stopped reason=%s", stop_isolation(blocks, order))
-    return str(blocks)
+        for place in verdict.positions
+    ]
+    return brake(PROFILES, missing, order)
 
 
 def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
@@ -130,7 +125,7 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
     with operation() as run:
         if not Job.objects.filter(is_kind(ParkedKind.EVICTED), id=job.id, state=JobState.PARKED).exists():
             return Wait("somebody else has changed it meanwhile")
-        if open_stop() is not None:
+        if open_stop(PROFILES) is not None:
             return Wait("isolation was stopped meanwhile")
         if run.room() < len(parts):
             return Wait("the queue is full")

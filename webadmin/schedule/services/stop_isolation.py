@@ -1,26 +1,31 @@
-"""Stops the isolation of bad blocks when too many recent blocks cannot be merged, and ends the stop by a decision."""
+"""Stops keeping bad sources of a lane out when too many recent ones are bad, and ends the stop by a decision."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.lanes.profiles.jobs import KIND as PROFILES
-from engine.schedule.isolation import RecentBlocks
+from engine.schedule.isolation import RecentSources
 from engine.schedule.model import ParkedKind
-from webadmin.schedule.isolation_stops import RECENT_MS, open_stop
-from webadmin.schedule.operation_models import WHY_MAX, IsolationStop, Quarantine
-from webadmin.schedule.register import NAMES_MAX, JobFilter
-from webadmin.schedule.services.operation import Order, operation
-from webadmin.schedule.services.quarantine_blocks import release
+from webadmin.schedule.isolation_stops import RECENT_MS, FoundBad, open_stop, recent_sources
+from webadmin.schedule.lanes import lane_of
+from webadmin.schedule.operation_models import WHY_MAX, IsolationStop
+from webadmin.schedule.register import JobFilter
+from webadmin.schedule.services.operation import OperationOutcome, Order, operation
 from webadmin.schedule.services.requeue_jobs import requeue
+from webadmin.schedule.wall_times import wall_times
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionOutcome:
-    """What a decision changed, or would change: the jobs requeued and the blocks released, and those left with the
-    reason. Nothing is changed if isolation is not stopped."""
+    """What a decision about a lane changed, or would change: the jobs requeued and the sources released, and those
+    left with the reason. Nothing is changed if nothing is stopped there."""
 
+    lane: str
     decision: IsolationStop.Decision
     is_dry_run: bool
     changed: tuple[str, ...] = ()
@@ -32,6 +37,7 @@ class DecisionOutcome:
         """Return it as API and admin show it."""
         return {
             "action": "decide_isolation",
+            "lane": self.lane,
             "decision": self.decision.value,
             "dry_run": self.is_dry_run,
             "changed": list(self.changed),
@@ -41,56 +47,88 @@ class DecisionOutcome:
         }
 
 
-def stop_isolation(blocks: RecentBlocks, order: Order) -> IsolationStop:
-    """Stop isolation until an operator decides; return the stop that is open already if there is one."""
+def brake(lane: str, found: Sequence[FoundBad], order: Order) -> str:
+    """Return why bad sources of a lane may not be kept out now, "" if they may; stop that if ``found``, which the
+    caller is about to keep out, are too many beside those of the last hour."""
+    if (stop := open_stop(lane)) is not None:
+        return stop.reason
+    sources = recent_sources(lane, found)
+    if not sources.is_too_many:
+        return ""
+    if not order.is_dry_run:
+        log.error("isolation_stopped %s", stop_isolation(lane, sources, order))
+    return str(sources)
+
+
+def stop_isolation(lane: str, sources: RecentSources, order: Order) -> IsolationStop:
+    """Keep no more sources of a lane out until an operator decides; return the stop that is open already if there is
+    one."""
     with operation() as run:
-        if (stop := open_stop()) is not None:
+        if (stop := open_stop(lane)) is not None:
             return stop
-        about = {"lane": PROFILES, "bad": dict(blocks.bad), "merged": blocks.merged_count}
-        run.write("stop_isolation", order, target=PROFILES, detail=about)
+        about = {"lane": lane, "bad": dict(sources.bad), "merged": sources.merged_count}
+        run.write("stop_isolation", order, target=lane, detail=about)
         return IsolationStop.objects.create(
-            lane=PROFILES,
+            lane=lane,
             at_ms=run.time.now_ms,
             command_index=run.index,
-            bad_blocks=blocks.bad_count,
-            merged_blocks=blocks.merged_count,
-            reason=str(blocks)[:WHY_MAX],
+            bad_sources=sources.bad_count,
+            merged_sources=sources.merged_count,
+            reason=str(sources)[:WHY_MAX],
         )
 
 
-def decide_isolation(decision: IsolationStop.Decision, *, order: Order) -> DecisionOutcome:
-    """End the stop. ``RETRY`` requeues every evicted job of profiles and releases the blocks that were quarantined in
-    the hour before the stop; ``QUARANTINE`` lets isolation go on, whatever the share of bad blocks, for all blocks that
-    have arrived by now."""
-    stop = open_stop()
+def decide_isolation(lane: str, decision: IsolationStop.Decision, *, order: Order) -> DecisionOutcome:
+    """End the stop of a lane. ``RETRY`` requeues its evicted jobs and lets in what was kept out in the hour before the
+    stop; ``QUARANTINE`` lets bad sources be kept out, whatever their share, of all that have arrived by now.
+
+    The stop ends last: an order that was broken off is given again. Raises LaneUnknown.
+    """
+    lane_of(lane)
+    stop = open_stop(lane)
     if stop is None:
-        note = "isolation is not stopped: nothing to decide"
-        return DecisionOutcome(decision=decision, is_dry_run=order.is_dry_run, notes=(note,))
-    indexes: tuple[int, ...] = ()
+        note = f"nothing is stopped in {lane}: nothing to decide"
+        return DecisionOutcome(lane=lane, decision=decision, is_dry_run=order.is_dry_run, notes=(note,))
+    outcomes: list[OperationOutcome] = []
+    notes: tuple[str, ...] = ()
+    if decision is IsolationStop.Decision.RETRY:
+        outcomes = _retry(stop, order)
+    else:
+        notes = ("sources that fail alone are kept out again, one by one; those that arrive from now on are counted",)
+    indexes = tuple(index for outcome in outcomes for index in outcome.command_indexes)
     if not order.is_dry_run:
-        with operation() as run:
-            lasting = IsolationStop.objects.filter(id=stop.id, ended_at_ms=None)
-            if lasting.exists():
-                about = {"lane": stop.lane, "decision": decision.value, "stop": stop.command_index}
-                indexes = (run.write("decide_isolation", order, target=stop.lane, detail=about),)
-                lasting.update(
-                    ended_at_ms=run.time.now_ms, decision=decision, ended_by=order.actor, why=order.why[:WHY_MAX]
-                )
-    if decision is IsolationStop.Decision.QUARANTINE:
-        note = "blocks that fail alone are quarantined again, one by one; blocks that arrive from now on are counted"
-        return DecisionOutcome(decision=decision, is_dry_run=order.is_dry_run, command_indexes=indexes, notes=(note,))
-    return _retry(stop, order, indexes)
-
-
-def _retry(stop: IsolationStop, order: Order, indexes: tuple[int, ...]) -> DecisionOutcome:
-    outcomes = [requeue(JobFilter(lane=stop.lane, kind=ParkedKind.EVICTED), order=order)]
-    held = Quarantine.objects.filter(job__lane=stop.lane, released_at_ms=None, at_ms__gte=stop.at_ms - RECENT_MS)
-    if blocks := list(held.order_by("id").values_list("block__ulid", flat=True)[:NAMES_MAX]):
-        outcomes.append(release(blocks, order=order))
+        indexes += _end(stop, decision, order)
     return DecisionOutcome(
-        decision=IsolationStop.Decision.RETRY,
+        lane=lane,
+        decision=decision,
         is_dry_run=order.is_dry_run,
         changed=tuple(name for outcome in outcomes for name in outcome.changed),
         left=tuple(left for outcome in outcomes for left in outcome.left),
-        command_indexes=indexes + tuple(index for outcome in outcomes for index in outcome.command_indexes),
+        command_indexes=indexes,
+        notes=notes,
     )
+
+
+def _retry(stop: IsolationStop, order: Order) -> list[OperationOutcome]:
+    lane, at_ms = lane_of(stop.lane), stop.at_ms
+    if lane.keeps_wall_time:
+        at_ms = wall_times([stop.command_index]).of(stop.at_ms, stop.command_index)
+    requeued = requeue(JobFilter(lane=stop.lane, kind=ParkedKind.EVICTED), order=order)
+    return [requeued, *lane.let_in(at_ms - RECENT_MS, order)]
+
+
+def _end(stop: IsolationStop, decision: IsolationStop.Decision, order: Order) -> tuple[int, ...]:
+    with operation() as run:
+        lasting = IsolationStop.objects.filter(id=stop.id, ended_at_ms=None)
+        if not lasting.exists():
+            return ()
+        about = {"lane": stop.lane, "decision": decision.value, "stop": stop.command_index}
+        index = run.write("decide_isolation", order, target=stop.lane, detail=about)
+        lasting.update(
+            ended_at_ms=run.time.now_ms,
+            ended_wall_ms=run.time.wall_ms,
+            decision=decision,
+            ended_by=order.actor,
+            why=order.why[:WHY_MAX],
+        )
+    return (index,)

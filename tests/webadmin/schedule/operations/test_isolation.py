@@ -115,7 +115,7 @@ def test_a_build_that_merges_nothing_quarantines_nothing(service: Service, store
     ids = service.add_segments(20)
     settle(service, store, service.worker(), set(ids))
     assert not Quarantine.objects.exists()
-    assert isolate(store=store).stop.startswith("12 of 12 recent blocks cannot be merged")
+    assert isolate(store=store).stop.startswith("12 of 12 recent sources cannot be merged")
     assert service.states() == {"owned": 20}
 
 

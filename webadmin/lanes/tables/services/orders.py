@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from engine.storage import ObjectStore
+from engine.core.errors import LithifyError
+from engine.storage import ObjectStore, kept_store
 from webadmin.base.access.services import record_audit
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.errors import IntervalRefused
@@ -17,9 +19,9 @@ from webadmin.lanes.tables.models import REASON_MAX, BadFile, Chunk, ChunkOrder,
 from webadmin.lanes.tables.policies import chunks_of, granularity_of
 from webadmin.lanes.tables.segment_view import Interval
 from webadmin.lanes.tables.services.register_files import add_files
-from webadmin.lanes.tables.services.take_files import read_again, what_is_wrong
+from webadmin.lanes.tables.services.take_files import FILES_MAX, read_again, what_is_wrong
 from webadmin.lanes.tables.states import ChunkOrderKind, RegistrationMode, SegmentState
-from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.operation import OperationOutcome, Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,27 @@ def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], 
             actor=order.actor, action="release_files", target=str(row), detail={"files": found, "why": order.why}
         )
     return found
+
+
+def release_since(since_ms: int, order: Order) -> list[OperationOutcome]:
+    """Release the files that merges failed on and that were kept out since then (wall time), table by table."""
+    paths: defaultdict[DataSource, list[str]] = defaultdict(list)
+    held = BadFile.objects.filter(released_at_ms=None, at_ms__gte=since_ms, job__isnull=False)
+    for file in held.select_related("source").order_by("id"):
+        paths[file.source].append(file.path)
+    outcomes = []
+    for source, own in paths.items():
+        for start in range(0, len(own), FILES_MAX):
+            batch = own[start : start + FILES_MAX]
+            try:
+                done, why = release_files(source, kept_store(source.url), batch, order=order), "it still cannot be read"
+            except LithifyError as error:  # the other tables' files are released
+                done, why = [], str(error)
+            left = tuple((path, why) for path in batch if path not in set(done))
+            outcomes.append(
+                OperationOutcome(action="release_files", is_dry_run=order.is_dry_run, changed=tuple(done), left=left)
+            )
+    return outcomes
 
 
 def _about(source: DataSource, interval: Interval) -> tuple[DataSource, ChunksChanged]:

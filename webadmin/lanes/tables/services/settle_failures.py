@@ -8,6 +8,7 @@ What is read decides, never the report: a worker may be broken.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from engine.core.errors import BadObject
 from engine.formats.parquet.footers import read_footer
 from engine.formats.parquet.store_file import open_object
 from engine.formats.parquet.times import time_bounds
+from engine.lanes.tables.jobs import KIND
 from engine.lanes.tables.plain.facts import read_facts
 from engine.lanes.tables.plan.granularity import Granularity
 from engine.schedule.model import JobState, ParkedKind
@@ -29,9 +31,11 @@ from webadmin.lanes.tables.policies import granularity_of, mark_dirty
 from webadmin.lanes.tables.services.end_tasks import end_tasks
 from webadmin.lanes.tables.states import ChunkStanding, SegmentState, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk
+from webadmin.schedule.isolation_stops import FoundBad, open_stop
 from webadmin.schedule.models import Attempt
 from webadmin.schedule.register import BAD_OUTCOMES, with_last_error
 from webadmin.schedule.services.operation import Order, operation
+from webadmin.schedule.services.stop_isolation import brake
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +49,14 @@ ALL_SOUND = "each of its files can be read alone: the merge itself fails, or the
 
 @dataclass(slots=True)
 class FailureReport:
-    """Files kept out with their errors, tasks given up, chunks left alone, and files that could not be looked at."""
+    """Files kept out with their errors, tasks given up, chunks left alone, and files that could not be looked at.
+    ``stop`` is why no file is kept out until an operator decides, "" if they are."""
 
     quarantined: dict[str, str] = field(default_factory=dict)
     failed: list[int] = field(default_factory=list)
     left_alone: int = 0
     unread: dict[str, str] = field(default_factory=dict)
+    stop: str = ""
 
 
 def failing_tasks() -> list[Task]:
@@ -64,6 +70,9 @@ def failing_tasks() -> list[Task]:
 def settle_failure(task: Task, store: ObjectStore, report: FailureReport, *, order: Order | None = None) -> None:
     """Read the files that a task may fail on, and decide what becomes of it. Safe to do twice and by two at once."""
     order = order or Order(actor=ACTOR, why="a job failed on it")
+    if (stop := open_stop(KIND)) is not None:  # reading the files again says nothing new
+        report.stop = stop.reason
+        return
     assert task.job is not None, "an open task has a job"
     is_over = task.job.state == JobState.PARKED
     bad: list[tuple[Segment, BadObject]] = []
@@ -78,6 +87,10 @@ def settle_failure(task: Task, store: ObjectStore, report: FailureReport, *, ord
         if error is not None:
             bad.append((segment, error))
     if bad:
+        found = [FoundBad(type(error).__name__, segment.created_at_ms) for segment, error in bad]
+        report.stop = brake(KIND, found, order)
+        if report.stop:
+            return
         _keep_out(task, bad, order)
         report.quarantined |= {segment.path: str(error) for segment, error in bad}
     elif is_over and is_complete:
@@ -184,6 +197,13 @@ def quarantine(source: DataSource, bad: Sequence[tuple[Segment, BadObject]], tas
     DataSource.objects.filter(id=source.id).update(sequence=sequence, turn=F("turn") + 1)
     granularity: Granularity = granularity_of(Policy.objects.get(source=source))
     mark_dirty(source, granularity, {(segment.start_ms, segment.end_ms) for segment, _ in bad})
+
+
+def files_kept_out(since_ms: int, accepted_ms: int) -> Counter[str]:
+    """Return, by error class, the files that merges failed on and that were kept out since then, of those that came in
+    after ``accepted_ms`` (wall time)."""
+    held = BadFile.objects.filter(released_at_ms=None, at_ms__gte=since_ms, job__isnull=False)
+    return Counter(held.filter(segment__created_at_ms__gt=accepted_ms).values_list("error_class", flat=True))
 
 
 def _fail(task: Task, order: Order) -> int:

@@ -33,6 +33,7 @@ from webadmin.lanes.tsdb.models import REASON_MAX, Block, Group, Part
 from webadmin.lanes.tsdb.patience import again_at_ms
 from webadmin.lanes.tsdb.services.quarantine_sources import BadSource, quarantine_sources
 from webadmin.lanes.tsdb.states import BlockState, GroupState
+from webadmin.schedule.isolation_stops import open_stop
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.register import BAD_OUTCOMES, is_kind
 from webadmin.schedule.services.operation import Order
@@ -53,12 +54,14 @@ OpenStore = Callable[[str], ObjectStore]
 
 @dataclass(slots=True)
 class IsolationReport:
-    """What was read: blocks quarantined with their errors, groups whose sources are all sound, blocks not read."""
+    """What was read: blocks quarantined with their errors, groups whose sources are all sound, blocks not read.
+    ``stop`` is why none is kept out until an operator decides, "" if they are."""
 
     quarantined: dict[str, str] = field(default_factory=dict)
     sound: list[int] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
     bytes_read: int = 0
+    stop: str = ""
 
     def has_room(self, block: Block) -> bool:
         """Say whether this round may still read this block."""
@@ -70,6 +73,9 @@ def isolate_sources(stores: OpenStore, *, order: Order | None = None) -> Isolati
     order = order or Order(actor=ACTOR, why="a job failed on it")
     report = IsolationReport()
     for job in _failing_jobs():
+        if (stop := open_stop(KIND)) is not None:  # reading them again says nothing new
+            report.stop = stop.reason
+            break
         related = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder")
         part = related.defer("group__tenant__folder__looked", "group__tenant__slots").get(job=job)
         if part.group.state != GroupState.OPEN:  # another of its parts had a bad source

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import F
 
 from engine.core.errors import BadObject
+from engine.lanes.tsdb.jobs import KIND
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, BlockQuarantine, BucketTenant, Group, OutboxStep
 from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups, jobs_of
 from webadmin.lanes.tsdb.states import BlockState, GroupState, StepKind
 from webadmin.schedule.errors import FilterEmpty
+from webadmin.schedule.isolation_stops import FoundBad
 from webadmin.schedule.models import Job
 from webadmin.schedule.register import NAMES_MAX
 from webadmin.schedule.services.operation import OperationOutcome, Order, operation
+from webadmin.schedule.services.stop_isolation import brake
 
 MARKED_BY = "Lithify cannot read it"
 
@@ -31,8 +35,12 @@ class BadSource:
 def quarantine_sources(group: Group, job: Job, bad: Sequence[BadSource], order: Order) -> list[BadSource]:
     """Keep these sources of an open group out and give the group up, in one command; return those that were kept out.
 
-    The no-compact marks follow through the outbox. Nothing is done if the group is not open any more.
+    The no-compact marks follow through the outbox. Nothing is done if the group is not open any more, or if too many
+    sources are bad: then the store is suspected, and an operator decides.
     """
+    found = [FoundBad(type(one.error).__name__, one.block.found_at_ms) for one in bad]
+    if brake(KIND, found, order):
+        return []
     with operation() as run:
         if not Group.objects.filter(id=group.id, state=GroupState.OPEN).exists():
             return []
@@ -73,6 +81,19 @@ def _keep_out(one: BadSource, job: Job, command_index: int, now_ms: int) -> None
         created_at_ms=now_ms,
     )
     BucketTenant.objects.filter(id=block.tenant_id).update(index_wanted=F("index_wanted") + 1)
+
+
+def sources_kept_out(since_ms: int, accepted_ms: int) -> Counter[str]:
+    """Return, by error class, the sources kept out since then, of those found after ``accepted_ms`` (wall time)."""
+    held = BlockQuarantine.objects.filter(released_at_ms=None, at_ms__gte=since_ms, block__found_at_ms__gt=accepted_ms)
+    return Counter(held.values_list("error_class", flat=True))
+
+
+def release_since(since_ms: int, order: Order) -> list[OperationOutcome]:
+    """Release the sources kept out since then (wall time), in commands of bounded size."""
+    held = BlockQuarantine.objects.filter(released_at_ms=None, at_ms__gte=since_ms).order_by("id")
+    ids = list(held.values_list("block__ulid", flat=True))
+    return [release_sources(ids[at : at + NAMES_MAX], order=order) for at in range(0, len(ids), NAMES_MAX)]
 
 
 def release_sources(blocks: Sequence[str], *, everything: bool = False, order: Order) -> OperationOutcome:
