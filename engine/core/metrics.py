@@ -34,7 +34,7 @@ SERVICE_METRICS = (
         "lithify_quarantine_stopped",
         "gauge",
         (),
-        "1 while quarantine waits for a decision: too many sources of a lane are bad",
+        "1 while quarantine waits for a decision somewhere: too many sources are bad",
     ),
     Metric("lithify_stalled_seconds", "gauge", (), "for how long work was due and nothing was completed"),
     Metric("lithify_last_completion_age_seconds", "gauge", (), "since the last completed job; absent before the first"),

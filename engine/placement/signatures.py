@@ -6,18 +6,17 @@ message. Builds that know no signatures skip the field. The keys are those that 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.core.keyed_digests import DIGEST_BYTES, is_signed, keyed_digest
 from engine.placement.errors import UnsignedDocument
 from engine.storage.model import ObjectStore
 
-PURPOSE = b"lithify placement document\0"
+PURPOSE = "placement document"
 FIELD = b"\xc2\x3e\x20"
 """Field 1000, length-delimited, 32 bytes: no message of ours has a field of that number."""
-SIGNATURE_BYTES = len(FIELD) + hashlib.sha256().digest_size
+SIGNATURE_BYTES = len(FIELD) + DIGEST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +29,8 @@ class SignedStore:
     def get(self, key: str) -> bytes:
         """Return a document without its signature. Raises UnsignedDocument, ObjectNotFound, StorageError."""
         data = self.store.get(key)
-        document, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
-        if not any(hmac.compare_digest(signature, _signature(one, key, document)) for one in self.keys):
+        document, field, digest = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:-DIGEST_BYTES], data[-DIGEST_BYTES:]
+        if field != FIELD or not is_signed(digest, self.keys, PURPOSE, key.encode(), document):
             raise UnsignedDocument(
                 f"{key} has no valid signature: it was written by somebody without LITHIFY_TOKEN_KEYS, or by a build "
                 "that does not sign"
@@ -40,14 +39,11 @@ class SignedStore:
 
     def put(self, key: str, document: bytes) -> None:
         """Write a document, replacing any of this key."""
-        self.store.put(key, document + _signature(self.keys[0], key, document))
+        self.store.put(key, self._signed(key, document))
 
     def create(self, key: str, document: bytes) -> bool:
         """Write a document if the key is free; see ``ObjectStore.create``."""
-        return self.store.create(key, document + _signature(self.keys[0], key, document))
+        return self.store.create(key, self._signed(key, document))
 
-
-def _signature(key: str, name: str, document: bytes) -> bytes:
-    # The name's length keeps a document from being read as the end of a name.
-    signed = PURPOSE + len(name.encode()).to_bytes(4, "big") + name.encode() + document
-    return FIELD + hmac.new(key.encode(), signed, hashlib.sha256).digest()
+    def _signed(self, key: str, document: bytes) -> bytes:
+        return document + FIELD + keyed_digest(self.keys[0], PURPOSE, key.encode(), document)

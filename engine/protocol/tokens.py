@@ -12,9 +12,11 @@ import hmac
 import re
 from collections.abc import Sequence
 
+from engine.core.keyed_digests import keyed_digest
 from engine.protocol.errors import InvalidToken
 
 INDEX_MAX = (1 << 63) - 1
+PURPOSE = "fencing token"
 SIGNATURE_BYTES = 16
 _KEY_NUMBER_DIGITS = 8
 _FORM = re.compile(rf"([1-9][0-9]{{0,18}})\.([0-9a-f]{{{_KEY_NUMBER_DIGITS}}})\.([A-Za-z0-9_-]{{22}})")
@@ -23,7 +25,7 @@ _FORM = re.compile(rf"([1-9][0-9]{{0,18}})\.([0-9a-f]{{{_KEY_NUMBER_DIGITS}}})\.
 class TokenCodec:
     """Writes and reads tokens with a list of keys, newest first."""
 
-    def __init__(self, keys: Sequence[bytes]) -> None:
+    def __init__(self, keys: Sequence[str]) -> None:
         if not keys or not all(keys):
             raise ValueError("fencing tokens need at least one key, and no empty one")
         self._keys = {_key_number(key): key for key in reversed(keys)}
@@ -32,8 +34,7 @@ class TokenCodec:
     def encode(self, *, job: str, index: int, credential: str) -> str:
         """Return the token with which this credential may report on this job."""
         assert 0 < index <= INDEX_MAX
-        signature = base64.urlsafe_b64encode(_sign(self._signing, job, index, credential)).rstrip(b"=").decode()
-        return f"{index}.{_key_number(self._signing)}.{signature}"
+        return f"{index}.{_key_number(self._signing)}.{_sign(self._signing, job, index, credential)}"
 
     def decode(self, token: str, *, job: str, credential: str) -> int:
         """Return the command index in a token. Raises InvalidToken for anything ``encode`` did not write."""
@@ -42,18 +43,15 @@ class TokenCodec:
         if match is None or key is None or int(match[1]) > INDEX_MAX:
             raise InvalidToken("not a token of this service")
         index = int(match[1])
-        expected = base64.urlsafe_b64encode(_sign(key, job, index, credential)).rstrip(b"=").decode()
-        if not hmac.compare_digest(expected, match[3]):
+        if not hmac.compare_digest(_sign(key, job, index, credential), match[3]):
             raise InvalidToken("a token of another job or credential")
         return index
 
 
-def _key_number(key: bytes) -> str:
-    return hashlib.sha256(b"fencing key" + key).hexdigest()[:_KEY_NUMBER_DIGITS]
+def _key_number(key: str) -> str:
+    return hashlib.sha256(b"fencing key" + key.encode()).hexdigest()[:_KEY_NUMBER_DIGITS]
 
 
-def _sign(key: bytes, job: str, index: int, credential: str) -> bytes:
-    # Lengths keep two different (job, credential) pairs from running together into the same text.
-    parts = (job.encode(), credential.encode(), str(index).encode())
-    text = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-    return hmac.new(key, text, hashlib.sha256).digest()[:SIGNATURE_BYTES]
+def _sign(key: str, job: str, index: int, credential: str) -> str:
+    digest = keyed_digest(key, PURPOSE, job.encode(), credential.encode(), str(index).encode())
+    return base64.urlsafe_b64encode(digest[:SIGNATURE_BYTES]).rstrip(b"=").decode()

@@ -283,13 +283,14 @@ class QuarantineAdmin(OrderedAdmin):
 
 @admin.register(IsolationStop)
 class IsolationStopAdmin(OrderedAdmin):
-    """When keeping bad sources of a lane out was stopped because they were too many, the last stop first."""
+    """When keeping bad sources of a place out was stopped because they were too many, the last stop first."""
 
-    list_display = ("state_cell", "lane", "reason", "stopped", "who", "why_cell")
+    list_display = ("state_cell", "lane", "place", "reason", "stopped", "who", "why_cell")
     shortcuts = (("Open", "ended_at_ms__isnull=1"), ("Decided", "ended_at_ms__isnull=0"))
     about = (
-        "Quarantine stops in a lane when over a fifth of its recent sources fail alone, cannot be read or are missing: "
-        "then the store is suspected, not the sources. Nothing more is kept out until somebody decides."
+        "Quarantine stops when over a fifth of the recent sources of a table, of a tenant of a bucket, or of all "
+        "profiles fail alone, cannot be read or are missing: then the store is suspected, not the sources. Nothing "
+        "more is kept out there until somebody decides."
     )
     empty_list = "Quarantine was never stopped."
     orders = (orders.DECIDE,)
@@ -301,7 +302,7 @@ class IsolationStopAdmin(OrderedAdmin):
         return with_wall_times(IsolationStop.objects.all())
 
     def heading(self, row: IsolationStop) -> str:
-        return f"Stop of quarantine of {row.lane}"
+        return f"Stop of quarantine of {row.where}"
 
     def sections(self, row: IsolationStop) -> Sequence[Section]:
         return [

@@ -1,4 +1,8 @@
-"""Whether bad sources of a lane are kept out, or that is stopped; and the count of recent sources that decides it."""
+"""Whether bad sources of a place are kept out, or that is stopped; and the count of recent sources that decides it.
+
+A place is what shares a store and an owner: a table, or a tenant of a bucket. The index of profiles is one place, "":
+only our own writers make its blocks.
+"""
 
 from __future__ import annotations
 
@@ -27,36 +31,43 @@ class FoundBad(NamedTuple):
 
 
 def open_stops() -> list[IsolationStop]:
-    """Return the stops that wait for a decision, by lane."""
-    return list(IsolationStop.objects.filter(ended_at_ms=None).order_by("lane"))
+    """Return the stops that wait for a decision, by lane and place."""
+    return list(IsolationStop.objects.filter(ended_at_ms=None).order_by("lane", "place"))
 
 
-def open_stop(lane: str) -> IsolationStop | None:
-    """Return the stop of a lane that waits for a decision, None if its bad sources are kept out."""
-    return IsolationStop.objects.filter(lane=lane, ended_at_ms=None).first()
+def open_stop(lane: str, place: str) -> IsolationStop | None:
+    """Return the stop of a place that waits for a decision, None if its bad sources are kept out."""
+    return IsolationStop.objects.filter(lane=lane, place=place, ended_at_ms=None).first()
+
+
+def stopped_places(lane: str) -> list[str]:
+    """Return the places of a lane whose bad sources are not kept out until somebody decides."""
+    return list(IsolationStop.objects.filter(lane=lane, ended_at_ms=None).values_list("place", flat=True))
 
 
 def stops_in_words() -> str:
-    """Return which lanes are stopped and why, "" if none is."""
-    return "; ".join(f"{stop.lane}: {stop.reason}" for stop in open_stops())
+    """Return the first stop and the number of others, "" if there is none."""
+    stops = open_stops()
+    more = f", and {len(stops) - 1} more" if len(stops) > 1 else ""
+    return f"{stops[0].where}: {stops[0].reason}{more}" if stops else ""
 
 
-def recent_sources(lane_name: str, found: Sequence[FoundBad] = ()) -> RecentSources:
-    """Return the sources of a lane that were kept out, or failed alone, and those that were merged, within
+def recent_sources(lane_name: str, place: str, found: Sequence[FoundBad] = ()) -> RecentSources:
+    """Return the sources of a place that were kept out, or failed alone, and those that were merged, within
     ``RECENT_MS`` and since the last decision; ``found`` ones are about to be kept out.
 
     Sources that arrived before an operator decided to quarantine are not counted as bad: that decision was about them.
     """
     lane, time = lane_of(lane_name), read_time()
-    last = IsolationStop.objects.filter(lane=lane_name).exclude(ended_at_ms=None).first()
+    last = IsolationStop.objects.filter(lane=lane_name, place=place).exclude(ended_at_ms=None).first()
     ended_ms, ended_wall_ms = (last.ended_at_ms or 0, last.ended_wall_ms or 0) if last else (0, 0)
     is_accepted = last is not None and last.decision == IsolationStop.Decision.QUARANTINE
     now_ms, decided_ms = (time.wall_ms, ended_wall_ms) if lane.keeps_wall_time else (time.now_ms, ended_ms)
     accepted_ms = decided_ms if is_accepted else -1
     bad = Counter(one.error_class for one in found if one.arrived_ms > accepted_ms)
-    bad += lane.bad_sources(max(now_ms - RECENT_MS, decided_ms), accepted_ms)
+    bad += lane.bad_sources(place, max(now_ms - RECENT_MS, decided_ms), accepted_ms)
     if bad.total() < BAD_SOURCES_MIN:
         return RecentSources(bad=bad, merged_count=0)
     since_ms = max(time.now_ms - RECENT_MS, ended_ms)
-    done = Job.objects.filter(lane=lane_name, state=JobState.DONE, finished_at_ms__gte=since_ms)
+    done = Job.objects.filter(lane.jobs_of(place), lane=lane_name, state=JobState.DONE, finished_at_ms__gte=since_ms)
     return RecentSources(bad=bad, merged_count=done.aggregate(count=Sum("source_count"))["count"] or 0)

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from django.db.models import Q
+
 from engine.core.errors import LithifyError
 from engine.protocol.messages import FailureReason
 from engine.schedule.model import JobResult
@@ -151,13 +153,17 @@ class Lane(ABC):
         """Return what stands still until somebody acts, beside parked jobs."""
         return []
 
-    def bad_sources(self, since_ms: int, accepted_ms: int) -> Counter[str]:
-        """Return, by error class, how many sources were kept out or failed alone since then and are out still, of
-        those that arrived after ``accepted_ms``; both by the lane's clock."""
+    def jobs_of(self, place: str) -> Q:
+        """Return the condition on jobs of the lane that are of this place."""
+        return Q()
+
+    def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
+        """Return, by error class, how many sources of a place were kept out or failed alone since then, and are out
+        still, of those that arrived after ``accepted_ms``; both by the lane's clock."""
         return Counter()
 
-    def let_in(self, since_ms: int, order: Order) -> list[OperationOutcome]:
-        """Let sources in again that were kept out since then, by the lane's clock: their store is repaired."""
+    def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+        """Let sources of a place in again that were kept out since then, by the lane's clock: it is repaired."""
         return []
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:

@@ -188,9 +188,10 @@ def quarantine_to_json(row: Quarantine, walls: WallTimes) -> dict[str, Any]:
 
 
 def stop_to_json(stop: IsolationStop, walls: WallTimes) -> dict[str, Any]:
-    """Return a stop of keeping bad sources of a lane out."""
+    """Return a stop of keeping bad sources of a place out."""
     return {
         "lane": stop.lane,
+        "place": stop.place,
         "at_ms": walls.of(stop.at_ms, stop.command_index),
         "reason": stop.reason,
         "bad_sources": stop.bad_sources,

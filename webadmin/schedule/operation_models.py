@@ -17,6 +17,7 @@ from webadmin.base.database.fields import ByteOrderedField
 
 ACTOR_MAX = 150
 WHY_MAX = 500
+PLACE_MAX = 400
 SCOPE_KINDS = [(kind.value, kind.value) for kind in ScopeKind]
 
 
@@ -166,15 +167,16 @@ class Quarantine(models.Model):
 
 
 class IsolationStop(models.Model):
-    """A stop of keeping bad sources of a lane out: too many recent ones could not be merged. It lasts until an operator
-    decides whether they are tried again or quarantined. At most one is open per lane. ``at_ms`` and ``ended_at_ms`` are
-    command time, ``ended_wall_ms`` is the wall time of the decision."""
+    """A stop of keeping bad sources of a place out: too many recent ones could not be merged. It lasts until an
+    operator decides whether they are tried again or quarantined. At most one is open per place. ``at_ms`` and
+    ``ended_at_ms`` are command time, ``ended_wall_ms`` is the wall time of the decision."""
 
     class Decision(models.TextChoices):
         RETRY = "retry", "try them again: the store is repaired"
         QUARANTINE = "quarantine", "quarantine them: they are damaged"
 
     lane = ByteOrderedField(max_length=20)
+    place = ByteOrderedField(max_length=PLACE_MAX, blank=True)
     at_ms = models.BigIntegerField()
     command_index = models.BigIntegerField()
     bad_sources = models.PositiveIntegerField()
@@ -191,10 +193,15 @@ class IsolationStop(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["lane"], condition=Q(ended_at_ms=None), name="isolation_stop_is_open_once_per_lane"
+                fields=["lane", "place"], condition=Q(ended_at_ms=None), name="isolation_stop_is_open_once"
             )
         ]
         ordering = ["-id"]
 
     def __str__(self) -> str:
-        return f"quarantine of {self.lane} is stopped: {self.reason}"
+        return f"quarantine of {self.where} is stopped: {self.reason}"
+
+    @property
+    def where(self) -> str:
+        """The lane, and the place in it where that is not all."""
+        return f"{self.lane} {self.place}" if self.place else self.lane

@@ -215,9 +215,10 @@ class ReleaseSerializer(OrderSerializer):
 
 
 class IsolationStopSerializer(serializers.Serializer):
-    """A stop of keeping bad sources of a lane out."""
+    """A stop of keeping bad sources of a place out."""
 
     lane = serializers.CharField()
+    place = serializers.CharField()
     at_ms = serializers.IntegerField()
     reason = serializers.CharField()
     bad_sources = serializers.IntegerField()
@@ -230,9 +231,10 @@ class IsolationSerializer(serializers.Serializer):
 
 
 class DecideIsolationSerializer(OrderSerializer):
-    """What becomes of the sources of a lane that could not be merged."""
+    """What becomes of the sources of a place that could not be merged."""
 
     lane = serializers.CharField()
+    place = serializers.CharField(required=False, allow_blank=True)
     decision = serializers.ChoiceField(choices=["retry", "quarantine"])
 
 
@@ -240,6 +242,7 @@ class QuarantineDecisionSerializer(OutcomeSerializer):
     """What a decision did, or would do."""
 
     lane = serializers.CharField()
+    place = serializers.CharField()
     decision = serializers.CharField()
 
 

@@ -20,7 +20,7 @@ from webadmin.schedule import operation_serializers as shapes
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.isolation_stops import open_stops
 from webadmin.schedule.lanes import lanes
-from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause, Quarantine
+from webadmin.schedule.operation_models import PLACE_MAX, IsolationStop, LimitChange, Pause, Quarantine
 from webadmin.schedule.pauses import pauses_in_force
 from webadmin.schedule.register import JobFilter, parked_jobs
 from webadmin.schedule.serializers import ErrorSerializer
@@ -243,11 +243,11 @@ class ReleaseView(OperatorView):
 
 
 class IsolationView(OperatorView):
-    """In which lanes keeping bad sources out is stopped, and the decision that ends a stop."""
+    """Where keeping bad sources out is stopped, and the decision that ends a stop."""
 
     @extend_schema(operation_id="isolation", responses={200: shapes.IsolationSerializer, **ERRORS})
     def get(self, request: Request) -> Response:
-        """Return the stops that wait for a decision, by lane."""
+        """Return the stops that wait for a decision, by lane and place."""
         stops = open_stops()
         walls = _walls(stops)
         return Response({"stops": [messages.stop_to_json(stop, walls) for stop in stops]})
@@ -258,12 +258,12 @@ class IsolationView(OperatorView):
         responses={200: shapes.QuarantineDecisionSerializer, **ERRORS},
     )
     def post(self, request: Request) -> Response:
-        """Try the sources of a lane again, or quarantine them; or preview it."""
+        """Try the sources of a place again, or quarantine them; or preview it."""
         fields, order = self.read(shapes.DecideIsolationSerializer)
         decision = IsolationStop.Decision(fields.choice("decision", IsolationStop.Decision.values))
-        return Response(
-            decide_isolation(fields.choice("lane", [lane.name for lane in lanes()]), decision, order=order).to_json()
-        )
+        lane = fields.choice("lane", [lane.name for lane in lanes()])
+        place = fields.text("place", PLACE_MAX, default="")
+        return Response(decide_isolation(lane, place, decision, order=order).to_json())
 
 
 class BreakagesView(OperatorView):

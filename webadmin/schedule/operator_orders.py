@@ -217,7 +217,7 @@ def _release(rows: Sequence[Quarantine], values: Values, actor: str, is_dry_run:
 
 def _decide(rows: Sequence[IsolationStop], values: Values, actor: str, is_dry_run: bool) -> Outcome:
     decision, order = IsolationStop.Decision(values["decision"]), _order(values, actor, is_dry_run)
-    return _Decided([decide_isolation(row.lane, decision, order=order) for row in rows])
+    return _Decided([decide_isolation(row.lane, row.place, decision, order=order) for row in rows])
 
 
 CANCEL = OperatorOrder(
@@ -308,7 +308,7 @@ DECIDE = OperatorOrder(
     name="decide",
     label="Decide",
     about="Ends the stop. Check the object store first: read one of the objects with another tool. Trying again "
-    "requeues all evicted jobs of the lane and releases what was kept out in the hour before the stop.",
+    "requeues all evicted jobs of the place and releases what was kept out in the hour before the stop.",
     form=DecisionForm,
     give=_decide,
     fits=lambda row: row.ended_at_ms is None,

@@ -111,7 +111,7 @@ class Reported:
 
 def token_codec() -> TokenCodec:
     """Return the codec with the keys of this installation."""
-    return TokenCodec([key.encode() for key in settings.TOKEN_KEYS])
+    return TokenCodec(settings.TOKEN_KEYS)
 
 
 def read_poll(

@@ -195,7 +195,7 @@ def foreign_tokens(scene: Scene) -> dict[str, tuple[str, str, bool]]:
     theirs, mine = scene.victims.held[scene.theirs.job].token, scene.own.held[scene.mine.job].token
     index, key, signature = theirs.split(".")
     codec, credential = token_codec(), scene.attacker.credential.key_id
-    alien = TokenCodec([b"another service"]).encode(job=scene.theirs.job, index=int(index), credential=credential)
+    alien = TokenCodec(["another service"]).encode(job=scene.theirs.job, index=int(index), credential=credential)
     never = codec.encode(job=scene.mine.job, index=10**9, credential=credential)
     return {
         "an unknown job": ("no-such-job", mine, True),

@@ -8,8 +8,6 @@ missing, old, unreachable or not signed takes nothing back and refuses nobody el
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import logging
 import time
@@ -19,6 +17,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.utils import timezone
 
+from engine.core.keyed_digests import is_signed, keyed_digest
 from engine.storage import ObjectStore, StorageError, kept_store
 from engine.storage.model import ObjectNotFound
 from webadmin.base.access.models import RevokedSecret
@@ -26,7 +25,7 @@ from webadmin.base.access.models import RevokedSecret
 log = logging.getLogger(__name__)
 
 KEY = "access/revocations.json"
-PURPOSE = b"lithify revoked secrets"
+PURPOSE = "revoked secrets"
 PUBLISHED_FOR = timedelta(days=1)
 PUBLISH_SECONDS = 5.0
 _publisher = ThreadPoolExecutor(1, "revocations")
@@ -92,22 +91,17 @@ def _current_rows() -> dict[str, float]:
 
 def _sign(revoked: dict[str, float]) -> bytes:
     document = json.dumps({"revoked": revoked})
-    return json.dumps({"document": document, "signature": _signature(document, settings.TOKEN_KEYS[0])}).encode()
+    signature = keyed_digest(settings.TOKEN_KEYS[0], PURPOSE, document.encode()).hex()
+    return json.dumps({"document": document, "signature": signature}).encode()
 
 
 def _verify(data: bytes) -> dict[str, float]:
     """Return the entries of a signed list; ValueError if it is not signed with a key in use, or malformed."""
     try:
         envelope = json.loads(data)
-        document, signature = str(envelope["document"]), str(envelope["signature"])
-        keys = settings.TOKEN_KEYS
-        matches = [hmac.compare_digest(signature.encode(), _signature(document, key).encode()) for key in keys]
-        if not any(matches):
+        document, signature = str(envelope["document"]), bytes.fromhex(envelope["signature"])
+        if not is_signed(signature, settings.TOKEN_KEYS, PURPOSE, document.encode()):
             raise ValueError(f"{KEY} is not signed with a key of LITHIFY_TOKEN_KEYS")
         return {str(each): float(at) for each, at in json.loads(document)["revoked"].items()}
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{KEY} is not a signed list: {error!r}") from error
-
-
-def _signature(document: str, key: str) -> str:
-    return hmac.new(key.encode(), PURPOSE + b"\n" + document.encode(), hashlib.sha256).hexdigest()

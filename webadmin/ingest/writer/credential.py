@@ -8,13 +8,14 @@ it on its way, can push to nobody else with it and not for long.
 from __future__ import annotations
 
 import functools
-import hashlib
 import hmac
 import time
 
 from django.conf import settings
 
-PURPOSE = "lithify segment push"
+from engine.core.keyed_digests import keyed_digest
+
+PURPOSE = "segment push"
 PREFIX = "Bearer "
 VALID_SECONDS = 3600
 """A credential is valid for at least so long after it was made, and at most twice as long."""
@@ -42,4 +43,4 @@ def is_authorized(header: str, instance: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _derived(key: str, instance: str, expires_s: int) -> str:
-    return hmac.new(key.encode(), f"{PURPOSE}\0{instance}\0{expires_s}".encode(), hashlib.sha256).hexdigest()
+    return keyed_digest(key, PURPOSE, instance.encode(), str(expires_s).encode()).hex()

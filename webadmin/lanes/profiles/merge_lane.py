@@ -140,10 +140,10 @@ class ProfilesLane(Lane):
             "bytes_read": result.bytes_read,
         }
 
-    def bad_sources(self, since_ms: int, accepted_ms: int) -> Counter[str]:
+    def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return lone_blocks(since_ms, accepted_ms)
 
-    def let_in(self, since_ms: int, order: Order) -> list[OperationOutcome]:
+    def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
         return release_since(since_ms, order)
 
     def explain(self, name: str) -> list[Explanation]:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from django.db.models import Q
+
 from engine.core.errors import LithifyError
 from engine.lanes.tables.jobs import KIND, TableMergeResult
 from engine.lanes.tables.results import read_table_result
@@ -28,7 +30,7 @@ from webadmin.lanes.tables.services.admit_tasks import follow_commits
 from webadmin.lanes.tables.services.commit_tasks import Completion, commit_tasks
 from webadmin.lanes.tables.services.end_tasks import close_tasks
 from webadmin.lanes.tables.services.orders import release_since
-from webadmin.lanes.tables.services.settle_failures import files_kept_out
+from webadmin.lanes.tables.services.settle_failures import files_kept_out, of_place
 from webadmin.lanes.tables.states import TaskState
 from webadmin.lanes.tables.task_models import Task
 from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment, Trouble, Waiting
@@ -81,11 +83,14 @@ class TablesLane(Lane):
     def troubles(self) -> list[Trouble]:
         return table_troubles()
 
-    def bad_sources(self, since_ms: int, accepted_ms: int) -> Counter[str]:
-        return files_kept_out(since_ms, accepted_ms)
+    def jobs_of(self, place: str) -> Q:
+        return of_place(place, "timeline_task__source")
 
-    def let_in(self, since_ms: int, order: Order) -> list[OperationOutcome]:
-        return release_since(since_ms, order)
+    def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
+        return files_kept_out(place, since_ms, accepted_ms)
+
+    def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+        return release_since(place, since_ms, order)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)

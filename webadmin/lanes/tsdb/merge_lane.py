@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Q
+
 from engine.core.errors import LithifyError
 from engine.formats.prometheus.meta import BlockMeta, decode_meta
 from engine.lanes.tsdb.buckets.bounds import check_bounds
@@ -31,7 +33,7 @@ from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, Part
 from webadmin.lanes.tsdb.policies import layout_of
 from webadmin.lanes.tsdb.services.complete_groups import Completion, complete_parts, samples_owned, samples_written
 from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups
-from webadmin.lanes.tsdb.services.quarantine_sources import release_since, sources_kept_out
+from webadmin.lanes.tsdb.services.quarantine_sources import of_place, release_since, sources_kept_out
 from webadmin.lanes.tsdb.states import BlockState, GroupState
 from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job
@@ -96,11 +98,14 @@ class TsdbLane(Lane):
     def troubles(self) -> list[Trouble]:
         return bucket_troubles()
 
-    def bad_sources(self, since_ms: int, accepted_ms: int) -> Counter[str]:
-        return sources_kept_out(since_ms, accepted_ms)
+    def jobs_of(self, place: str) -> Q:
+        return of_place(place, "tsdb_part__group__tenant")
 
-    def let_in(self, since_ms: int, order: Order) -> list[OperationOutcome]:
-        return release_since(since_ms, order)
+    def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
+        return sources_kept_out(place, since_ms, accepted_ms)
+
+    def let_in(self, place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+        return release_since(place, since_ms, order)
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)

@@ -103,7 +103,7 @@ def _stop(judged: Sequence[Judged], order: Order) -> str:
         if isinstance(verdict, SetMissingAside) and len(sources) > 1  # a lone one is counted as a block that failed
         for place in verdict.positions
     ]
-    return brake(PROFILES, missing, order)
+    return brake(PROFILES, "", missing, order)
 
 
 def _missing(store: ObjectStore, suspect: Suspect) -> frozenset[str]:
@@ -125,7 +125,7 @@ def _apply(job: Job, sources: Sequence[Block], suspect: Suspect, verdict: Verdic
     with operation() as run:
         if not Job.objects.filter(is_kind(ParkedKind.EVICTED), id=job.id, state=JobState.PARKED).exists():
             return Wait("somebody else has changed it meanwhile")
-        if open_stop(PROFILES) is not None:
+        if open_stop(PROFILES, "") is not None:
             return Wait("isolation was stopped meanwhile")
         if run.room() < len(parts):
             return Wait("the queue is full")

@@ -63,7 +63,7 @@ def test_a_store_that_damages_most_blocks_is_not_taken_apart_block_by_block(
     service: Service, store: ObjectStore, bad: Collection[str]
 ) -> None:
     assert len(quarantined()) < BAD_SOURCES_MIN
-    stop = open_stop(KIND)
+    stop = open_stop(KIND, "")
     assert stop is not None
     assert "recent sources cannot be merged" in stop.reason
     assert "Truncated" in stop.reason
@@ -82,7 +82,7 @@ def test_the_stop_outlasts_the_hour_in_which_blocks_are_counted(
     for shard in range(10, 40):
         service.add_segments(20, shard=shard)
     settle(service, store, service.worker(), bad)
-    assert (quarantined(), open_stop(KIND) is not None) == (held, True)
+    assert (quarantined(), open_stop(KIND, "") is not None) == (held, True)
 
 
 def test_everybody_is_told_and_one_decision_quarantines_the_blocks(
@@ -95,9 +95,9 @@ def test_everybody_is_told_and_one_decision_quarantines_the_blocks(
     assert "\nlithify_quarantine_stopped 1" in probe("/metrics").content.decode()
     notices = [notice.text for notice, _ in front_page(rf.get("/"), {})["notices"]]
     assert any(text.startswith("Quarantine is stopped until somebody decides: ") for text in notices)
-    decide_isolation(KIND, QUARANTINE, order=order)
+    decide_isolation(KIND, "", QUARANTINE, order=order)
     settle(service, store, service.worker(), bad)
-    assert (quarantined(), open_stop(KIND)) == (set(bad), None)
+    assert (quarantined(), open_stop(KIND, "")) == (set(bad), None)
     count_log()
     assert probe("/progressz").status_code == 200
 
@@ -105,12 +105,12 @@ def test_everybody_is_told_and_one_decision_quarantines_the_blocks(
 def test_blocks_that_arrive_after_the_decision_are_counted_again(
     service: Service, store: ObjectStore, bad: Collection[str], order: Order
 ) -> None:
-    decide_isolation(KIND, QUARANTINE, order=order)
+    decide_isolation(KIND, "", QUARANTINE, order=order)
     settle(service, store, service.worker(), bad)
     pass_hours(service)  # in the same hour so many jobs fail that the build is called broken
     later = add_damaged(service, damaged=range(0, 40, 2))
     settle(service, store, service.worker(), later)
-    assert open_stop(KIND) is not None
+    assert open_stop(KIND, "") is not None
     assert len(quarantined() & later) < BAD_SOURCES_MIN
 
 
@@ -118,24 +118,24 @@ def test_one_decision_tries_every_block_again_on_a_repaired_store(
     service: Service, store: ObjectStore, bad: Collection[str], order: Order, dry: Order
 ) -> None:
     waiting = {job.name for job in parked_jobs()}
-    preview = decide_isolation(KIND, RETRY, order=dry)
-    assert open_stop(KIND) is not None
-    outcome = decide_isolation(KIND, RETRY, order=order)
+    preview = decide_isolation(KIND, "", RETRY, order=dry)
+    assert open_stop(KIND, "") is not None
+    outcome = decide_isolation(KIND, "", RETRY, order=order)
     assert (outcome.changed, outcome.left) == (preview.changed, ())
     assert len(outcome.changed) == len(waiting)
     settle(service, store, service.worker(), ())
-    assert (quarantined(), parked_jobs().count(), open_stop(KIND)) == (set(), 0, None)
+    assert (quarantined(), parked_jobs().count(), open_stop(KIND, "")) == (set(), 0, None)
     assert not Block.objects.filter(level=0).exclude(state="replaced").exists()
 
 
 def test_a_store_that_is_still_bad_stops_isolation_again(
     service: Service, store: ObjectStore, bad: Collection[str], order: Order
 ) -> None:
-    decide_isolation(KIND, RETRY, order=order)
+    decide_isolation(KIND, "", RETRY, order=order)
     pass_hours(service)
     settle(service, store, service.worker(), bad)
     assert IsolationStop.objects.count() == 2
-    assert open_stop(KIND) is not None
+    assert open_stop(KIND, "") is not None
 
 
 def lose(service: Service, worker: FakeWorker, lost: Collection[str]) -> None:
@@ -167,7 +167,7 @@ def test_missing_objects_that_an_operator_gave_up_stop_nothing_again(
     put_all(store, without=ids[:12])
     lose(service, service.worker(), ids[:12])
     assert isolate(store=store).stop
-    decide_isolation(KIND, QUARANTINE, order=order)
+    decide_isolation(KIND, "", QUARANTINE, order=order)
     assert isolate(store=store).stop == ""
     assert quarantined() == set(ids[:12])
 
@@ -177,9 +177,9 @@ def test_a_decision_releases_in_as_many_commands_as_it_takes(
 ) -> None:
     settle(service, store, service.worker(), add_damaged(service, damaged=[3, 13, 33]))
     assert len(quarantined()) == 3
-    stop_isolation(KIND, RecentSources(bad={"Truncated": 3}, merged_count=1), order)
+    stop_isolation(KIND, "", RecentSources(bad={"Truncated": 3}, merged_count=1), order)
     monkeypatch.setattr("webadmin.lanes.profiles.lone_blocks.JOBS_PER_COMMAND", 1)
-    outcome = decide_isolation(KIND, RETRY, order=order)
+    outcome = decide_isolation(KIND, "", RETRY, order=order)
     assert (quarantined(), len(outcome.changed), outcome.left) == (set(), 3, ())
     assert len(outcome.command_indexes) == 3 + 1, "one for each block, and the decision"
 
@@ -189,13 +189,13 @@ def test_a_dry_run_stops_nothing(service: Service, store: ObjectStore, dry: Orde
     put_all(store, without=ids)
     lose(service, service.worker(), ids)
     assert isolate(store=store, order=dry).stop
-    assert open_stop(KIND) is None
+    assert open_stop(KIND, "") is None
 
 
 def test_few_bad_blocks_among_many_good_ones_stop_nothing(service: Service, store: ObjectStore) -> None:
     bad = add_damaged(service, damaged=range(0, 40, 8))
     settle(service, store, service.worker(), bad)
-    assert (quarantined(), open_stop(KIND)) == (bad, None)
+    assert (quarantined(), open_stop(KIND, "")) == (bad, None)
 
 
 def test_the_decision_is_given_over_http(service: Service, store: ObjectStore, bad: Collection[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from engine.core.errors import LithifyError
 from engine.storage import ObjectStore, kept_store
 from webadmin.base.access.services import record_audit
 from webadmin.base.database import dialect
@@ -125,24 +123,22 @@ def release_files(source: DataSource, store: ObjectStore, paths: Sequence[str], 
     return found
 
 
-def release_since(since_ms: int, order: Order) -> list[OperationOutcome]:
-    """Release the files that merges failed on and that were kept out since then (wall time), table by table."""
-    paths: defaultdict[DataSource, list[str]] = defaultdict(list)
-    held = BadFile.objects.filter(released_at_ms=None, at_ms__gte=since_ms, job__isnull=False)
-    for file in held.select_related("source").order_by("id"):
-        paths[file.source].append(file.path)
+def release_since(place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
+    """Release the files of a table that merges failed on and that were kept out since then (wall time)."""
+    tenant, _, name = place.partition("/")
+    source = DataSource.objects.filter(tenant=tenant, name=name).first()
+    if source is None:  # deleted meanwhile
+        return []
+    held = BadFile.objects.filter(source=source, released_at_ms=None, at_ms__gte=since_ms, job__isnull=False)
+    paths = list(held.order_by("id").values_list("path", flat=True))
     outcomes = []
-    for source, own in paths.items():
-        for start in range(0, len(own), FILES_MAX):
-            batch = own[start : start + FILES_MAX]
-            try:
-                done, why = release_files(source, kept_store(source.url), batch, order=order), "it still cannot be read"
-            except LithifyError as error:  # the other tables' files are released
-                done, why = [], str(error)
-            left = tuple((path, why) for path in batch if path not in set(done))
-            outcomes.append(
-                OperationOutcome(action="release_files", is_dry_run=order.is_dry_run, changed=tuple(done), left=left)
-            )
+    for start in range(0, len(paths), FILES_MAX):
+        batch = paths[start : start + FILES_MAX]
+        done = release_files(source, kept_store(source.url), batch, order=order)
+        left = tuple((path, "it still cannot be read") for path in batch if path not in set(done))
+        outcomes.append(
+            OperationOutcome(action="release_files", is_dry_run=order.is_dry_run, changed=tuple(done), left=left)
+        )
     return outcomes
 
 

@@ -31,7 +31,7 @@ from webadmin.lanes.tables.policies import granularity_of, mark_dirty
 from webadmin.lanes.tables.services.end_tasks import end_tasks
 from webadmin.lanes.tables.states import ChunkStanding, SegmentState, TaskState
 from webadmin.lanes.tables.task_models import Task, TaskChunk
-from webadmin.schedule.isolation_stops import FoundBad, open_stop
+from webadmin.schedule.isolation_stops import FoundBad, stopped_places
 from webadmin.schedule.models import Attempt
 from webadmin.schedule.register import BAD_OUTCOMES, with_last_error
 from webadmin.schedule.services.operation import Order, operation
@@ -50,18 +50,21 @@ ALL_SOUND = "each of its files can be read alone: the merge itself fails, or the
 @dataclass(slots=True)
 class FailureReport:
     """Files kept out with their errors, tasks given up, chunks left alone, and files that could not be looked at.
-    ``stop`` is why no file is kept out until an operator decides, "" if they are."""
+    ``stopped`` says, by table, why no file is kept out until an operator decides."""
 
     quarantined: dict[str, str] = field(default_factory=dict)
     failed: list[int] = field(default_factory=list)
     left_alone: int = 0
     unread: dict[str, str] = field(default_factory=dict)
-    stop: str = ""
+    stopped: dict[str, str] = field(default_factory=dict)
 
 
 def failing_tasks() -> list[Task]:
-    """Return open tasks whose last run failed and that nobody runs now, but for those looked at since then."""
+    """Return open tasks whose last run failed and that nobody runs now, but for those looked at since then, and those
+    of tables whose bad files are not kept out until somebody decides."""
     tasks = Task.objects.filter(state=TaskState.OPEN, verified_token__lt=F("job__token"))
+    for place in stopped_places(KIND):
+        tasks = tasks.exclude(of_place(place))
     evicted = Q(job__state=JobState.PARKED) & Q(job__parked_kind__in=["", ParkedKind.EVICTED])
     waits = Q(job__state=JobState.WAITING, job__failures__gt=0)
     return list(tasks.filter(evicted | waits).select_related("job", "source").order_by("id")[:TASKS_MAX])
@@ -70,9 +73,6 @@ def failing_tasks() -> list[Task]:
 def settle_failure(task: Task, store: ObjectStore, report: FailureReport, *, order: Order | None = None) -> None:
     """Read the files that a task may fail on, and decide what becomes of it. Safe to do twice and by two at once."""
     order = order or Order(actor=ACTOR, why="a job failed on it")
-    if (stop := open_stop(KIND)) is not None:  # reading the files again says nothing new
-        report.stop = stop.reason
-        return
     assert task.job is not None, "an open task has a job"
     is_over = task.job.state == JobState.PARKED
     bad: list[tuple[Segment, BadObject]] = []
@@ -88,8 +88,8 @@ def settle_failure(task: Task, store: ObjectStore, report: FailureReport, *, ord
             bad.append((segment, error))
     if bad:
         found = [FoundBad(type(error).__name__, segment.created_at_ms) for segment, error in bad]
-        report.stop = brake(KIND, found, order)
-        if report.stop:
+        if why := brake(KIND, str(task.source), found, order):
+            report.stopped[str(task.source)] = why
             return
         _keep_out(task, bad, order)
         report.quarantined |= {segment.path: str(error) for segment, error in bad}
@@ -199,10 +199,16 @@ def quarantine(source: DataSource, bad: Sequence[tuple[Segment, BadObject]], tas
     mark_dirty(source, granularity, {(segment.start_ms, segment.end_ms) for segment, _ in bad})
 
 
-def files_kept_out(since_ms: int, accepted_ms: int) -> Counter[str]:
-    """Return, by error class, the files that merges failed on and that were kept out since then, of those that came in
-    after ``accepted_ms`` (wall time)."""
-    held = BadFile.objects.filter(released_at_ms=None, at_ms__gte=since_ms, job__isnull=False)
+def of_place(place: str, source: str = "source") -> Q:
+    """Return the condition that ``source``, the path to a table, leads to the one of this name."""
+    tenant, _, name = place.partition("/")
+    return Q(**{f"{source}__tenant": tenant, f"{source}__name": name})
+
+
+def files_kept_out(place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
+    """Return, by error class, the files of a table that merges failed on and that were kept out since then, of those
+    that came in after ``accepted_ms`` (wall time)."""
+    held = BadFile.objects.filter(of_place(place), released_at_ms=None, at_ms__gte=since_ms, job__isnull=False)
     return Counter(held.filter(segment__created_at_ms__gt=accepted_ms).values_list("error_class", flat=True))
 
 

@@ -31,9 +31,9 @@ from engine.storage import ObjectStore, StorageError
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import REASON_MAX, Block, Group, Part
 from webadmin.lanes.tsdb.patience import again_at_ms
-from webadmin.lanes.tsdb.services.quarantine_sources import BadSource, quarantine_sources
+from webadmin.lanes.tsdb.services.quarantine_sources import BadSource, of_place, quarantine_sources
 from webadmin.lanes.tsdb.states import BlockState, GroupState
-from webadmin.schedule.isolation_stops import open_stop
+from webadmin.schedule.isolation_stops import stopped_places
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.register import BAD_OUTCOMES, is_kind
 from webadmin.schedule.services.operation import Order
@@ -54,14 +54,12 @@ OpenStore = Callable[[str], ObjectStore]
 
 @dataclass(slots=True)
 class IsolationReport:
-    """What was read: blocks quarantined with their errors, groups whose sources are all sound, blocks not read.
-    ``stop`` is why none is kept out until an operator decides, "" if they are."""
+    """What was read: blocks quarantined with their errors, groups whose sources are all sound, blocks not read."""
 
     quarantined: dict[str, str] = field(default_factory=dict)
     sound: list[int] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
     bytes_read: int = 0
-    stop: str = ""
 
     def has_room(self, block: Block) -> bool:
         """Say whether this round may still read this block."""
@@ -73,9 +71,6 @@ def isolate_sources(stores: OpenStore, *, order: Order | None = None) -> Isolati
     order = order or Order(actor=ACTOR, why="a job failed on it")
     report = IsolationReport()
     for job in _failing_jobs():
-        if (stop := open_stop(KIND)) is not None:  # reading them again says nothing new
-            report.stop = stop.reason
-            break
         related = Part.objects.select_related("group__tenant__bucket", "group__tenant__folder")
         part = related.defer("group__tenant__folder__looked", "group__tenant__slots").get(job=job)
         if part.group.state != GroupState.OPEN:  # another of its parts had a bad source
@@ -97,9 +92,11 @@ def _failing_jobs() -> list[Job]:
     """Return jobs whose last run failed and that nobody runs now: those parked for it, and those that wait again.
 
     Not those that were looked at after that run, who may be many and stay for long, nor those that could not be read so
-    lately that it is too soon for another look.
+    lately that it is too soon for another look, nor those of tenants whose bad sources stay until somebody decides.
     """
     jobs = Job.objects.filter(lane=KIND, tsdb_part__group__state=GroupState.OPEN)
+    for place in stopped_places(KIND):
+        jobs = jobs.exclude(of_place(place, "tsdb_part__group__tenant"))
     jobs = jobs.filter(tsdb_part__verified_token__lt=F("token"), tsdb_part__look_again_at_ms__lte=dialect.clock_ms())
     parked = jobs.filter(is_kind(ParkedKind.EVICTED), state=JobState.PARKED)
     waiting = jobs.filter(state=JobState.WAITING, failures__gt=0)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import F
+from django.db.models import F, Q
 
 from engine.core.errors import BadObject
 from engine.lanes.tsdb.jobs import KIND
@@ -39,7 +39,7 @@ def quarantine_sources(group: Group, job: Job, bad: Sequence[BadSource], order: 
     sources are bad: then the store is suspected, and an operator decides.
     """
     found = [FoundBad(type(one.error).__name__, one.block.found_at_ms) for one in bad]
-    if brake(KIND, found, order):
+    if brake(KIND, place_of(group.tenant), found, order):
         return []
     with operation() as run:
         if not Group.objects.filter(id=group.id, state=GroupState.OPEN).exists():
@@ -83,16 +83,28 @@ def _keep_out(one: BadSource, job: Job, command_index: int, now_ms: int) -> None
     BucketTenant.objects.filter(id=block.tenant_id).update(index_wanted=F("index_wanted") + 1)
 
 
-def sources_kept_out(since_ms: int, accepted_ms: int) -> Counter[str]:
-    """Return, by error class, the sources kept out since then, of those found after ``accepted_ms`` (wall time)."""
-    held = BlockQuarantine.objects.filter(released_at_ms=None, at_ms__gte=since_ms, block__found_at_ms__gt=accepted_ms)
-    return Counter(held.values_list("error_class", flat=True))
+def sources_kept_out(place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
+    """Return, by error class, the sources of a tenant kept out since then, of those found after ``accepted_ms`` (wall
+    time)."""
+    held = BlockQuarantine.objects.filter(of_place(place, "block__tenant"), released_at_ms=None, at_ms__gte=since_ms)
+    return Counter(held.filter(block__found_at_ms__gt=accepted_ms).values_list("error_class", flat=True))
 
 
-def release_since(since_ms: int, order: Order) -> list[OperationOutcome]:
+def place_of(tenant: BucketTenant) -> str:
+    """Return the name under which keeping bad sources of this tenant of a bucket out is stopped."""
+    return f"{tenant.bucket.name}/{tenant.name}"
+
+
+def of_place(place: str, tenant: str) -> Q:
+    """Return the condition that ``tenant``, the path to a tenant of a bucket, leads to the one of this name."""
+    bucket, _, name = place.partition("/")
+    return Q(**{f"{tenant}__bucket__name": bucket, f"{tenant}__name": name})
+
+
+def release_since(place: str, since_ms: int, order: Order) -> list[OperationOutcome]:
     """Release the sources kept out since then (wall time), in commands of bounded size."""
-    held = BlockQuarantine.objects.filter(released_at_ms=None, at_ms__gte=since_ms).order_by("id")
-    ids = list(held.values_list("block__ulid", flat=True))
+    held = BlockQuarantine.objects.filter(of_place(place, "block__tenant"), released_at_ms=None, at_ms__gte=since_ms)
+    ids = list(held.order_by("id").values_list("block__ulid", flat=True))
     return [release_sources(ids[at : at + NAMES_MAX], order=order) for at in range(0, len(ids), NAMES_MAX)]
 
 
