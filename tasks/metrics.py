@@ -74,7 +74,8 @@ def show(metrics: ProcessMetrics, environment: Mapping[str, str] = os.environ) -
         host = environment.get("METRICS_HOST") or DEFAULT_HOST
         server = make_server(host, int(text), make_wsgi_app(metrics.registry), MetricsServer, QuietHandler)
     except (OSError, ValueError, OverflowError) as error:
-        log.error("metrics_not_shown", port=text, reason=str(error), advice="set METRICS_PORT to a free port")
+        advice = "set METRICS_PORT to a free port, and METRICS_HOST to an address of this machine"
+        log.error("metrics_not_shown", port=text, reason=str(error), advice=advice)
         return lambda: None
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()

@@ -17,8 +17,10 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
     connections_max = 32
     connection_seconds = 10.0
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, address: tuple[str, int], *arguments: Any, **named: Any) -> None:
+        family, _, _, _, place = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        self.address_family = family
+        super().__init__(place[:2], *arguments, **named)
         self._since: dict[Any, float] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:

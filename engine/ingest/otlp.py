@@ -32,6 +32,9 @@ from engine.ingest.text_stacks import INT64_MAX
 SERVICE = "service.name"
 EXECUTABLE = "process.executable.name"
 BUILD_ID = "process.executable.build_id.gnu"
+WORK_MAX = 10_000_000
+"""Rows of the dictionary, frames, labels and values that the profiles of one request go through, each as often as a
+profile does: small tables may be named again and again. About a second."""
 DURATION_DEFAULT_NS = 10 * NANOSECONDS_PER_SECOND
 _CPU = ("cpu", "nanoseconds")
 
@@ -46,9 +49,10 @@ def decode_otlp(body: bytes, *, is_json: bool, limits: PushLimits, now_ns: int) 
     taken: list[PushedProfile] = []
     refused: list[Refused] = []
     for resource in request.resource_profiles:
+        shared = _attributes(resource.resource.attributes)
         for scope in resource.scope_profiles:
+            given = _attributes(scope.scope.attributes) | shared
             for profile in scope.profiles:
-                given = _attributes((*resource.resource.attributes, *scope.scope.attributes))
                 try:
                     taken.extend(_profiles(profile, given, tables, limits, now_ns))
                 except Refused as error:
@@ -61,6 +65,7 @@ def _profiles(
 ) -> Iterator[PushedProfile]:
     """Yield the checked profiles of every service that one OTLP profile holds."""
     for service, samples in _by_service(profile, tables, _service_of(given)):
+        tables.charge(tables.row_count + len(given))
         made = _profile(profile, samples, tables, now_ns)
         own = {"__name__": made.metric, "service_name": service, "__delta__": "false", "__otel__": "true"}
         labels = check_labels((given | own).items(), limits)
@@ -85,6 +90,16 @@ class _Tables:
         self.functions = _functions(dictionary.function_table[1:])
         self.locations = _locations(dictionary.location_table[1:])
         self.mappings = _mappings(dictionary.mapping_table[1:], self)
+        self.row_count = len(self.strings) + sum(
+            len(table) for table in (dictionary.mapping_table, dictionary.location_table, dictionary.function_table)
+        )
+        self._work_left = WORK_MAX
+
+    def charge(self, count: int) -> None:
+        """Take so much from the work of the request; Refused if that is used up."""
+        if count > self._work_left:
+            raise Refused("samples_limit", "its profiles go through too many rows and frames: send several requests")
+        self._work_left -= count
 
     def ref(self, text: bytes) -> int:
         if text not in self._refs:
@@ -103,6 +118,7 @@ class _Tables:
 
     def labels(self, sample: otlp.Sample) -> list[tuple[str, str]]:
         """Return the string labels of a sample: its attributes, then the ids of its link."""
+        self.charge(1 + len(sample.attribute_indices))
         found = [self.attributes[index] for index in _inside(sample.attribute_indices, self.attributes, "attribute")]
         for index in _inside([sample.link_index], self.links, "link"):
             found.extend(self.links[index])
@@ -209,10 +225,12 @@ def _samples(samples: Sequence[tuple[otlp.Sample, list[tuple[str, str]]]], table
     strings: list[int] = []
     for sample, labels in samples:
         chosen = _inside([sample.stack_index], stacks, "stack")
+        depth = sum(len(stacks[one].location_indices) for one in chosen)
+        tables.charge(depth + len(sample.values) + len(sample.timestamps_unix_nano))
+        if len(frames) + depth > FRAMES_MAX:
+            raise Refused("samples_limit", f"the stacks have more than {FRAMES_MAX} frames; send shorter profiles")
         own = [index for one in chosen for index in stacks[one].location_indices if index]
         frames.extend(own)
-        if len(frames) > FRAMES_MAX:
-            raise Refused("samples_limit", f"the stacks have more than {FRAMES_MAX} frames; send shorter profiles")
         depths.append(len(own))
         values.append(_value(sample, scale))
         label_counts.append(len(labels))

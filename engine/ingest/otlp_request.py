@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from engine.formats.proto import otlp_profiles_pb2 as otlp
 from engine.ingest.message_bounds import check_json, check_message
 from engine.ingest.model import Refused
+from engine.ingest.segments.normalise import FRAMES_MAX
 
 REASON = "malformed_request"
 PROFILES_MAX = 1_000
@@ -72,8 +73,11 @@ def _check_dictionary(tables: otlp.Dictionary) -> None:
     _check("location", len(tables.mapping_table), "mapping", (one.mapping_index for one in tables.location_table))
     lines = (line.function_index for one in tables.location_table for line in one.lines)
     _check("location", len(tables.function_table), "function", lines)
-    frames = (index for stack in tables.stack_table for index in stack.location_indices)
-    _check("stack", len(tables.location_table), "location", frames)
+    stacks = [stack.location_indices for stack in tables.stack_table if stack.location_indices]
+    if (frames := sum(map(len, stacks))) > FRAMES_MAX:
+        raise Refused(REASON, f"the stacks of the dictionary have {frames} frames, the limit is {FRAMES_MAX}")
+    extremes = (index for stack in stacks for index in (min(stack), max(stack)))
+    _check("stack", len(tables.location_table), "location", extremes)
 
 
 def _function_strings(tables: otlp.Dictionary) -> Iterable[int]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WITHOUT_EFFECT = frozenset(
     {
         *("change_limit", "change_level_policy", "pause", "resume", "pin", "unpin"),
-        *("request_deletion", "certify_deletion", "release_sources"),
+        *("request_deletion", "certify_deletion", "release_sources", "withdraw_groups"),
         *("stop_isolation", "decide_isolation"),
     }
 )
@@ -38,12 +38,12 @@ def apply_order(state: ReplayedState, index: int, order: Mapping[str, Any]) -> N
             _park(state, name, order["parked_reason"])
     elif action == "give_blocks_back":
         _give_back(state, order)
-    elif action == "plan_intervals":
+    elif action in ("plan_intervals", "compact_branch"):
         for created in order["created"]:
             state.create(index, created)
     elif action == "plan_timeline":
         _plan_timeline(state, index, order)
-    elif action in ("dissolve_groups", "quarantine_sources", "quarantine_files", "fail_task"):
+    elif action in ("dissolve_groups", "quarantine_sources", "quarantine_files", "fail_task", "end_compaction"):
         for name in order["jobs"]:
             _dissolve(state, name)
     elif action == "reset_failures":

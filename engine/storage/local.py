@@ -138,7 +138,8 @@ class LocalStore(ObjectStore):
         ):
             for name in os.listdir(folder):
                 with contextlib.suppress(FileNotFoundError):
-                    if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before:
+                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode) and found.st_mtime < before:
                         os.unlink(name, dir_fd=folder)
                         swept += 1
         return swept

@@ -77,7 +77,7 @@ def opened_folders(
     ``is_made``: create folders that are missing. Raises LinkFound, NotADirectoryError if a component is a file,
     FileNotFoundError if one is missing or is deleted at the same moment, and other OSErrors.
     """
-    descriptors = [os.open("/", SEARCH if parts else mode)]
+    descriptors = [os.open("/", mode if count > len(parts) else SEARCH)]
     try:
         for position, name in enumerate(parts):
             is_kept = position >= len(parts) - count

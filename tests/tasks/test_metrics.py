@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from engine.core.metrics import BEAT_METRICS, CONTROL_METRICS, NODE_METRICS, Metric
 from tasks import metrics as process_metrics
 from tasks.metrics import ProcessMetrics, TaskCounter, count_sent, show
-from tasks.metrics_server import MetricsServer
+from tasks.metrics_server import MetricsServer, QuietHandler
 
 
 def free_port() -> int:
@@ -60,6 +60,13 @@ def test_connections_without_a_request_are_few_and_end(monkeypatch: pytest.Monke
 
 def test_without_a_port_nothing_is_shown() -> None:
     assert show(ProcessMetrics(NODE_METRICS), {})() is None
+
+
+@pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
+def test_addresses_of_both_kinds_are_listened_at(host: str, family: socket.AddressFamily) -> None:
+    server = MetricsServer((host, 0), QuietHandler, bind_and_activate=False)
+    server.server_close()
+    assert server.address_family == family
 
 
 @pytest.mark.parametrize("port", ["x", "-1", "99999999"])

@@ -176,6 +176,41 @@ def test_one_long_stack_named_by_many_samples_is_refused_before_it_costs_memory(
     assert [refused.reason for refused in push.refused] == ["samples_limit"]
 
 
+@pytest.mark.parametrize("table", ["location_table", "function_table", "mapping_table"])
+def test_tables_that_many_profiles_name_again_are_gone_through_so_often_only(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.ingest.otlp.WORK_MAX", 41_000)
+    request = request_of()
+    for _ in range(1_000):
+        getattr(request.dictionary, table).add()
+    for _ in range(99):
+        request.resource_profiles[0].scope_profiles[0].profiles.add().CopyFrom(only_profile(request))
+    push = decode_otlp(request.SerializeToString(), is_json=False, limits=PushLimits(), now_ns=NOW_NS)
+    assert (len(push.profiles), len(push.refused)) == (39, 61)
+    assert {refused.reason for refused in push.refused} == {"samples_limit"}
+
+
+def test_one_long_stack_named_by_many_profiles_is_gone_through_so_often_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.ingest.otlp.WORK_MAX", 40_000)
+    request = request_of()
+    request.dictionary.stack_table[1].location_indices.extend([1] * 10_000)
+    for _ in range(9):
+        request.resource_profiles[0].scope_profiles[0].profiles.add().CopyFrom(only_profile(request))
+    push = decode_otlp(request.SerializeToString(), is_json=False, limits=PushLimits(), now_ns=NOW_NS)
+    assert (len(push.profiles), len(push.refused)) == (3, 7)
+
+
+def test_a_dictionary_has_so_many_frames_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.ingest.otlp_request.FRAMES_MAX", 100)
+    request = request_of()
+    request.dictionary.stack_table[1].location_indices.extend([1] * 99)
+    with pytest.raises(Refused, match="the stacks of the dictionary have 101 frames, the limit is 100"):
+        decode_otlp(request.SerializeToString(), is_json=False, limits=PushLimits(), now_ns=NOW_NS)
+
+
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_are_a_request_or_are_refused(body: bytes, is_json: bool) -> None:
     with contextlib.suppress(Refused):

@@ -9,22 +9,17 @@ import pytest
 
 from engine.formats.profile_block.model import BlockMeta, DatasetMeta
 from engine.placement.build_rules import PlacementSettings, build_rules, restore_states
-from engine.placement.documents import decode_statistics
 from engine.placement.errors import BadDocument, LimitsRefused, PinRefused, StaleDocument
 from engine.placement.model import DatasetOverride, DatasetRule, LoadBalancing, PlacementRules, TenantLimits
 from engine.placement.publication import (
     HISTORY_MAX,
     RULES_KEY,
-    STATISTICS_KEY,
     RulesReader,
-    load_rules,
     load_version,
     publish_rules,
     trim_history,
 )
-from engine.placement.rebuild import RulesBuilder
 from engine.placement.signatures import SignedStore
-from engine.placement.state_document import decode_state, encode_state
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics, ShardUsage
 from engine.storage.local import LocalStore
 from engine.storage.model import ObjectInfo, ObjectStore, StorageError
@@ -183,52 +178,6 @@ def segment(size: int = 10 * UNIT) -> BlockMeta:
     )
 
 
-def test_l20_a_builder_that_is_not_started_or_was_stopped_writes_nothing(store: FailingStore) -> None:
-    builder = RulesBuilder(signed(store))
-    assert builder.tick(L24_SETTINGS, NOW_MS) is None
-    builder.start(NOW_MS / 1000)
-    builder.stop()
-    assert builder.tick(L24_SETTINGS, NOW_MS) is None
-    assert store.writes == 0
-
-
-def test_l21_nothing_is_written_before_the_statistics_can_be_trusted(store: FailingStore) -> None:
-    builder = RulesBuilder(signed(store), confidence_s=30)
-    builder.start(NOW_MS / 1000)
-    assert builder.tick(L24_SETTINGS, NOW_MS + 29_999) is None
-    assert store.writes == 0
-    assert builder.tick(L24_SETTINGS, NOW_MS + 30_000) is not None
-
-
-def test_l22_rules_that_cannot_be_loaded_stop_the_round(store: FailingStore) -> None:
-    store.fails_on = frozenset({"get"})
-    builder = RulesBuilder(signed(store))
-    builder.start(NOW_MS / 1000)
-    with pytest.raises(StorageError):
-        builder.tick(L24_SETTINGS, NOW_MS)
-    assert store.writes == 0
-
-
-def test_l23_rules_that_are_missing_are_written_anew(store: FailingStore) -> None:
-    builder = RulesBuilder(signed(store))
-    builder.start(NOW_MS / 1000)
-    builder.observe(segment(), NOW_MS / 1000)
-    published = builder.tick(L24_SETTINGS, NOW_MS + 15_000)
-    assert published is not None
-    assert load_rules(signed(store)) == published
-    assert sorted(published.datasets) == [("a", "d")]
-    assert decode_statistics(signed(store).get(STATISTICS_KEY)).datasets[0].dataset == "d"
-
-
-def test_statistics_that_cannot_be_written_do_not_keep_the_rules_back(store: FailingStore) -> None:
-    store.fails_on = frozenset({f"put {STATISTICS_KEY}"})
-    builder = RulesBuilder(signed(store))
-    builder.start(NOW_MS / 1000)
-    with pytest.raises(StorageError):
-        builder.tick(L24_SETTINGS, NOW_MS)
-    assert load_rules(signed(store)) is not None
-
-
 def test_l17_and_property_14_older_rules_are_ignored_and_equal_ones_taken_again(store: FailingStore) -> None:
     publish_rules(signed(store), L24_RULES)
     reader = RulesReader(signed(store))
@@ -270,24 +219,3 @@ def test_weakness_17_14_two_publishers_of_one_version_are_noticed_and_versions_s
     assert (load_version(signed(store), 7), load_version(signed(store), 8)) == (L24_RULES, later)
     assert trim_history(store, 8 + HISTORY_MAX) == 1
     assert load_version(signed(store), 8) == later
-
-
-def test_weakness_17_12_who_takes_over_continues_with_the_same_answers(store: FailingStore) -> None:
-    def drive(changes_hands: bool) -> list[int]:
-        builder = RulesBuilder(signed(LocalStore(Path(store.url.removeprefix("file://")) / str(changes_hands))))
-        builder.start(NOW_MS / 1000)
-        shards = []
-        for tick in range(1, 12):
-            now_ms = NOW_MS + 15_000 * tick
-            builder.observe(segment(UNIT * tick * 99), now_ms / 1000)
-            if changes_hands:
-                state = decode_state(encode_state(builder.state))
-                builder = RulesBuilder(builder.store, state=state)
-                builder.start(now_ms / 1000)
-            rules = builder.tick(L24_SETTINGS, now_ms)
-            shards.append(rules.rule("a", "d").dataset_shards if rules else 0)
-        return shards
-
-    shards = drive(True)
-    assert shards == drive(False)
-    assert max(shards) > 5

@@ -15,6 +15,7 @@ import pytest
 
 from engine.storage import InvalidKey, ObjectInfo, ObjectNotFound, ObjectStore, StorageError, open_store, unlinked_paths
 from engine.storage.local import LocalStore
+from engine.storage.unlinked_paths import READ, opened_folders
 
 SECRET = b"the secret"
 READS: dict[str, Callable[[ObjectStore, str], object]] = {
@@ -165,6 +166,22 @@ def test_the_folder_of_unfinished_files_may_be_no_link(store: LocalStore, outsid
     with pytest.raises(StorageError, match="symbolic link"):
         store.sweep_unfinished(before=2**40)
     assert (outside / "secret").read_bytes() == SECRET
+
+
+def test_what_is_no_file_among_unfinished_files_keeps_none_of_them(store: LocalStore) -> None:
+    folder = store.root / ".lithify-unfinished"
+    for name in ("1-folder", "9-folder"):
+        (folder / name).mkdir()
+    (folder / "5-file").write_bytes(b"x")
+    assert store.sweep_unfinished(before=2**40) == 1
+    assert sorted(path.name for path in folder.iterdir()) == ["1-folder", "9-folder"]
+
+
+def test_the_folder_of_a_store_below_the_root_of_all_can_be_synced(tmp_path: Path) -> None:
+    with opened_folders(tmp_path.parts[1:2], 3, READ) as folders:
+        assert len(folders) == 2
+        for folder in folders:
+            os.fsync(folder)
 
 
 def test_an_unfinished_file_that_became_a_link_is_published_as_a_link(store: LocalStore, outside: Path) -> None:

@@ -5,7 +5,7 @@ Every block starts with a header: its item count, sizes of what follows, and a C
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.core.byte_reader import ByteReader
@@ -109,8 +109,8 @@ def write_mappings(mappings: Sequence[Mapping]) -> bytes:
     return _with_crc(_u32s(len(mappings), *map(len, encoded))) + b"".join(encoded)
 
 
-def read_locations(reader: ByteReader, count: int) -> list[Location]:
-    """Read a block of locations."""
+def read_locations(reader: ByteReader, count: int, charge_lines: Callable[[int], None]) -> list[Location]:
+    """Read a block of locations; ``charge_lines`` is told how many lines it has before they are decoded."""
     start = reader.position
     header = _header(reader, 28, count)
     mapping_size, line_count, lines_size, address_size, folded_size = (header.u32() for _ in range(5))
@@ -118,6 +118,7 @@ def read_locations(reader: ByteReader, count: int) -> list[Location]:
     line_counts = reader.take(count)
     if sum(line_counts) != line_count:
         raise LimitExceeded(reader.section, start, f"{line_count} lines promised, {sum(line_counts)} counted")
+    charge_lines(line_count)
     numbers = _column(reader, lines_size, 2 * line_count, 32)
     addresses = _unsigned_column(reader, address_size, count)
     folded = int.from_bytes(reader.take(folded_size)[: count // 8 + 1], "little")

@@ -33,7 +33,7 @@ TREE_HEADER_BYTES = 64
 TABLE_HEADER_BYTES = 32
 PARTITION_BYTES_MIN = 12 + 4 * TABLE_HEADER_BYTES
 TREE_ENCODING = 1
-ITEMS_PER_BLOCK_MAX = 1 << 16
+ITEMS_PER_BLOCK_MAX = 1024
 
 _SECTION = "symbols"
 _Item = TypeVar("_Item")
@@ -178,9 +178,7 @@ def _read_partition(
 def _charged_locations(charges: _Charges) -> Callable[[ByteReader, int], list[Location]]:
     def read(reader: ByteReader, count: int) -> list[Location]:
         start = reader.position
-        found = tables.read_locations(reader, count)
-        charges.take(sum(len(location.lines) for location in found) * LINE_BYTES, start)
-        return found
+        return tables.read_locations(reader, count, lambda lines: charges.take(lines * LINE_BYTES, start))
 
     return read
 

@@ -139,7 +139,6 @@ def _chunk_bytes(batch: SeriesBatch, place: int, at: int) -> bytes:
     before_time = before_ref = 0
     for position, (start, end, ref) in enumerate(zip(*(each[first:last].tolist() for each in columns), strict=True)):
         # A gap of more than 63 bits would be read as one that has wrapped.
-        # A gap of more than 63 bits would be read as one that has wrapped.
         if end < start or (position and not 0 < start - before_time <= INT64_MAX):
             raise OutOfOrder(SECTION, at, f"chunk {position} from {start} to {end} after {before_time}")
         parts.append(uvarint(start - before_time) if position else svarint(start))

@@ -118,18 +118,15 @@ cdef void fill(Part* parts, int count, int64_t rows, const int64_t* offsets, uin
         heads[row] = head
 
 
-cdef bint are_offsets(const int64_t[::1] offsets, int64_t rows, int64_t size, int64_t first) noexcept nogil:
-    """Tell whether offsets, from row ``first`` on, bound ``rows`` values in ``size`` bytes: none below the one before."""
-    cdef int64_t row, least
+cdef bint are_offsets(const int64_t[::1] offsets, int64_t rows, int64_t size) noexcept nogil:
+    """Tell whether offsets bound ``rows`` values in ``size`` bytes: none below the one before."""
+    cdef int64_t row
     cdef bint is_descending = False
     if offsets.shape[0] != rows + 1:
         return False
-    if first > rows:
-        return True
-    least = offsets[first]
-    for row in range(first, rows):
+    for row in range(rows):
         is_descending |= offsets[row + 1] < offsets[row]
-    return least >= 0 and not is_descending and offsets[rows] <= size
+    return offsets[0] >= 0 and not is_descending and offsets[rows] <= size
 
 
 def join_parts(int64_t rows, parts):
@@ -146,7 +143,7 @@ def join_parts(int64_t rows, parts):
     try:
         for number, part in enumerate(parts):
             bytes_view, offsets_view = part.data, part.offsets
-            if not are_offsets(offsets_view, rows, bytes_view.shape[0], 0):
+            if not are_offsets(offsets_view, rows, bytes_view.shape[0]):
                 raise ValueError("the offsets of a part are not those of its rows and bytes")
             found[number].data = &bytes_view[0] if bytes_view.shape[0] else NULL
             found[number].offsets = &offsets_view[0]
@@ -172,7 +169,9 @@ def join_parts(int64_t rows, parts):
 
 
 cdef int open_run(keys, Run* run, int64_t first) except -1:
-    """Point to the arrays of keys, which the caller keeps; their offsets are checked from row ``first`` on."""
+    """Point to the arrays of keys, which the caller keeps; ``Keys`` has checked the offsets."""
+    if type(keys) is not Keys:
+        raise TypeError("keys that nobody has checked")
     cdef const uint64_t[::1] heads = keys.heads
     cdef const uint8_t[::1] data = keys.data
     cdef const int64_t[::1] offsets = keys.offsets
@@ -182,8 +181,6 @@ cdef int open_run(keys, Run* run, int64_t first) except -1:
     run.data = &data[0] if data.shape[0] else NULL
     run.offsets = NULL
     if offsets.shape[0]:
-        if not are_offsets(offsets, run.end, data.shape[0], first):
-            raise ValueError("the offsets of keys are not those of their rows and bytes")
         run.offsets = &offsets[0]
     return 0
 

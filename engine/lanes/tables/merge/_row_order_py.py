@@ -42,11 +42,7 @@ def join_parts(rows: int, parts: Sequence[KeyPart]) -> Keys:
 
 
 def first_unsorted(keys: Keys) -> int:
-    """Return the first row whose key is less than that of the row before it, -1 if there is none.
-
-    Raises ValueError for impossible offsets.
-    """
-    _check_keys(keys)
+    """Return the first row whose key is less than that of the row before it, -1 if there is none."""
     for row in range(1, len(keys)):
         if keys.key(row) < keys.key(row - 1):
             return row
@@ -59,12 +55,10 @@ def merge_runs(
     """Merge sorted runs from ``positions`` on, and move these on; rows with equal keys come in the order of runs.
 
     Returns (run, first row, rows) of the segments of the result. Ends after ``limit`` rows, or when a run is used up of
-    which more follows (``goes_on``), or when all are. Raises ValueError for impossible positions or offsets.
+    which more follows (``goes_on``), or when all are. Raises ValueError for impossible positions.
     """
-    for number, run in enumerate(runs):
-        if positions[number] < 0:
-            raise ValueError("a position before the first row")
-        _check_keys(run, int(positions[number]))
+    if any(position < 0 for position in positions):
+        raise ValueError("a position before the first row")
     heap = [
         (run.key(int(positions[number])), number) for number, run in enumerate(runs) if positions[number] < len(run)
     ]
@@ -89,15 +83,9 @@ def merge_runs(
     return told[:, 0].astype(np.int32), told[:, 1].copy(), told[:, 2].copy()
 
 
-def _check_keys(keys: Keys, first: int = 0) -> None:
-    """Raise ValueError unless the offsets of keys, from a row on, bound values in their bytes."""
-    if len(keys.offsets) and not _are_offsets(keys.offsets, len(keys), len(keys.data), first):
-        raise ValueError("the offsets of keys are not those of their rows and bytes")
-
-
-def _are_offsets(offsets: npt.NDArray[np.int64], rows: int, size: int, first: int = 0) -> bool:
-    """Tell whether offsets, from a row on, bound ``rows`` values in ``size`` bytes: none below the one before."""
+def _are_offsets(offsets: npt.NDArray[np.int64], rows: int, size: int) -> bool:
+    """Tell whether offsets bound ``rows`` values in ``size`` bytes: none below the one before."""
     if len(offsets) != rows + 1:
         return False
-    told = [0, *offsets[first:].tolist(), size]
+    told = [0, *offsets.tolist(), size]
     return all(before <= after for before, after in itertools.pairwise(told))

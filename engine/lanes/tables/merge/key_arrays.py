@@ -16,11 +16,21 @@ class Keys:
     """Row i's key is ``data[offsets[i]:offsets[i + 1]]``; ``heads[i]`` is its first eight bytes as a number.
 
     A head is big-endian, and filled up with zeros. Keys of eight bytes have no ``data``: ``offsets`` is then empty.
+    Raises ValueError for impossible offsets: checked here once, they are relied on wherever keys are compared.
     """
 
     heads: npt.NDArray[np.uint64]
     data: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        offsets = self.offsets
+        if len(offsets) and (
+            len(offsets) != len(self.heads) + 1
+            or not 0 <= offsets[0] <= offsets[-1] <= len(self.data)
+            or bool((offsets[1:] < offsets[:-1]).any())
+        ):
+            raise ValueError("the offsets of keys are not those of their rows and bytes")
 
     def __len__(self) -> int:
         return len(self.heads)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.byte_reader import ByteReader
 from engine.core.errors import BadObject, BadReference, LimitExceeded, UnknownFormat
 from engine.formats.profile_block.model import Function, Location, Mapping, StackTree, SymbolPartition
-from engine.formats.profile_block.symbols import _symbols_py, symbol_limits
+from engine.formats.profile_block.symbols import _symbol_tables_py, _symbols_py, symbol_limits
 from engine.formats.profile_block.symbols.symbol_limits import (
     DECODED_BYTES_MAX,
     DECODED_FREE_BYTES,
@@ -302,6 +303,18 @@ def test_a_section_that_decodes_to_far_more_than_its_bytes_is_refused(
     too_much = implementation.encode_symbols([dense(kind, free * 11 // 10)])
     with pytest.raises(LimitExceeded):
         implementation.decode_symbols(too_much)
+
+
+def test_the_twin_charges_lines_before_it_decodes_them() -> None:
+    lines = ((1, 1),) * 200
+    data = _symbol_tables_py.write_locations([Location(0, 0, lines, False)] * 100)
+
+    def refuse(count: int) -> None:
+        raise LimitExceeded("symbols", 0, f"{count} lines")
+
+    cut = data[: 28 + 200]  # the header, and not all of the columns
+    with pytest.raises(LimitExceeded, match="20000 lines"):
+        _symbol_tables_py.read_locations(ByteReader(cut, "symbols"), 100, refuse)
 
 
 def test_the_bounds_of_partitions_add_up(implementation: Implementation) -> None:

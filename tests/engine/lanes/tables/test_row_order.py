@@ -172,12 +172,8 @@ def test_impossible_offsets_are_refused_before_anything_is_read(kernel: ModuleTy
         kernel.join_parts(3, [KeyPart(data, good, valid, escaped)])
         with pytest.raises(ValueError, match="offsets of a part"):
             kernel.join_parts(3, [KeyPart(data, good, None, False), KeyPart(data, bad, valid, escaped)])
-    heads = np.zeros(3, np.uint64)
     with pytest.raises(ValueError, match="offsets of keys"):
-        kernel.first_unsorted(Keys(heads, data, bad))
-    runs = [Keys(heads, data, good), Keys(heads, data, bad)]
-    with pytest.raises(ValueError, match="offsets of keys"):
-        kernel.merge_runs(runs, np.zeros(2, np.int64), np.zeros(2, np.uint8), 10)
+        Keys(np.zeros(3, np.uint64), data, bad)
 
 
 def test_impossible_positions_and_bits_are_refused(kernel: ModuleType) -> None:
