@@ -17,8 +17,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,14 @@ LevelPolicy.objects.update(blocks_max=4, age_seconds=0)
 scopes = {"node": ["jobs:poll"], "writer": ["blocks:add"]}
 print(json.dumps({name: issue_worker_credential(name=name, scopes=may, actor="test").wire_form
                   for name, may in scopes.items()}))
+"""
+
+FRONT_PAGE = """
+import django, json
+django.setup()
+from django.test import RequestFactory
+from webadmin.console.pages import front_page
+print(json.dumps([notice.text for notice, _ in front_page(RequestFactory().get("/admin/"), {})["notices"]]))
 """
 
 
@@ -190,6 +199,32 @@ class FaultStack:
                 self.kill(name)
                 return name
         raise AssertionError(f"none of {names} holds the connection from port {trap.client_port}")
+
+    @contextmanager
+    def frozen(self, *names: str) -> Iterator[None]:
+        """Let programs stand still, as on a machine that is suspended, and go on afterwards."""
+        pids = [self.pid(name) for name in names]
+        for pid in pids:
+            os.killpg(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.killpg(pid, signal.SIGCONT)
+
+    def wait_until_named(self, words: str) -> None:
+        """Wait until a notice of the front page has these words."""
+        seen: list[str] = []
+
+        def is_named() -> bool:
+            said = json.loads(self.python("-c", FRONT_PAGE).splitlines()[-1])
+            seen[:] = [text.replace("\xa0", " ") for text in said]
+            return any(words in text for text in seen)
+
+        try:
+            wait_until(is_named, f"the front page says {words!r}", SETTLE_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {seen}") from None
 
     def in_background(self, work: Callable[[], None]) -> Future[None]:
         """Do something while the test watches what becomes of it; ``result`` of what is returned waits for its end."""

@@ -20,6 +20,7 @@ from engine.formats.prometheus.model import Labels
 from engine.lanes.tsdb.buckets.labels import labels_hash
 from engine.lanes.tsdb.merge.verification import verify_block
 from engine.storage import ObjectStore, open_store
+from tests.faults.database_proxy import Statement
 from tests.faults.http_proxy import Request
 from tests.faults.stack import CONTROLS, NODES, OBJECTS_PREFIX, SETTLE_SECONDS, FaultStack
 from tests.faults.traps import Moment, Trap
@@ -61,6 +62,9 @@ def adopted(stack: FaultStack, layout: str, name: str = "") -> Iterator[ObjectSt
         *("tsdb", "adopt", proxied, "--layout", layout, "--name", name, "--consistency-delay-seconds", "0"),
         *replicas,
     )
+    # What the first scan finds was there before and is planned at once, be it only some of the replicas.
+    scanned = "SELECT scanned_at_ms IS NOT NULL FROM tsdb_bucket WHERE name = %s"
+    wait_until(lambda: stack.rows(scanned, name) == [(True,)], f"{name} is scanned", SETTLE_SECONDS)
     store = open_store(direct)
     yield store
     store.close()
@@ -166,6 +170,31 @@ def test_who_is_killed_at_a_write_leaves_nothing_half_visible(
     assert tenant.check_readers() == {result}
     steps = [kind for kind, _ in tenant.rows(STEPS)]
     assert steps == ["write_meta", *["mark_deletion"] * REPLICAS]
+
+
+def test_a_database_that_loses_power_after_the_swap_of_blocks_loses_no_sample(
+    fault_stack: FaultStack, metrics: ObjectStore, tmp_path: Path
+) -> None:
+    tenant, postgresql = Tenant(fault_stack, metrics, tmp_path), fault_stack.around.postgresql
+    closed: Trap[Statement] = Trap(moment=BEFORE, matches=lambda _: True, times=1 << 30, holds=False)
+    told: Trap[Request] = Trap(
+        moment=AFTER,
+        matches=lambda request: (
+            request.is_about("POST", "/jobs/poll", b'"success"') and b"-T%s-" % tenant.name.encode() in request.body
+        ),
+    )
+    with postgresql.durable():
+        with fault_stack.service.traps.set(told):
+            tenant.put()
+            told.wait()
+            with fault_stack.around.database.traps.set(closed):
+                postgresql.lose_power()
+                postgresql.start()
+                assert tenant.rows(JOBS) == [("done",)], "the worker was told that the swap is there"
+                tenant.check_readers()
+        tenant.wait_until_settled()
+    [(result,)] = tenant.rows(RESULTS)
+    assert tenant.check_readers() == {result}
 
 
 def test_a_bucket_of_thanos_goes_through_all_processes(

@@ -7,9 +7,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.faults.database_proxy import Statement
+from tests.faults.http_proxy import Request
 from tests.faults.stack import CONTROLS, NODES, SETTLE_SECONDS, WEBS, FaultStack
 from tests.faults.steps import Matches, Step
-from tests.faults.traps import Moment
+from tests.faults.traps import Moment, Trap
 from tests.processes import wait_until
 
 SCENE = """
@@ -73,6 +75,37 @@ def test_whoever_is_killed_while_branches_are_folded_nothing_visible_changes(fau
         kill_at(fault_stack, step, *made[step.name])
     assert json.loads(fault_stack.python("-c", LOOK, *names)) == dict.fromkeys(names, VISIBLE)
     assert fault_stack.rows("SELECT count(*) FROM catalog_build") == [(0,)]
+
+
+def test_a_database_that_loses_power_after_commits_and_a_compaction_loses_no_entry(fault_stack: FaultStack) -> None:
+    """Power is lost twice: when the writes of a client are answered, and when the worker was told of its result."""
+    postgresql, name = fault_stack.around.postgresql, "power"
+    with postgresql.durable():
+        made: dict[str, tuple[int, int]] = json.loads(fault_stack.python("-c", SCENE, name))
+        repository, branch = made[name]
+        lose_power(fault_stack)
+        assert json.loads(fault_stack.python("-c", LOOK, name)) == {name: VISIBLE}
+        told: Trap[Request] = Trap(
+            moment=Moment.AFTER,
+            matches=lambda request: (
+                request.is_about("POST", "/jobs/poll", b'"success"') and b'-R%d"' % repository in request.body
+            ),
+        )
+        with fault_stack.service.traps.set(told):
+            order(fault_stack, branch)
+            told.wait()
+            lose_power(fault_stack)
+            assert ("published",) in outcomes(fault_stack, branch), "the worker was told that it is there"
+        assert json.loads(fault_stack.python("-c", LOOK, name)) == {name: VISIBLE}
+        assert outcomes(fault_stack, branch) == [("published",)]
+
+
+def lose_power(stack: FaultStack) -> None:
+    """Start PostgreSQL from its files as they are at this moment, while nobody reaches it."""
+    closed: Trap[Statement] = Trap(moment=Moment.BEFORE, matches=lambda _: True, times=1 << 30, holds=False)
+    with stack.around.database.traps.set(closed):
+        stack.around.postgresql.lose_power()
+        stack.around.postgresql.start()
 
 
 def kill_at(stack: FaultStack, step: Step, repository: int, branch: int) -> None:

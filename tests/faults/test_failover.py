@@ -74,9 +74,7 @@ def fleet_on(standby: StandbyServer, home: Path) -> Iterator[WriterFleet]:
     """Run two writers on the pair, which acknowledge nothing on a database whose settings are unsafe."""
     quick = {"WRITER_SUSPECT_SECONDS": "1.5", "WRITER_TIMEOUT_SECONDS": "3", "WRITER_FLUSH_SECONDS": "0.1"}
     with Processes() as processes:
-        fleet = WriterFleet(
-            processes, home, standby.url_of_both, ALLOW_UNSAFE_DATABASE="0", METRICS_TOKEN="watch", **quick
-        )
+        fleet = WriterFleet(processes, home, standby.url_of_both, ALLOW_UNSAFE_DATABASE="0", **quick)
         fleet.start("w1", "w2")
         yield fleet
 

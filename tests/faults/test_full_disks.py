@@ -31,6 +31,7 @@ def test_jobs_wait_while_the_scratch_folders_of_all_nodes_are_full(
         with fault_stack.scratch_disk.full():
             tenant.put()
             wait_until(lambda: ("ScratchFull",) in tenant.rows(ATTEMPTS), "a node reports it", SETTLE_SECONDS)
+            fault_stack.wait_until_named("ScratchFull")
             tenant.check_readers()
         tenant.wait_until_settled()
         [(result,)] = tenant.rows(RESULTS)
@@ -57,6 +58,7 @@ def test_a_local_store_without_room_refuses_pushes_and_takes_them_when_it_has_so
         with fleet.disk.full():
             failed = load.unavailable
             wait_until(lambda: load.unavailable > failed + 10, "senders are refused")
+            assert fleet.failed_segments(), "an alert looks at it"
             during = len(load.acknowledged)
             wait_until(lambda: load.unavailable > failed + 30, "senders are refused again")
             assert len(load.acknowledged) == during

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.faults.http_proxy import Request
-from tests.faults.stack import SETTLE_SECONDS, FaultStack
+from tests.faults.stack import NODES, SETTLE_SECONDS, FaultStack
 from tests.faults.traps import Fate, Moment, Trap
 from tests.processes import wait_until
 
@@ -65,6 +65,21 @@ def test_beat_killed_after_a_swap_sends_the_deletions_when_it_is_back(fault_stac
     assert fault_stack.check(shard, expected) == []
 
 
+def test_nodes_that_stand_still_are_missed_and_come_back_too_late_to_do_harm(fault_stack: FaultStack) -> None:
+    """Both are suspended in the middle of a merge, for longer than their leases last."""
+    shard = fault_stack.new_shard()
+    reading: Trap[Request] = Trap(
+        moment=Moment.BEFORE, matches=lambda request: request.is_about("GET", f"/segments/{shard}/"), fate=Fate.PASS
+    )
+    with fault_stack.around.store.traps.set(reading):
+        expected = fault_stack.write_segments(shard)
+        reading.wait()
+        with fault_stack.frozen(*NODES):
+            reading.let_go(Fate.PASS)
+            fault_stack.wait_until_named("There is work and no worker polls: 2 workers silent")
+    fault_stack.check(shard, expected)
+
+
 def test_an_object_store_that_fails_on_the_n_th_call_costs_time_only(fault_stack: FaultStack) -> None:
     """Each shard has its own n, and its own way to fail."""
     shards = {fault_stack.new_shard(): number for number in range(1, CALLS + 1)}
@@ -104,6 +119,7 @@ def test_a_store_that_slows_everybody_down_for_a_minute_delays_the_work_only(fau
     with fault_stack.around.store.traps.set(storm):
         for segments in shards.values():
             fault_stack.register(segments)
+        fault_stack.wait_until_named("failed at the last run, to be tried again")
         wait_until(lambda: time.monotonic() >= ends_at, "the storm is over", 2 * STORM_SECONDS)
         assert httpx.get(f"{fault_stack.service.url}/readyz", timeout=30).is_success
     assert storm.struck > 100

@@ -58,6 +58,8 @@ assert not outcome.kept, outcome.kept
 print(outcome.recovered)
 """
 
+METRICS_TOKEN = "watch"
+
 
 class WriterFleet:
     """Writers on one PostgreSQL and one folder of objects. ``database_url`` is also where the count is read."""
@@ -75,6 +77,7 @@ class WriterFleet:
             "OBJECT_STORE_URL": f"file://{self.objects}",
             "DJANGO_SETTINGS_MODULE": "webadmin.settings",
             "LITHIFY_TOKEN_KEYS": ",".join(settings.TOKEN_KEYS),
+            "METRICS_TOKEN": METRICS_TOKEN,
             **self.disk.environment,
             **more,
         }
@@ -111,6 +114,15 @@ class WriterFleet:
     def writable(self) -> set[str]:
         """Return the instances that get profiles."""
         return {instance.id for instance in self.ring().instances if instance.is_writable()}
+
+    def failed_segments(self) -> float:
+        """Return how many segments could not be written, as the metrics of the writers say."""
+        name, found = 'lithify_writer_segments_total{outcome="failed"} ', 0.0
+        for instance in self.ring().instances:
+            headers = {"Authorization": f"Bearer {METRICS_TOKEN}"}
+            lines = httpx.get(f"{instance.address}/metrics", headers=headers, timeout=10).text.splitlines()
+            found += sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+        return found
 
     def letters(self) -> int:
         """Return how many dead letters wait."""

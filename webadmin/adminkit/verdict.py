@@ -33,6 +33,7 @@ class Standing:
     paused_queues: int = 0
     paused_jobs: int = 0
     isolation_stop: str = ""
+    failing_jobs: str = ""
     waiting_letters: int = 0
     late_requests: int = 0
     failing_deletions: int = 0
@@ -113,6 +114,8 @@ def _troubles(standing: Standing) -> Iterator[Notice]:
     if standing.queue_max and standing.live_jobs >= standing.queue_max:
         text = f"The schedule is full: {counted(standing.live_jobs, 'job')} not done, and no new ones are planned."
         yield Notice(tone="warn", text=text, place="jobs")
+    if standing.failing_jobs:
+        yield Notice(tone="warn", text=f"{standing.failing_jobs}.", place="trouble")
     if standing.expired_jobs and standing.polling_workers:
         leases, are = ("lease", "is") if standing.expired_jobs == 1 else ("leases", "are")
         text = f"The {leases} of {counted(standing.expired_jobs, 'job')} {are} over; the next poll takes over."

@@ -39,6 +39,7 @@ from webadmin.schedule.models import Command, Job, LevelQueue, Worker
 from webadmin.schedule.operation_models import IsolationStop, Pause, Quarantine
 from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, ScheduleOverview, schedule_overview
 from webadmin.schedule.pauses import paused_scopes
+from webadmin.schedule.register import failing_jobs
 from webadmin.schedule.services.guard_deletions import log_behind
 from webadmin.schedule.suspects import merging_is_broken
 
@@ -118,6 +119,7 @@ def _standing(
         paused_queues=ready_queues.filter(covered_by(scopes)).count() if scopes else 0,
         paused_jobs=Job.objects.filter(held_jobs(scopes), state=JobState.WAITING).count() if scopes else 0,
         isolation_stop=stops_in_words(),
+        failing_jobs=failing_jobs(),
         quarantined_blocks=Quarantine.objects.filter(released_at_ms=None).count(),
         waiting_letters=totals.waiting_letters,
         late_requests=late_requests(DeleteRequest.objects.all(), overview.now_ms).count(),

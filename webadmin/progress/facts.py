@@ -20,6 +20,7 @@ from webadmin.schedule.lanes import Trouble, lanes
 from webadmin.schedule.models import Job, LevelQueue, LogHead, Worker
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.queries import limits_now
+from webadmin.schedule.register import failing_jobs
 from webadmin.schedule.services.guard_deletions import log_behind
 from webadmin.schedule.suspects import merging_is_broken
 
@@ -63,6 +64,7 @@ class Standstill:
     paused_jobs: int = 0
     troubles: Sequence[Trouble] = ()
     isolation_stop: str = ""
+    failing_jobs: str = ""
     pinned_jobs: int = 0
     capped: Sequence[str] = ()
     log_behind: str = ""
@@ -118,6 +120,7 @@ def read_standstill() -> Standstill:
         else max(0, clock_ms - mark.last_completed_ms),
         next_ready_in_ms=_next_ready_in_ms(now_ms),
         isolation_stop=stops_in_words(),
+        failing_jobs=failing_jobs(),
         pinned_jobs=pinned_to_nobody(wall_ms=clock_ms).count(),
         capped=caps_reached(now_ms, due.order_by().values_list("lane", "tenant").distinct()[:CAPPED_MAX]),
         log_behind=log_behind(),

@@ -147,6 +147,14 @@ def _set_aside(facts: Standstill) -> Iterator[Blocker]:
             remedy="look at the evictions register: requeue, give blocks back, or release them from quarantine",
             is_for_due_work=False,
         )
+    if facts.failing_jobs:
+        yield Blocker(
+            code="jobs_fail",
+            text=facts.failing_jobs,
+            remedy="the error names what the nodes lack: an object store that answers, room in their scratch folders, "
+            "memory",
+            is_for_due_work=False,
+        )
     for trouble in facts.troubles:
         yield Blocker(code=trouble.code, text=trouble.text, remedy=trouble.remedy, is_for_due_work=False)
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from django.db.models import Case, CharField, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
 from engine.schedule.model import AttemptOutcome, JobState, ParkedKind
+from engine.schedule.progress import count_words
 from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Attempt, Job
 
@@ -20,6 +22,8 @@ LEASE_EXPIRED = "LeaseExpired"
 """The error class of attempts that ended without a word."""
 BAD_OUTCOMES = (AttemptOutcome.FAILED, AttemptOutcome.REFUSED, AttemptOutcome.EXPIRED)
 NAMES_MAX = 1000
+FAILING_COUNTED_MAX = 500
+ERRORS_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +93,18 @@ def with_last_error(jobs: QuerySet[Job]) -> QuerySet[Job]:
         last_error_class=Subquery(bad.annotate(found=error_class).values("found")[:1]),
         last_error_message=Subquery(bad.annotate(found=message).values("found")[:1]),
     )
+
+
+def failing_jobs() -> str:
+    """Return in words how many jobs failed at their last run and are tried again, and with which errors most of them;
+    "" if there is none."""
+    tried_again = Job.objects.filter(state__in=[JobState.WAITING, JobState.LEASED], failures__gt=0)
+    counts = count_by_error_class(with_last_error(tried_again)[:FAILING_COUNTED_MAX])
+    if not counts:
+        return ""
+    jobs = count_words(sum(counts.values()), "job")
+    errors = ", ".join(f"{count} {name}" for name, count in islice(counts.items(), ERRORS_NAMED))
+    return f"{jobs} failed at the last run, to be tried again: {errors}"
 
 
 def count_by_error_class(jobs: Iterable[Job]) -> dict[str, int]:

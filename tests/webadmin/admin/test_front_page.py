@@ -119,7 +119,7 @@ def test_a_trouble_notice_leads_to_the_list_of_what_it_counts(operator: Client) 
     filled = rows.fill()
     text = operator.get("/admin/").content.decode()
     links = re.findall(r'lt-notice-\w+">\s*<span>[^<]*<a class="lt-link" href="([^"]+)"', text)
-    assert len(links) == 9
+    assert len(links) == 10
     assert all(operator.get(link).status_code == 200 for link in links)
     parked = [link for link in links if link == reverse("admin:progress_parkedjob_changelist")]
     assert filled.failed.name in operator.get(parked[0]).content.decode()

@@ -46,7 +46,7 @@ class WriterMeasures:
         self._by_name["lithify_writer_pushes_total"].labels(code).inc()
 
     def count_segment(self, outcome: str, size: int) -> None:
-        """Count a segment whose object was written."""
+        """Count a segment; ``size`` is that of its object, 0 if none could be written."""
         self._by_name["lithify_writer_segments_total"].labels(outcome).inc()
         self._by_name["lithify_writer_segment_bytes_total"].inc(size)
 

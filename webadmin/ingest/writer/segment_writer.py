@@ -150,9 +150,11 @@ class SegmentWriter:
             elif result is None:
                 self._answer(segment, ACCEPTED)
             elif isinstance(result, LithifyError):
+                self._measures.count_segment("failed", 0)
                 log.error("segment_not_stored shard=%d error=%s", segment.shard, result)
                 self._answer(segment, Answer(503, "unavailable", f"the object store failed: {result}"))
             else:
+                self._measures.count_segment("failed", 0)
                 log.error("segment_not_built shard=%d", segment.shard, exc_info=result)
         if stored:
             await self._make_found(stored)
