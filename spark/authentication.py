@@ -14,13 +14,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from spark.errors import BadSparkSetting
-
-if TYPE_CHECKING:
-    from spark.session import SparkSettings
+from spark.settings import SparkSettings
 
 SECRET_CHARACTERS_MIN = 32
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"

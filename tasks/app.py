@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from celery import Celery
 from kombu import Queue
 
+from tasks.queues import WAKE_QUEUE
 from tasks.settings import DEFAULT_BROKER_URL
 
 if TYPE_CHECKING:
@@ -19,17 +20,8 @@ if TYPE_CHECKING:
     from tasks.identity import NodeIdentity
     from tasks.node import Node
 
-WAKE_QUEUE = "compactor.wake"
-MERGE_TASK = "compactor.merge"
-ECHO_TASK = "compactor.echo"
-WAKE_TASK = "compactor.wake"
 SOCKET_SECONDS_MAX = 5.0
 """Longest silence of the broker inside one operation; below a lease."""
-
-
-def own_queue(node_name: str) -> str:
-    """The queue of one node."""
-    return f"compactor.{node_name}"
 
 
 class CompactorApp(Celery):

@@ -97,7 +97,7 @@ def _make_control_app() -> Celery:
             "tasks.control.catalog",
             "tasks.control.dead_letters",
             "tasks.control.deletion",
-            "tasks.control.intervals",
+            "tasks.control.tsdb",
             "tasks.control.isolation",
             "tasks.control.placement",
             "tasks.control.progress",

@@ -13,12 +13,13 @@ from celery import bootsteps, signals
 from celery.platforms import EX_FAILURE
 from celery.worker import state
 
-from tasks.app import CompactorApp, own_queue
+from tasks.app import CompactorApp
 from tasks.courier import CeleryCourier
 from tasks.identity import NodeIdentity, claim_name
 from tasks.merging import make_merger
 from tasks.metrics import node_metrics, show
 from tasks.node import Node
+from tasks.queues import own_queue
 from tasks.service_client import ServiceClient
 from tasks.settings import NodeSettings
 

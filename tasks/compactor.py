@@ -11,10 +11,11 @@ import sys
 
 from celery.utils import nodenames
 
-from tasks.app import WAKE_QUEUE, app
+from tasks.app import app
 from tasks.errors import BadSetting, NodeNameTaken
 from tasks.identity import claim_name
 from tasks.log import configure_log
+from tasks.queues import WAKE_QUEUE
 from tasks.settings import NodeSettings
 
 SPARE_THREADS = 2

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import structlog
 from celery import Celery
 
-from tasks.app import ECHO_TASK, MERGE_TASK
 from tasks.leases import Pair
+from tasks.queues import ECHO_TASK, MERGE_TASK
 
 ECHO_SECONDS = 5.0
 """Pause between echoes; the worker throws older ones away, so they cannot pile up."""

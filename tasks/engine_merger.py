@@ -21,7 +21,7 @@ from engine.lanes.tsdb.merge import merge_job as tsdb_merge
 from engine.protocol.messages import Progress
 from engine.storage import ObjectStore, StorageError, kept_store, open_store
 from tasks.merger import Outcome
-from tasks.merging import Spec, read_specs
+from tasks.specs import Spec, read_specs
 
 
 class EngineMerger:

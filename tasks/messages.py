@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from celery import Task
 
-from tasks.app import ECHO_TASK, MERGE_TASK, WAKE_TASK, app
+from tasks.app import app
+from tasks.queues import ECHO_TASK, MERGE_TASK, WAKE_TASK
 
 
 @app.task(name=MERGE_TASK, bind=True)

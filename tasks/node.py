@@ -23,9 +23,9 @@ from tasks.errors import CredentialRefused, MergerDied, PollRefused, ServiceUnav
 from tasks.health import Health
 from tasks.leases import LeaseTable, Pair
 from tasks.merger import Merger
-from tasks.merging import takes_long
 from tasks.metrics import node_metrics
 from tasks.settings import NodeSettings
+from tasks.specs import takes_long
 
 JITTER = 0.2
 """Share by which a pause varies, so that a fleet does not poll in step."""

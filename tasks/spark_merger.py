@@ -20,10 +20,11 @@ from engine.protocol.messages import Progress
 from spark.errors import BadSparkSetting, SparkJobFailed
 from spark.jobs import catalog_compact, profile_merge, table_merge, tsdb_merge
 from spark.probe import probe
-from spark.session import SparkSettings, check_visible, make_session
+from spark.session import check_visible, make_session
+from spark.settings import SparkSettings
 from tasks.errors import MergerDied
 from tasks.merger import Outcome
-from tasks.merging import Spec, read_specs
+from tasks.specs import Spec, read_specs
 
 
 class SparkMerger:

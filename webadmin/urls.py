@@ -23,7 +23,7 @@ urlpatterns = [
     path("readyz", readyz),
     path("progressz", progressz),
     path("metrics", metrics),
-    path("api/v1/", include("webadmin.base.access.urls")),
+    path("api/v1/", include("webadmin.accounts.urls")),
     path("api/v1/", include("webadmin.schedule.urls")),
     path("api/v1/", include("webadmin.progress.urls")),
     path("api/v1/", include("webadmin.lanes.profiles.urls")),
@@ -31,6 +31,7 @@ urlpatterns = [
     path("api/v1/", include("webadmin.lanes.tables.urls")),
     path("lakefs/api/v1/", include("webadmin.lanes.catalog.api.urls")),
     path("", include("webadmin.ingest.urls")),
+    path("", include("webadmin.query.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
 ]

@@ -9,7 +9,7 @@ import sys
 from django.core.wsgi import get_wsgi_application
 
 from webadmin.base.database.deadlines import ProcessRole, limit_statements
-from webadmin.serving.history_check import check_history
+from webadmin.schedule.history_check import check_history
 
 # glibc gives many threads an arena each, and what one thread has freed there no other can have: fifty questions, each
 # within the memory for all, would leave four times that memory behind. Other C libraries have no such call.

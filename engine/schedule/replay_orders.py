@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.job_names import job_name
 from engine.schedule.model import HOLDING_STATES, JobState
-from engine.schedule.replayed import ReplayedJob, home_state
-
-if TYPE_CHECKING:
-    from engine.schedule.replay import ReplayedState
+from engine.schedule.replayed import ReplayedJob, ReplayedState, home_state
 
 WITHOUT_EFFECT = frozenset(
     {

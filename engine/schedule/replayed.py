@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.lanes.profiles.jobs import KIND as PROFILES
 from engine.schedule.model import JobState
@@ -49,6 +50,39 @@ class ReplayedJob:
         if self.lane != PROFILES:
             return []
         return [(self.source_shards.get(source, self.shard), source) for source in self.sources]
+
+
+@dataclass(slots=True)
+class ReplayedState:
+    """What the log says there is. Apply entries in the order of their indexes (``replay.apply_entry``)."""
+
+    last_index: int = 0
+    blocks: dict[BlockKey, ReplayedBlock] = field(default_factory=dict)
+    jobs: dict[str, ReplayedJob] = field(default_factory=dict)
+    tenant_times: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add_blocks(self, added: list[dict[str, Any]]) -> None:
+        """Let blocks enter the index; those that it has stay as they are."""
+        for block in added:
+            key = (block["shard"], block["id"])
+            self.blocks.setdefault(key, ReplayedBlock(block["tenant"], block["level"], home_state(block["level"])))
+
+    def create(self, index: int, created: Mapping[str, Any]) -> None:
+        """Let a planned job enter the schedule."""
+        is_assigned = created.get("is_assigned", True)
+        job = self.jobs[created["job"]] = ReplayedJob(
+            lane=created["lane"],
+            tenant=created["tenant"],
+            shard=created["shard"],
+            level=created["level"],
+            sources=tuple(created["sources"]),
+            state=JobState.LEASED if is_assigned else JobState.WAITING,
+            token=index if is_assigned else 0,
+            source_shards=created.get("source_shards", {}),
+            group=created.get("group", ""),
+        )
+        for key in job.source_keys():
+            self.blocks[key].state, self.blocks[key].owner = "owned", created["job"]
 
 
 def home_state(level: int) -> str:

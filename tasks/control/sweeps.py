@@ -48,7 +48,7 @@ def sweep_orphans() -> None:
 @app.task(name=TRIM_TASK)
 def trim_history() -> None:
     """Let go of entries of the log and of attempts that are older than history is kept."""
-    from webadmin.schedule.services.trim_history import trim_history as trim
+    from webadmin.progress.services.trim_history import trim_history as trim
 
     report = asdict(trim(keep_days=settings.HISTORY_DAYS))
     if any(report.values()):

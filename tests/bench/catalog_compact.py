@@ -91,7 +91,8 @@ def on_spark(entries: int) -> float:
 def measure_spark(entries: int) -> float:
     """Return entries read per second of all cores' time, the best of the repeats after one to warm up."""
     from spark.jobs import catalog_compact
-    from spark.session import SparkSettings, make_session
+    from spark.session import make_session
+    from spark.settings import SparkSettings
 
     rates = []
     with tempfile.TemporaryDirectory() as folder:

@@ -37,7 +37,8 @@ def measure(rounds: int) -> dict[str, float]:
     """Return the figures; seconds and milliseconds of wall time, medians over rounds."""
     from spark.jobs import profile_merge
     from spark.probe import probe
-    from spark.session import SparkSettings, make_session
+    from spark.session import make_session
+    from spark.settings import SparkSettings
 
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()

@@ -71,7 +71,8 @@ def run(full: bool) -> Figures:
 
 def measure(full: bool) -> dict[str, Any]:
     """Return parameters and figures; rates are medians over repeats."""
-    from spark.session import SparkSettings, make_session
+    from spark.session import make_session
+    from spark.settings import SparkSettings
 
     services = SERVICES_FULL if full else SERVICES
     with tempfile.TemporaryDirectory(prefix="lithify-bench-") as folder:

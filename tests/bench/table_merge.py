@@ -49,7 +49,8 @@ def run(full: bool) -> Figures:
 
 def measure(rows_per_file: int) -> dict[str, float]:
     """Return the figures; megabytes are of the files that are read."""
-    from spark.session import SparkSettings, make_session
+    from spark.session import make_session
+    from spark.settings import SparkSettings
 
     with tempfile.TemporaryDirectory() as folder:
         (sources := Path(folder) / "sources").mkdir()

@@ -42,7 +42,8 @@ def measure(files_per_day: int, rounds_before: int) -> dict[str, float]:
 
     from engine.lanes.tables.merge import merge_job
     from engine.storage import open_store
-    from spark.session import SparkSettings, make_session
+    from spark.session import make_session
+    from spark.settings import SparkSettings
 
     with tempfile.TemporaryDirectory() as folder:
         (root := Path(folder) / "table").mkdir()

@@ -68,7 +68,8 @@ def _measure(folder: Path, slots: int, rounds: int) -> dict[str, float]:
 def _measure_here(folder: Path, slots: int, rounds: int) -> dict[str, object]:
     from spark.jobs import tsdb_merge
     from spark.probe import probe
-    from spark.session import SparkSettings, make_session
+    from spark.session import make_session
+    from spark.settings import SparkSettings
 
     specs = [TsdbMergeSpec.from_json(told) for told in json.loads((folder / "specs.json").read_text())]
     store = open_store(specs[0].bucket_url)

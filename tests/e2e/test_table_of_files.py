@@ -48,7 +48,7 @@ def test_a_folder_of_files_is_adopted_merged_on_spark_and_cleaned_while_readers_
 ) -> None:
     first = [path for number in range(DAYS) for path in put_hours(lake, number)]
     lake.put("day-001/broken.parquet", b"no Parquet, and long enough to be looked at as if it were")
-    said = stack.manage("timeline", "adopt", lake.url, "--time-column", "ts", "--tenant", "acme", "--name", "events")
+    said = stack.manage("tables", "adopt", lake.url, "--time-column", "ts", "--tenant", "acme", "--name", "events")
     assert "broken.parquet" in said
     rows = read_ids(lake, first)
     assert shown_files(lake) == sorted(first)
@@ -81,7 +81,7 @@ def test_a_folder_of_files_is_adopted_merged_on_spark_and_cleaned_while_readers_
 
     wait_until(is_clean, "only files of the table are left, and the one that nobody could read")
     assert read_ids(lake, shown_files(lake)) == rows
-    assert "0 tasks" in stack.manage("timeline", "plan", "--table", "events", "--tenant", "acme", "--dry-run")
-    told = stack.manage("timeline", "explain", "--table", "events", "--tenant", "acme", str(day(1)))
+    assert "0 tasks" in stack.manage("tables", "plan", "--table", "events", "--tenant", "acme", "--dry-run")
+    told = stack.manage("tables", "explain", "--table", "events", "--tenant", "acme", str(day(1)))
     assert "stable" in told
     assert control.terminate() == 0

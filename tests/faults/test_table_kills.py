@@ -60,7 +60,7 @@ class Table:
     def adopt(self) -> None:
         """Let the stack compact it."""
         where = ("--time-column", "ts", "--tenant", "acme", "--name", self.name)
-        self._stack.python("manage.py", "timeline", "adopt", self._proxied, *where)
+        self._stack.python("manage.py", "tables", "adopt", self._proxied, *where)
 
     def shown(self) -> list[str]:
         """Return what a reader who begins with the pointer opens, which has every row once."""

@@ -13,7 +13,8 @@ from pytest_django.live_server_helper import LiveServer
 from engine.storage import open_store
 from spark import pack
 from spark.profiles_source import register
-from spark.session import SparkSettings, make_session
+from spark.session import make_session
+from spark.settings import SparkSettings
 from tests.database import clock  # noqa: F401  (a fixture)
 from tests.engine.conftest import foreign_blocks
 from tests.object_stores import s3_credentials, s3_server, s3_store

@@ -23,7 +23,8 @@ from spark.frames import run_orders
 from spark.jobs import profile_merge, tsdb_merge
 from spark.probe import probe
 from spark.profiles_source import register
-from spark.session import SparkSettings, make_session
+from spark.session import make_session
+from spark.settings import SparkSettings
 
 
 def tell_where(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,8 @@ import pytest
 
 from spark.authentication import ENCRYPTION, SUBMIT_ARGUMENTS, authentication, check_authentication, secret_properties
 from spark.errors import BadSparkSetting
-from spark.session import SparkSettings, make_session
+from spark.session import make_session
+from spark.settings import SparkSettings
 
 STANDALONE = "spark://h:7077"
 SECRET = "s" * 32

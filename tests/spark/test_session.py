@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from spark.errors import BadSparkSetting
 from spark.frames import PARTITIONS_MAX, run_orders
-from spark.session import SparkSettings, make_session
+from spark.session import make_session
+from spark.settings import SparkSettings
 
 
 @pytest.mark.parametrize("where", [{"master": "spark://127.0.0.1:7077"}, {"remote": "sc://127.0.0.1:15002"}])

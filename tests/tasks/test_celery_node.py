@@ -13,7 +13,8 @@ from celery import Celery
 
 from engine.lanes.profiles.jobs import ProfileMergeResult
 from engine.storage import ObjectStore, open_store
-from tasks.app import MERGE_TASK, WAKE_QUEUE, WAKE_TASK, configure
+from tasks.app import configure
+from tasks.queues import MERGE_TASK, WAKE_QUEUE, WAKE_TASK
 from tests.processes import Process, Processes, free_port
 from tests.segments import segment_job
 from tests.tasks.http_schedule import CREDENTIAL, HttpSchedule

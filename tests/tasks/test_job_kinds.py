@@ -31,9 +31,9 @@ from spark.errors import BadSparkSetting
 from tasks.engine_merger import EngineMerger
 from tasks.errors import BadAssignment
 from tasks.merger import Merger, Outcome
-from tasks.merging import LONG_JOB_BYTES, READERS
 from tasks.node import messages_of
 from tasks.spark_merger import SparkMerger
+from tasks.specs import LONG_JOB_BYTES, READERS
 from tests.engine.lanes.catalog.compact_jobs import compact_spec
 from tests.engine.lanes.catalog.factories import SMALL, state, values_of
 from tests.engine.lanes.tables.table_files import TableFolder

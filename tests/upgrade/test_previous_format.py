@@ -15,7 +15,8 @@ from engine.lanes.profiles.results import read_profile_result
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.job_names import job_name
 from engine.schedule.model import FORMAT_VERSION
-from engine.schedule.replay import ReplayedState
+from engine.schedule.replay import apply_entry
+from engine.schedule.replayed import ReplayedState
 from engine.storage import open_store
 from tests.block_factory import merged
 from tests.segments import segment_job
@@ -35,7 +36,7 @@ def replayed(recorded: Recorded, times: int = 1) -> ReplayedState:
     state = ReplayedState()
     for entry in recorded["log"]:
         for _ in range(times):
-            state.apply(**entry)
+            apply_entry(state, **entry)
     return state
 
 
@@ -105,5 +106,5 @@ def test_an_entry_of_a_newer_format_is_refused_by_number_before_anything_of_it_i
     state, before = replayed(recorded), replayed(recorded)
     newer = {**recorded["log"][0], "index": 1000, "format_version": version}
     with pytest.raises(EntryUnknown, match=rf"entry 1000 has format {version}, this build knows 1 to {FORMAT_VERSION}"):
-        state.apply(**newer)
+        apply_entry(state, **newer)
     assert state == before

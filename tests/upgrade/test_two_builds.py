@@ -25,7 +25,8 @@ from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.protocol.messages import JobUpdate, PollRequest, UpdateStatus
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.model import FORMAT_VERSION
-from engine.schedule.replay import ReplayedState
+from engine.schedule.replay import apply_entry
+from engine.schedule.replayed import ReplayedState
 from tasks.service_client import ServiceClient
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.faults.postgresql import PostgresqlServer, running_postgresql
@@ -180,4 +181,4 @@ def test_this_build_replays_the_log_up_to_the_first_entry_of_the_newer_one_and_s
 
 def replay(state: ReplayedState, entries: list[tuple[Any, ...]]) -> None:
     for index, kind, version, change_set in entries:
-        state.apply(index=index, kind=kind, format_version=version, change_set=change_set)
+        apply_entry(state, index=index, kind=kind, format_version=version, change_set=change_set)

@@ -24,9 +24,9 @@ from engine.ingest.push import DecodedPush
 from webadmin.base.compressed_bodies import UnreadableBody, read_body
 from webadmin.base.not_taken import NotTaken
 from webadmin.base.senders import Sender
+from webadmin.base.time_words import parse_time
 from webadmin.ingest.plain_answers import ingest_status, json_error
 from webadmin.ingest.receive import body_limit, identify, receive, refuse, unread
-from webadmin.ingest.time_words import parse_time
 
 PARTS_MAX = 20
 

@@ -1,4 +1,4 @@
-"""The addresses that profilers send to and viewers ask, which are what they know, and where operators limit them."""
+"""The addresses that profilers send to, which are what they know, and where operators limit them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from webadmin.ingest.ingest_api import ingest
 from webadmin.ingest.otlp_api import export
 from webadmin.ingest.push_api import push
 from webadmin.ingest.push_limits_api import PushLimitsView
-from webadmin.query.viewers.querier_api import querier
-from webadmin.query.viewers.render_api import label_values, labels, render, render_diff
 
 PUSH_METHOD = "push.v1.PusherService/Push"
 DOORS: dict[str, View] = {
@@ -26,9 +24,4 @@ urlpatterns = [
     path("api/v1/operations/push-limits", PushLimitsView.as_view(), name="push-limits"),
     re_path(r"^(?:.+/)?push\.v1\.PusherService/Push$", push, name="push"),
     *(path(address, view) for address, view in DOORS.items() if address != PUSH_METHOD),
-    re_path(r"^(?:.+/)?querier\.v1\.QuerierService/(?P<method>[A-Za-z]+)$", querier, name="querier"),
-    path("pyroscope/render", render),
-    path("pyroscope/render-diff", render_diff),
-    path("pyroscope/label-values", label_values),
-    path("pyroscope/labels", labels),
 ]

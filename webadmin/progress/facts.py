@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
-from django.db.models import Count, Max, Min, Q, Sum
+from django.db.models import Count, Min, Q, Sum
 
 from engine.schedule.model import LIVE_STATES, JobState
 from engine.schedule.pauses import PausedScope
@@ -17,15 +16,14 @@ from webadmin.schedule.command_log import read_time
 from webadmin.schedule.hindrances import caps_reached, pinned_to_nobody
 from webadmin.schedule.isolation_stops import stops_in_words
 from webadmin.schedule.lanes import Trouble, lanes
-from webadmin.schedule.models import Job, LevelQueue, LogHead, Worker
+from webadmin.schedule.models import Job, LevelQueue, LogHead
 from webadmin.schedule.pauses import paused_scopes
+from webadmin.schedule.polling_workers import worker_counts
 from webadmin.schedule.queries import limits_now
 from webadmin.schedule.register import failing_jobs
 from webadmin.schedule.services.guard_deletions import log_behind
 from webadmin.schedule.suspects import merging_is_broken
 
-SILENT_AFTER_SECONDS = 60
-"""A node polls every second; one that was quiet for so long takes no work, whatever the lease is."""
 CAPPED_MAX = 50
 """Tenants with due work whose caps are looked at."""
 
@@ -89,7 +87,7 @@ def read_standstill() -> Standstill:
     limits, head = limits_now(now_ms), LogHead.objects.get()
     mark = CountingMark.objects.filter(id=1).first()
     jobs = _job_counts(now_ms, paused)
-    workers = _worker_counts(clock_ms)
+    workers = worker_counts(clock_ms)
     queues = LevelQueue.objects.filter(block_count__gt=0)
     due = due_queues(now_ms, paused)
     ready = queues.filter(ready_at_ms__lte=now_ms).aggregate(count=Count("id"), blocks=Sum("block_count"))
@@ -139,22 +137,6 @@ def _job_counts(now_ms: int, paused: Sequence[PausedScope]) -> dict[str, int]:
         paused=Count("id", filter=held_jobs(paused)),
         paused_blocks=Sum("source_count", filter=held_jobs(paused)),
     )
-
-
-def _worker_counts(clock_ms: int) -> dict[str, int]:
-    since = datetime.fromtimestamp(clock_ms / 1000, UTC) - timedelta(seconds=SILENT_AFTER_SECONDS)
-    polling = Q(last_poll_at__gte=since, credential__revoked_at=None)
-    return Worker.objects.order_by().aggregate(
-        known=Count("id"),
-        polling=Count("id", filter=polling),
-        capacity=Sum("capacity", filter=polling),
-        last=Max("last_poll_at"),
-    )
-
-
-def polling_worker_count() -> int:
-    """Return how many workers were heard of lately."""
-    return _worker_counts(dialect.clock_ms())["polling"]
 
 
 def _next_ready_in_ms(now_ms: int) -> int | None:

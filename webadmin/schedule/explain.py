@@ -25,7 +25,6 @@ from engine.schedule.model import JobState
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
 from webadmin.lanes.profiles.operator_queries import find_blocks
 from webadmin.lanes.profiles.states import BlockState
-from webadmin.progress.facts import polling_worker_count
 from webadmin.schedule import queries
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import NotFound, PolicyMissing
@@ -34,6 +33,7 @@ from webadmin.schedule.hindrances import cap_words, pin_words
 from webadmin.schedule.lanes import lane_of, lanes
 from webadmin.schedule.models import Job, LevelQueue, LogHead
 from webadmin.schedule.operation_models import Quarantine
+from webadmin.schedule.polling_workers import polling_worker_count
 from webadmin.schedule.register import with_last_error
 
 FOUND_MAX = 20

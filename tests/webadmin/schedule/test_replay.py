@@ -9,7 +9,8 @@ import pytest
 
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.model import FORMAT_VERSION, PolicyName
-from engine.schedule.replay import ReplayedState
+from engine.schedule.replay import apply_entry
+from engine.schedule.replayed import ReplayedState
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.lanes.profiles.models import Block
@@ -39,7 +40,7 @@ def replayed(entries: list[Entry], times: int = 1) -> ReplayedState:
     state = ReplayedState()
     for entry in entries:
         for _ in range(times):
-            state.apply(**copy.deepcopy(entry))
+            apply_entry(state, **copy.deepcopy(entry))
     return state
 
 
@@ -171,4 +172,4 @@ def test_entries_of_version_1_apply(service: Service) -> None:
 )
 def test_an_entry_of_another_kind_or_format_is_refused(kind: str, version: int) -> None:
     with pytest.raises(EntryUnknown, match="entry 7"):
-        ReplayedState().apply(index=7, kind=kind, format_version=version, change_set={"added": []})
+        apply_entry(ReplayedState(), index=7, kind=kind, format_version=version, change_set={"added": []})

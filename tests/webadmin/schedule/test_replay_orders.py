@@ -10,8 +10,9 @@ import pytest
 
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.limits import EVERYTHING, LimitName
-from engine.schedule.replay import ReplayedState
+from engine.schedule.replay import apply_entry
 from engine.schedule.replay_orders import apply_order
+from engine.schedule.replayed import ReplayedState
 from engine.storage import open_store
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
@@ -85,7 +86,7 @@ def test_inv_16_a_missing_object_set_aside_replays_too(service: Service, tmp_pat
 
 def test_an_order_of_another_build_is_refused() -> None:
     with pytest.raises(EntryUnknown):
-        ReplayedState().apply(index=1, kind="operate", format_version=1, change_set={"action": "unheard_of"})
+        apply_entry(ReplayedState(), index=1, kind="operate", format_version=1, change_set={"action": "unheard_of"})
 
 
 def test_every_order_that_the_service_writes_is_replayed() -> None:

@@ -12,7 +12,7 @@ from engine.lanes.catalog.plan.sensor import SensorPolicy
 from engine.schedule.model import JobState, ParkedKind
 from webadmin.base.access.confinement import ConfinedManager
 from webadmin.base.database.fields import ByteOrderedField
-from webadmin.lanes.catalog.models import ID_LENGTH, NAME_MAX, Branch, Repository
+from webadmin.lanes.catalog.column_sizes import ID_LENGTH, NAME_MAX
 from webadmin.lanes.catalog.states import CompactionState
 from webadmin.schedule.models import Job
 
@@ -30,7 +30,7 @@ class CompactionPolicy(models.Model):
     too. ``retention_days`` 0 keeps the objects of all commits.
     """
 
-    repository = models.OneToOneField(Repository, on_delete=models.CASCADE, related_name="compaction_policy")
+    repository = models.OneToOneField("catalog.Repository", on_delete=models.CASCADE, related_name="compaction_policy")
     is_enabled = models.BooleanField(default=_SENSOR.is_enabled)
     tombstones = models.PositiveBigIntegerField(default=_SENSOR.tombstones)
     sealed_rows = models.PositiveBigIntegerField(default=_SENSOR.sealed_rows)
@@ -66,7 +66,7 @@ class BranchWatch(models.Model):
     published. ``ordered_by`` is who wants it compacted now.
     """
 
-    branch = models.OneToOneField(Branch, on_delete=models.CASCADE, primary_key=True, related_name="watch")
+    branch = models.OneToOneField("catalog.Branch", on_delete=models.CASCADE, primary_key=True, related_name="watch")
     is_wanted = models.BooleanField(default=False)
     held = models.CharField(max_length=60, blank=True)
     reason = models.CharField(max_length=REASON_MAX, blank=True)
@@ -97,7 +97,9 @@ class Compaction(models.Model):
     ``ended_because`` already.
     """
 
-    repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="compactions", db_index=False)
+    repository = models.ForeignKey(
+        "catalog.Repository", on_delete=models.CASCADE, related_name="compactions", db_index=False
+    )
     branch_id = models.BigIntegerField()
     branch_name = ByteOrderedField(max_length=NAME_MAX)
     job = models.OneToOneField(Job, null=True, on_delete=models.PROTECT, related_name="catalog_compaction")
@@ -164,7 +166,9 @@ class Collection(models.Model):
     ``has_objects``: the objects of entries were looked at as well, which reads every range.
     """
 
-    repository = models.ForeignKey(Repository, on_delete=models.CASCADE, related_name="collections", db_index=False)
+    repository = models.ForeignKey(
+        "catalog.Repository", on_delete=models.CASCADE, related_name="collections", db_index=False
+    )
     actor = models.CharField(max_length=ACTOR_MAX)
     begun_ms = models.BigIntegerField()
     finished_ms = models.BigIntegerField()

@@ -13,14 +13,16 @@ from django.db.models import Q
 from webadmin.base.access.confinement import ConfinedManager
 from webadmin.base.access.models import TENANT_NAME_MAX
 from webadmin.base.database.fields import ByteOrderedField
+from webadmin.lanes.catalog.column_sizes import (
+    ADDRESS_MAX,
+    COMMITTER_MAX,
+    ID_LENGTH,
+    NAME_MAX,
+    NAMESPACE_MAX,
+    REPOSITORY_NAME_MAX,
+)
 from webadmin.lanes.catalog.states import RepositoryState, TokenState, Why
 
-NAME_MAX = 255
-REPOSITORY_NAME_MAX = 63
-NAMESPACE_MAX = 1000
-COMMITTER_MAX = 255
-ID_LENGTH = 64
-ADDRESS_MAX = 1024
 """No key in an object store is longer."""
 COMMIT_VERSION = 1
 

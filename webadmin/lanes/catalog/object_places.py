@@ -12,10 +12,10 @@ from urllib.parse import quote, unquote, urlsplit
 from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import InvalidKey, ObjectStore, kept_store
 from engine.storage.keys import check_key
+from webadmin.base.access.tenant_places import place_of_tenant, shown_place_of_tenant
 from webadmin.lanes.catalog.errors import AddressRefused
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of, folder_of
-from webadmin.lanes.tables.places import place_of_tenant, shown_place_of_tenant
 
 DATA = "data/"
 TOLD = 200

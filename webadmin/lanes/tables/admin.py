@@ -14,12 +14,12 @@ from unfold.views import ChangeList
 
 from engine.lanes.tables.plan.model import PRIORITY_UNIT
 from webadmin.adminkit import formatting as show
-from webadmin.adminkit.filters import StateFilter
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import BoundedChangeList, ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Section, Table
 from webadmin.adminkit.verdict import Notice
 from webadmin.lanes.tables.chunk_sections import OUTCOME_TONES, chunk_name, chunk_notices, chunk_sections, state_badge
+from webadmin.lanes.tables.list_filters import ChunkStateFilter, SourceFilter, TaskStateFilter
 from webadmin.lanes.tables.models import Chunk, DataSource
 from webadmin.lanes.tables.source_sections import (
     clears,
@@ -31,7 +31,7 @@ from webadmin.lanes.tables.source_sections import (
 )
 from webadmin.lanes.tables.source_sections import state_badge as source_badge
 from webadmin.lanes.tables.standing import SourceStanding, standings
-from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, TaskState
+from webadmin.lanes.tables.states import ChunkOutcome, TaskState
 from webadmin.lanes.tables.table_orders import CHUNK_ORDERS, SOURCE_ORDERS
 from webadmin.lanes.tables.task_models import Task, TaskChunk
 from webadmin.lanes.tables.timeline_page.task_bars import colour_word, open_needs, state_word
@@ -53,40 +53,6 @@ class StandingChangeList(BoundedChangeList):
         self.result_list = rows
 
 
-class SourceFilter(admin.SimpleListFilter):
-    """Rows of one table."""
-
-    title = "table"
-    parameter_name = "source"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        return [(str(row.id), str(row)) for row in DataSource.objects.order_by("tenant", "name")[:SHOWN]]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        value = self.value() or ""
-        return queryset.filter(source=int(value)) if value.isascii() and value.isdecimal() else queryset
-
-
-class ChunkStateFilter(admin.SimpleListFilter):
-    """Chunks of one state, or those set aside."""
-
-    title = parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        return [*ChunkStanding.choices, ("quarantined", "quarantined")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        if self.value() == "quarantined":
-            return queryset.filter(is_quarantined=True)
-        return queryset.filter(state=self.value()) if self.value() in ChunkStanding.values else queryset
-
-
-class TaskStateFilter(StateFilter):
-    """Tasks of one state."""
-
-    states = TaskState
-
-
 @admin.register(DataSource)
 class DataSourceAdmin(OrderedAdmin):
     """Tables, and how each stands."""
@@ -105,9 +71,9 @@ class DataSourceAdmin(OrderedAdmin):
     search_help_text = "A table's name"
     about = (
         "Parquet tables that we compact by time. A table's timeline shows each chunk, and why it is as it is. "
-        "A new one comes by REST (POST /api/v1/tables/TENANT), or from a folder by manage.py timeline adopt."
+        "A new one comes by REST (POST /api/v1/tables/TENANT), or from a folder by manage.py tables adopt."
     )
-    empty_list = "No table is known yet: register one by REST, or take one in with manage.py timeline adopt."
+    empty_list = "No table is known yet: register one by REST, or take one in with manage.py tables adopt."
     orders = SOURCE_ORDERS
 
     def back_address(self, rows: Sequence[DataSource]) -> str:

@@ -17,8 +17,8 @@ from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Json, Section
 from webadmin.adminkit.verdict import Notice
 from webadmin.base.database import dialect
-from webadmin.lanes.tables.admin import SourceFilter
 from webadmin.lanes.tables.chunk_sections import chunk_name_of
+from webadmin.lanes.tables.list_filters import SourceFilter
 from webadmin.lanes.tables.models import BadFile, ChunkOrder, Segment
 from webadmin.lanes.tables.source_sections import timeline_link
 from webadmin.lanes.tables.states import SegmentState

@@ -41,7 +41,7 @@ def table_troubles() -> list[Trouble]:
     """Return what of tables stands still until somebody acts."""
     found = []
     if count := DataSource.objects.filter(is_paused=False).exclude(refusal="").count():
-        remedy = "read the reason on the page of the table, or with manage.py timeline status"
+        remedy = "read the reason on the page of the table, or with manage.py tables status"
         found.append(Trouble("tables_refused", f"{count_words(count, 'table')} not planned", remedy))
     if count := DataSource.objects.exclude(publish_error="").count():
         text = f"{count_words(count, 'table')} with readers behind: the manifest cannot be written"

@@ -12,6 +12,16 @@ from django.db.models import F, Q
 from webadmin.base.access.confinement import ConfinedManager
 from webadmin.base.access.models import TENANT_NAME_MAX
 from webadmin.base.database.fields import ByteOrderedField
+from webadmin.lanes.tables.column_sizes import (
+    COLUMN_MAX,
+    DIGEST_MAX,
+    NAME_MAX,
+    PATH_MAX,
+    REASON_MAX,
+    URL_MAX,
+    VERSION_MAX,
+    ZONE_MAX,
+)
 from webadmin.lanes.tables.states import (
     ChunkOrderKind,
     ChunkStanding,
@@ -20,14 +30,6 @@ from webadmin.lanes.tables.states import (
 )
 from webadmin.schedule.models import Job
 
-NAME_MAX = 60
-URL_MAX = 1000
-PATH_MAX = 900
-COLUMN_MAX = 200
-VERSION_MAX = 40
-DIGEST_MAX = 80
-REASON_MAX = 500
-ZONE_MAX = 60
 MB = 1_000_000
 DAY_S = 86_400
 ALIGN = (("never", "never"), ("touched", "touched"), ("always", "always"))

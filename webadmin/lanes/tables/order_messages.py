@@ -7,7 +7,8 @@ from typing import Any
 from django.db.models import Q
 
 from engine.protocol.fields import Fields
-from webadmin.lanes.tables.models import PATH_MAX, BadFile, ChunkOrder
+from webadmin.lanes.tables.column_sizes import PATH_MAX
+from webadmin.lanes.tables.models import BadFile, ChunkOrder
 from webadmin.lanes.tables.services.take_files import FILES_MAX
 from webadmin.lanes.tables.states import ChunkOrderKind
 

@@ -17,8 +17,9 @@ from engine.lanes.tables.specs import SORT_COLUMNS_MAX, read_roll_up
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import Fields
 from engine.schedule.errors import PolicyRefused
+from webadmin.lanes.tables.column_sizes import COLUMN_MAX, ZONE_MAX
 from webadmin.lanes.tables.errors import IntervalRefused, TableRefused
-from webadmin.lanes.tables.models import COLUMN_MAX, ZONE_MAX, Chunk, DataSource, Policy, Segment
+from webadmin.lanes.tables.models import Chunk, DataSource, Policy, Segment
 from webadmin.lanes.tables.states import ChunkOrderKind, SegmentState
 
 GRANULARITY_MAX = 30

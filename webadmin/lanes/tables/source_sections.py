@@ -85,7 +85,7 @@ def source_notices(source: DataSource, now: SourceStanding) -> list[Notice]:
     if now.stuck:
         text = (
             f"{show.counted(now.stuck, 'chunk')} worth compacting, and no task has had them for "
-            f"{show.duration_text(STUCK_MS)}: check that a control worker runs, or plan now with 'timeline plan'."
+            f"{show.duration_text(STUCK_MS)}: check that a control worker runs, or plan now with 'tables plan'."
         )
         notices.append(Notice(tone="bad", text=text))
     churn = read_churn(source)

@@ -10,7 +10,8 @@ from django.db.models import Q, QuerySet
 from engine.lanes.tables.jobs import TIME_UNITS
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import COUNT_MAX, Fields
-from webadmin.lanes.tables.models import COLUMN_MAX, DIGEST_MAX, NAME_MAX, PATH_MAX, URL_MAX, Chunk, DataSource, Segment
+from webadmin.lanes.tables.column_sizes import COLUMN_MAX, DIGEST_MAX, NAME_MAX, PATH_MAX, URL_MAX
+from webadmin.lanes.tables.models import Chunk, DataSource, Segment
 from webadmin.lanes.tables.policies import SETTINGS
 from webadmin.lanes.tables.segment_view import Interval
 from webadmin.lanes.tables.services.read_files import FIRST_TIME_MS, LAST_TIME_MS, OfferedFile

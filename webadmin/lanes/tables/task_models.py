@@ -7,7 +7,7 @@ from django.db.models import F, Q
 
 from webadmin.base.access.confinement import ConfinedManager
 from webadmin.base.database.fields import ByteOrderedField
-from webadmin.lanes.tables.models import DIGEST_MAX, PATH_MAX, REASON_MAX, DataSource, Segment
+from webadmin.lanes.tables.column_sizes import DIGEST_MAX, PATH_MAX, REASON_MAX
 from webadmin.lanes.tables.states import ChunkOutcome, TaskState
 from webadmin.schedule.models import Job
 
@@ -19,7 +19,7 @@ class Task(models.Model):
     ``verified_token`` is that of the last failed run after which files were read alone, ``finding`` what that showed.
     """
 
-    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="tasks", db_index=False)
+    source = models.ForeignKey("timeline.DataSource", on_delete=models.CASCADE, related_name="tasks", db_index=False)
     job = models.OneToOneField(Job, null=True, on_delete=models.PROTECT, related_name="timeline_task")
     name = models.CharField(max_length=60)
     state = models.CharField(max_length=10, choices=TaskState, default=TaskState.OPEN)
@@ -94,7 +94,9 @@ class TaskChunk(models.Model):
     """
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="chunks", db_index=False)
-    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="task_chunks", db_index=False)
+    source = models.ForeignKey(
+        "timeline.DataSource", on_delete=models.CASCADE, related_name="task_chunks", db_index=False
+    )
     start_ms = models.BigIntegerField()
     end_ms = models.BigIntegerField()
     digest = models.CharField(max_length=DIGEST_MAX)
@@ -134,7 +136,7 @@ class TaskSegment(models.Model):
     """A segment that a task was planned on."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="planned", db_index=False)
-    segment = models.ForeignKey(Segment, on_delete=models.CASCADE, related_name="planned_in")
+    segment = models.ForeignKey("timeline.Segment", on_delete=models.CASCADE, related_name="planned_in")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["task", "segment"], name="timeline_task_segment_unique")]
@@ -147,7 +149,9 @@ class Manifest(models.Model):
     """A manifest that was written: what readers see from ``published_at_ms`` (null: not yet) to ``superseded_at_ms``.
     Its object goes some time after, at ``deleted_at_ms``."""
 
-    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="manifests", db_index=False)
+    source = models.ForeignKey(
+        "timeline.DataSource", on_delete=models.CASCADE, related_name="manifests", db_index=False
+    )
     sequence = models.PositiveBigIntegerField()
     path = models.CharField(max_length=PATH_MAX)
     sha256 = models.CharField(max_length=64)
@@ -173,7 +177,9 @@ class DiscardedOutput(models.Model):
     """A file that a task wrote and nobody will see: its chunk was given up, or its run. The object is deleted at
     ``delete_at_ms``. ``path`` may be a prefix (``is_prefix``): what a run that said nothing may have left."""
 
-    source = models.ForeignKey(DataSource, on_delete=models.CASCADE, related_name="discarded", db_index=False)
+    source = models.ForeignKey(
+        "timeline.DataSource", on_delete=models.CASCADE, related_name="discarded", db_index=False
+    )
     task = models.ForeignKey(Task, null=True, on_delete=models.SET_NULL, related_name="discarded")
     path = ByteOrderedField(max_length=PATH_MAX)
     is_prefix = models.BooleanField(default=False)

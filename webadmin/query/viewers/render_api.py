@@ -24,7 +24,7 @@ from engine.query.model import Question, type_id
 from engine.query.select_points import Aggregation, Grid, PointSeries
 from engine.query.timeline import Timeline, step_of, timeline
 from webadmin.base.connect import JSON, ConnectError, View, answer, error_answer, refusal
-from webadmin.ingest.time_words import parse_time
+from webadmin.base.time_words import parse_time
 from webadmin.query.viewers.querier_api import HOUR_MS, plain_names
 from webadmin.query.viewers.shown_nodes import shown_nodes_of
 from webadmin.query.viewers.viewing import Viewing, identify_reader, parsed_selector, said_to_viewers

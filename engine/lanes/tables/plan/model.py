@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.core.quick_values import quickly_built
+from engine.core.sizes import size_text
+from engine.core.time_texts import moment
 from engine.lanes.tables.plan import words
 
 ChunkKey = tuple[str, int]
@@ -112,8 +114,15 @@ class Chunk:
 
     @property
     def reason(self) -> str:
-        """Why the rules say so, in words."""
-        return words.chunk_reason(self)
+        """Why the rules say so, in words; estimates are named as such."""
+        text = words.CHUNK[self.cause].format(
+            detail=self.detail,
+            segments=self.segments,
+            bytes=size_text(self.bytes),
+            largest=size_text(self.largest_bytes),
+            out=self.out,
+        )
+        return text + (" (some sizes are not known)" if self.is_estimate else "")
 
 
 @quickly_built
@@ -150,8 +159,13 @@ class PlannedTask:
 
     @property
     def reason(self) -> str:
-        """Why these chunks are a task, in words."""
-        return words.task_reason(self)
+        """Why these chunks are a task, and what it waits for."""
+        best = max(self.chunks, key=lambda chunk: chunk.priority)
+        text = f"{len(self.chunks)} chunks from {moment(self.start_ms)}" if len(self.chunks) > 1 else "one chunk"
+        text += f", of which the most urgent from {moment(best.start_ms)}: {best.reason}"
+        if self.is_over_limit:
+            text += "; it cannot be cut and costs more than a task should, so it runs alone"
+        return text + (f"; after {', '.join(self.deps)}, which share segments with it" if self.deps else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +220,12 @@ class StoredChunk:
     @property
     def reason(self) -> str:
         """Why it is in its state, in words."""
-        return words.stored_reason(self)
+        text = self.chunk.reason
+        if self.quarantined:
+            return f"{text}; set aside after {self.failures} failures: {self.quarantined}"
+        if self.state == "deferred":
+            return f"{text}; put off, since more urgent work fills the queue"
+        return f"{text}{words.IN_TASK}{self.task}" if self.task else text
 
 
 class TaskState(StrEnum):

@@ -1,14 +1,8 @@
-"""How decisions say their reasons: the sentences, by cause, and sizes as people read them."""
+"""How decisions say their reasons: the sentences, by cause."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine.core.sizes import size_text
 from engine.core.time_texts import moment
-
-if TYPE_CHECKING:
-    from engine.lanes.tables.plan.model import Chunk, PlannedTask, StoredChunk
 
 HOT = "hot"
 EXCLUDED = "excluded"
@@ -52,46 +46,13 @@ CHUNK = {
     ALIGNED: "sizes are good, but it shares segments with chunks beside it, and the policy wants them aligned",
 }
 """Why the rules say of a chunk what they say."""
-
-
-_IN_TASK = "; in task "
-
-
-def chunk_reason(chunk: Chunk) -> str:
-    """Return why the rules say of a chunk what they say; estimates are named as such."""
-    text = CHUNK[chunk.cause].format(
-        detail=chunk.detail,
-        segments=chunk.segments,
-        bytes=size_text(chunk.bytes),
-        largest=size_text(chunk.largest_bytes),
-        out=chunk.out,
-    )
-    return text + (" (some sizes are not known)" if chunk.is_estimate else "")
-
-
-def stored_reason(row: StoredChunk) -> str:
-    """Return why a chunk is in its state."""
-    text = row.chunk.reason
-    if row.quarantined:
-        return f"{text}; set aside after {row.failures} failures: {row.quarantined}"
-    if row.state == "deferred":
-        return f"{text}; put off, since more urgent work fills the queue"
-    return f"{text}{_IN_TASK}{row.task}" if row.task else text
+IN_TASK = "; in task "
+"""Between the reason of a chunk and the name of the task that has it."""
 
 
 def ended_reason(reason: str, why: str) -> str:
     """Return what a chunk's reason becomes when its task ends without having done anything for it."""
-    return f"{reason.partition(_IN_TASK)[0]}; its task ended: {why}"
-
-
-def task_reason(task: PlannedTask) -> str:
-    """Return why these chunks are a task, and what it waits for."""
-    best = max(task.chunks, key=lambda chunk: chunk.priority)
-    text = f"{len(task.chunks)} chunks from {moment(task.start_ms)}" if len(task.chunks) > 1 else "one chunk"
-    text += f", of which the most urgent from {moment(best.start_ms)}: {best.reason}"
-    if task.is_over_limit:
-        text += "; it cannot be cut and costs more than a task should, so it runs alone"
-    return text + (f"; after {', '.join(task.deps)}, which share segments with it" if task.deps else "")
+    return f"{reason.partition(IN_TASK)[0]}; its task ended: {why}"
 
 
 def chunk_changed(start_ms: int) -> str:

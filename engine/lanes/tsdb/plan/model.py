@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import gcd
 
 import xxhash
 
@@ -12,7 +13,6 @@ from engine.core.quick_values import quickly_built
 from engine.core.time_texts import moment
 from engine.lanes.tsdb.plan import words
 from engine.lanes.tsdb.plan.group_ids import group_id
-from engine.lanes.tsdb.plan.partitions import holds_part_of
 
 SlotKey = tuple[str, int, int]
 """Group key, range, start of the slot."""
@@ -53,6 +53,12 @@ class IntervalBlock:
     is_failed: bool = False
     tombstones: int = 0
     hints: tuple[str, ...] = ()
+
+
+def holds_part_of(partition: int, partitions: int, wanted: int, count: int) -> bool:
+    """Say whether part ``partition`` of ``partitions`` can hold series of part ``wanted`` of ``count``."""
+    step = gcd(partitions, count)
+    return partition % step == wanted % step
 
 
 def may_share_series(one: IntervalBlock, other: IntervalBlock) -> bool:

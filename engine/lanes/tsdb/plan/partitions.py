@@ -7,13 +7,9 @@ different counts nest: a block that was cut before is read by the parts that can
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
-from typing import TYPE_CHECKING
 
+from engine.lanes.tsdb.plan.model import IntervalBlock, holds_part_of
 from engine.lanes.tsdb.plan.policy import IntervalPolicy
-
-if TYPE_CHECKING:  # blocks know of parts too
-    from engine.lanes.tsdb.plan.model import IntervalBlock
 
 PARTITIONS_MAX = 1 << 12
 """Above that, parts would cost more than they spread."""
@@ -51,12 +47,6 @@ def doublings(total: int, limit: int) -> int:
     while limit and count * limit < total and count < PARTITIONS_MAX:
         count *= 2
     return count
-
-
-def holds_part_of(partition: int, partitions: int, wanted: int, count: int) -> bool:
-    """Say whether part ``partition`` of ``partitions`` can hold series of part ``wanted`` of ``count``."""
-    step = gcd(partitions, count)
-    return partition % step == wanted % step
 
 
 def are_disjoint(parts: Sequence[tuple[int, int]]) -> bool:

@@ -11,12 +11,12 @@ from django.conf import LazySettings
 from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import ObjectNotFound
 from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog, value
+from webadmin.base.access.tenant_places import place_of_tenant
 from webadmin.lanes.catalog.errors import AddressRefused, DirtyBranch, ImportRefused
 from webadmin.lanes.catalog.object_places import address_of, object_at, physical_address_of
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of
 from webadmin.lanes.catalog.services.import_objects import ImportSource, import_objects
 from webadmin.lanes.catalog.services.read_objects import get_entry
-from webadmin.lanes.tables.places import place_of_tenant
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ HOW_TO = Path(__file__).parents[4] / "docs/how-to/adopt-a-table.md"
 
 def run(*words: str) -> str:
     out = StringIO()
-    call_command("timeline", *words, stdout=out, stderr=StringIO())
+    call_command("tables", *words, stdout=out, stderr=StringIO())
     return out.getvalue()
 
 
@@ -73,7 +73,7 @@ def test_the_page_does_what_it_says(lake: ObjectStore) -> None:
     for line in shell_lines():
         words = shlex.split(line.replace("/data/events", place))
         if words[:2] == ["./dev", "manage"]:
-            told += [run(*words[3:])] if words[2] == "timeline" else []
+            told += [run(*words[3:])] if words[2] == "tables" else []
         elif words[0] == "curl":
             told.append(posted([word.replace("$CREDENTIAL", secret) for word in words], lake))
         else:

@@ -10,7 +10,8 @@ import pytest
 from engine.lanes.tsdb.jobs import TsdbMergeSpec
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
-from engine.schedule.replay import ReplayedState
+from engine.schedule.replay import apply_entry
+from engine.schedule.replayed import ReplayedState
 from engine.storage import ObjectStore
 from tests.webadmin.lanes.tsdb.conftest import ORDER
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, origins, put_block, visible
@@ -61,7 +62,7 @@ def check_log() -> None:
     """Assert that the command log alone tells the state of every job."""
     state = ReplayedState()
     for entry in Command.objects.order_by("index").values("index", "kind", "format_version", "change_set"):
-        state.apply(**entry)
+        apply_entry(state, **entry)
     last = {job.name: job.state for job in Job.objects.order_by("id")}
     assert {name: job.state.value for name, job in state.jobs.items()} == last
 

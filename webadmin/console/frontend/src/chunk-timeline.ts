@@ -77,7 +77,7 @@ function take(told: Answer, view: View | null): void {
   byId("ct-host").hidden = told.whole === null;
   if (told.whole === null) {
     answer = null;
-    fill(byId("ct-empty"), make("p", { className: "lt-nothing" }, "This table has no chunks yet. Register files by REST, or take a folder in with manage.py timeline adopt: chunks appear as soon as files are known."));
+    fill(byId("ct-empty"), make("p", { className: "lt-nothing" }, "This table has no chunks yet. Register files by REST, or take a folder in with manage.py tables adopt: chunks appear as soon as files are known."));
     return;
   }
   const before = current >= 0 && answer ? answer.columns.start_ms[current] : null;

@@ -8,7 +8,7 @@ from engine.formats.ranges.model import KEY_BYTES_MAX, key_of
 from webadmin.lanes.catalog.api import shapes
 from webadmin.lanes.catalog.api.answers import answer, nothing, page
 from webadmin.lanes.catalog.api.calls import Call, flag_of, part_of_key
-from webadmin.lanes.catalog.models import NAME_MAX
+from webadmin.lanes.catalog.column_sizes import NAME_MAX
 from webadmin.lanes.catalog.services.branches import (
     create_branch,
     delete_branch,

@@ -12,8 +12,8 @@ from webadmin.lanes.catalog.api import shapes
 from webadmin.lanes.catalog.api.answers import answer, nothing
 from webadmin.lanes.catalog.api.calls import Call, flag_of, metadata_of
 from webadmin.lanes.catalog.api.commits import new_commit
+from webadmin.lanes.catalog.column_sizes import NAME_MAX
 from webadmin.lanes.catalog.errors import RefMissing
-from webadmin.lanes.catalog.models import NAME_MAX
 from webadmin.lanes.catalog.services.branches import find_branch
 from webadmin.lanes.catalog.services.commits import MESSAGE_MAX, NewCommit, merge_base
 from webadmin.lanes.catalog.services.move_heads import cherry_pick, merge_into, revert_commit

@@ -6,7 +6,8 @@ from django.db import models
 
 from webadmin.base.access.confinement import ConfinedManager
 from webadmin.base.database.fields import ByteOrderedField
-from webadmin.lanes.catalog.models import ID_LENGTH, NAME_MAX, Repository
+from webadmin.lanes.catalog.column_sizes import ID_LENGTH, NAME_MAX
+from webadmin.lanes.catalog.models import Repository
 
 ERROR_MAX = 2_000
 

@@ -16,7 +16,7 @@ from webadmin.lanes.catalog.api import shapes
 from webadmin.lanes.catalog.api.answers import answer, nothing, page
 from webadmin.lanes.catalog.api.calls import Call, metadata_of
 from webadmin.lanes.catalog.api.errors import DataMissing, RequestRefused
-from webadmin.lanes.catalog.models import NAME_MAX
+from webadmin.lanes.catalog.column_sizes import NAME_MAX
 from webadmin.lanes.catalog.object_places import object_at
 from webadmin.lanes.catalog.services.condemned_objects import withdraw
 from webadmin.lanes.catalog.services.read_objects import get_entry, list_entries

@@ -8,7 +8,7 @@ from webadmin.lanes.catalog.api import shapes
 from webadmin.lanes.catalog.api.answers import answer, nothing, page
 from webadmin.lanes.catalog.api.calls import Call, flag_of
 from webadmin.lanes.catalog.api.errors import NotServed
-from webadmin.lanes.catalog.models import NAME_MAX, NAMESPACE_MAX, REPOSITORY_NAME_MAX
+from webadmin.lanes.catalog.column_sizes import NAME_MAX, NAMESPACE_MAX, REPOSITORY_NAME_MAX
 from webadmin.lanes.catalog.services.repositories import (
     NewRepository,
     create_repository,

@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from webadmin.lanes.catalog.api import shapes
 from webadmin.lanes.catalog.api.answers import answer, nothing, page
 from webadmin.lanes.catalog.api.calls import Call, flag_of
-from webadmin.lanes.catalog.models import NAME_MAX
+from webadmin.lanes.catalog.column_sizes import NAME_MAX
 from webadmin.lanes.catalog.services.tags import create_tag, delete_tag, find_tag, list_tags
 
 

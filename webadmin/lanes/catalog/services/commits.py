@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from webadmin.base.database.dialect import clock_ms
+from webadmin.lanes.catalog.column_sizes import COMMITTER_MAX
 from webadmin.lanes.catalog.errors import CommitMissing, CommitRefused
-from webadmin.lanes.catalog.models import COMMIT_VERSION, COMMITTER_MAX, Commit, Repository
+from webadmin.lanes.catalog.models import COMMIT_VERSION, Commit, Repository
 
 MESSAGE_MAX = 100_000
 METADATA_MAX = 1_000

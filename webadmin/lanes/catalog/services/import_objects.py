@@ -13,12 +13,12 @@ from engine.formats.ranges.errors import UnsortedKeys
 from engine.formats.ranges.model import Row, key_of
 from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import ObjectInfo, ObjectNotFound, ObjectStore
+from webadmin.base.access.tenant_places import place_of_tenant
 from webadmin.lanes.catalog.errors import ImportRefused
 from webadmin.lanes.catalog.models import Commit, Repository
 from webadmin.lanes.catalog.object_places import key_in_tenants_folder, tenants_store, url_in
 from webadmin.lanes.catalog.services.commits import NewCommit
 from webadmin.lanes.catalog.services.move_heads import import_entries
-from webadmin.lanes.tables.places import place_of_tenant
 from webadmin.schedule.services.operation import Order
 
 SOURCES_MAX = 1000

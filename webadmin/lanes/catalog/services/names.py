@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from webadmin.lanes.catalog.column_sizes import NAME_MAX, NAMESPACE_MAX
 from webadmin.lanes.catalog.errors import NameRefused
-from webadmin.lanes.catalog.models import NAME_MAX, NAMESPACE_MAX
 
 _REPOSITORY = re.compile(r"[a-z0-9][a-z0-9-]{2,62}")
 _BRANCH = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{NAME_MAX - 1}}}")

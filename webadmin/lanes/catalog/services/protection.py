@@ -13,8 +13,9 @@ from django.db import transaction
 
 from webadmin.base.access.services import record_audit
 from webadmin.base.database.dialect import locked
+from webadmin.lanes.catalog.column_sizes import NAME_MAX
 from webadmin.lanes.catalog.errors import BranchProtected, CatalogRefused, PreconditionFailed
-from webadmin.lanes.catalog.models import NAME_MAX, Repository
+from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.services.repositories import check_writable
 from webadmin.schedule.services.operation import Order
 

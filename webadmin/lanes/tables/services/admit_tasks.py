@@ -24,7 +24,7 @@ from webadmin.schedule.services.operation import Operation, Order, operation
 
 log = logging.getLogger(__name__)
 
-ORDER = Order(actor="control:timeline", why="a commit made room")
+ORDER = Order(actor="control:tables", why="a commit made room")
 
 
 def follow_commits(task_ids: Iterable[int]) -> None:

@@ -14,7 +14,8 @@ from django.db.models import F
 from engine.core.errors import BadObject
 from engine.storage import ObjectStore, StorageError
 from webadmin.base.database import dialect
-from webadmin.lanes.tables.models import REASON_MAX, DataSource, Policy, Segment
+from webadmin.lanes.tables.column_sizes import REASON_MAX
+from webadmin.lanes.tables.models import DataSource, Policy, Segment
 from webadmin.lanes.tables.services.publish_manifest import is_shown
 from webadmin.lanes.tables.services.take_files import check_folders
 from webadmin.lanes.tables.states import SegmentState, TaskState

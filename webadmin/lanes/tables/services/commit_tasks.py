@@ -18,7 +18,8 @@ from engine.lanes.tables.plan.commit import ChunkCommit, PlannedChunk, Verdict, 
 from engine.lanes.tables.plan.granularity import Granularity
 from engine.lanes.tables.plan.policy import TimelinePolicy
 from webadmin.base.database import dialect
-from webadmin.lanes.tables.models import REASON_MAX, Chunk, DataSource, Segment
+from webadmin.lanes.tables.column_sizes import REASON_MAX
+from webadmin.lanes.tables.models import Chunk, DataSource, Segment
 from webadmin.lanes.tables.policies import granularity_of, mark_dirty, policy_of
 from webadmin.lanes.tables.segment_view import merged, touching
 from webadmin.lanes.tables.services.end_tasks import note_remnants

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from engine.lanes.tables.plan.words import ended_reason
 from engine.schedule.model import HOLDING_STATES, AttemptOutcome
 from webadmin.base.database import dialect
+from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.merge_specs import output_prefix
-from webadmin.lanes.tables.models import REASON_MAX, Chunk
+from webadmin.lanes.tables.models import Chunk
 from webadmin.lanes.tables.states import ChunkOutcome, TaskState
 from webadmin.lanes.tables.task_models import DiscardedOutput, Task, TaskChunk, TaskSegment
 from webadmin.schedule.models import Attempt, Job

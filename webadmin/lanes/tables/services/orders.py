@@ -12,8 +12,9 @@ from django.db.models import F
 from engine.storage import ObjectStore, kept_store
 from webadmin.base.access.services import record_audit
 from webadmin.base.database import dialect
+from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.errors import IntervalRefused
-from webadmin.lanes.tables.models import REASON_MAX, BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
+from webadmin.lanes.tables.models import BadFile, Chunk, ChunkOrder, DataSource, Policy, Segment
 from webadmin.lanes.tables.policies import chunks_of, granularity_of
 from webadmin.lanes.tables.segment_view import Interval
 from webadmin.lanes.tables.services.register_files import add_files

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from engine.lanes.tables.plain.foreign_formats import ForeignTable
-from webadmin.lanes.tables.models import REASON_MAX, DataSource
+from webadmin.lanes.tables.column_sizes import REASON_MAX
+from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.services.sources import alter_table
 from webadmin.schedule.services.operation import Order
 
 log = logging.getLogger(__name__)
 
-ACTOR = "control:timeline"
+ACTOR = "control:tables"
 
 
 @contextmanager

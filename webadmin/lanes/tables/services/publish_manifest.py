@@ -25,7 +25,8 @@ from engine.lanes.tables.plain.manifest import (
 from engine.lanes.tables.plain.manifest import Manifest as TableManifest
 from engine.storage import ObjectStore
 from webadmin.base.database import dialect
-from webadmin.lanes.tables.models import REASON_MAX, DataSource, Segment
+from webadmin.lanes.tables.column_sizes import REASON_MAX
+from webadmin.lanes.tables.models import DataSource, Segment
 from webadmin.lanes.tables.states import SegmentState
 from webadmin.lanes.tables.task_models import Manifest
 

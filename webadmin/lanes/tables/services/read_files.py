@@ -12,8 +12,9 @@ from engine.lanes.tables.plain.facts import read_facts
 from engine.lanes.tables.plain.manifest import FOLDER
 from engine.storage import InvalidKey, ObjectStore, StorageError
 from engine.storage.keys import check_key
+from webadmin.lanes.tables.column_sizes import PATH_MAX
 from webadmin.lanes.tables.errors import IntervalRefused
-from webadmin.lanes.tables.models import PATH_MAX, DataSource
+from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.policies import chunks_of, granularity_of
 
 THREADS = 8

@@ -20,9 +20,10 @@ from engine.schedule.errors import SnapshotRefused
 from engine.schedule.limits import LimitName
 from engine.schedule.model import LIVE_STATES, JobState
 from webadmin.base.database import dialect
+from webadmin.lanes.tables.column_sizes import REASON_MAX
 from webadmin.lanes.tables.cycle_view import CycleView, looked_json, read_cycle
 from webadmin.lanes.tables.errors import TableRefused
-from webadmin.lanes.tables.models import REASON_MAX, Chunk, ChunkOrder, DataSource
+from webadmin.lanes.tables.models import Chunk, ChunkOrder, DataSource
 from webadmin.lanes.tables.services.admit_tasks import start_tasks, within_budget
 from webadmin.lanes.tables.services.end_tasks import end_tasks
 from webadmin.lanes.tables.standing import WITHOUT_TASK
@@ -37,7 +38,7 @@ from webadmin.schedule.services.operation import Operation, Order, operation, ro
 
 log = logging.getLogger(__name__)
 
-ACTOR = "control:timeline"
+ACTOR = "control:tables"
 TURNS_MAX = 5
 """So often a turn is taken again because somebody else changed the table meanwhile."""
 GONE_WHY = "what it was planned on has changed"

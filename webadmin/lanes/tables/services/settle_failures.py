@@ -26,7 +26,8 @@ from engine.lanes.tables.plan.granularity import Granularity
 from engine.schedule.model import JobState, ParkedKind
 from engine.storage import ObjectNotFound, ObjectStore, StorageError
 from webadmin.base.database import dialect
-from webadmin.lanes.tables.models import REASON_MAX, BadFile, Chunk, DataSource, Policy, Segment
+from webadmin.lanes.tables.column_sizes import REASON_MAX
+from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Policy, Segment
 from webadmin.lanes.tables.policies import granularity_of, mark_dirty
 from webadmin.lanes.tables.services.end_tasks import end_tasks
 from webadmin.lanes.tables.states import ChunkStanding, SegmentState, TaskState
@@ -39,7 +40,7 @@ from webadmin.schedule.services.stop_isolation import brake
 
 log = logging.getLogger(__name__)
 
-ACTOR = "control:timeline"
+ACTOR = "control:tables"
 TASKS_MAX = 50
 """Failing tasks that one round looks at."""
 FAILED_TASKS_MAX = 2

@@ -14,12 +14,14 @@ from engine.core.errors import BadBlockName
 from engine.formats.profile_block.container.object_names import check_tenant
 from engine.lanes.tables.plain.foreign_formats import check_place
 from engine.storage import open_store
+from engine.storage.places import place_of
 from webadmin.base.access.services import intern_tenants, record_audit
 from webadmin.base.access.store_places import conflict_of_new_store, folder_refusal, lock_places, root_refusal
+from webadmin.base.access.tenant_places import place_of_tenant, shown_place_of_tenant
 from webadmin.base.database.dialect import locked
+from webadmin.lanes.tables.column_sizes import COLUMN_MAX, NAME_MAX, URL_MAX
 from webadmin.lanes.tables.errors import TableExists, TableMissing, TableRefused
-from webadmin.lanes.tables.models import COLUMN_MAX, NAME_MAX, URL_MAX, Chunk, DataSource, Policy
-from webadmin.lanes.tables.places import check_place_of_tenant
+from webadmin.lanes.tables.models import Chunk, DataSource, Policy
 from webadmin.lanes.tables.policies import SETTINGS, check_settings, fingerprint_of, regrid
 from webadmin.schedule.services.operation import Order
 
@@ -92,7 +94,7 @@ def _checked(new: NewTable, is_confined: bool) -> tuple[DataSource, Policy]:
         raise TableRefused(f"the URL has {len(new.url)} characters, at most {URL_MAX} are kept")
     url = open_store(new.url).url  # what cannot be opened is refused before anything is written down
     if is_confined:
-        check_place_of_tenant(url, new.tenant)
+        _check_place_of_tenant(url, new.tenant)
     policy = Policy(**check_settings(new.settings))
     policy.fingerprint = fingerprint_of(policy)
     known = DataSource.objects.filter(tenant=new.tenant, name=new.name).first()
@@ -153,3 +155,10 @@ def alter_table(source: DataSource, changes: Mapping[str, Any], *, order: Order)
 
 
 assert "is_paused" not in SETTINGS, "it is the table's, not its policy's"
+
+
+def _check_place_of_tenant(url: str, tenant: str) -> None:
+    """Raise TableRefused unless a place is the tenant's own: in the same store, below its folder."""
+    below, place = place_of(place_of_tenant(tenant)), place_of(url)
+    if place == below or not below.contains(place):
+        raise TableRefused(f"tables of {tenant} are placed below {shown_place_of_tenant(tenant)}")

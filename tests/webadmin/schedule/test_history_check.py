@@ -11,10 +11,10 @@ import pytest
 from django.db import InterfaceError
 
 from engine.storage import open_store
+from webadmin.schedule.history_check import check_history
 from webadmin.schedule.log_position import LogPosition
 from webadmin.schedule.models import EPOCH_MAX, AheadPosition
 from webadmin.schedule.services import guard_deletions
-from webadmin.serving.history_check import check_history
 
 
 @pytest.mark.timeout(30)

@@ -15,12 +15,12 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
+from webadmin.accounts.credential_orders import CREDENTIAL_ORDERS
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.audited import AuditedAdmin
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Json, Section
-from webadmin.base.access.credential_orders import CREDENTIAL_ORDERS
 from webadmin.base.access.models import AuditEntry, Tenant, WorkerCredential
 from webadmin.base.access.queries import credential_warning
 from webadmin.lanes.profiles import block_page

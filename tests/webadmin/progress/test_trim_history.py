@@ -13,8 +13,8 @@ from tasks.beat import PERIODIC_JOBS, TRIM_TASK
 from tasks.control.sweeps import trim_history as trim_task
 from tests.webadmin.service import REASON, Service, check_invariants
 from webadmin.progress.services import count_log
+from webadmin.progress.services.trim_history import trim_history
 from webadmin.schedule.models import Attempt, Command, Job
-from webadmin.schedule.services.trim_history import trim_history
 
 DAY_MS = 24 * 3600 * 1000
 

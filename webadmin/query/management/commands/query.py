@@ -22,7 +22,7 @@ from engine.query.flame.tree import FlameTree
 from engine.query.merged_profile import merged_profile
 from engine.query.model import QueryReport, Question, type_id
 from engine.query.select_points import Aggregation, Grid
-from webadmin.ingest.time_words import parse_time
+from webadmin.base.time_words import parse_time
 from webadmin.query import query_views
 from webadmin.query.questions import ask_points, ask_profile_types, ask_series, ask_stacks
 

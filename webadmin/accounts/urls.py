@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from webadmin.base.access import api
+from webadmin.accounts import api
 
 urlpatterns = [
     path("credentials", api.CredentialsView.as_view(), name="credentials"),

@@ -1,4 +1,4 @@
-"""``manage.py timeline``: makes tables of folders of Parquet files, and says how far their compaction is."""
+"""``manage.py tables``: makes tables of folders of Parquet files, and says how far their compaction is."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from engine.core.errors import LithifyError
 from engine.lanes.tables.jobs import TIME_UNITS
 from engine.storage import open_store
 from webadmin.adminkit.formatting import size_text
+from webadmin.lanes.tables.column_sizes import NAME_MAX
 from webadmin.lanes.tables.explain import explain_chunk, explain_path
-from webadmin.lanes.tables.models import NAME_MAX, DataSource
+from webadmin.lanes.tables.models import DataSource
 from webadmin.lanes.tables.services.adopt_table import Adoption, adopt_table, rescan_table
 from webadmin.lanes.tables.services.orders import release_files
 from webadmin.lanes.tables.services.preview_plan import preview_plan

@@ -1,0 +1,12 @@
+"""How long the texts of a table's rows may be."""
+
+from __future__ import annotations
+
+NAME_MAX = 60
+URL_MAX = 1000
+PATH_MAX = 900
+COLUMN_MAX = 200
+VERSION_MAX = 40
+DIGEST_MAX = 80
+REASON_MAX = 500
+ZONE_MAX = 60

@@ -1,0 +1,47 @@
+"""What the lists of tables, chunks, tasks and files can be narrowed to."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from webadmin.adminkit.filters import StateFilter
+from webadmin.lanes.tables.models import DataSource
+from webadmin.lanes.tables.states import ChunkStanding, TaskState
+
+TABLES_SHOWN = 100
+
+
+class SourceFilter(admin.SimpleListFilter):
+    """Rows of one table."""
+
+    title = "table"
+    parameter_name = "source"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [(str(row.id), str(row)) for row in DataSource.objects.order_by("tenant", "name")[:TABLES_SHOWN]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        value = self.value() or ""
+        return queryset.filter(source=int(value)) if value.isascii() and value.isdecimal() else queryset
+
+
+class ChunkStateFilter(admin.SimpleListFilter):
+    """Chunks of one state, or those set aside."""
+
+    title = parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        return [*ChunkStanding.choices, ("quarantined", "quarantined")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        if self.value() == "quarantined":
+            return queryset.filter(is_quarantined=True)
+        return queryset.filter(state=self.value()) if self.value() in ChunkStanding.values else queryset
+
+
+class TaskStateFilter(StateFilter):
+    """Tasks of one state."""
+
+    states = TaskState
