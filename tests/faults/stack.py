@@ -34,12 +34,12 @@ from engine.formats.profile_block.container.object_names import parse_block_key
 from engine.formats.profile_block.model import BlockMeta
 from engine.formats.proto import block_list_pb2
 from engine.storage import ObjectStore, open_store
-from tests.faults.database_proxy import DatabaseProxy
+from tests.faults.database_proxy import DatabaseProxy, Statement
 from tests.faults.http_proxy import HttpProxy
 from tests.faults.postgresql import PostgresqlServer
 from tests.faults.preloaded import Disk, WallClock, environments
 from tests.faults.samples import Sample, samples_in
-from tests.faults.traps import Trap
+from tests.faults.traps import Moment, Trap
 from tests.processes import ROOT, answers_http, free_port, wait_until
 from tests.segments import make_segment, put_segment
 from webadmin.embedded import stack as shipped
@@ -211,6 +211,15 @@ class FaultStack:
         finally:
             for pid in pids:
                 os.killpg(pid, signal.SIGCONT)
+
+    @contextmanager
+    def after_power_loss(self) -> Iterator[None]:
+        """Let PostgreSQL lose power and start from its files as they were; inside nobody else reaches it yet."""
+        closed: Trap[Statement] = Trap(moment=Moment.BEFORE, matches=lambda _: True, times=1 << 30, holds=False)
+        with self.around.database.traps.set(closed):
+            self.around.postgresql.lose_power()
+            self.around.postgresql.start()
+            yield
 
     def wait_until_named(self, words: str) -> None:
         """Wait until a notice of the front page has these words."""

@@ -20,7 +20,6 @@ from engine.formats.prometheus.model import Labels
 from engine.lanes.tsdb.buckets.labels import labels_hash
 from engine.lanes.tsdb.merge.verification import verify_block
 from engine.storage import ObjectStore, open_store
-from tests.faults.database_proxy import Statement
 from tests.faults.http_proxy import Request
 from tests.faults.stack import CONTROLS, NODES, OBJECTS_PREFIX, SETTLE_SECONDS, FaultStack
 from tests.faults.traps import Moment, Trap
@@ -175,21 +174,18 @@ def test_who_is_killed_at_a_write_leaves_nothing_half_visible(
 def test_a_database_that_loses_power_after_the_swap_of_blocks_loses_no_sample(
     fault_stack: FaultStack, metrics: ObjectStore, tmp_path: Path
 ) -> None:
-    tenant, postgresql = Tenant(fault_stack, metrics, tmp_path), fault_stack.around.postgresql
-    closed: Trap[Statement] = Trap(moment=BEFORE, matches=lambda _: True, times=1 << 30, holds=False)
+    tenant = Tenant(fault_stack, metrics, tmp_path)
     told: Trap[Request] = Trap(
         moment=AFTER,
         matches=lambda request: (
             request.is_about("POST", "/jobs/poll", b'"success"') and b"-T%s-" % tenant.name.encode() in request.body
         ),
     )
-    with postgresql.durable():
+    with fault_stack.around.postgresql.durable():
         with fault_stack.service.traps.set(told):
             tenant.put()
             told.wait()
-            with fault_stack.around.database.traps.set(closed):
-                postgresql.lose_power()
-                postgresql.start()
+            with fault_stack.after_power_loss():
                 assert tenant.rows(JOBS) == [("done",)], "the worker was told that the swap is there"
                 tenant.check_readers()
         tenant.wait_until_settled()

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.faults.database_proxy import Statement
 from tests.faults.http_proxy import Request
 from tests.faults.stack import CONTROLS, NODES, SETTLE_SECONDS, WEBS, FaultStack
 from tests.faults.steps import Matches, Step
@@ -83,7 +82,8 @@ def test_a_database_that_loses_power_after_commits_and_a_compaction_loses_no_ent
     with postgresql.durable():
         made: dict[str, tuple[int, int]] = json.loads(fault_stack.python("-c", SCENE, name))
         repository, branch = made[name]
-        lose_power(fault_stack)
+        with fault_stack.after_power_loss():
+            pass
         assert json.loads(fault_stack.python("-c", LOOK, name)) == {name: VISIBLE}
         told: Trap[Request] = Trap(
             moment=Moment.AFTER,
@@ -94,18 +94,10 @@ def test_a_database_that_loses_power_after_commits_and_a_compaction_loses_no_ent
         with fault_stack.service.traps.set(told):
             order(fault_stack, branch)
             told.wait()
-            lose_power(fault_stack)
-            assert ("published",) in outcomes(fault_stack, branch), "the worker was told that it is there"
+            with fault_stack.after_power_loss():
+                assert ("published",) in outcomes(fault_stack, branch), "the worker was told that it is there"
         assert json.loads(fault_stack.python("-c", LOOK, name)) == {name: VISIBLE}
         assert outcomes(fault_stack, branch) == [("published",)]
-
-
-def lose_power(stack: FaultStack) -> None:
-    """Start PostgreSQL from its files as they are at this moment, while nobody reaches it."""
-    closed: Trap[Statement] = Trap(moment=Moment.BEFORE, matches=lambda _: True, times=1 << 30, holds=False)
-    with stack.around.database.traps.set(closed):
-        stack.around.postgresql.lose_power()
-        stack.around.postgresql.start()
 
 
 def kill_at(stack: FaultStack, step: Step, repository: int, branch: int) -> None:

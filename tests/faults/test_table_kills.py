@@ -103,15 +103,12 @@ def test_whoever_is_killed_while_files_are_merged_readers_see_every_row_once(
 
 def test_a_database_that_loses_power_at_the_swap_of_files_loses_no_row(fault_stack: FaultStack) -> None:
     table, postgresql = Table(fault_stack), fault_stack.around.postgresql
-    closed: Trap[Statement] = Trap(moment=Moment.BEFORE, matches=lambda _: True, times=1 << 30, holds=False)
     told: Trap[Request] = Trap(moment=Moment.AFTER, matches=is_report)
     with postgresql.durable():
         with fault_stack.service.traps.set(told):
             table.adopt()
             told.wait()
-            with fault_stack.around.database.traps.set(closed):
-                postgresql.lose_power()
-                postgresql.start()
+            with fault_stack.after_power_loss():
                 open_jobs = "SELECT count(*) FROM schedule_job WHERE lane = 'tables' AND state <> 'done'"
                 assert postgresql.rows(open_jobs) == [(0,)], "the worker was told that the swap is there"
                 table.shown()

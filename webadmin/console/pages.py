@@ -61,7 +61,7 @@ class Tile:
 
 def front_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Fill the front page (unfold's DASHBOARD_CALLBACK); a refresh by htmx gets the content without the frame."""
-    overview, totals, buckets = schedule_overview(timezone.now()), index_totals(), bucket_standings()
+    overview, totals, buckets = schedule_overview(), index_totals(), bucket_standings()
     tables = table_standings()
     catalogs = catalog_standings()
     is_for_all = confined_tenants() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -18,6 +19,7 @@ from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Json, Section, Table
 from webadmin.adminkit.verdict import Notice
+from webadmin.base.database import dialect
 from webadmin.lanes.profiles import block_page
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule import operator_queries as queries
@@ -62,11 +64,10 @@ class WorkerStateFilter(admin.SimpleListFilter):
         return [("polling", "polling"), ("silent", "silent or revoked")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        if self.value() == "polling":
-            return queries.polling_workers(queryset, timezone.now())
-        if self.value() == "silent":
-            return queryset.exclude(pk__in=queries.polling_workers(Worker.objects.all(), timezone.now()).values("pk"))
-        return queryset
+        if self.value() not in ("polling", "silent"):
+            return queryset
+        polling = queries.polling_workers(Worker.objects.all(), datetime.fromtimestamp(dialect.clock_ms() / 1000, UTC))
+        return queryset.filter(pk__in=polling) if self.value() == "polling" else queryset.exclude(pk__in=polling)
 
 
 class BuildFilter(ExactFilter):

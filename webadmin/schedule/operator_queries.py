@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db.models import BigIntegerField, Count, F, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce
@@ -83,10 +83,11 @@ class ScheduleOverview:
     commands: Sequence[Command]
 
 
-def schedule_overview(at: datetime) -> ScheduleOverview:
-    """Read the front page's part of the schedule; ``at`` is the wall time to which workers' last polls are compared."""
-    now_ms, limits = command_now_ms(), Limits.objects.get()
-    polling = _is_polling(at, limits.lease_seconds)
+def schedule_overview() -> ScheduleOverview:
+    """Read the front page's part of the schedule."""
+    time, limits = command_log.read_time(), Limits.objects.get()
+    now_ms = time.now_ms
+    polling = _is_polling(datetime.fromtimestamp(time.wall_ms / 1000, UTC), limits.lease_seconds)
     workers = Worker.objects.aggregate(known=Count("id"), polling=Count("id", filter=polling))
     return ScheduleOverview(
         now_ms=now_ms,

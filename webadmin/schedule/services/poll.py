@@ -10,10 +10,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db.models import Q
 from django.utils import timezone
 
 from engine.protocol.messages import Assignment, LeaseGrant, PollRequest, PollResponse
@@ -21,7 +20,7 @@ from engine.schedule.model import ChangeSet, RenewLease
 from engine.schedule.prepare import prepare
 from webadmin.base.access.errors import NameTaken, TooManyNames
 from webadmin.base.access.models import WorkerCredential
-from webadmin.base.database.dialect import among, as_instance, read_rows, time_value, together, wait_for_disk
+from webadmin.base.database.dialect import among, as_instance, clock_ms, read_rows, time_value, together, wait_for_disk
 from webadmin.base.database.turns import turn
 from webadmin.schedule.command_log import advance_clock
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
@@ -46,11 +45,16 @@ SEEN_GRAIN = timedelta(seconds=5)
 NEW_NAMES_MAX = 1000
 """Workers that one credential may name for the first time within NEW_NAMES_SPAN: each name is kept."""
 NEW_NAMES_SPAN = timedelta(hours=1)
-SEEN_RECENTLY = "WHERE name = %s AND credential_id = %s AND build = %s AND capacity = %s AND last_poll_at > %s"
+SEEN_RECENTLY = (
+    "WHERE name = %s AND credential_id = %s AND build = %s AND capacity = %s AND last_poll_at BETWEEN %s AND %s"
+)
 
 
 def poll(*, request: PollRequest, credential: WorkerCredential, at: datetime) -> PollResponse:
-    """Answer a worker's poll. ``at`` is only shown to people. Raises ScheduleBusy, NameTaken, TooManyNames."""
+    """Answer a worker's poll. ``at`` is the time by this process's clock, on which nothing rests.
+
+    Raises ScheduleBusy, NameTaken, TooManyNames.
+    """
     asked = _Asked(request, _note_worker(request, credential, at), credential.key_id)
     worker = asked.worker
     for attempt in range(ATTEMPTS_MAX):
@@ -160,7 +164,7 @@ def _awake(opening: PollOpening, worker: Worker) -> PollOpening:
 
 def _note_worker(request: PollRequest, credential: WorkerCredential, at: datetime) -> Worker:
     """Return the worker's row; a name belongs to its credential until that is revoked."""
-    seen = (request.worker, credential.id, request.build, request.capacity, time_value(at - SEEN_GRAIN))
+    seen = (request.worker, credential.id, request.build, request.capacity, time_value(at - SEEN_GRAIN), time_value(at))
     if known := read_rows(Worker, ("id",), SEEN_RECENTLY, seen):
         return Worker(id=known[0][0], name=request.worker, credential=credential, build=request.build)
     workers = Worker.objects.select_related("credential")
@@ -169,8 +173,10 @@ def _note_worker(request: PollRequest, credential: WorkerCredential, at: datetim
     worker, _ = workers.get_or_create(name=request.worker, defaults={"credential": credential, "build": request.build})
     if worker.credential_id != credential.id and worker.credential.revoked_at is None:
         raise NameTaken(f"the worker name {request.worker!r} belongs to the credential {worker.credential.name!r}")
-    Worker.objects.filter(Q(last_poll_at=None) | Q(last_poll_at__lte=at), id=worker.id).update(
-        credential=credential, build=request.build, capacity=request.capacity, last_poll_at=at
+    # By the clock that all processes share: whether a worker is silent must not depend on who has heard of it.
+    heard_at = datetime.fromtimestamp(clock_ms() / 1000, UTC)
+    Worker.objects.filter(id=worker.id).update(
+        credential=credential, build=request.build, capacity=request.capacity, last_poll_at=heard_at
     )
     worker.build = request.build
     return worker
