@@ -46,7 +46,8 @@ def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def test_no_module_is_longer_than_one_idea() -> None:
-    long = {_name(path): count for path in MODULES if (count := len(path.read_text().splitlines())) > MODULE_LINES_MAX}
+    written = [path for path in MODULES if "migrations" not in path.parts]
+    long = {_name(path): count for path in written if (count := len(path.read_text().splitlines())) > MODULE_LINES_MAX}
     assert not long
 
 

@@ -25,12 +25,12 @@ LEASE_SECONDS = 3600
 """Jobs that nobody reports must stay leased for the length of a benchmark."""
 
 KEEP_TEMPLATES = """
-CREATE TABLE bench_block AS SELECT * FROM index_block;
-CREATE TABLE bench_dataset AS SELECT * FROM index_dataset;
-CREATE TABLE bench_ledger AS SELECT * FROM index_acceptedid
+CREATE TABLE bench_block AS SELECT * FROM profiles_block;
+CREATE TABLE bench_dataset AS SELECT * FROM profiles_dataset;
+CREATE TABLE bench_ledger AS SELECT * FROM profiles_acceptedid
 """
 COPY_BLOCKS = """
-INSERT INTO index_block ({columns}) SELECT {values}
+INSERT INTO profiles_block ({columns}) SELECT {values}
 FROM bench_block b CROSS JOIN generate_series(%(first)s::bigint, %(last)s) AS n WHERE b.level = %(level)s
 """
 COPIED = {
@@ -38,17 +38,17 @@ COPIED = {
     "object_key": "replace(b.object_key, b.ulid, substr(b.ulid, 1, 10) || lpad((b.id * 10000000 + n)::text, 16, '0'))",
 }
 COPY_DATASETS = """
-INSERT INTO index_dataset (block_id, tenant_id, name_id, label_sets_id, position, format, min_time_ms, max_time_ms,
+INSERT INTO profiles_dataset (block_id, tenant_id, name_id, label_sets_id, position, format, min_time_ms, max_time_ms,
                            size_bytes, masks_applied)
 SELECT b.id, d.tenant_id, d.name_id, d.label_sets_id, d.position, d.format, d.min_time_ms, d.max_time_ms,
        d.size_bytes, 0
-FROM index_block b JOIN bench_block t ON t.queue_id = b.queue_id JOIN bench_dataset d ON d.block_id = t.id
+FROM profiles_block b JOIN bench_block t ON t.queue_id = b.queue_id JOIN bench_dataset d ON d.block_id = t.id
 WHERE b.id > %(newer)s
 """
 COPY_LEDGER = """
-INSERT INTO index_acceptedid (shard, ulid, content_digest, accepted_at_ms, command_index)
+INSERT INTO profiles_acceptedid (shard, ulid, content_digest, accepted_at_ms, command_index)
 SELECT b.shard, b.ulid, a.content_digest, b.arrived_at_ms, b.added_command_index
-FROM index_block b JOIN bench_block t ON t.queue_id = b.queue_id
+FROM profiles_block b JOIN bench_block t ON t.queue_id = b.queue_id
 JOIN bench_ledger a ON a.shard = t.shard AND a.ulid = t.ulid WHERE b.id > %(newer)s
 """
 COUNT_QUEUES = """
@@ -59,7 +59,7 @@ FROM bench_block b WHERE b.queue_id = q.id AND q.level = %(level)s
 
 INDEXES = """
 SELECT indexname, indexdef FROM pg_indexes
-WHERE tablename IN ('index_block', 'index_dataset', 'index_acceptedid')
+WHERE tablename IN ('profiles_block', 'profiles_dataset', 'profiles_acceptedid')
       AND indexname NOT IN (SELECT conname FROM pg_constraint)
 """
 LOADING = {"fsync": "off", "max_wal_size": "8GB"}

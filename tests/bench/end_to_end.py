@@ -26,7 +26,7 @@ WAIT_SECONDS_MAX = 120.0
 COMPACTIONS = """
 SELECT min(source.created_at_ms), done.wall_time, given.wall_time, count(*)
 FROM schedule_job job
-JOIN index_block source ON source.owner_job_id = job.id
+JOIN profiles_block source ON source.owner_job_id = job.id
 JOIN schedule_command done ON done."index" = job.finished_command_index
 JOIN schedule_command given ON given."index" = job.token
 WHERE job.shard = ? AND job.level = 0 AND job.state = 'done'

@@ -28,15 +28,15 @@ QUERIES = 50
 
 # The rows that add_blocks would have left, a template of each combination of tenants and services repeated over time.
 COPY_BLOCKS = """
-INSERT INTO index_block ({columns})
-SELECT {values} FROM generate_series(1::bigint, %(copies)s) AS n CROSS JOIN index_block b WHERE b.id <= %(templates)s
+INSERT INTO profiles_block ({columns})
+SELECT {values} FROM generate_series(1::bigint, %(copies)s) AS n CROSS JOIN profiles_block b WHERE b.id <= %(templates)s
 """
 COPY_DATASETS = """
-INSERT INTO index_dataset (block_id, tenant_id, name_id, label_sets_id, position, format, min_time_ms, max_time_ms,
+INSERT INTO profiles_dataset (block_id, tenant_id, name_id, label_sets_id, position, format, min_time_ms, max_time_ms,
                            size_bytes, masks_applied)
 SELECT b.id, d.tenant_id, d.name_id, d.label_sets_id, d.position, d.format, b.min_time_ms, b.max_time_ms,
        d.size_bytes, 0
-FROM index_block b JOIN index_dataset d ON d.block_id = 1 + (b.id - 1) %% %(templates)s WHERE b.id > %(templates)s
+FROM profiles_block b JOIN profiles_dataset d ON d.block_id = 1 + (b.id - 1) %% %(templates)s WHERE b.id > %(templates)s
 """
 
 

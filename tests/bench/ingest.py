@@ -82,7 +82,7 @@ def served(url: str) -> Iterator[tuple[str, dict[str, int]]]:
         with psycopg.connect(url, autocommit=True) as connection:
             for name, value in UNLIMITED.items():
                 connection.execute(
-                    "INSERT INTO profiles_pushlimitchange (tenant, name, value, is_superseded, at, actor, why)"
+                    "INSERT INTO ingest_pushlimitchange (tenant, name, value, is_superseded, at, actor, why)"
                     " VALUES ('', %s, %s, false, now(), 'bench', 'bench')",
                     (name, value),
                 )

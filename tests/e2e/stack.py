@@ -127,7 +127,7 @@ class Stack:
     def live_blocks(self, shard: int) -> list[tuple[str, BlockMeta]]:
         """Key and metadata of the blocks that queries read."""
         found = self.rows(
-            f"SELECT object_key, metadata, size_bytes FROM index_block WHERE shard = ? AND state IN {LIVE}", shard
+            f"SELECT object_key, metadata, size_bytes FROM profiles_block WHERE shard = ? AND state IN {LIVE}", shard
         )
         return [(key, replace(decode_metadata(bytes(metadata)), size=size)) for key, metadata, size in found]
 
@@ -146,7 +146,7 @@ class Stack:
 
     def wait_for_fix_point(self, shard: int, seconds: float = 60.0) -> None:
         """Wait until every live block of the shard is final."""
-        states = f"SELECT count(*) FROM index_block WHERE shard = ? AND state IN {LIVE} AND state <> 'final'"
+        states = f"SELECT count(*) FROM profiles_block WHERE shard = ? AND state IN {LIVE} AND state <> 'final'"
         wait_until(lambda: self.rows(states, shard)[0][0] == 0, f"shard {shard} is compacted", seconds)
 
 

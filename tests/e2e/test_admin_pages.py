@@ -192,7 +192,7 @@ def test_the_front_page_follows_what_happens_without_being_asked(
 def test_filters_and_shortcuts_work_with_the_mouse(browser: Browser, live_server: LiveServer, cookie: str) -> None:
     page = signed_in(browser, live_server, cookie).new_page()
     complaints = complaints_of(page)
-    page.goto(live_server.url + reverse("admin:index_block_changelist"))
+    page.goto(live_server.url + reverse("admin:profiles_block_changelist"))
     page.get_by_role("link", name="Final", exact=True).click()
     page.wait_for_url("**/?state=final")
     assert page.locator("#result_list tbody").count() == 1

@@ -260,7 +260,7 @@ def test_a_chunk_is_compacted_now_with_the_mouse(visit: Visit) -> None:
 def test_a_policy_is_previewed_and_saved_with_the_mouse(visit: Visit) -> None:
     source = fill_timeline()
     page = visit.page
-    page.goto(visit.base + reverse("admin:timeline_datasource_changelist"))
+    page.goto(visit.base + reverse("admin:tables_datasource_changelist"))
     keep_picture(page, "tables", 1280)
     page.locator("#result_list tbody a").filter(has_text="orders").first.click()
     page.get_by_role("heading", name="How it stands").wait_for()

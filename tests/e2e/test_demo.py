@@ -103,7 +103,7 @@ def test_writers_made_the_segments_of_what_two_tenants_pushed_with_credentials(
     assert f"{numbers(output, 'level 0 (segments)')[0]} segments on " in output
     with sqlite3.connect(f"file:{home}/demo/lithify.sqlite3?mode=ro", uri=True) as database:
         actors = dict(database.execute("SELECT actor, kind FROM schedule_command WHERE kind = 'add_blocks'"))
-        pushed = dict(database.execute("SELECT tenant || ' ' || outcome, count FROM profiles_pushcount"))
+        pushed = dict(database.execute("SELECT tenant || ' ' || outcome, count FROM ingest_pushcount"))
     database.close()
     # A segment that a busy index did not take in time has its dead letter recovered.
     assert actors.keys() - {"control:dead_letters"} == {"writer:writer-1", "writer:writer-2"}
@@ -126,7 +126,7 @@ def test_the_program_with_the_unmodified_sdk_is_found_again(finished: tuple[Path
 def test_the_index_of_the_demonstration_says_the_same_as_its_table(finished: tuple[Path, str, int]) -> None:
     home, output, _ = finished
     with sqlite3.connect(f"file:{home}/demo/lithify.sqlite3?mode=ro", uri=True) as database:
-        states = dict(database.execute("SELECT state || level, count(*) FROM index_block GROUP BY 1"))
+        states = dict(database.execute("SELECT state || level, count(*) FROM profiles_block GROUP BY 1"))
     database.close()
     assert states["replaced0"] == numbers(output, "level 0 (segments)")[0]
     assert states["final3"] == numbers(output, "level 3 (final)")[0]
@@ -140,9 +140,9 @@ def test_it_ends_with_a_link_to_the_flame_graph_of_what_was_compacted(finished: 
     told = {name: value for name, (value,) in parse_qs(link[1]).items()}
     with sqlite3.connect(f"file:{home}/demo/lithify.sqlite3?mode=ro", uri=True) as database:
         times = database.execute(
-            "SELECT min(d.min_time_ms), max(d.max_time_ms) FROM index_dataset d "
-            "JOIN index_block b ON b.id = d.block_id "
-            "JOIN access_tenant t ON t.id = d.tenant_id JOIN index_datasetname n ON n.id = d.name_id "
+            "SELECT min(d.min_time_ms), max(d.max_time_ms) FROM profiles_dataset d "
+            "JOIN profiles_block b ON b.id = d.block_id "
+            "JOIN access_tenant t ON t.id = d.tenant_id JOIN profiles_datasetname n ON n.id = d.name_id "
             "WHERE b.state = 'final' AND t.name = ? AND n.name = ?",
             (told["tenant"], told["service"]),
         ).fetchone()

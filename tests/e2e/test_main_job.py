@@ -75,9 +75,11 @@ def test_segments_become_final_blocks_and_every_answer_stays_the_same(stack: Sta
     assert {meta.tenant for _, meta in blocks} == set(TENANTS)
     assert answers(stack, shard) == before
     assert all(total > 0 for _, total in before.values())
-    states = dict(stack.rows("SELECT state, count(*) FROM index_block WHERE shard = ? GROUP BY state", shard))
+    states = dict(stack.rows("SELECT state, count(*) FROM profiles_block WHERE shard = ? GROUP BY state", shard))
     assert states["replaced"] >= 18
-    tombstones = "SELECT count(*) FROM index_tombstone t JOIN index_block b ON t.block_id = b.id WHERE b.shard = ?"
+    tombstones = (
+        "SELECT count(*) FROM profiles_tombstone t JOIN profiles_block b ON t.block_id = b.id WHERE b.shard = ?"
+    )
     assert stack.rows(tombstones, shard) == [(states["replaced"],)]
     assert all(failures == 0 for _, failures in stack.jobs(shard))
 

@@ -53,7 +53,7 @@ def test_a_folder_of_files_is_adopted_merged_on_spark_and_cleaned_while_readers_
     rows = read_ids(lake, first)
     assert shown_files(lake) == sorted(first)
     assert len(rows) == DAYS * 24 * 3
-    stack.change("UPDATE timeline_policy SET deletion_delay_seconds = 0")
+    stack.change("UPDATE tables_policy SET deletion_delay_seconds = 0")
 
     stack.node()
     control = stack.start_control()

@@ -95,11 +95,11 @@ class WritePath:
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how many profiles had which outcome, by tenant."""
-        found = self._rows("SELECT tenant, outcome, count FROM profiles_pushcount")
+        found = self._rows("SELECT tenant, outcome, count FROM ingest_pushcount")
         return {(tenant, outcome): count for tenant, outcome, count in found}
 
     def _described(self, key: str) -> tuple[str, BlockMeta]:
-        ((metadata, size),) = self._rows("SELECT metadata, size_bytes FROM index_block WHERE object_key = ?", key)
+        ((metadata, size),) = self._rows("SELECT metadata, size_bytes FROM profiles_block WHERE object_key = ?", key)
         return key, replace(decode_metadata(bytes(metadata)), size=size)
 
     def _rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:

@@ -288,7 +288,7 @@ class FaultStack:
 
     def wait_until_settled(self, shard: int) -> None:
         """Wait until every live block of the shard is final, every job done, every replaced object deleted."""
-        blocks = "SELECT DISTINCT state FROM index_block WHERE shard = %s"
+        blocks = "SELECT DISTINCT state FROM profiles_block WHERE shard = %s"
         jobs = "SELECT DISTINCT state FROM schedule_job WHERE shard = %s"
 
         def is_settled() -> bool:
@@ -302,7 +302,7 @@ class FaultStack:
 
     def situation(self, shard: int) -> str:
         """Say where blocks and jobs of a shard are."""
-        blocks = "SELECT state, level, count(*) FROM index_block WHERE shard = %s GROUP BY 1, 2"
+        blocks = "SELECT state, level, count(*) FROM profiles_block WHERE shard = %s GROUP BY 1, 2"
         jobs = "SELECT name, state, failures, parked_reason FROM schedule_job WHERE shard = %s AND state <> 'done'"
         queues = "SELECT level, block_count, ready_at_ms, is_noticed FROM schedule_levelqueue WHERE shard = %s"
         found = {"blocks": blocks, "jobs": jobs, "queues": queues}
@@ -316,7 +316,9 @@ class FaultStack:
         Returns the keys of the orphans: what losers wrote and nobody committed.
         """
         self.wait_until_settled(shard)
-        query = f"SELECT object_key, size_bytes, crc32c, metadata FROM index_block WHERE shard = %s AND state IN {LIVE}"
+        query = (
+            f"SELECT object_key, size_bytes, crc32c, metadata FROM profiles_block WHERE shard = %s AND state IN {LIVE}"
+        )
         live = {key: (size, checksum, metadata) for key, size, checksum, metadata in self.rows(query, shard)}
         blocks = [(key, replace(decode_metadata(bytes(row[2])), size=row[0])) for key, row in live.items()]
         assert self.samples(blocks) == expected
@@ -331,7 +333,7 @@ class FaultStack:
         orphans = [key for key in found if key not in live]
         for key in orphans:
             named = parse_block_key(key)
-            known = self.rows("SELECT state FROM index_block WHERE shard = %s AND ulid = %s", named.shard, named.id)
+            known = self.rows("SELECT state FROM profiles_block WHERE shard = %s AND ulid = %s", named.shard, named.id)
             assert not known, f"{key} was {known} and is still there"
         return orphans
 

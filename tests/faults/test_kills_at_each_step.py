@@ -44,16 +44,16 @@ def both(name: str, *, on: str, match: Any, victims: tuple[str, ...], **more: An
     ]
 
 
-ADDED = commit("add_blocks", "index_block")
+ADDED = commit("add_blocks", "profiles_block")
 # By the values: of statements that the server knows by now only these are sent.
 ASSIGNED = commit("is_assigned", "-S{shard}-L0")
-CONFIRMED = commit('UPDATE "index_tombstone" SET "deleted_at_ms"')
-DISPATCHED = statement(b'UPDATE "index_tombstone" SET "dispatched_at_ms"')
+CONFIRMED = commit('UPDATE "profiles_tombstone" SET "deleted_at_ms"')
+DISPATCHED = statement(b'UPDATE "profiles_tombstone" SET "dispatched_at_ms"')
 NODE: dict[str, Any] = {"moment": BEFORE, "victims": NODES, "is_counted": True}
-BLOCKS = "SELECT count(*) FROM index_block WHERE shard = %s"
+BLOCKS = "SELECT count(*) FROM profiles_block WHERE shard = %s"
 JOBS = "SELECT count(*) FROM schedule_job WHERE shard = %s AND state = '{}'"
 SENT = (
-    "SELECT count(*) FROM index_tombstone t JOIN index_block b ON t.block_id = b.id"
+    "SELECT count(*) FROM profiles_tombstone t JOIN profiles_block b ON t.block_id = b.id"
     " WHERE shard = %s AND {}_at_ms IS NOT NULL"
 )
 

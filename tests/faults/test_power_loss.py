@@ -18,12 +18,12 @@ from tests.faults.traps import Fate, Moment
 
 COMMIT_SECONDS = 0.02
 """A commit takes less: power is lost at a random moment before, in or after it."""
-REGISTERED = "SELECT count(*) FROM index_block WHERE shard = %s AND level = 0"
+REGISTERED = "SELECT count(*) FROM profiles_block WHERE shard = %s AND level = 0"
 SWAPS = f"""
 SELECT j.state = 'done', count(*) FILTER (WHERE b.state IN {LIVE}) > 0, r.count > 0
 FROM schedule_job j
-JOIN index_block b ON b.owner_job_id = j.id
-CROSS JOIN LATERAL (SELECT count(*) FROM index_blocklineage WHERE job_id = j.id) r
+JOIN profiles_block b ON b.owner_job_id = j.id
+CROSS JOIN LATERAL (SELECT count(*) FROM profiles_blocklineage WHERE job_id = j.id) r
 WHERE j.shard = %s GROUP BY j.id, r.count
 """
 """Of each job: whether it is done, whether a source is live, whether a result is there."""

@@ -95,9 +95,7 @@ def test_whoever_is_killed_while_files_are_merged_readers_see_every_row_once(
         fault_stack.kill_client(trap, *step.victims)
         table.shown()
     if step.victims == CONTROLS:  # the turn of a publisher that died ends after two minutes
-        fault_stack.rows(
-            "UPDATE timeline_datasource SET publisher_until_ms = 0 WHERE name = %s RETURNING id", table.name
-        )
+        fault_stack.rows("UPDATE tables_datasource SET publisher_until_ms = 0 WHERE name = %s RETURNING id", table.name)
     table.check()
 
 

@@ -137,7 +137,7 @@ class WriterFleet:
     def found(self) -> dict[str, int]:
         """Return how often a query finds each profile."""
         with psycopg.connect(self._database_url) as connection:
-            rows = connection.execute("SELECT object_key, metadata, size_bytes FROM index_block").fetchall()
+            rows = connection.execute("SELECT object_key, metadata, size_bytes FROM profiles_block").fetchall()
         blocks = [(key, replace(decode_metadata(bytes(metadata)), size=size)) for key, metadata, size in rows]
         answer = top_functions(self.store, blocks, TENANT, SERVICE, PROFILE_TYPE, EVERYTHING)
         return {one.function: one.self_value // SAMPLE_VALUE for one in answer.functions if one.self_value}

@@ -138,7 +138,7 @@ def merged_by_both(builds: TwoBuilds) -> TwoBuilds:
         node.start()
     try:
         add_segments(builds)
-        states = "SELECT DISTINCT state FROM index_block"
+        states = "SELECT DISTINCT state FROM profiles_block"
         wait_until(
             lambda: {state for (state,) in builds.rows(states)} == {"final", "replaced"},
             "all is merged",
@@ -159,12 +159,12 @@ def test_two_planner_builds_poll_side_by_side_and_nothing_is_planned_twice(merge
     assert planned_by == {True, False}, "both builds have planned"
     planned = Counter(source for *_, spec in jobs for source in spec["sources"])
     assert set(planned.values()) == {1}, "no block is in two plans"
-    replaced = builds.rows("SELECT ulid FROM index_block WHERE state = 'replaced'")
+    replaced = builds.rows("SELECT ulid FROM profiles_block WHERE state = 'replaced'")
     assert set(planned) == {ulid for (ulid,) in replaced}
     completed = builds.rows("SELECT build, job_id FROM schedule_attempt WHERE outcome = 'completed'")
     assert {build for build, _ in completed} == {VERSION, NEWER}
     assert len(completed) == len({job for _, job in completed}) == len(jobs), "each job was completed once"
-    segments = builds.rows("SELECT count(*) FROM index_block WHERE level = 0")
+    segments = builds.rows("SELECT count(*) FROM profiles_block WHERE level = 0")
     assert segments == [(SEGMENTS,)]
 
 

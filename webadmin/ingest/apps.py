@@ -5,5 +5,5 @@ from django.apps import AppConfig
 
 class ProfilesConfig(AppConfig):
     name = "webadmin.ingest"
-    label = "profiles"
-    verbose_name = "Profiles"
+    label = "ingest"
+    verbose_name = "Ingest"

@@ -135,7 +135,7 @@ class Quarantine(models.Model):
         DAMAGED = "damaged", "damaged"  # it failed alone, while others of its kind were merged by the same build
         MISSING = "missing", "missing"  # the store has no object under its key
 
-    block = models.ForeignKey("index.Block", on_delete=models.CASCADE, related_name="quarantines", db_index=False)
+    block = models.ForeignKey("profiles.Block", on_delete=models.CASCADE, related_name="quarantines", db_index=False)
     job = models.ForeignKey("schedule.Job", on_delete=models.CASCADE, related_name="quarantines")
     cause = models.CharField(max_length=10, choices=Cause)
     error_class = models.CharField(max_length=100)

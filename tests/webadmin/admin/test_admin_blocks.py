@@ -12,7 +12,7 @@ from engine.core import ulids
 from tests.webadmin.admin import rows
 from webadmin.lanes.profiles.models import Block, DatasetName
 
-LIST = reverse("admin:index_block_changelist")
+LIST = reverse("admin:profiles_block_changelist")
 
 
 def shown(operator: Client, **query: object) -> set[str]:
@@ -22,7 +22,7 @@ def shown(operator: Client, **query: object) -> set[str]:
 
 
 def page(operator: Client, block: Block) -> str:
-    text = operator.get(reverse("admin:index_block_change", args=[block.pk])).content.decode()
+    text = operator.get(reverse("admin:profiles_block_change", args=[block.pk])).content.decode()
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -134,7 +134,7 @@ def test_names_from_profiles_are_text_not_markup(operator: Client) -> None:
 
 def test_a_tombstone_says_when_its_object_goes(operator: Client) -> None:
     rows.fill()
-    text = operator.get(reverse("admin:index_tombstone_changelist")).content.decode()
+    text = operator.get(reverse("admin:profiles_tombstone_changelist")).content.decode()
     assert re.search(r">deleted<.*", text)
     assert ">due<" in text
     assert ">goes in 9\N{NO-BREAK SPACE}min" in text or ">goes in 10\N{NO-BREAK SPACE}min" in text

@@ -153,13 +153,13 @@ LISTS: dict[str, Callable[[int], None]] = {
     "schedule_quarantine": many_quarantined,
     "schedule_pause": many_pauses,
     "schedule_limitchange": many_limits,
-    "index_deadletter": many_letters,
-    "index_deleterequest": many_requests,
-    "index_retentionrule": many_rules,
-    "index_legalhold": many_holds,
+    "profiles_deadletter": many_letters,
+    "profiles_deleterequest": many_requests,
+    "profiles_retentionrule": many_rules,
+    "profiles_legalhold": many_holds,
     "schedule_levelpolicy": many_policies,
-    "index_block": many_blocks,
-    "index_tombstone": many_tombstones,
+    "profiles_block": many_blocks,
+    "profiles_tombstone": many_tombstones,
     "schedule_job": many_jobs,
     "schedule_levelqueue": many_queues,
     "schedule_worker": many_workers,
@@ -235,7 +235,7 @@ def test_a_block_with_many_relatives_costs_a_few_queries_a_step(operator: Client
     job = rows.make_job("merge", "done")
     result = rows.make_block("final", tenant="acme", level=3)
     rows.link(result, job, *(rows.make_block("replaced", owner_job=job) for _ in range(40)))
-    assert len(queries_of(operator, reverse("admin:index_block_change", args=[result.pk]))) <= 14
+    assert len(queries_of(operator, reverse("admin:profiles_block_change", args=[result.pk]))) <= 14
 
 
 def test_pages_end_where_nobody_goes_any_more(db: None) -> None:

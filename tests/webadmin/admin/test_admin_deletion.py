@@ -133,7 +133,7 @@ def test_data_is_deleted_from_its_page_and_certified(operator: Client, acme: Ser
 def test_a_certificate_is_a_file_that_stands_for_itself(operator: Client) -> None:
     rows.make_deletion()
     certificate = DeletionCertificate.objects.get()
-    address = reverse("admin:index_deleterequest_certificate", args=[certificate.request_id, certificate.pk])
+    address = reverse("admin:profiles_deleterequest_certificate", args=[certificate.request_id, certificate.pk])
     assert address in operator.get(certificate_page(certificate)).content.decode()
     answer = operator.get(address)
     assert "attachment" in answer["Content-Disposition"]
@@ -146,7 +146,7 @@ def test_a_certificate_is_a_file_that_stands_for_itself(operator: Client) -> Non
 
 
 def certificate_page(certificate: DeletionCertificate) -> str:
-    return reverse("admin:index_deleterequest_change", args=[certificate.request_id])
+    return reverse("admin:profiles_deleterequest_change", args=[certificate.request_id])
 
 
 def test_who_may_not_see_requests_gets_no_certificate(db: None) -> None:
@@ -154,7 +154,7 @@ def test_who_may_not_see_requests_gets_no_certificate(db: None) -> None:
     certificate = DeletionCertificate.objects.get()
     client = Client()
     client.force_login(User.objects.create(username="guest", is_staff=True))
-    address = reverse("admin:index_deleterequest_certificate", args=[certificate.request_id, certificate.pk])
+    address = reverse("admin:profiles_deleterequest_certificate", args=[certificate.request_id, certificate.pk])
     assert client.get(address).status_code == 403
     looker = User.objects.get(username="guest")
     looker.user_permissions.add(*Permission.objects.filter(codename="view_deleterequest"))

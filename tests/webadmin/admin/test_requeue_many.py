@@ -58,9 +58,9 @@ def test_a_quarantined_block_is_not_shown_as_owned(operator: Client, service: Se
     for shard, kind in ((1, ""), (2, "quarantined")):
         job = park(service, shard, parked_kind=kind, parked_reason="quarantined as damaged")
         block = Block.objects.filter(owner_job=job).first()
-        page = operator.get(reverse("admin:index_block_change", args=[block.pk])).content.decode()
+        page = operator.get(reverse("admin:profiles_block_change", args=[block.pk])).content.decode()
         assert re.search(r"<span class=\"lt-badge lt-bad\"[^>]*>(\w+)</span>", page)[1] == (kind or "evicted")
         assert "is a source of a job" not in page
-    listing = operator.get(reverse("admin:index_block_changelist")).content.decode()
+    listing = operator.get(reverse("admin:profiles_block_changelist")).content.decode()
     assert listing.count(">quarantined</span>") == 20
     assert ">owned</span>" not in listing

@@ -47,7 +47,7 @@ def test_a_job_and_its_blocks_are_explained_alike_everywhere(operator: Client, s
         if state == "done":
             worker.poll(worker.success(spec.job), capacity=0)
     block = Block.objects.order_by("pk").first()
-    things = [(block.ulid, [reverse("admin:index_block_change", args=[block.pk])])]
+    things = [(block.ulid, [reverse("admin:profiles_block_change", args=[block.pk])])]
     for job in Job.objects.all():
         pages = [reverse("admin:schedule_job_change", args=[job.pk])]
         pages += [reverse("admin:progress_parkedjob_change", args=[job.pk])] if state == "parked" else []

@@ -70,7 +70,7 @@ def test_a_policy_is_previewed_by_planning_and_saved_with_its_history(operator: 
     assert Policy.objects.get(source=source).small_cost == 100 * MB
     [entry] = AuditEntry.objects.filter(action="alter_table")
     assert (entry.actor, entry.detail["why"]) == ("operator", "because")
-    page = words(operator.get(reverse("admin:timeline_datasource_change", args=[source.id])).content.decode())
+    page = words(operator.get(reverse("admin:tables_datasource_change", args=[source.id])).content.decode())
     assert "Small task: 954 MiB → 95.4 MiB because" in page
     assert Chunk.objects.filter(source=source, is_dirty=True).count() == 10
 
@@ -202,12 +202,12 @@ def test_who_may_only_look_gives_no_orders(db: None) -> None:
     source = fragmented(days=1)
     clerk = User.objects.create(username="clerk", is_staff=True)
     clerk.user_permissions.set(
-        Permission.objects.filter(content_type__app_label="timeline", codename__startswith="view_")
+        Permission.objects.filter(content_type__app_label="tables", codename__startswith="view_")
     )
     client = Client()
     client.force_login(clerk)
     chunk = Chunk.objects.get(source=source)
-    assert client.get(reverse("admin:timeline_chunk_change", args=[chunk.id])).status_code == 200
+    assert client.get(reverse("admin:tables_chunk_change", args=[chunk.id])).status_code == 200
     for name, model in (("compact-now", Chunk), ("change-policy", DataSource)):
         answer = client.post(order(model, name), {"ids": "1", "step": "apply", "why": "x"})
         assert answer.status_code == 403

@@ -46,7 +46,7 @@ def data(client: Client, source: DataSource, **query: object) -> dict[str, Any]:
 def somebody(name: str, *, permissions: tuple[str, ...] = (), tenants: tuple[str, ...] = ()) -> Client:
     """The browser of somebody who was given only this."""
     user = User.objects.create(username=name, is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=permissions, content_type__app_label="timeline"))
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions, content_type__app_label="tables"))
     user.groups.set([Group.objects.create(name=f"tenant:{tenant}") for tenant in tenants])
     client = Client()
     client.force_login(user)
@@ -199,7 +199,7 @@ def test_only_who_may_change_chunks_is_offered_orders(operator: Client) -> None:
 
 
 def test_lists_and_the_front_page_cost_the_same_for_many_tables(operator: Client) -> None:
-    addresses = ["/admin/", *(reverse(f"admin:timeline_{name}_changelist") for name in LISTS)]
+    addresses = ["/admin/", *(reverse(f"admin:tables_{name}_changelist") for name in LISTS)]
 
     def queries() -> list[int]:
         cache.clear()
@@ -231,7 +231,7 @@ def test_numbers_of_a_table_are_those_of_its_rows(operator: Client) -> None:
     assert [(end - start, count) for start, end, count in churn.again] == [(DAY_MS, 4)]
     assert churn.read_again == 3 * 121 * MB
     assert (churn.days[0].came_in, churn.days[0].read) == (1_200 * MB, now.drained)
-    page = words(operator.get(reverse("admin:timeline_datasource_change", args=[source.id])).content.decode())
+    page = words(operator.get(reverse("admin:tables_datasource_change", args=[source.id])).content.decode())
     assert "Churn: 1 chunk rewritten 4 times or more within 7 days." in page
     assert "Clear never at this rate" in page
     assert "Hot window: 0 \N{RIGHTWARDS ARROW} 1 h late files come for an hour" in page
@@ -252,6 +252,6 @@ def test_a_budget_of_a_day_counts_what_had_its_turn_and_says_when_it_is_free_aga
     assert (budget.used, budget.left, budget.is_spent) == (360 * MB, 0, True)
     assert (budget.waiting_tasks, budget.waiting_bytes) == (1, 120 * MB)
     assert 0 < budget.refills_in_ms <= DAY_MS // 2
-    page = words(operator.get(reverse("admin:timeline_datasource_change", args=[source.id])).content.decode())
+    page = words(operator.get(reverse("admin:tables_datasource_change", args=[source.id])).content.decode())
     assert "The budget of a day is spent; some is free again in" in page
     assert "Waits for it 1 task of 114 MiB" in page

@@ -49,9 +49,9 @@ def replace_backlog(service: Service, count: int, queue_count: int) -> None:
     columns = [field.column for field in Block._meta.concrete_fields if field.column != "id"]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO index_block ({', '.join(columns)}) "
+            f"INSERT INTO profiles_block ({', '.join(columns)}) "
             f"WITH RECURSIVE numbers(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < {count - 1}) "
-            f"SELECT {', '.join(made.get(column, column) for column in columns)} FROM index_block, numbers"
+            f"SELECT {', '.join(made.get(column, column) for column in columns)} FROM profiles_block, numbers"
         )
     block.datasets.all().delete()
     block.delete()

@@ -51,7 +51,7 @@ def used_stores() -> Iterator[UsedStore]:
     yield UsedStore(name=TABLES, url=settings.TABLES_URL, place=place_of(settings.TABLES_URL), is_root_of_tables=True)
     for name, url in apps.get_model("tsdb", "Bucket").objects.order_by("id").values_list("name", "url"):
         yield UsedStore(name=f"bucket {name}", url=url, place=place_of(url))
-    tables = apps.get_model("timeline", "DataSource").objects.order_by("id")
+    tables = apps.get_model("tables", "DataSource").objects.order_by("id")
     for tenant, name, url in tables.values_list("tenant", "name", "url"):
         yield UsedStore(name=f"table {tenant}/{name}", url=url, place=place_of(url), tenant=tenant, is_table=True)
 

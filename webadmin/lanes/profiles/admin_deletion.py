@@ -170,7 +170,7 @@ class DeleteRequestAdmin(OrderedAdmin):
     def get_urls(self) -> list[URLPattern]:
         """Add the certificates, as files."""
         view = self.admin_site.admin_view(self.certificate_view)
-        name = "index_deleterequest_certificate"
+        name = "profiles_deleterequest_certificate"
         return [path("<int:request_id>/certificate/<int:pk>.json", view, name=name), *super().get_urls()]
 
     def certificate_view(self, request: HttpRequest, request_id: int, pk: int) -> HttpResponse:
@@ -224,7 +224,7 @@ class DeleteRequestAdmin(OrderedAdmin):
                     page.in_time(one),
                     page.certificate_words(one, row),
                     show.link(
-                        reverse("admin:index_deleterequest_certificate", args=[row.pk, one.pk]), "Download as JSON"
+                        reverse("admin:profiles_deleterequest_certificate", args=[row.pk, one.pk]), "Download as JSON"
                     ),
                 )
                 for one in row.certificates.all()

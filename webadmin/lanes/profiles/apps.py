@@ -5,8 +5,8 @@ from django.apps import AppConfig
 
 class IndexConfig(AppConfig):
     name = "webadmin.lanes.profiles"
-    label = "index"
-    verbose_name = "Index"
+    label = "profiles"
+    verbose_name = "Profiles"
 
     def ready(self) -> None:
         from webadmin.lanes.profiles.merge_lane import ProfilesLane

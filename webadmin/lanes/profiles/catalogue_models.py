@@ -18,8 +18,8 @@ class TenantService(models.Model):
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
-    name = models.ForeignKey("index.DatasetName", on_delete=models.CASCADE, related_name="+", db_index=False)
-    label_sets = models.ForeignKey("index.LabelSets", on_delete=models.CASCADE, related_name="+", db_index=False)
+    name = models.ForeignKey("profiles.DatasetName", on_delete=models.CASCADE, related_name="+", db_index=False)
+    label_sets = models.ForeignKey("profiles.LabelSets", on_delete=models.CASCADE, related_name="+", db_index=False)
     span_max_ms = models.BigIntegerField()
 
     objects = ConfinedManager()

@@ -21,7 +21,7 @@ from webadmin.lanes.profiles.states import BlockState
 DatasetKey = tuple[str, str]
 BLOCKS_PER_QUERY = 500
 HIDING = (
-    "EXISTS (SELECT 1 FROM index_deleterequest "  # noqa: S608  (nothing of anybody's)
+    "EXISTS (SELECT 1 FROM profiles_deleterequest "  # noqa: S608  (nothing of anybody's)
     f"WHERE state = '{DeleteState.HIDDEN.value}' AND command_index < %s)"
 )
 """Whether there are delete requests before a command, as a column of a statement that reads a job's sources."""

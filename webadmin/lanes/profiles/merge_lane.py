@@ -37,15 +37,15 @@ from webadmin.schedule.services.operation import Operation, OperationOutcome, Or
 # All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
 _OBJECTS = f"""
 SELECT {HIDING}, state, owner_job_id, id, shard, ulid, object_key, size_bytes, metadata
-FROM index_block WHERE {{owned}}
+FROM profiles_block WHERE {{owned}}
 """  # noqa: S608
 _SOURCES = f"""
 SELECT {HIDING}, b.state, b.id, b.owner_job_id, b.ulid, b.min_time_ms, b.max_time_ms,
        t.name, n.name, d.min_time_ms, d.max_time_ms
-FROM index_block b
-LEFT JOIN index_dataset d ON d.block_id = b.id AND d.format = %s
+FROM profiles_block b
+LEFT JOIN profiles_dataset d ON d.block_id = b.id AND d.format = %s
 LEFT JOIN access_tenant t ON t.id = d.tenant_id
-LEFT JOIN index_datasetname n ON n.id = d.name_id
+LEFT JOIN profiles_datasetname n ON n.id = d.name_id
 WHERE {{owned}}
 """  # noqa: S608
 

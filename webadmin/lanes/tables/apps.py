@@ -5,7 +5,7 @@ from django.apps import AppConfig
 
 class TimelineConfig(AppConfig):
     name = "webadmin.lanes.tables"
-    label = "timeline"
+    label = "tables"
     verbose_name = "Tables"
 
     def ready(self) -> None:

@@ -71,15 +71,15 @@ class DataSource(models.Model):
     class Meta:
         verbose_name = "table"
         constraints = [
-            models.UniqueConstraint(fields=["tenant", "name"], name="timeline_source_name_unique"),
-            models.UniqueConstraint(fields=["url"], name="timeline_source_url_unique"),
-            models.CheckConstraint(condition=Q(published__lte=F("sequence")), name="timeline_source_publishes_behind"),
+            models.UniqueConstraint(fields=["tenant", "name"], name="tables_source_name_unique"),
+            models.UniqueConstraint(fields=["url"], name="tables_source_url_unique"),
+            models.CheckConstraint(condition=Q(published__lte=F("sequence")), name="tables_source_publishes_behind"),
         ]
         indexes = [
             # "Which is the controller to look at?"
-            models.Index(fields=["id"], condition=Q(is_dirty=True), name="timeline_source_dirty"),
+            models.Index(fields=["id"], condition=Q(is_dirty=True), name="tables_source_dirty"),
             # "Whose manifest is behind?"
-            models.Index(fields=["id"], condition=Q(sequence__gt=F("published")), name="timeline_source_behind"),
+            models.Index(fields=["id"], condition=Q(sequence__gt=F("published")), name="tables_source_behind"),
         ]
         ordering = ["tenant", "name"]
 
@@ -182,8 +182,8 @@ class Segment(models.Model):
     checksum = models.CharField(max_length=DIGEST_MAX, blank=True)
     facts = models.JSONField(default=dict)
     registration = models.ForeignKey(Registration, null=True, on_delete=models.SET_NULL, related_name="segments")
-    made_by = models.ForeignKey("timeline.Task", null=True, on_delete=models.PROTECT, related_name="outputs")
-    replaced_by = models.ForeignKey("timeline.Task", null=True, on_delete=models.PROTECT, related_name="replaced")
+    made_by = models.ForeignKey("tables.Task", null=True, on_delete=models.PROTECT, related_name="outputs")
+    replaced_by = models.ForeignKey("tables.Task", null=True, on_delete=models.PROTECT, related_name="replaced")
     reason = models.CharField(max_length=REASON_MAX, blank=True)
     came_in = models.PositiveBigIntegerField()
     replaced_in = models.PositiveBigIntegerField(null=True)
@@ -198,32 +198,32 @@ class Segment(models.Model):
             models.UniqueConstraint(
                 fields=["source", "path"],
                 condition=~Q(state=SegmentState.DELETED) & Q(is_tombstone=False),
-                name="timeline_segment_path_unique",
+                name="tables_segment_path_unique",
             ),
             models.UniqueConstraint(
                 fields=["source", "start_ms", "end_ms", "version", "partition"],
                 condition=Q(state=SegmentState.VISIBLE),
-                name="timeline_segment_identity_unique",
+                name="tables_segment_identity_unique",
             ),
-            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="timeline_segment_takes_time"),
+            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="tables_segment_takes_time"),
             models.CheckConstraint(
                 condition=Q(is_tombstone=True, path="", size_bytes=0) | (Q(is_tombstone=False) & ~Q(path="")),
-                name="timeline_segment_is_a_file",
+                name="tables_segment_is_a_file",
             ),
         ]
         indexes = [
             # "What lies in this chunk?"
-            models.Index(fields=["source", "state", "start_ms"], name="timeline_segment_by_start"),
+            models.Index(fields=["source", "state", "start_ms"], name="tables_segment_by_start"),
             models.Index(
                 fields=["source", "start_ms"],
                 condition=Q(state=SegmentState.VISIBLE, is_spanning=True),
-                name="timeline_segment_spanning",
+                name="tables_segment_spanning",
             ),
             # "Whose object may go?"
             models.Index(
                 fields=["source", "unlinked_at_ms"],
                 condition=Q(state=SegmentState.REPLACED),
-                name="timeline_segment_to_delete",
+                name="tables_segment_to_delete",
             ),
         ]
         ordering = ["source", "start_ms", "path"]
@@ -256,7 +256,7 @@ class Chunk(models.Model):
     cost = models.PositiveBigIntegerField(default=0)
     reason = models.CharField(max_length=REASON_MAX, blank=True)
     note = models.CharField(max_length=REASON_MAX, blank=True)
-    task = models.ForeignKey("timeline.Task", null=True, on_delete=models.SET_NULL, related_name="owned_chunks")
+    task = models.ForeignKey("tables.Task", null=True, on_delete=models.SET_NULL, related_name="owned_chunks")
     outputs = models.JSONField(default=list)
     outputs_fingerprint = models.CharField(max_length=DIGEST_MAX, blank=True)
     failures = models.PositiveIntegerField(default=0)
@@ -273,19 +273,19 @@ class Chunk(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["source", "start_ms"], name="timeline_chunk_unique"),
-            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="timeline_chunk_takes_time"),
+            models.UniqueConstraint(fields=["source", "start_ms"], name="tables_chunk_unique"),
+            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="tables_chunk_takes_time"),
         ]
         indexes = [
             # "What is the controller to look at?"
-            models.Index(fields=["source", "start_ms"], condition=Q(is_dirty=True), name="timeline_chunk_dirty"),
+            models.Index(fields=["source", "start_ms"], condition=Q(is_dirty=True), name="tables_chunk_dirty"),
             # "Which deferred chunk comes first?"
             models.Index(
                 fields=["source", "-priority", "-end_ms"],
                 condition=Q(state=ChunkStanding.DEFERRED),
-                name="timeline_chunk_deferred",
+                name="tables_chunk_deferred",
             ),
-            models.Index(fields=["source", "state"], name="timeline_chunk_by_state"),
+            models.Index(fields=["source", "state"], name="tables_chunk_by_state"),
         ]
         ordering = ["source", "start_ms"]
 
@@ -313,11 +313,11 @@ class ChunkOrder(models.Model):
         verbose_name = "order about chunks"
         verbose_name_plural = "orders about chunks"
         constraints = [
-            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="timeline_order_takes_time"),
+            models.CheckConstraint(condition=Q(start_ms__lt=F("end_ms")), name="tables_order_takes_time"),
         ]
         indexes = [
             # "What holds for this data source?"
-            models.Index(fields=["source", "start_ms"], condition=Q(ended_at_ms=None), name="timeline_order_in_force"),
+            models.Index(fields=["source", "start_ms"], condition=Q(ended_at_ms=None), name="tables_order_in_force"),
         ]
         ordering = ["-id"]
 
@@ -335,7 +335,7 @@ class BadFile(models.Model):
     path = ByteOrderedField(max_length=PATH_MAX)
     size_bytes = models.PositiveBigIntegerField(default=0)
     segment = models.ForeignKey(Segment, null=True, on_delete=models.CASCADE, related_name="bad_files")
-    job = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="timeline_bad_files")
+    job = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="tables_bad_files")
     error_class = models.CharField(max_length=100)
     message = models.TextField(blank=True)
     place = models.CharField(max_length=200, blank=True)
@@ -352,7 +352,7 @@ class BadFile(models.Model):
         verbose_name_plural = "files kept out"
         constraints = [
             models.UniqueConstraint(
-                fields=["source", "path"], condition=Q(released_at_ms=None), name="timeline_bad_file_held_once"
+                fields=["source", "path"], condition=Q(released_at_ms=None), name="tables_bad_file_held_once"
             )
         ]
         ordering = ["-id"]

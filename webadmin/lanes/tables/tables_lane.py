@@ -84,7 +84,7 @@ class TablesLane(Lane):
         return table_troubles()
 
     def jobs_of(self, place: str) -> Q:
-        return of_place(place, "timeline_task__source")
+        return of_place(place, "tables_task__source")
 
     def bad_sources(self, place: str, since_ms: int, accepted_ms: int) -> Counter[str]:
         return files_kept_out(place, since_ms, accepted_ms)

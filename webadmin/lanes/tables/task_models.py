@@ -19,8 +19,8 @@ class Task(models.Model):
     ``verified_token`` is that of the last failed run after which files were read alone, ``finding`` what that showed.
     """
 
-    source = models.ForeignKey("timeline.DataSource", on_delete=models.CASCADE, related_name="tasks", db_index=False)
-    job = models.OneToOneField(Job, null=True, on_delete=models.PROTECT, related_name="timeline_task")
+    source = models.ForeignKey("tables.DataSource", on_delete=models.CASCADE, related_name="tasks", db_index=False)
+    job = models.OneToOneField(Job, null=True, on_delete=models.PROTECT, related_name="tables_task")
     name = models.CharField(max_length=60)
     state = models.CharField(max_length=10, choices=TaskState, default=TaskState.OPEN)
     start_ms = models.BigIntegerField()
@@ -58,12 +58,12 @@ class Task(models.Model):
             models.CheckConstraint(
                 condition=Q(state=TaskState.OPEN, finished_at_ms=None)
                 | (~Q(state=TaskState.OPEN) & Q(finished_at_ms__isnull=False)),
-                name="timeline_task_ends_some_time",
+                name="tables_task_ends_some_time",
             ),
         ]
         indexes = [
             # "What goes on, and what is done, for this data source?"
-            models.Index(fields=["source", "state", "-id"], name="timeline_task_of_source"),
+            models.Index(fields=["source", "state", "-id"], name="tables_task_of_source"),
         ]
         ordering = ["-id"]
 
@@ -79,8 +79,8 @@ class TaskDependency(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["task", "needs"], name="timeline_dependency_unique"),
-            models.CheckConstraint(condition=~Q(task=F("needs")), name="timeline_dependency_of_another"),
+            models.UniqueConstraint(fields=["task", "needs"], name="tables_dependency_unique"),
+            models.CheckConstraint(condition=~Q(task=F("needs")), name="tables_dependency_of_another"),
         ]
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class TaskChunk(models.Model):
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="chunks", db_index=False)
     source = models.ForeignKey(
-        "timeline.DataSource", on_delete=models.CASCADE, related_name="task_chunks", db_index=False
+        "tables.DataSource", on_delete=models.CASCADE, related_name="task_chunks", db_index=False
     )
     start_ms = models.BigIntegerField()
     end_ms = models.BigIntegerField()
@@ -116,15 +116,15 @@ class TaskChunk(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["task", "start_ms"], name="timeline_task_chunk_unique"),
+            models.UniqueConstraint(fields=["task", "start_ms"], name="tables_task_chunk_unique"),
             # Two controllers that plan the same chunk at once: one of them finds it taken.
             models.UniqueConstraint(
-                fields=["source", "start_ms"], condition=Q(is_open=True), name="timeline_chunk_of_one_open_task"
+                fields=["source", "start_ms"], condition=Q(is_open=True), name="tables_chunk_of_one_open_task"
             ),
         ]
         indexes = [
             # "What happened to this chunk?"
-            models.Index(fields=["source", "start_ms", "-id"], name="timeline_task_chunk_history"),
+            models.Index(fields=["source", "start_ms", "-id"], name="tables_task_chunk_history"),
         ]
         ordering = ["task", "start_ms"]
 
@@ -136,10 +136,10 @@ class TaskSegment(models.Model):
     """A segment that a task was planned on."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="planned", db_index=False)
-    segment = models.ForeignKey("timeline.Segment", on_delete=models.CASCADE, related_name="planned_in")
+    segment = models.ForeignKey("tables.Segment", on_delete=models.CASCADE, related_name="planned_in")
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["task", "segment"], name="timeline_task_segment_unique")]
+        constraints = [models.UniqueConstraint(fields=["task", "segment"], name="tables_task_segment_unique")]
 
     def __str__(self) -> str:
         return f"segment {self.segment_id} of task {self.task_id}"
@@ -149,9 +149,7 @@ class Manifest(models.Model):
     """A manifest that was written: what readers see from ``published_at_ms`` (null: not yet) to ``superseded_at_ms``.
     Its object goes some time after, at ``deleted_at_ms``."""
 
-    source = models.ForeignKey(
-        "timeline.DataSource", on_delete=models.CASCADE, related_name="manifests", db_index=False
-    )
+    source = models.ForeignKey("tables.DataSource", on_delete=models.CASCADE, related_name="manifests", db_index=False)
     sequence = models.PositiveBigIntegerField()
     path = models.CharField(max_length=PATH_MAX)
     sha256 = models.CharField(max_length=64)
@@ -166,7 +164,7 @@ class Manifest(models.Model):
     objects = ConfinedManager()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["source", "sequence"], name="timeline_manifest_unique")]
+        constraints = [models.UniqueConstraint(fields=["source", "sequence"], name="tables_manifest_unique")]
         ordering = ["source", "-sequence"]
 
     def __str__(self) -> str:
@@ -177,9 +175,7 @@ class DiscardedOutput(models.Model):
     """A file that a task wrote and nobody will see: its chunk was given up, or its run. The object is deleted at
     ``delete_at_ms``. ``path`` may be a prefix (``is_prefix``): what a run that said nothing may have left."""
 
-    source = models.ForeignKey(
-        "timeline.DataSource", on_delete=models.CASCADE, related_name="discarded", db_index=False
-    )
+    source = models.ForeignKey("tables.DataSource", on_delete=models.CASCADE, related_name="discarded", db_index=False)
     task = models.ForeignKey(Task, null=True, on_delete=models.SET_NULL, related_name="discarded")
     path = ByteOrderedField(max_length=PATH_MAX)
     is_prefix = models.BooleanField(default=False)
@@ -198,7 +194,7 @@ class DiscardedOutput(models.Model):
             models.Index(
                 fields=["source", "delete_at_ms"],
                 condition=Q(deleted_at_ms=None),
-                name="timeline_discarded_open",
+                name="tables_discarded_open",
             ),
         ]
         ordering = ["-id"]

@@ -35,4 +35,4 @@ def flame_page(request: HttpRequest) -> HttpResponse:
             "sign_in": reverse("admin:login"),
         },
     }
-    return TemplateResponse(request, "profiles/flame_page.html", context)
+    return TemplateResponse(request, "query/flame_page.html", context)

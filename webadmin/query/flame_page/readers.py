@@ -15,7 +15,7 @@ from webadmin.base.access.models import Tenant
 from webadmin.base.connect import ConnectError
 from webadmin.base.senders import Reader
 
-EVERY_TENANT = "index.view_block"
+EVERY_TENANT = "profiles.view_block"
 """The permission that opens all tenants."""
 TENANTS_LISTED_MAX = 2_000
 

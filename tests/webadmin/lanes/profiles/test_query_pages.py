@@ -217,8 +217,8 @@ def test_a_page_reads_as_many_services_as_it_needs(service: Service, small_batch
     assert LabelSets.objects.count() == 40
     many = statements_of_first_page(selector)
     assert len(many) == len(few)
-    assert [sql for sql in many if "index_tenantservice" in sql and "LIMIT 2" not in sql] == []
-    [labels] = [sql for sql in many if 'FROM "index_labelsets"' in sql]
+    assert [sql for sql in many if "profiles_tenantservice" in sql and "LIMIT 2" not in sql] == []
+    [labels] = [sql for sql in many if 'FROM "profiles_labelsets"' in sql]
     assert labels.count(",") <= 1 + 2  # two columns, three row ids
 
 

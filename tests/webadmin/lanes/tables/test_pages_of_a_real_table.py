@@ -35,7 +35,7 @@ def data(client: Client, world: World) -> dict[str, Any]:
 
 
 def page(client: Client, world: World) -> str:
-    return words(client.get(reverse("admin:timeline_datasource_change", args=[world.table.id])).content.decode())
+    return words(client.get(reverse("admin:tables_datasource_change", args=[world.table.id])).content.decode())
 
 
 def test_the_timeline_follows_a_table_from_its_files_to_its_merges(world: World, operator: Client) -> None:

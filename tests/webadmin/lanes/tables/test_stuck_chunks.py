@@ -87,7 +87,7 @@ def test_chunks_that_stay_without_a_task_are_reported(ended: World, operator: Cl
     assert stuck() == 0
     ended.service.clock.now_ms += 1
     assert stuck() == 4
-    page = reverse("admin:timeline_datasource_change", args=[ended.table.id])
+    page = reverse("admin:tables_datasource_change", args=[ended.table.id])
     assert "4 chunks worth compacting, and no task has had them" in text_of(operator, page)
     assert "4 chunks of tables stuck" in text_of(operator, "/admin/")
     ended.turn()
@@ -118,8 +118,8 @@ def test_a_table_stands_alike_wherever_it_is_shown(
     assert of_json["state"] == word
     assert word in run("status")
     for page in (
-        *("/admin/", reverse("admin:timeline_datasource_changelist")),
-        reverse("admin:timeline_datasource_change", args=[ended.table.id]),
+        *("/admin/", reverse("admin:tables_datasource_changelist")),
+        reverse("admin:tables_datasource_change", args=[ended.table.id]),
     ):
         assert word in text_of(operator, page), page
 

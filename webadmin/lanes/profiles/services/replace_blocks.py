@@ -25,7 +25,7 @@ TOMBSTONE_COLUMNS = (
 )
 
 _RETIRE = f"""
-UPDATE index_block SET state = '{BlockState.REPLACED.value}', removed_command_index = %s
+UPDATE profiles_block SET state = '{BlockState.REPLACED.value}', removed_command_index = %s
 WHERE {{owned}} AND state = '{BlockState.OWNED.value}' RETURNING id, owner_job_id
 """  # noqa: S608
 

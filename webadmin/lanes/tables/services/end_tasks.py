@@ -23,7 +23,7 @@ SWEEP_DELAY_MS = 3_600_000
 def end_tasks(run: Operation, tasks: Sequence[Task], state: TaskState, *, because: str) -> None:
     """End open tasks and their jobs; their chunks belong to nobody. A worker finds its lease gone at its next poll."""
     ids = [task.id for task in tasks]
-    jobs = Job.objects.filter(timeline_task__in=ids, state__in=[one.value for one in HOLDING_STATES])
+    jobs = Job.objects.filter(tables_task__in=ids, state__in=[one.value for one in HOLDING_STATES])
     end_jobs(run, list(jobs), because=because or "its task has ended")
     close_tasks(tasks, state, because=because)
 
@@ -51,8 +51,8 @@ def _release_chunks(task_ids: Sequence[int], because: str) -> None:
 
 def note_remnants(tasks: Sequence[Task], now_ms: int) -> None:
     """Ask for the deletion of what runs without a result may have written, by what the names of outputs begin with."""
-    ran = Attempt.objects.exclude(outcome=AttemptOutcome.COMPLETED).filter(job__timeline_task__in=tasks)
-    ids = set(ran.values_list("job__timeline_task", flat=True))
+    ran = Attempt.objects.exclude(outcome=AttemptOutcome.COMPLETED).filter(job__tables_task__in=tasks)
+    ids = set(ran.values_list("job__tables_task", flat=True))
     folders: dict[int, set[str]] = {task_id: set() for task_id in ids}
     planned = TaskSegment.objects.filter(task__in=ids, segment__is_tombstone=False)
     for task_id, folder in planned.values_list("task_id", "segment__folder").distinct():

@@ -15,7 +15,7 @@ from webadmin.base.access.confined_staff import tenants_of
 from webadmin.base.access.operator_scopes import readable_tenants
 from webadmin.lanes.tables.models import DataSource
 
-EVERY_TENANT = "timeline.view_datasource"
+EVERY_TENANT = "tables.view_datasource"
 """The permission that opens the tables of all tenants."""
 
 

@@ -42,14 +42,14 @@ def timeline_page(request: HttpRequest, source_id: int) -> HttpResponse:
         "is_bundled": finders.find(SCRIPT) is not None,
         "script": SCRIPT,
         "style": STYLE,
-        "source_address": show.page_address(source) if request.user.has_perm("timeline.view_datasource") else "",
+        "source_address": show.page_address(source) if request.user.has_perm("tables.view_datasource") else "",
         "setup": {
             "data": reverse("timeline-data", args=[source.id]),
             "chunk": reverse("timeline-chunk", args=[source.id, PLACE]).removesuffix(str(PLACE)),
             "sign_in": reverse("admin:login"),
         },
     }
-    return TemplateResponse(request, "timeline/timeline_page.html", context)
+    return TemplateResponse(request, "tables/timeline_page.html", context)
 
 
 def _answer(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -126,4 +126,4 @@ def timeline_chunk(request: HttpRequest, source: DataSource, start_ms: str) -> H
         "sections": chunk_sections(chunk),
         "order_links": chunk_links(request, chunk),
     }
-    return TemplateResponse(request, "timeline/chunk_panel.html", context)
+    return TemplateResponse(request, "tables/chunk_panel.html", context)
