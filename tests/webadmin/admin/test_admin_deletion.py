@@ -42,12 +42,12 @@ QUERIES_OF_A_REQUEST_MAX = 14
 
 
 def page(operator: Client, row: object) -> str:
-    name = f"admin:index_{row._meta.model_name}_change"
+    name = f"admin:profiles_{row._meta.model_name}_change"
     return words(operator.get(reverse(name, args=[row.pk])).content.decode())
 
 
 def listing(operator: Client, model: str, query: str = "") -> str:
-    return words(operator.get(f"{reverse(f'admin:index_{model}_changelist')}?{query}").content.decode())
+    return words(operator.get(f"{reverse(f'admin:profiles_{model}_changelist')}?{query}").content.decode())
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_a_tombstone_says_why_its_object_is_still_there(operator: Client) -> Non
 
 
 def test_a_changed_form_is_previewed_again_before_it_is_applied(operator: Client, service: Service) -> None:
-    address = reverse("admin:index_retentionrule_order", args=["set-retention"])
+    address = reverse("admin:profiles_retentionrule_order", args=["set-retention"])
     form = {"tenant": "acme", "keep_days": "70", "why": "w", "step": "preview"}
     seen = operator.post(address, form).context["previewed"]
     answer = operator.post(address, form | {"keep_days": "7", "step": "apply", "previewed": seen})
