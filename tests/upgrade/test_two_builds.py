@@ -25,11 +25,11 @@ from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.protocol.messages import JobUpdate, PollRequest, UpdateStatus
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.model import FORMAT_VERSION
-from engine.schedule.replay import apply_entry
-from engine.schedule.replayed import ReplayedState
 from tasks.service_client import ServiceClient
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.faults.postgresql import PostgresqlServer, running_postgresql
+from tests.log_replay.replay import apply_entry
+from tests.log_replay.state import ReplayedState
 from tests.processes import ROOT, Processes, wait_until
 from tests.upgrade.builds import NAME_PREFIX, NEWER, NEWER_BUILD, NEWER_FORMAT, make_build
 

@@ -42,7 +42,7 @@ MEANINGS = {
 class LimitsAdmin(ReadOnlyAdmin):
     """The limits that hold for everything."""
 
-    list_display = ("__str__", "policy", "lease", "failures_max", "queue", "memory", "delay")
+    list_display = ("__str__", "lease", "failures_max", "queue", "memory", "delay")
     about = (
         "Bounds of the whole schedule as they are while nobody has set another; open the row to see what is in force. "
         "Limits of single lanes, tenants and jobs are among those set at run time."
@@ -61,7 +61,6 @@ class LimitsAdmin(ReadOnlyAdmin):
                 rows=[self._limit(row, LimitName(name), in_force.get(name), time) for name in LIMIT_COLUMNS],
                 more="Caps, weights and limits of single lanes, tenants and jobs are among those set at run time.",
             ),
-            Facts(title="Fixed", rows=[("Policy of the planner and scheduler", row.policy)]),
         ]
 
     def _limit(self, row: Limits, name: LimitName, change: LimitChange | None, time: CommandTime) -> tuple[object, ...]:

@@ -128,13 +128,15 @@ def _queue_facts(queue: LevelQueue) -> QueueFacts:
     now_ms = read_time().now_ms
     limits = queries.limits_now(now_ms)
     live_jobs = LogHead.objects.values_list("live_job_count", flat=True).get()
+    policy = _policy(queue)
     return QueueFacts(
         name=f"the queue of {_place(queue.tenant, queue.shard, queue.level)}",
         now_ms=now_ms,
         block_count=queue.block_count,
         byte_count=queue.byte_count,
         ready_at_ms=queue.ready_at_ms if queue.ready_at_ms is not None else now_ms,
-        policy=_policy(queue),
+        blocks_max=policy.blocks_max if policy else None,
+        remnant_bytes=policy.remnant_bytes if policy else 0,
         paused=pauses_of(lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True),
         is_schedule_full=0 < limits.queue_max <= live_jobs,
         polling_workers=polling_worker_count(),

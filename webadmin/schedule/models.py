@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from engine.schedule.model import HOLDING_STATES, AttemptOutcome, JobState, ParkedKind, PolicyName
+from engine.schedule.model import HOLDING_STATES, AttemptOutcome, JobState, ParkedKind
 from webadmin.base.access.confinement import ConfinedManager
 from webadmin.base.access.models import TENANT_NAME_MAX, WorkerCredential
 from webadmin.base.database.fields import ByteOrderedField
@@ -314,9 +314,6 @@ class Limits(SingleRow):
     queue_max = models.PositiveIntegerField(default=10_000)
     cleanup_delay_seconds = models.PositiveIntegerField(default=15 * 60)
     task_memory_bytes = models.PositiveBigIntegerField(default=512 << 20)
-    policy = models.CharField(
-        max_length=10, choices=[(name.value, name.value) for name in PolicyName], default=PolicyName.DEFAULT.value
-    )
 
     class Meta:
         verbose_name_plural = "limits"

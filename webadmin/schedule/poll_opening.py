@@ -27,7 +27,6 @@ _LIMITS = (
     "queue_max",
     "cleanup_delay_seconds",
     "task_memory_bytes",
-    "policy",
 )
 _OPENING = """
 SELECT {head}, {limits},

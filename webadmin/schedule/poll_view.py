@@ -13,11 +13,12 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Exists, OuterRef, QuerySet
 
+from engine.lanes.profiles.plan.consolidation import plan_queues
 from engine.protocol.errors import InvalidToken
 from engine.protocol.messages import FailureReason, JobUpdate, PollRequest, UpdateStatus
 from engine.protocol.tokens import TokenCodec
 from engine.schedule.limits import EffectiveLimits, LimitName
-from engine.schedule.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
+from engine.schedule.model import HOLDING_STATES, JobState, JobView, Report, ScheduleSnapshot
 from webadmin.base.database.dialect import among, as_instance, read_rows
 from webadmin.schedule.command_log import CommandTime
 from webadmin.schedule.fairness_models import TenantShare
@@ -152,7 +153,11 @@ def read_poll(
         heard=request.heard,
         held=tuple(_job_view(job, own) for job in held),
         assignable=tuple(_job_view(job, own) for job in assignable),
-        queues=with_remnants([front.to_plan() for front in fronts], now_ms=time.now_ms),
+        queues=plan_queues(
+            with_remnants([front.to_plan() for front in fronts], now_ms=time.now_ms),
+            now_ms=time.now_ms,
+            job_max=job_max,
+        ),
         live_job_count=opening.live_job_count - nobodys,
         lanes=lanes,
         tenants=shares,
@@ -256,8 +261,6 @@ def _decode(codec: TokenCodec, update: JobUpdate, credential: str) -> int | None
 def _assignable(request: PollRequest, opening: PollOpening) -> list[Job]:
     """Return the first jobs that wait, and the longest expired; named jobs are not assigned, so that many more."""
     jobs = open_to(Job.objects.all(), worker=request.worker, build=request.build) if opening.has_pins else Job.objects
-    if opening.limits.policy == PolicyName.REFERENCE:  # it orders them by itself, so it has to see all
-        return list(jobs.filter(state__in=(JobState.WAITING, JobState.LEASED)).select_related("worker"))
     count = request.capacity + len(request.updates)
     jobs = without_paused(jobs.all(), opening.paused, planning=False)
     found: list[Job] = []

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from django.db.models import Q
 
 from engine.schedule.limits import EVERYTHING, EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
-from engine.schedule.model import PolicyName, ScheduleLimits
+from engine.schedule.model import ScheduleLimits
 from webadmin.schedule import models
 from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.operation_models import LimitChange
@@ -68,7 +68,6 @@ def schedule_limits(limits: models.Limits) -> ScheduleLimits:
         lease_ms=limits.lease_seconds * 1000,
         failures_max=limits.failures_max,
         queue_max=limits.queue_max,
-        policy=PolicyName(limits.policy),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.lanes.profiles.plan.consolidation import plan_queues
 from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, PlannedJob, QueuedBlock
 from engine.schedule.fairness import LaneView, TenantView
 from engine.schedule.model import ScheduleLimits, ScheduleSnapshot
@@ -58,7 +59,11 @@ class World:
                 worker="me",
                 capacity=capacity,
                 limits=ScheduleLimits(),
-                queues=tuple(self._queue(number, backlog) for number, backlog in enumerate(self.backlogs)),
+                queues=plan_queues(
+                    [self._queue(number, backlog) for number, backlog in enumerate(self.backlogs)],
+                    now_ms=self.now_ms,
+                    job_max=capacity,
+                ),
                 lanes=(self.lane,),
                 tenants=tuple(views),
             )

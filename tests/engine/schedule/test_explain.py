@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.profiles.plan.model import LevelPolicy
 from engine.schedule.explain import (
     JobFacts,
     QueueFacts,
@@ -28,7 +27,7 @@ QUEUE = QueueFacts(
     block_count=7,
     byte_count=1,
     ready_at_ms=1_024_000,
-    policy=LevelPolicy(blocks_max=20, age_ms=36_000, spread_ms=1, bytes_max=0),
+    blocks_max=20,
     polling_workers=1,
 )
 JOB = JobFacts(
@@ -53,7 +52,7 @@ JOB = JobFacts(
         ),
         ({"block_count": 19}, "1 more block or in 24 s make a job of it."),
         (
-            {"policy": LevelPolicy(blocks_max=20, age_ms=36_000, spread_ms=1, bytes_max=0, remnant_bytes=1 << 40)},
+            {"remnant_bytes": 1 << 40},
             "with 7 of 20 blocks, few enough to go into one job with those of the tenant's other shards; 13 more",
         ),
         (
@@ -63,7 +62,7 @@ JOB = JobFacts(
         ({"ready_at_ms": 940_000, "polling_workers": 0}, "but no worker polls; starting a node lets it be planned."),
         ({"ready_at_ms": 940_000, "is_schedule_full": True}, "the schedule is full; a finished or parked job makes"),
         ({"paused": ("tenant acme (pause)",)}, "an operator paused tenant acme (pause); resuming that"),
-        ({"policy": None}, "whose level has no policy; a policy for that level does."),
+        ({"blocks_max": None}, "whose level has no policy; a policy for that level does."),
     ],
 )
 def test_a_queued_block_is_told_what_its_queue_waits_for(change: dict[str, object], sentence: str) -> None:

@@ -12,7 +12,6 @@ from engine.schedule.model import (
     ChangeSet,
     JobState,
     JobView,
-    PolicyName,
     Report,
     ScheduleLimits,
     ScheduleSnapshot,
@@ -53,12 +52,9 @@ def named(token: int | None, status: UpdateStatus = UpdateStatus.IN_PROGRESS) ->
     return Report(update=JobUpdate(job="lost", token="", status=status), token=token)
 
 
-@pytest.mark.parametrize("policy", list(PolicyName))
 @pytest.mark.parametrize("heard", [7, 8, 1 << 60])
-def test_a_job_that_a_later_answer_leaves_unnamed_is_returned_and_charged_to_nobody(
-    policy: PolicyName, heard: int
-) -> None:
-    changes = run(heard=heard, policy=policy)
+def test_a_job_that_a_later_answer_leaves_unnamed_is_returned_and_charged_to_nobody(heard: int) -> None:
+    changes = run(heard=heard)
     [returned] = changes.returned
     assert (returned.job, returned.outcome, returned.failures) == (HELD, AttemptOutcome.RELEASED, 2)
     assert returned.reason is not None

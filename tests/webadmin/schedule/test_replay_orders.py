@@ -10,10 +10,10 @@ import pytest
 
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.limits import EVERYTHING, LimitName
-from engine.schedule.replay import apply_entry
-from engine.schedule.replay_orders import apply_order
-from engine.schedule.replayed import ReplayedState
 from engine.storage import open_store
+from tests.log_replay.actions import apply_order
+from tests.log_replay.replay import apply_entry
+from tests.log_replay.state import ReplayedState
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
 from webadmin.lanes.profiles.models import Block

@@ -9,10 +9,10 @@ from typing import Any
 
 from engine.core.errors import LithifyError
 from engine.formats.profile_block.model import DATASET_PROFILES, BlockMeta
+from engine.lanes.profiles.completion import CompletionFacts, check_result
 from engine.lanes.profiles.jobs import KIND, ProfileMergeResult, ProfileMergeSpec, SourceObject
 from engine.lanes.profiles.results import read_profile_result
 from engine.protocol.messages import FailureReason
-from engine.schedule.completion import CompletionFacts, check_result
 from engine.schedule.errors import ResultRefused
 from engine.schedule.explain import Explanation
 from engine.schedule.model import JobResult

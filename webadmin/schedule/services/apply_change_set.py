@@ -135,8 +135,7 @@ class _Application:
         self._complete(changes.completed)
         self._return(changes.returned)
         self._assign(changes.assigned)
-        given = (id for id, creation in zip(self.job_ids, changes.created, strict=True) if creation.is_assigned)
-        assigned = (*(assignment.job.id for assignment in changes.assigned), *given)
+        assigned = (*(assignment.job.id for assignment in changes.assigned), *self.job_ids)
         with together():
             write_command(
                 kind=Command.Kind.UPDATE_PLAN,
@@ -337,23 +336,23 @@ class _Application:
 
     def _job_row(self, creation: CreateJob) -> dict[str, object]:
         """Return the columns of the job's row but its id and its spec, always in the same order."""
-        plan, is_assigned = creation.plan, creation.is_assigned
+        plan = creation.plan
         return {
             "name": plan.name,
             "lane": plan.lane,
             "tenant": plan.tenant,
             "shard": plan.shard,
             "level": plan.level,
-            "state": (JobState.LEASED if is_assigned else JobState.WAITING).value,
-            "token": self.index if is_assigned else 0,
-            "worker_id": self.context.worker.id if is_assigned else None,
-            "lease_expires_ms": self.lease_expires_ms if is_assigned else None,
+            "state": JobState.LEASED.value,
+            "token": self.index,
+            "worker_id": self.context.worker.id,
+            "lease_expires_ms": self.lease_expires_ms,
             "failures": 0,
             "parked_reason": "",
             "parked_kind": "",
             "added_at_ms": self.time.now_ms,
             "priority_ms": job_priority_ms(ready_at_ms=plan.ready_at_ms, size_bytes=plan.size_bytes()),
-            "assigned_at_ms": self.time.now_ms if is_assigned else None,
+            "assigned_at_ms": self.time.now_ms,
             "created_command_index": self.index,
             "source_count": len(plan.blocks),
             "source_bytes": plan.size_bytes(),

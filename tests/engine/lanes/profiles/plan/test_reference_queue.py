@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.lanes.profiles.plan.model import LevelPolicy, QueuedBlock
-from engine.lanes.profiles.plan.reference import ReferencePlan
-from engine.lanes.profiles.plan.reference_queue import ReferenceQueue
+from tests.reference_policy.block_queue import ReferenceQueue
+from tests.reference_policy.plan import ReferencePlan
 
 POLICIES = {level: LevelPolicy(blocks_max=3, age_ms=20, spread_ms=50) for level in range(3)}
 Arrival = tuple[int, int, int]

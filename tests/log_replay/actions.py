@@ -13,7 +13,7 @@ from typing import Any
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.job_names import job_name
 from engine.schedule.model import HOLDING_STATES, JobState
-from engine.schedule.replayed import ReplayedJob, ReplayedState, home_state
+from tests.log_replay.state import ReplayedJob, ReplayedState, home_state
 
 WITHOUT_EFFECT = frozenset(
     {

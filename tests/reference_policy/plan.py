@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.lanes.profiles.plan.model import LevelPolicy, PlannedJob, QueuedBlock, QueueKey
-from engine.lanes.profiles.plan.reference_queue import Batch, ReferenceQueue
 from engine.schedule.job_names import job_name
+from tests.reference_policy.block_queue import Batch, ReferenceQueue
 
 
 class ReferencePlan:

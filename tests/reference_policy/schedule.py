@@ -9,13 +9,10 @@ imitated), and so is the capacity: a report that does not count earns none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy
-from engine.lanes.profiles.plan.reference import ReferencePlan
-from engine.lanes.profiles.plan.reference_queue import ReferenceQueue
-from engine.schedule.job_queue import JobQueue
 from engine.schedule.model import (
     AssignJob,
     AttemptOutcome,
@@ -29,6 +26,9 @@ from engine.schedule.model import (
 )
 from engine.schedule.pauses import is_paused
 from engine.schedule.reports import settle_reports
+from tests.reference_policy.block_queue import ReferenceQueue
+from tests.reference_policy.job_queue import JobQueue
+from tests.reference_policy.plan import ReferencePlan
 
 EVICTED = "evicted: the queue was over its limit and the job had failed too often"
 
@@ -112,7 +112,7 @@ class ReferenceSchedule:
         )
 
 
-def prepare_reference(snapshot: ScheduleSnapshot) -> ChangeSet:
+def prepare_reference(snapshot: ScheduleSnapshot, queues: Sequence[BlockQueue]) -> ChangeSet:
     """Return what this poll changes under the ``reference`` policy: assignments first, then evictions and new jobs."""
     renewed, completed, returned = settle_reports(snapshot)
     ended = {done.job.name for done in completed} | {back.job.name for back in returned}
@@ -126,7 +126,7 @@ def prepare_reference(snapshot: ScheduleSnapshot) -> ChangeSet:
     assigned: list[AssignJob] = []
     while len(assigned) < snapshot.capacity and (given := schedule.assign()) is not None:
         assigned.append(AssignJob(job=given.job, failures=given.failures))
-    evicted, created = _plan(snapshot, schedule)
+    evicted, created = _plan(snapshot, queues, schedule)
     return ChangeSet(
         renewed=tuple(renewed),
         completed=tuple(completed),
@@ -136,10 +136,12 @@ def prepare_reference(snapshot: ScheduleSnapshot) -> ChangeSet:
     )
 
 
-def _plan(snapshot: ScheduleSnapshot, schedule: ReferenceSchedule) -> tuple[list[JobView], list[CreateJob]]:
+def _plan(
+    snapshot: ScheduleSnapshot, queues: Sequence[BlockQueue], schedule: ReferenceSchedule
+) -> tuple[list[JobView], list[CreateJob]]:
     """Evict at most one job and plan at most one, as often as the worker has room."""
-    queue_ids = {queue.key(): queue.id for queue in snapshot.queues}
-    queue, policies = _restore(snapshot)
+    queue_ids = {queue.key(): queue.id for queue in queues}
+    queue, policies = _restore(snapshot, queues)
     plan = ReferencePlan(queue, policies=policies, now_ms=snapshot.now_ms)
     evicted: list[JobView] = []
     created: list[CreateJob] = []
@@ -150,16 +152,16 @@ def _plan(snapshot: ScheduleSnapshot, schedule: ReferenceSchedule) -> tuple[list
         if planned is None or not schedule.add():
             break
         key = (planned.lane, planned.tenant, planned.shard, planned.level)
-        created.append(CreateJob(plan=replace(planned, queue_id=queue_ids[key]), is_assigned=False))
+        created.append(CreateJob(plan=replace(planned, queue_id=queue_ids[key])))
     return evicted, created
 
 
-def _restore(snapshot: ScheduleSnapshot) -> tuple[ReferenceQueue, dict[int, LevelPolicy]]:
+def _restore(snapshot: ScheduleSnapshot, queues: Sequence[BlockQueue]) -> tuple[ReferenceQueue, dict[int, LevelPolicy]]:
     """Push the snapshot's blocks again in the order of their arrival, as a restart does.
 
     This policy knows one rule per level: where tenants have their own, that of the first queue by key.
     """
-    queues = [queue for queue in snapshot.queues if not _stands_still(snapshot, queue)]
+    queues = [queue for queue in queues if not _stands_still(snapshot, queue)]
     policies = {queue.level: queue.policy for queue in sorted(queues, key=BlockQueue.key, reverse=True)}
     rows = [(block.arrived_at_ms, block.ulid, queue.key(), block) for queue in queues for block in queue.blocks]
     restored = ReferenceQueue(policies)

@@ -16,8 +16,8 @@ from engine.formats.profile_block.container.object_names import parse_block_key
 from engine.lanes.profiles.jobs import KIND as PROFILES
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.model import FORMAT_VERSION, JobState
-from engine.schedule.replay_orders import apply_order
-from engine.schedule.replayed import ReplayedState
+from tests.log_replay.actions import apply_order
+from tests.log_replay.state import ReplayedState
 
 FORMATS = range(1, FORMAT_VERSION + 1)
 
