@@ -141,7 +141,7 @@ class Tenant:
         ("/bucket-index.json.gz", 1, BEFORE, CONTROLS),
     ],
 )
-def test_who_is_killed_at_a_write_leaves_nothing_half_visible(
+def test_a_kill_at_a_write_leaves_nothing_half_visible(
     fault_stack: FaultStack,
     metrics: ObjectStore,
     tmp_path: Path,

@@ -67,7 +67,7 @@ STEPS = (
 )
 
 
-def test_whoever_is_killed_while_branches_are_folded_nothing_visible_changes(fault_stack: FaultStack) -> None:
+def test_a_kill_during_a_compaction_of_branches_changes_nothing_visible(fault_stack: FaultStack) -> None:
     names = [step.name for step in STEPS]
     made: dict[str, tuple[int, int]] = json.loads(fault_stack.python("-c", SCENE, *names))
     for step in STEPS:

@@ -50,7 +50,8 @@ def test_the_compiled_queue_is_the_one_in_use() -> None:
     assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == job_queue.IMPLEMENTATION
 
 
-def test_s19_the_order_does_not_depend_on_that_of_insertion(make: Callable[[], Queue]) -> None:
+@pytest.mark.row("S19")
+def test_the_order_does_not_depend_on_insertion_order(make: Callable[[], Queue]) -> None:
     names = [row[0] for row in S19]
     for rows in itertools.islice(itertools.permutations(S19), 0, None, 97):
         queue = filled(make(), list(rows))
@@ -58,7 +59,8 @@ def test_s19_the_order_does_not_depend_on_that_of_insertion(make: Callable[[], Q
         assert drained(queue) == names
 
 
-def test_s20_putting_a_job_again_replaces_it(make: Callable[[], Queue]) -> None:
+@pytest.mark.row("S20")
+def test_putting_a_job_twice_replaces_it(make: Callable[[], Queue]) -> None:
     queue = filled(make(), S19)
     queue.put("d", level=1, status=1, failures=9, expires_ms=9)
     queue.check()
@@ -66,7 +68,8 @@ def test_s20_putting_a_job_again_replaces_it(make: Callable[[], Queue]) -> None:
     assert drained(queue) == ["a", "b", "c", "x", "y", "z", "d"]
 
 
-def test_s21_deleting_what_is_not_there_changes_nothing(make: Callable[[], Queue]) -> None:
+@pytest.mark.row("S21")
+def test_deleting_a_missing_job_changes_nothing(make: Callable[[], Queue]) -> None:
     queue = filled(make(), S19)
     assert (queue.delete("nobody"), queue.delete("b"), queue.delete("b")) == (False, True, False)
     assert "b" not in queue

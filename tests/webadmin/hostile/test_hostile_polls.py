@@ -146,7 +146,7 @@ def test_refusals_are_in_the_metrics_and_in_the_admin(node: Caller, admin_client
     assert node.name in page
 
 
-def test_nobody_without_a_credential_makes_us_write(service: Service) -> None:
+def test_polls_without_a_credential_write_nothing(service: Service) -> None:
     before = every_row()
     for bearer in ("", "lw_000000000000_" + "A" * 43):
         assert Caller(bearer=bearer).post(POLL, GOOD).status_code == 401

@@ -105,12 +105,12 @@ def test_an_exported_file_has_the_total(asked: Asked, tmp_path: Path) -> None:
         (("--from", "now", "--until", "now-1h"), "start time is after end time"),
     ],
 )
-def test_what_cannot_be_asked_is_said_in_one_line(asked: Asked, options: tuple[str, ...], reason: str) -> None:
+def test_an_invalid_query_is_a_command_error_of_one_line(asked: Asked, options: tuple[str, ...], reason: str) -> None:
     with pytest.raises(CommandError, match=reason):
         asked.text("top", *options)
 
 
-def test_a_partial_answer_says_so_and_ends_with_2(asked: Asked, stored: Stored) -> None:
+def test_a_partial_answer_is_marked_and_exits_with_2(asked: Asked, stored: Stored) -> None:
     stored.store.put(stored.keys[2], stored.store.get(stored.keys[2])[:1000])
     out = io.StringIO()
     with pytest.raises(SystemExit) as ended:

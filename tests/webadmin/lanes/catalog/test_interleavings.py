@@ -444,7 +444,8 @@ LOST_DELETES = [
 ]
 
 
-def test_b17_and_b18_and_b46_and_b70_and_every_order_of_the_table_ends_as_it_must(real_catalog: Catalog) -> None:
+@pytest.mark.row("B17", "B18", "B46", "B70")
+def test_every_interleaving_of_the_table_ends_as_required(real_catalog: Catalog) -> None:
     every_order(ORDERS)
 
 
