@@ -1,4 +1,4 @@
-"""Folded lines, lines, tries and trees: known answers of the format sheet, and bytes nobody vouches for."""
+"""Folded lines, lines, tries and trees: known answers of the format sheet, and untrusted bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fencing tokens on the wire: who can read them, and what nobody can forge."""
+"""Fencing tokens on the wire: who can read them, and that they cannot be forged."""
 
 from __future__ import annotations
 

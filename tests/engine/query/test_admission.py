@@ -1,4 +1,4 @@
-"""Who may work and who waits: memory is shared in the order of asking, and nobody waits for ever or for nothing."""
+"""Which queries run and which wait: memory is shared first come, first served, and no query waits for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody waits for ever: higher levels and small tenants are served within a number of polls that is known beforehand.
+"""No starvation: higher levels and small tenants are served within a number of polls that is known beforehand.
 
 A world of queues that never run dry is polled again and again; what is watched is one job that others could hide.
 """

@@ -104,7 +104,7 @@ def test_a_deleted_job_gets_no_lease() -> None:
 @pytest.mark.parametrize("state", [JobState.WAITING, JobState.BLOCKED, JobState.PARKED, JobState.DONE])
 @pytest.mark.parametrize("status", list(UpdateStatus))
 def test_only_a_leased_job_can_be_reported_on(state: JobState, status: UpdateStatus) -> None:
-    """[R] the reference accepts a success for a job nobody holds."""
+    """[R] the reference accepts a success for a job without a lease."""
     assert run(report("1", status), jobs=[job("1", state=state, token=1, worker=ME)]) == ChangeSet()
 
 
@@ -137,7 +137,7 @@ def test_expired_jobs_are_reassigned_unless_no_run_is_left() -> None:
 
 @pytest.mark.parametrize(("waited", "parked"), [(10_000, []), (10_001, ["6"])])
 def test_a_faulty_job_is_parked_one_lease_after_its_lease(waited: int, parked: list[str]) -> None:
-    """Until then its worker, late as it is, may still succeed; after that it is in nobody's hands without a word."""
+    """Until then its worker, late as it is, may still succeed; after that no worker holds it."""
     view = leased("6", failures=3, lease_expires_ms=5)
     changes = run(assignable=[view], now=5 + waited, capacity=0)
     assert [(r.job.name, r.outcome) for r in changes.returned] == [(name, AttemptOutcome.EXPIRED) for name in parked]

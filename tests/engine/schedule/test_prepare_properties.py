@@ -202,7 +202,7 @@ def test_the_queue_never_grows_above_its_limit(snapshot: ScheduleSnapshot) -> No
 @settings(max_examples=60)
 @given(snapshots(policy=PolicyName.DEFAULT))
 def test_jobs_of_a_tenant_are_assigned_in_priority_order(snapshot: ScheduleSnapshot) -> None:
-    """The fair variant: among one tenant's jobs, whoever was assigned came before whoever was not."""
+    """The fair variant: among one tenant's jobs, those assigned come before those that were not."""
     changes = prepare(snapshot)
     assigned = {a.job.name for a in changes.assigned}
     named = {report.update.job for report in snapshot.reports}

@@ -1,4 +1,4 @@
-"""A simulated fleet whose polls lose their answers: jobs come back in time, and nearly nobody is charged."""
+"""A simulated fleet whose polls lose their answers: jobs come back in time, and hardly any failure is counted."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ERROR = "<Error><Code>{code}</Code><Message>because</Message></Error>"
 
 
 class ScriptedS3(ThreadingHTTPServer):
-    """Answers each request with the next entry of ``answers``: (status, body, headers); records what was asked."""
+    """Answers each request with the next entry of ``answers``: (status, body, headers); records the requests."""
 
     daemon_threads = False
 

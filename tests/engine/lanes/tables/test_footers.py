@@ -1,4 +1,4 @@
-"""Footers: what a sound one says, and that no bytes pass for one that cannot be borne out by the file."""
+"""Footers: the facts of a sound one, and that no bytes pass for one that contradicts the file."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_time_column_without_times_is_refused(store: ObjectStore, column: str,
 
 @pytest.mark.parametrize("data", [b"root:secret-hash", b"PAR1" + bytes(20) + b"hash"])
 def test_an_error_quotes_no_bytes_of_the_file(store: ObjectStore, data: bytes) -> None:
-    """It is an answer to whoever registers the file."""
+    """It is returned to the caller that registers the file."""
     store.put("a.parquet", data)
     with pytest.raises(UnknownFormat) as caught:
         read_facts(store, "a.parquet", time_column="at")

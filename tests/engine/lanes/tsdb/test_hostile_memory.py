@@ -1,4 +1,4 @@
-"""Small blocks that ask for much memory: refused by name before it is taken, by the merge and by whoever verifies."""
+"""Small blocks that need much memory: refused by name before it is allocated, by the merge and by the verifier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification and the result of a merge of Prometheus blocks, over JSON and back, and results nobody may send."""
+"""The specification and the result of a merge of Prometheus blocks, over JSON and back, and invalid results."""
 
 from __future__ import annotations
 

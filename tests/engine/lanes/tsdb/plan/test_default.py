@@ -1,4 +1,4 @@
-"""Our rules by interval: what is merged first, what waits and for what, and that all of it ends."""
+"""Our rules by interval: what is merged first, which blocks wait and for what, and that all of it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATER = 1000 * HOUR_MS
 
 
 def block(name: str, start: float, end: float, *, level: int = 1, **rest: object) -> IntervalBlock:
-    """Return a block of hours, uploaded when it ended unless something else is said."""
+    """Return a block of hours, uploaded when it ended by default."""
     told = {"uploaded_at_ms": int(end * HOUR_MS), "sources": (name,)} | rest
     return IntervalBlock(
         ulid=name,

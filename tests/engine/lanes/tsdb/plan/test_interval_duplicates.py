@@ -1,4 +1,4 @@
-"""Blocks whose data others hold as well: which of them stays, and that what nobody else holds never goes."""
+"""Blocks whose data others hold as well: which of them is kept, and that data held only once is never deleted."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.engine.lanes.tsdb.plan.block_texts import LATER_MS, block, told
 
 
 def cut(text: str, *, level: int = 2, series: int = 1, **rest: object) -> list[IntervalBlock]:
-    """Return blocks of a list like ``0-2:0/2``, part and count behind the colon; names bear the level."""
+    """Return blocks of a list like ``0-2:0/2``, part and count behind the colon; names have the level."""
     made: list[IntervalBlock] = []
     for word in text.split():
         span, _, part = word.partition(":")
