@@ -223,7 +223,7 @@ def test_a_job_that_kills_executors_does_not_take_others_with_it(spark: SparkSes
 
 
 def test_progress_is_reported_while_a_task_runs(spark: SparkSession, stuck: Stuck, tag: str) -> None:
-    """The second source does not come; that the first has come is told meanwhile."""
+    """The second source does not come; progress of the first is reported meanwhile."""
     bad = stuck.specs[1]
     first = sum(file.size for file in bad.sources[0].files)
     seen = threading.Event()
