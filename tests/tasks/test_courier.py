@@ -34,7 +34,7 @@ class Broker:
         self._redis.kill()
 
     def messages(self, queue: str) -> list[tuple[str, list[object]]]:
-        """Task names and arguments of what waits in a queue."""
+        """Task names and arguments of the messages in a queue."""
         with redis.Redis.from_url(self.url) as connection:
             raw = [json.loads(text) for text in connection.lrange(queue, 0, -1)]
         return [(one["headers"]["task"], json.loads(base64.b64decode(one["body"]))[0]) for one in raw]

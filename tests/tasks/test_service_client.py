@@ -29,7 +29,7 @@ GOOD: Answer = (200, json.dumps(wire.response_to_wire(RESPONSE)).encode())
 
 
 class ScriptedService:
-    """Gives the prepared answers in order (the last one again and again) and keeps what it was asked."""
+    """Gives the prepared answers in order (the last one again and again) and keeps the requests."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = [GOOD]

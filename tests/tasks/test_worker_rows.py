@@ -28,7 +28,7 @@ class Schedule(ScheduleDouble):
 
 
 class Merger(MergerDouble):
-    """Remembers what it was told to merge."""
+    """Remembers the merges that were requested."""
 
     told: Mapping[str, dict[str, Any]] = {}
 
@@ -59,7 +59,7 @@ def bench() -> Iterator[Bench]:
 
 
 def after_two_polls(bench: Bench) -> tuple[Any, ...]:
-    """Return what the node still reports when an answer has come to what it said."""
+    """Return what the node still reports after an answer to its report."""
     bench.schedule.wait_for_polls(2)
     return bench.schedule.requests[-1].updates
 
