@@ -1,4 +1,4 @@
-"""Operators' orders: asked, previewed, given, audited; never by those who may only look."""
+"""Actions of operators: form, preview, execution, audit; never with view permission alone."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def scene(service: Service) -> Scene:
 
 
 def foreign_tokens(scene: Scene) -> dict[str, tuple[str, str, bool]]:
-    """Job and token by what is wrong with them, and whether the token is one that nobody gave to the sender."""
+    """Job and token by what is wrong with them, and whether the token was never issued to the sender."""
     theirs, mine = scene.victims.held[scene.theirs.job].token, scene.own.held[scene.mine.job].token
     index, key, signature = theirs.split(".")
     codec, credential = token_codec(), scene.attacker.credential.key_id

@@ -1,4 +1,4 @@
-"""Jobs that nobody may take, and caps: they hold up nobody else, and whoever asks is told."""
+"""Jobs that no worker may take, and caps: they delay no other jobs, and are explained."""
 
 from __future__ import annotations
 

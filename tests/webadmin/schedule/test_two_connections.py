@@ -187,7 +187,7 @@ def test_a_poll_that_was_overtaken_prepares_again(service: Service, monkeypatch:
 
 
 def test_commands_wait_for_the_holder_of_the_head(real_service: Service) -> None:
-    """The second command's time and index come after the first one's, whoever started first."""
+    """The second command's time and index come after the first one's, whichever started first."""
     real_service.add_segments(20)
     worker = real_service.worker()
     has_head, may_go = threading.Event(), threading.Event()
@@ -302,7 +302,7 @@ def test_waiting_for_the_lock_runs_other_work_meanwhile(real_service: Service) -
 
 @pytest.mark.usefixtures("takes_turns")
 def test_waiting_for_the_lock_ends_when_there_is_nothing_to_do(real_service: Service) -> None:
-    """Who learns meanwhile that there is nothing to do goes on, with the answer that it has."""
+    """A caller that learns meanwhile that there is nothing to do returns its answer."""
     is_mine, is_done = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -324,7 +324,7 @@ def test_waiting_for_the_lock_ends_when_there_is_nothing_to_do(real_service: Ser
 @pytest.mark.usefixtures("takes_turns")
 @pytest.mark.parametrize("fails_later", [False, True])
 def test_a_lock_granted_to_a_caller_that_failed_is_released(real_service: Service, fails_later: bool) -> None:
-    """What is asked along with waiting may fail when the turn has come already, and so may what is done with it."""
+    """The query sent with the wait may fail when the lock is held already, and so may what is done under it."""
     is_mine, is_used = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -360,7 +360,7 @@ def test_a_lock_granted_to_a_caller_that_failed_is_released(real_service: Servic
 def test_waiting_for_a_lock_that_is_never_released_times_out(
     real_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has it may stand on a machine that is frozen or gone; the next turn is to be had as ever."""
+    """Its holder may run on a machine that is frozen or gone; the next lock is available as ever."""
     monkeypatch.setattr(turns, "TURN_WAIT_MS", 50)
     is_frozen, goes_on = threading.Event(), threading.Event()
 
@@ -380,7 +380,7 @@ def test_waiting_for_a_lock_that_is_never_released_times_out(
 
 
 def test_answers_are_sent_after_the_command_is_on_disk(real_service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A poll lets go of the head before its command is on disk, and answers when it is; one that changes nothing has
+    """A poll releases the head before its command is on disk, and answers when it is; one that changes nothing has
     nothing to wait for."""
     if connection.vendor != "postgresql":
         pytest.skip("a commit of SQLite's is on disk")
@@ -411,7 +411,7 @@ def test_answers_are_sent_after_the_command_is_on_disk(real_service: Service, mo
 
 
 def _use(is_used: threading.Event) -> Callable[[Any], bool]:
-    """Return what notes that the time was used, and goes on to wait."""
+    """Return a function that notes that the time was used, and continues to wait."""
 
     def meanwhile(answer: Any) -> bool:
         is_used.set()

@@ -1,4 +1,4 @@
-"""A credential that asks too often is told when to come again; others, and workers that poll, are not affected."""
+"""A credential above its request rate gets 429 with Retry-After; others, and workers that poll, are not affected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writer's HTTP side: what is refused before it is read, and what is said of the process."""
+"""The writer's HTTP side: what is refused before it is read, and the health of the process."""
 
 from __future__ import annotations
 

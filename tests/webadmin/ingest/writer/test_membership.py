@@ -1,4 +1,4 @@
-"""A writer stays in the registry through pauses and outages, and accuses nobody after one."""
+"""A writer stays in the registry through pauses and outages, and removes no other writer after one."""
 
 from __future__ import annotations
 

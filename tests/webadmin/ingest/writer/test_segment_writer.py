@@ -43,7 +43,7 @@ def run(store: ObjectStore, *pushes: object, limits: WriterLimits = QUICK, then:
 
 
 class Index:
-    """In place of the real one: remembers the flushes it was asked to register, and fails as told."""
+    """In place of the real one: remembers the flushes to register, and fails as set."""
 
     def __init__(self, *errors: Exception) -> None:
         self.flushes: list[list[int]] = []

@@ -96,7 +96,7 @@ def test_a_fold_that_ends_where_the_commit_is_leaves_a_clean_branch(compactor: C
 
 
 def test_what_is_staged_meanwhile_stays_over_the_snapshot(compactor: Compactor) -> None:
-    """Rows 4, 12 and 14 of the interleavings: writes and a commit's first phase go on beside the build."""
+    """Rows 4, 12 and 14 of the interleavings: writes and a commit's first phase run beside the build."""
     catalog = compactor.catalog
     expected = dirty(catalog)
     compactor.sense()
@@ -221,7 +221,7 @@ def test_a_result_that_contradicts_its_job_is_refused(compactor: Compactor) -> N
 
 
 def test_after_its_last_failure_the_branch_rests_and_is_tried_again(compactor: Compactor) -> None:
-    """Counted, evicted and told as in the other lanes; the reason stays in the history."""
+    """Counted, evicted and reported as in the other lanes; the reason stays in the history."""
     catalog = compactor.catalog
     expected = dirty(catalog)
     compactor.sense()

@@ -216,7 +216,7 @@ def test_a_credential_of_one_tenant_adds_only_its_data(service: Service, objects
 def test_a_credential_of_one_tenant_does_not_learn_which_ids_others_use(
     service: Service, bearer: str, objects: ObjectStore
 ) -> None:
-    """Asked for an id that another tenant's segment has and for one that nobody has, the answers are equal."""
+    """For an id of another tenant's segment and for an unknown one, the answers are equal."""
     theirs, nobodys = (block_meta(ulid(service.clock.now_ms, n), datasets=[("beta", "web")]) for n in (1, 2))
     put_object(objects, theirs)
     assert answers(bearer, entry(theirs)) == [("accepted", None)]

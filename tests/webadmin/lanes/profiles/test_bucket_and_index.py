@@ -1,4 +1,4 @@
-"""The index built again from the bucket, the two compared both ways, and what nobody names swept away."""
+"""The index built again from the bucket, the two compared both ways, and unreferenced objects swept."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_the_commands_print_their_findings(service: Service, store: ObjectStore)
 
 
 def orphan(store: ObjectStore, service: Service, number: int, *, id_days: float = 3, written_days: float = 3) -> str:
-    """Write an object that nobody registers, made and written so many days ago."""
+    """Write an unregistered object, made and written so many days ago."""
     now = service.clock.now_ms
     meta = block_meta(ulid(now - round(id_days * DAY_MS), number), level=1, tenant="acme")
     put(store, meta)

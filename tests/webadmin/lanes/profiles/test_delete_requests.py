@@ -254,7 +254,7 @@ def test_a_request_past_its_deadline_is_reported(service: Service) -> None:
 
 
 def test_an_import_brings_deleted_data_back_only_hidden(service: Service) -> None:
-    """I18, rebuild: nobody knows when imported objects were first accepted, so requests that are done hide them too."""
+    """I18, rebuild: it is unknown when imported objects were first accepted, so finished requests hide them too."""
     final_block(service)
     request = delete()
     rewrite_masked(order=ORDER)

@@ -1,4 +1,4 @@
-"""What readers may read of a block is what the index shows: without what was let go, with the masks it must obey."""
+"""What readers may read of a block is what the index shows: without deleted datasets, with the masks that apply."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_cycle_that_read_before_a_commit_is_repeated(world: World, monkeypatch
 
 
 def test_a_cycle_reads_only_changed_chunks(world: World) -> None:
-    """The planner is incremental: of a long timeline it is told the changed chunks and the rows of the queue."""
+    """The planner is incremental: of a long timeline it reads the changed chunks and the rows of the queue."""
     world.set(**APART, running_max=1, waiting_max=2)
     days(world, *range(0, 40, 2))
     world.turn()

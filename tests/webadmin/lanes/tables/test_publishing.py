@@ -1,4 +1,4 @@
-"""Readers see whole states, in order, whatever breaks off in between; what nobody reads goes, and nothing else."""
+"""Readers see whole states, in order, whatever fails in between; unreferenced files are deleted, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While another compactor works on a tenant, nothing of that tenant is planned; it is said who, and until when."""
+"""While another compactor works on a tenant, nothing of that tenant is planned, with a reason and an end."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_block_that_was_not_indexed_is_shown_with_the_reason(
 
 
 def broken_for(name: str, real: Callable[..., Any], which: Callable[[Any], str]) -> Callable[..., Any]:
-    """Return what fails as no code foresees when it is asked about one of them."""
+    """Return a function that raises an unexpected error for one of them."""
 
     def ask(subject: Any, *args: Any, **told: Any) -> Any:
         if which(subject) == name:

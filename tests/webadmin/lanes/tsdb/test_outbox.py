@@ -1,4 +1,4 @@
-"""What the bucket is told after a commit: in order, resumable after each step, harmless when two tell it."""
+"""Writes to the bucket after a commit: in order, resumable after each step, harmless when two processes do it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATER = block_id(3)
 
 @pytest.fixture
 def committed(service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode) -> BucketTenant:
-    """Three replicas were merged and the job is done; nobody has told the bucket."""
+    """Three replicas were merged and the job is done; nothing is written to the bucket yet."""
     for ulid in REPLICAS:
         put_block(store, "acme/", ulid, 0, 2 * HOUR_MS)
     put_block(store, "acme/", LATER, 4 * HOUR_MS, 6 * HOUR_MS)

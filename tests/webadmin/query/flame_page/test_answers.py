@@ -1,4 +1,4 @@
-"""What the page's script is told: graphs, parts, searches, tables, sandwiches, timelines, exports."""
+"""Data for the page's script: graphs, parts, searches, tables, sandwiches, timelines, exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is shown what, and what is said to questions and files that make no sense."""
+"""Access to the page's data, and errors for invalid queries and files."""
 
 from __future__ import annotations
 

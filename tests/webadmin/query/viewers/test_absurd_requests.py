@@ -1,4 +1,4 @@
-"""Questions that nobody means: each ends in words or in an answer, and never costs much. Handwritten requests."""
+"""Absurd queries: each ends in an error or in an answer, and never costs much. Handwritten requests."""
 
 from __future__ import annotations
 

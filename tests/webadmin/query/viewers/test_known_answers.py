@@ -1,4 +1,4 @@
-"""The real blocks of another program, asked over the wire: known totals, own values and labels; Go's own pprof agrees.
+"""The real blocks of another program, queried over the wire: known totals, own values and labels; Go's pprof agrees.
 
 The requests are handwritten.
 """

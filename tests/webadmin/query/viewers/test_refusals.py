@@ -1,4 +1,4 @@
-"""Who may ask for what, what is refused and how it is said, and what an answer says of itself. Handwritten requests."""
+"""Access to queries, rejected requests and their errors, and the headers of an answer. Handwritten requests."""
 
 from __future__ import annotations
 

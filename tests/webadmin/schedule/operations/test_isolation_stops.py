@@ -1,4 +1,4 @@
-"""Too many bad blocks at once: isolation stops, says so, and goes on only by one decision of an operator."""
+"""Too many bad blocks at once: isolation stops, reports it, and continues only by one decision of an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pausing and draining parts of the schedule: nothing starts there, what runs goes on, the rest is not touched."""
+"""Pausing and draining parts of the schedule: nothing starts there, running jobs continue, the rest is not affected."""
 
 from __future__ import annotations
 
