@@ -1,6 +1,6 @@
 """Fifty questions at once through a real web process: within its memory, refused or ended cleanly when that cannot be.
 
-A store that hangs is a named pipe where an object was: whoever opens it to read waits until the test puts the object
+A store that hangs is a named pipe where an object was: readers wait until the test puts the object
 back.
 """
 
