@@ -119,7 +119,7 @@ START_MS = 1_790_000_000_000
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """Replace the database's clock by one that stands still until it is told otherwise."""
+    """Replace the database's clock by one that stands still until it is set."""
     manual = ManualClock(START_MS)
     monkeypatch.setattr(dialect, "clock_column", lambda: str(manual()))
     return manual

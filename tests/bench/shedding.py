@@ -2,7 +2,7 @@
 
 Small files come into random hours of a year, a few across the border of two hours, three times as fast as four workers
 can rewrite them. Every minute the shipped cycle takes a turn in memory: tasks start, are put off, come back, commit.
-Counted are the chunks whose contents changed between two turns and those that the rules were asked about.
+Counted are the chunks whose contents changed between two turns and those that the rules were evaluated for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILES = 6
 
 
 def run(full: bool = False, *, minutes: int = 0) -> Figures:
-    """Measure; ``--full`` goes on for a week. ``minutes`` says how long it is otherwise."""
+    """Measure; ``--full`` runs for a week. ``minutes`` says how long it is otherwise."""
     minutes = minutes or (MINUTES_FULL if full else MINUTES)
     # Chunks lie apart, so that nearly every task is one of them.
     policy = TimelinePolicy(granularity=Granularity(period="hour"))

@@ -118,7 +118,7 @@ def snapshot(chunks: int = CHUNKS, segments: int = SEGMENTS) -> list[Segment]:
 
 
 def after_change(plan: TimelinePlan, segments: list[Segment], now_ms: int) -> CycleSnapshot:
-    """Return what a turn is told after files came into one chunk of a hundred.
+    """Return the input of a cycle after files came into one chunk of a hundred.
 
     The best tasks fill the queue; the chunks of the others are put off.
     """

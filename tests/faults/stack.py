@@ -202,7 +202,7 @@ class FaultStack:
 
     @contextmanager
     def frozen(self, *names: str) -> Iterator[None]:
-        """Let programs stand still, as on a machine that is suspended, and go on afterwards."""
+        """Stop programs, as on a machine that is suspended, and continue them afterwards."""
         pids = [self.pid(name) for name in names]
         for pid in pids:
             os.killpg(pid, signal.SIGSTOP)
@@ -214,7 +214,7 @@ class FaultStack:
 
     @contextmanager
     def after_power_loss(self) -> Iterator[None]:
-        """Let PostgreSQL lose power and start from its files as they were; inside nobody else reaches it yet."""
+        """Let PostgreSQL lose power and start from its files as they were; inside no other process reaches it yet."""
         closed: Trap[Statement] = Trap(moment=Moment.BEFORE, matches=lambda _: True, times=1 << 30, holds=False)
         with self.around.database.traps.set(closed):
             self.around.postgresql.lose_power()
@@ -242,7 +242,7 @@ class FaultStack:
     # Work, and how it must end.
 
     def new_shard(self) -> int:
-        """Return a shard that nobody uses."""
+        """Return an unused shard."""
         self._shards += 1
         return self._shards
 
@@ -313,7 +313,7 @@ class FaultStack:
     def check(self, shard: int, expected: Counter[Sample]) -> list[str]:
         """Wait for the end; assert that no sample is lost or doubled and that bucket and index agree.
 
-        Returns the keys of the orphans: what losers wrote and nobody committed.
+        Returns the keys of the orphans: what was written by losers and never committed.
         """
         self.wait_until_settled(shard)
         query = (

@@ -1,7 +1,7 @@
-"""``kill -9`` at each step of a block's life: whoever dies, and wherever, no sample is lost or doubled.
+"""``kill -9`` at each step of a block's life: whichever process dies, and wherever, no sample is lost or doubled.
 
-A proxy holds what the step would do (or the answer to it, when it is done); whoever waits for it is killed; the rest
-goes on by itself.
+A proxy holds what the step would do (or the answer to it, when it is done); the process that waits for it is
+killed; the rest continues by itself.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ def test_a_long_job_is_a_message_by_itself(blocks_job: TsdbMergeSpec, store: Obj
     assert messages_of([], {}) == []
 
 
-def test_an_unknown_kind_is_told_what_there_is(merger: EngineMerger) -> None:
+def test_an_unknown_kind_is_an_error_with_the_known_kinds(merger: EngineMerger) -> None:
     error = merge(merger, {"job": {"kind": "metrics"}})["job"]
     assert all(kind in str(error) for kind in READERS)
 

@@ -168,7 +168,7 @@ def test_two_planner_builds_poll_side_by_side_and_nothing_is_planned_twice(merge
     assert segments == [(SEGMENTS,)]
 
 
-def test_this_build_replays_the_log_up_to_the_first_entry_of_the_newer_one_and_says_why_it_stops(
+def test_this_build_replays_the_log_up_to_the_first_entry_of_a_newer_format(
     merged_by_both: TwoBuilds,
 ) -> None:
     entries = merged_by_both.rows("SELECT index, kind, format_version, change_set FROM schedule_command ORDER BY index")

@@ -65,7 +65,9 @@ JOB = JobFacts(
         ({"blocks_max": None}, "whose level has no policy; a policy for that level does."),
     ],
 )
-def test_a_queued_block_is_told_what_its_queue_waits_for(change: dict[str, object], sentence: str) -> None:
+def test_the_explanation_of_a_queued_block_names_what_its_queue_waits_for(
+    change: dict[str, object], sentence: str
+) -> None:
     assert sentence in explain_queued("Block B", replace(QUEUE, **change)).sentence
 
 
@@ -104,7 +106,9 @@ def test_a_queued_block_is_told_what_its_queue_waits_for(change: dict[str, objec
         ),
     ],
 )
-def test_a_job_is_told_who_holds_it_and_what_ends_that(change: dict[str, object], sentence: str) -> None:
+def test_the_explanation_of_a_job_names_its_lease_holder_and_what_ends_the_lease(
+    change: dict[str, object], sentence: str
+) -> None:
     assert sentence in explain_job(replace(JOB, **change)).sentence
 
 
@@ -116,7 +120,7 @@ def test_an_owned_block_shares_the_fate_of_its_job() -> None:
     assert (parked.state, parked.next) == ("parked", explain_job(replace(JOB, state=JobState.PARKED)).next)
 
 
-def test_blocks_out_of_the_schedule_say_why() -> None:
+def test_blocks_outside_the_schedule_are_explained() -> None:
     assert explain_final("Block B", 3).sentence == (
         "Block B is final: level 3 is the highest, so it is merged no further."
     )
@@ -145,7 +149,7 @@ def test_blocks_out_of_the_schedule_say_why() -> None:
     workers=st.integers(0, 2),
     paused=st.sampled_from([(), ("everything (pause)",)]),
 )
-def test_every_job_has_one_sentence_that_goes_on_unless_the_job_is_over(
+def test_every_job_has_one_sentence_and_a_next_step_unless_it_is_over(
     state: JobState, failures: int, lease: int, workers: int, paused: tuple[str, ...]
 ) -> None:
     job = replace(JOB, state=state, failures=failures, lease_expires_ms=lease, polling_workers=workers, paused=paused)

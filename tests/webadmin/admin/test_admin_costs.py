@@ -238,7 +238,7 @@ def test_a_block_with_many_relatives_costs_a_few_queries_a_step(operator: Client
     assert len(queries_of(operator, reverse("admin:profiles_block_change", args=[result.pk]))) <= 14
 
 
-def test_pages_end_where_nobody_goes_any_more(db: None) -> None:
+def test_lists_end_at_the_row_limit(db: None) -> None:
     class ShortPaginator(BoundedPaginator):
         rows_reached_max = 10
 
@@ -252,7 +252,7 @@ def test_pages_end_where_nobody_goes_any_more(db: None) -> None:
     assert (cut.count, cut.num_pages, cut.is_cut) == (10, 2, True)
 
 
-def test_a_cut_list_says_so(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_list_has_a_note(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedPaginator, "rows_reached_max", 3)
     for number in range(3):
         rows.make_job(f"job {number}")

@@ -92,7 +92,7 @@ def test_a_queue_is_explained_by_the_policy_of_its_tenant(operator: Client, serv
     assert found == {"acme": 7, "umbrella": everybody, "a": everybody}
 
 
-def test_the_limits_page_says_what_is_in_force_until_when_and_what_then(operator: Client, service: Service) -> None:
+def test_the_limits_page_shows_values_in_force_until_when_and_what_follows(operator: Client, service: Service) -> None:
     limits = Limits.objects.get()
     text = page(operator, limits)
     assert "Failures until a job is parked 3 until somebody sets another" in text
@@ -113,7 +113,7 @@ def test_the_limits_page_leads_to_the_order_with_the_limit_chosen(operator: Clie
     ("kind", "value"), [("global", ""), ("lane", "profiles"), ("tenant", "acme"), ("tenant", ""), ("level", "2")]
 )
 @pytest.mark.parametrize("mode", ["pause", "drain"])
-def test_each_part_of_the_schedule_is_held_still_and_let_go_from_pages(
+def test_each_part_of_the_schedule_is_paused_and_resumed_from_pages(
     operator: Client, service: Service, kind: str, value: str, mode: str
 ) -> None:
     values = {"scope_kind": kind, "scope_value": value, "mode": mode, "for_seconds": ""}

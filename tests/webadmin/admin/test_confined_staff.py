@@ -82,7 +82,7 @@ def every_address() -> Iterator[str]:
             yield "/" + path
 
 
-def test_nobody_sees_the_name_of_another_tenant_on_any_page(filled: None) -> None:
+def test_confined_staff_see_no_name_of_another_tenant_on_any_page(filled: None) -> None:
     ours, theirs, seen = staff(OURS), staff(THEIRS), 0
     jobs = [row.name for row in Job.objects.filter(tenant=OURS)]
     blocks = [row.ulid for row in Block.objects.filter(tenant__name=OURS)]

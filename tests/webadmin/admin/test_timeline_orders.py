@@ -111,7 +111,7 @@ def test_settings_that_cannot_be_are_refused_at_the_form(operator: Client, chang
     assert not AuditEntry.objects.exists()
 
 
-def test_a_long_table_is_previewed_by_a_sample_that_says_so(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_table_is_previewed_by_a_labelled_sample(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     source = fragmented()
     monkeypatch.setattr(plan_preview.preview, "__kwdefaults__", {"segments_max": 50})
     told = give(operator, DataSource, "change-policy", source.id, step="preview", **settings(source, gain_half=9))
@@ -137,7 +137,7 @@ def test_the_rest_page_plans_twice_and_names_what_does_not_rest(
     assert "Yes, it rests now: the plan after that is empty." in rests
 
 
-def test_the_rest_page_tells_what_was_rewritten_again_and_again_in_fact(operator: Client) -> None:
+def test_the_rest_page_shows_chunks_that_were_rewritten_repeatedly(operator: Client) -> None:
     address = reverse("timeline-rest", args=[fill_timeline().id])
     assert "What was done: 1 chunk rewritten 4 times or more within 7 days." in words(
         operator.get(address).content.decode()
@@ -198,7 +198,7 @@ def test_a_table_is_paused_and_resumed(operator: Client) -> None:
     assert not source.is_paused
 
 
-def test_who_may_only_look_gives_no_orders(db: None) -> None:
+def test_users_with_view_permission_run_no_table_actions(db: None) -> None:
     source = fragmented(days=1)
     clerk = User.objects.create(username="clerk", is_staff=True)
     clerk.user_permissions.set(
@@ -229,6 +229,6 @@ def test_who_may_only_look_gives_no_orders(db: None) -> None:
         ("1 GB", 10**9),
     ],
 )
-def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
+def test_sizes_are_parsed_with_units(text: str, size: int) -> None:
     assert read_size(text) == size
     assert read_size(write_size(size)) == size

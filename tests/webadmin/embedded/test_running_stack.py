@@ -43,7 +43,7 @@ def test_the_programs_run_while_the_block_is_not_left(tmp_path: Path) -> None:
     assert not any(is_alive(pid) for pid in pids.values())
 
 
-def test_a_start_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_failed_start_raises_program_failed(tmp_path: Path) -> None:
     programs = [Program(name="short", command=(sys.executable, "-c", ""), ready_line="never")]
     with pytest.raises(ProgramFailed, match="short"), running_stack(programs, tmp_path / "log"):
         pass

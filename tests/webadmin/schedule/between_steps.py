@@ -1,6 +1,6 @@
-"""What must hold from one step of a history to the next, whoever did what; numbers are those of the sheet's invariants.
+"""What must hold from one step of a history to the next, for every actor; numbers are those of the invariants.
 
-``check_invariants`` looks at the tables as they are; this looks at what changed since it was asked the last time.
+``check_invariants`` looks at the tables as they are; this looks at what changed since its last call.
 """
 
 from __future__ import annotations

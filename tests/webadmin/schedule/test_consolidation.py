@@ -91,7 +91,7 @@ def test_one_job_takes_the_remnants_of_all_shards_and_swaps_them_at_once(service
     assert drained == {1: 2, 2: 1, 3: 2, 4: 1, 5: 2}, "every shard sees what left it"
 
 
-def test_it_is_off_unless_a_policy_says_otherwise(service: Service) -> None:
+def test_consolidation_is_off_unless_a_policy_enables_it(service: Service) -> None:
     LevelPolicy.objects.update(age_seconds=20)
     leave_remnants(service, "acme", range(1, 4))
     wait(service, 30)
@@ -100,7 +100,7 @@ def test_it_is_off_unless_a_policy_says_otherwise(service: Service) -> None:
     assert not any(source.shard for spec in specs for source in spec.sources)
 
 
-def test_a_poll_asks_two_queries_more_per_tenant_and_only_where_it_is_on(service: Service) -> None:
+def test_consolidation_costs_two_queries_per_tenant_and_none_where_it_is_off(service: Service) -> None:
     LevelPolicy.objects.update(age_seconds=20)
     leave_remnants(service, "acme", range(1, 9))
     wait(service, 30)
@@ -204,8 +204,9 @@ def write_remnants(service: Service, store: ObjectStore) -> None:
         service.clock.advance(0.1)
 
 
+@pytest.mark.row("invariant-3")
 @pytest.mark.parametrize("cap", [0, 12_000])
-def test_inv3_a_real_merge_of_three_shards_leaves_every_sample_once(service: Service, tmp_path: Path, cap: int) -> None:
+def test_a_real_merge_of_three_shards_leaves_every_sample_once(service: Service, tmp_path: Path, cap: int) -> None:
     store = open_store(str(tmp_path / "store"))
     consolidate(tenant="acme")
     LevelPolicy.objects.update(result_bytes_max=cap)

@@ -110,7 +110,7 @@ def test_a_block_too_large_for_a_job_waits_without_taking_the_places_of_others(s
 @pytest.mark.parametrize(
     ("kind", "scope"), [(ScopeKind.TENANT, "held"), (ScopeKind.LEVEL, "1"), (ScopeKind.GLOBAL, "")]
 )
-def test_what_is_paused_waits_and_goes_on_after(service: Service, kind: ScopeKind, scope: str) -> None:
+def test_paused_work_waits_and_resumes(service: Service, kind: ScopeKind, scope: str) -> None:
     add_level_one(service, "held", 3)
     worker = service.worker()
     assert served(worker, 1) == {"held": 1}
@@ -159,7 +159,8 @@ def test_a_changed_policy_changes_when_waiting_queues_are_ready(service: Service
     assert len(spec.sources) == 3
 
 
-def test_s34_segments_without_end_do_not_starve_the_levels_above(service: Service) -> None:
+@pytest.mark.row("S34")
+def test_endless_segments_do_not_starve_higher_levels(service: Service) -> None:
     LevelPolicy.objects.filter(level=0).update(blocks_max=1)
     LevelPolicy.objects.filter(level=1).update(blocks_max=1)
     service.add_segments(60)

@@ -1,4 +1,4 @@
-"""Jobs that nobody may take, and caps: they hold up nobody else, and whoever asks is told."""
+"""Jobs that no worker may take, and caps: they delay no other jobs, and are explained."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_jobs_pinned_to_an_absent_worker_hold_no_place(service: Service, full_of
     check_invariants()
 
 
-def test_whoever_asks_is_told_of_the_absent_worker(service: Service, full_of_pinned: FakeWorker) -> None:
+def test_the_explanation_names_the_absent_worker(service: Service, full_of_pinned: FakeWorker) -> None:
     [told, *_] = explain_name(Job.objects.first().name)
     assert "worker gone, which does not poll" in told.sentence
     codes = [blocker.code for blocker in judge(read_standstill(), stalled_after_seconds=60).blockers]

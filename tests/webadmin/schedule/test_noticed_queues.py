@@ -1,4 +1,4 @@
-"""A queue is noticed only while it has blocks: otherwise its tenant could sleep, and nobody would look at it again."""
+"""A queue is noticed only while it has blocks: otherwise its tenant could stay idle for ever."""
 
 from __future__ import annotations
 

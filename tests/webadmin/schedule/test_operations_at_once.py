@@ -115,7 +115,7 @@ def test_orders_and_polls_share_one_log_without_loss(real_service: Service) -> N
 
 
 @pytest.mark.parametrize("dropped", [20, 8], ids=["all", "some"])
-def test_a_poll_that_has_taken_blocks_gives_way_to_whoever_removes_them(
+def test_a_poll_that_locked_blocks_yields_to_an_action_that_removes_them(
     real_service: Service, monkeypatch: pytest.MonkeyPatch, dropped: int
 ) -> None:
     """The order holds the head and waits for the blocks, the poll has the blocks and waits for the head."""

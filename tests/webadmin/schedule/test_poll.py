@@ -210,7 +210,7 @@ def test_a_success_reported_again_after_a_lost_answer_changes_nothing(service: S
     assert service.dump() == before
 
 
-def test_a_success_counts_though_the_lease_is_over_if_nobody_took_the_job(service: Service) -> None:
+def test_a_success_after_the_lease_counts_if_the_job_was_not_reassigned(service: Service) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()

@@ -86,8 +86,9 @@ def assert_equal_to_tables(state: ReplayedState) -> None:
     assert all(shares[key] >= time for key, time in paid.items()), "waking up may add, nothing takes away"
 
 
+@pytest.mark.row("invariant-16")
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_inv16_replaying_the_log_from_nothing_gives_the_tables(service: Service, seed: int) -> None:
+def test_replaying_the_log_from_empty_gives_the_tables(service: Service, seed: int) -> None:
     live_through(service, seed)
     entries = log()
     assert {entry["kind"] for entry in entries} >= {"add_blocks", "update_plan"}
@@ -98,7 +99,8 @@ def test_inv16_replaying_the_log_from_nothing_gives_the_tables(service: Service,
     assert replayed(entries, times=2) == state, "applying an entry twice is applying it once"
 
 
-def test_inv16_what_was_let_go_and_rewritten_is_replayed_too(service: Service) -> None:
+@pytest.mark.row("invariant-16")
+def test_expired_and_rewritten_blocks_are_replayed(service: Service) -> None:
     made = ((tenant, services) for tenant in ("acme", "brief") for services in (["web"], ["api", "web"]))
     for number, (tenant, services) in enumerate(made):
         meta = block_meta(
@@ -134,7 +136,8 @@ def test_inv16_what_was_let_go_and_rewritten_is_replayed_too(service: Service) -
     assert replayed(entries, times=2) == replayed(entries)
 
 
-def test_inv16_a_rewrite_that_gave_its_block_back_leaves_it_final(service: Service) -> None:
+@pytest.mark.row("invariant-16")
+def test_a_rewrite_that_returned_its_block_leaves_it_final(service: Service) -> None:
     services = [("acme", "web"), ("acme", "api")]
     service.add(block_meta(ulid(service.clock.now_ms), tenant="acme", level=3, datasets=services, with_index=True))
     request_deletion(DeleteOrder(tenant="acme", service="api"), order=ORDER)

@@ -221,7 +221,7 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_segment_is_live_exactly_once(self) -> None:
-        """As a reader is told: invariants 3 and 5."""
+        """As a reader sees it: invariants 3 and 5."""
         found = find_blocks(IndexQuery(tenants=("acme", "beta"), start_ms=0, end_ms=1 << 60))
         services = Counter(dataset.name for block in found for dataset in block.datasets if dataset.format == 0)
         assert services == Counter(f"s-{block_id}" for block_id in self.blocks)
@@ -278,7 +278,7 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     @staticmethod
     def _without_clock(dump: dict) -> dict:
-        """A poll may let time go on, even if its report is ignored."""
+        """A poll may advance time, even if its report is ignored."""
         kept = {name: rows for name, rows in dump.items() if name != "LogHead"}
         kept["Command"] = [row for row in dump["Command"] if row["kind"] != "advance_clock"]
         return kept
@@ -289,7 +289,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         return is_job_open or Block.objects.filter(state="queued").exists()
 
     def _finish_everything(self) -> None:
-        """Let one honest worker go on until nothing is left to do: only parked jobs may remain."""
+        """Run one honest worker until nothing is left to do: only parked jobs may remain."""
         for worker in self.workers:
             worker.held = {}
         for _ in range(300):

@@ -58,7 +58,8 @@ def tokens(workers: Sequence[FakeWorker]) -> list[tuple[str, str]]:
     return [(job, held.token) for worker in workers for job, held in worker.held.items()]
 
 
-def test_s32_one_free_job_goes_to_exactly_one_of_two_pollers(real_service: Service) -> None:
+@pytest.mark.row("S32")
+def test_one_free_job_goes_to_exactly_one_of_two_pollers(real_service: Service) -> None:
     workers = [real_service.worker(), real_service.worker()]
     for round_number in range(3):
         real_service.add_segments(20, shard=round_number + 1)
@@ -113,7 +114,8 @@ def _prepared(service: Service, worker: FakeWorker, *updates, capacity: int = 1)
     return prepare(view.snapshot), context
 
 
-def test_p19_preparing_changes_nothing(service: Service) -> None:
+@pytest.mark.row("P19")
+def test_preparing_changes_nothing(service: Service) -> None:
     service.add_segments(20)
     worker = service.worker()
     _prepared(service, worker)
@@ -134,7 +136,8 @@ def test_a_change_set_is_applied_once_and_never_twice(service: Service) -> None:
     assert service.dump() == before
 
 
-def test_r4_a_completion_applied_twice_changes_nothing_more(service: Service) -> None:
+@pytest.mark.row("R4")
+def test_a_completion_applied_twice_changes_nothing_more(service: Service) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
@@ -183,8 +186,8 @@ def test_a_poll_that_was_overtaken_prepares_again(service: Service, monkeypatch:
     check_invariants()
 
 
-def test_whoever_holds_the_head_is_waited_for(real_service: Service) -> None:
-    """The second command's time and index come after the first one's, whoever started first."""
+def test_commands_wait_for_the_holder_of_the_head(real_service: Service) -> None:
+    """The second command's time and index come after the first one's, whichever started first."""
     real_service.add_segments(20)
     worker = real_service.worker()
     has_head, may_go = threading.Event(), threading.Event()
@@ -245,7 +248,7 @@ def test_results_of_two_jobs_settle_in_one_poll(service: Service) -> None:
     check_invariants()
 
 
-def test_who_waits_for_its_turn_completes_its_jobs_meanwhile(
+def test_a_poll_that_waits_to_plan_completes_its_jobs_meanwhile(
     service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By a command of its own, once; what else the request says is settled when it is its turn."""
@@ -277,7 +280,7 @@ def test_who_waits_for_its_turn_completes_its_jobs_meanwhile(
 
 
 @pytest.mark.usefixtures("takes_turns")
-def test_a_turn_is_waited_for_and_the_time_is_used(real_service: Service) -> None:
+def test_waiting_for_the_lock_runs_other_work_meanwhile(real_service: Service) -> None:
     is_mine, is_used = threading.Event(), threading.Event()
 
     def first() -> Any:
@@ -298,8 +301,8 @@ def test_a_turn_is_waited_for_and_the_time_is_used(real_service: Service) -> Non
 
 
 @pytest.mark.usefixtures("takes_turns")
-def test_a_turn_is_not_waited_for_in_vain(real_service: Service) -> None:
-    """Who learns meanwhile that there is nothing to do goes on, with the answer that it has."""
+def test_waiting_for_the_lock_ends_when_there_is_nothing_to_do(real_service: Service) -> None:
+    """A caller that learns meanwhile that there is nothing to do returns its answer."""
     is_mine, is_done = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -320,8 +323,8 @@ def test_a_turn_is_not_waited_for_in_vain(real_service: Service) -> None:
 
 @pytest.mark.usefixtures("takes_turns")
 @pytest.mark.parametrize("fails_later", [False, True])
-def test_a_turn_that_came_to_somebody_who_failed_is_free(real_service: Service, fails_later: bool) -> None:
-    """What is asked along with waiting may fail when the turn has come already, and so may what is done with it."""
+def test_a_lock_granted_to_a_caller_that_failed_is_released(real_service: Service, fails_later: bool) -> None:
+    """The query sent with the wait may fail when the lock is held already, and so may what is done under it."""
     is_mine, is_used = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -354,10 +357,10 @@ def test_a_turn_that_came_to_somebody_who_failed_is_free(real_service: Service, 
 
 
 @pytest.mark.usefixtures("takes_turns")
-def test_a_turn_that_nobody_gives_up_is_not_waited_for_without_end(
+def test_waiting_for_a_lock_that_is_never_released_times_out(
     real_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has it may stand on a machine that is frozen or gone; the next turn is to be had as ever."""
+    """Its holder may run on a machine that is frozen or gone; the next lock is available as ever."""
     monkeypatch.setattr(turns, "TURN_WAIT_MS", 50)
     is_frozen, goes_on = threading.Event(), threading.Event()
 
@@ -376,10 +379,8 @@ def test_a_turn_that_nobody_gives_up_is_not_waited_for_without_end(
     assert _is_free(2)
 
 
-def test_nobody_is_told_what_a_crash_of_the_database_could_take_back(
-    real_service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A poll lets go of the head before its command is on disk, and answers when it is; one that changes nothing has
+def test_answers_are_sent_after_the_command_is_on_disk(real_service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll releases the head before its command is on disk, and answers when it is; one that changes nothing has
     nothing to wait for."""
     if connection.vendor != "postgresql":
         pytest.skip("a commit of SQLite's is on disk")
@@ -410,7 +411,7 @@ def test_nobody_is_told_what_a_crash_of_the_database_could_take_back(
 
 
 def _use(is_used: threading.Event) -> Callable[[Any], bool]:
-    """Return what notes that the time was used, and goes on to wait."""
+    """Return a function that notes that the time was used, and continues to wait."""
 
     def meanwhile(answer: Any) -> bool:
         is_used.set()

@@ -90,7 +90,7 @@ def test_types_with_nothing_in_common_are_refused_by_column_and_file(first: pa.D
         assert all(word in str(caught.value) for word in ("x (", "a.parquet", "b.parquet", str(one), str(other)))
 
 
-def test_all_conflicts_are_told_at_once() -> None:
+def test_all_conflicts_are_in_one_error() -> None:
     first, second = (pa.schema([(name, kind) for name in "abc"]) for kind in (pa.int8(), pa.string()))
     with pytest.raises(SchemaConflict) as caught:
         unified_schema([("1", first), ("2", second)])

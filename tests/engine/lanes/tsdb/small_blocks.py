@@ -1,4 +1,4 @@
-"""Small blocks out of plain samples, what is in a block as plain samples, and a merge that nobody can get wrong."""
+"""Small blocks out of plain samples, what is in a block as plain samples, and a merge that is simple."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def implemented_by(name: str) -> Iterator[None]:
 
 
 def merged(folders: Sequence[Path], parent: Path, number: int, **options: object) -> MergeOutcome:
-    """Merge under our rules unless told otherwise."""
+    """Merge under our rules by default."""
     given = {"rules": MergeRules(), "budget_bytes": BUDGET_BYTES} | options
     return merge_blocks(folders, parent, ulid(number), **given)  # type: ignore[arg-type]
 

@@ -228,7 +228,7 @@ def test_a_merge_that_is_cancelled_stops_at_once_and_leaves_nothing(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("each_series_merge")
-def test_a_merge_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_a_merge_reports_progress(tmp_path: Path) -> None:
     folders, _ = write_all(tmp_path / "sources", [SmallBlock({SERIES: [[(1, 1)]]}), SmallBlock({SERIES: [[(2, 1)]]})])
     told: list[tuple[int, int]] = []
     merged(folders, tmp_path, 100, tell=lambda done, whole: told.append((done, whole)))
@@ -264,7 +264,7 @@ def source_meta(number: int, times: tuple[int, int], **compaction: object) -> Bl
     return BlockMeta(ulid(number), *times, BlockStats(), Compaction(**given))  # type: ignore[arg-type]
 
 
-def test_a_result_says_where_it_comes_from() -> None:
+def test_a_result_has_its_sources_parents_and_hints() -> None:
     hints = ("from-out-of-order", "from-stale-series")
     first = source_meta(1, (0, 20), level=3, sources=(ulid(7), ulid(8)), hints=hints)
     second = source_meta(2, (10, 40), hints=("from-out-of-order",))

@@ -1,4 +1,4 @@
-"""What nothing reaches goes, after its time of grace; what anything reaches stays, whatever goes on meanwhile."""
+"""Unreachable objects are deleted after a grace period; reachable ones are kept, whatever runs meanwhile."""
 
 from __future__ import annotations
 

@@ -444,12 +444,13 @@ LOST_DELETES = [
 ]
 
 
-def test_b17_and_b18_and_b46_and_b70_and_every_order_of_the_table_ends_as_it_must(real_catalog: Catalog) -> None:
+@pytest.mark.row("B17", "B18", "B46", "B70")
+def test_every_interleaving_of_the_table_ends_as_required(real_catalog: Catalog) -> None:
     every_order(ORDERS)
 
 
 def test_nothing_is_taken_back_of_a_token_that_is_just_being_sealed(real_catalog: Catalog) -> None:
-    """The seal has changed the branch, and nobody sees that before its transaction ends."""
+    """The seal has changed the branch, which is not visible before its transaction ends."""
     setting, written = refused(real_catalog)
     branch_id = int(real_catalog.record().uid)
     sealing = Stepped(lambda: seal_branch(branch_id, why=Why.COMMIT), 'UPDATE "catalog_branchtoken"')

@@ -1,4 +1,4 @@
-"""The interleavings of the reference from 31 on: garbage, deletions, deaths and failures while a compaction goes on."""
+"""The interleavings of the reference from 31 on: garbage, deletions, deaths and failures while a compaction runs."""
 
 from __future__ import annotations
 

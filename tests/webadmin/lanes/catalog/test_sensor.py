@@ -32,7 +32,8 @@ def seal(compactor: Compactor, **values: str) -> None:
     seal_branch(branch_id(compactor), why=Why.COMMIT)
 
 
-def test_b76_and_b77_tombstones_of_all_processes_add_up_and_outlive_them(compactor: Compactor) -> None:
+@pytest.mark.row("B76", "B77")
+def test_tombstone_counts_of_all_processes_add_up_and_survive_them(compactor: Compactor) -> None:
     """Over all tokens, and nothing is dropped: what is below the threshold on each of two branches is no reason."""
     compactor.set(tombstones=20)
     compactor.catalog.branch("other")
@@ -87,7 +88,7 @@ def test_listings_that_walk_far_are_a_reason(compactor: Compactor) -> None:
     assert compactor.sense().begun == ["acme/repo/main"]
 
 
-def test_it_says_why_it_does_not_fire(compactor: Compactor) -> None:
+def test_a_sensor_that_does_not_fire_has_a_reason(compactor: Compactor) -> None:
     compactor.set(sealed_tokens=1, is_enabled=False)
     seal(compactor, a="1")
     compactor.sense()
@@ -186,7 +187,8 @@ def test_settings_are_checked_kept_and_audited(compactor: Compactor) -> None:
     assert CompactionPolicy.objects.get().tombstones == 7
 
 
-def test_b78_a_branch_that_goes_takes_what_was_said_of_it_along_and_counting_on_is_harmless(
+@pytest.mark.row("B78")
+def test_a_deleted_branch_loses_its_counts_and_late_counts_are_harmless(
     compactor: Compactor,
 ) -> None:
     compactor.catalog.branch("other")

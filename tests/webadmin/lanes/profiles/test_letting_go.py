@@ -154,10 +154,9 @@ def check(history: History) -> None:
         assert not datasets.exists(), "a certificate says what is not so"
 
 
+@pytest.mark.row("invariant-4", "invariant-19", "invariant-20", "invariant-21", "invariant-27")
 @pytest.mark.parametrize("seed", range(4))
-def test_inv4_19_20_21_27_nothing_deleted_is_seen_and_nothing_else_is_lost(
-    service: Service, tmp_path: Path, seed: int
-) -> None:
+def test_deleted_data_is_not_visible_and_nothing_else_is_lost(service: Service, tmp_path: Path, seed: int) -> None:
     Limits.objects.update(cleanup_delay_seconds=DELAY_SECONDS)
     LevelPolicy.objects.update(blocks_max=3, age_seconds=20)
     history = History(service, open_store(str(tmp_path)), random.Random(seed))

@@ -158,7 +158,7 @@ def lose_the_log() -> None:
             cursor.execute("DELETE FROM sqlite_sequence WHERE name = 'schedule_command'")
 
 
-def test_tokens_and_names_of_results_go_on_where_nobody_has_been(service: Service, tmp_path: Path) -> None:
+def test_tokens_and_result_names_after_a_restore_were_never_used_before(service: Service, tmp_path: Path) -> None:
     lose_the_log()  # an earlier test may have left its numbers high
     history = History(service, open_store(str(tmp_path)))
     LevelPolicy.objects.update(blocks_max=2)
@@ -224,7 +224,7 @@ def test_what_was_dropped_does_not_come_back(service: Service, tmp_path: Path) -
     assert (outcome.added, len(outcome.left_out)) == (0, 1)
 
 
-def test_a_lost_result_whose_sources_are_gone_too_is_told(service: Service, tmp_path: Path) -> None:
+def test_a_lost_result_whose_sources_are_deleted_is_reported(service: Service, tmp_path: Path) -> None:
     history = History(service, open_store(str(tmp_path)))
     LevelPolicy.objects.update(blocks_max=2)
     history.add(("acme",), ("acme",))

@@ -103,7 +103,7 @@ def test_a_record_outlives_those_that_name_its_sources(history: History) -> None
     assert records(history.store) == 2
 
 
-def test_records_are_looked_at_in_turns(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lineage_records_are_swept_in_rotation(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_leftovers, "RECORDS_PER_RUN", 1)
     merge_twice(history)
     history.delete(100)

@@ -174,7 +174,7 @@ def test_no_replaced_file_is_deleted_of_a_folder_that_was_converted(world: World
     assert clean_table(world.table, world.store).files == 12, "it is not one any more"
 
 
-def test_a_refused_listing_of_a_parent_is_told(service: Service, s3_credentials: None, tmp_path: Path) -> None:
+def test_a_refused_listing_of_a_parent_is_reported(service: Service, s3_credentials: None, tmp_path: Path) -> None:
     service.clock.now_ms = day(60)
     with running_file_s3(tmp_path, listed_below="lake/events/") as (server, _):
         store = open_store(server.store_url("bucket", "lake/events"))

@@ -47,9 +47,7 @@ def dirty(table: DataSource) -> list[int]:
     return [(row.start_ms - day(0)) // DAY_MS for row in rows]
 
 
-def test_files_stand_in_the_chunk_of_their_rows_and_ask_for_the_controller(
-    table: DataSource, store: ObjectStore
-) -> None:
+def test_files_are_in_the_chunk_of_their_rows_and_mark_the_table_dirty(table: DataSource, store: ObjectStore) -> None:
     paths = put_hours(store, 0, hours=[0, 1]) + put_hours(store, 3, hours=[5])
     taken = take(table, store, *paths)
     assert statuses(taken) == ["registered"] * 3
@@ -244,7 +242,7 @@ def test_a_released_segment_comes_back_like_a_late_file(table: DataSource, store
     assert (table.sequence, table.is_dirty) == (3, True)
 
 
-def test_a_dry_run_says_what_would_be_and_leaves_everything(table: DataSource, store: ObjectStore) -> None:
+def test_a_dry_run_reports_statuses_and_registers_nothing(table: DataSource, store: ObjectStore) -> None:
     paths = put_hours(store, 0, hours=[0])
     fresh = DataSource.objects.select_related("policy").get(id=table.id)
     told = take_files(fresh, store, [OfferedFile(path=paths[0])], mode=APPEND, order=replace(ORDER, is_dry_run=True))

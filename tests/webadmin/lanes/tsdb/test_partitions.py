@@ -72,7 +72,7 @@ def test_a_group_that_would_have_to_be_cut_is_not_planned(
     assert BucketTenant.objects.get().too_large == 0
 
 
-def test_only_a_cortex_bucket_can_be_said_to_know_partitions(service: Service, store: ObjectStore) -> None:
+def test_only_cortex_buckets_accept_readers_know_partitions(service: Service, store: ObjectStore) -> None:
     with pytest.raises(BucketRefused, match="readers know partitions"):
         adopt_bucket(url=store.url, layout="thanos", order=ORDER, readers_know_partitions=True)
     bucket = adopt_bucket(url=store.url, layout="thanos", order=ORDER)

@@ -26,7 +26,7 @@ DRY = Order(actor="user:jo", why="test", is_dry_run=True)
 DEFAULTS = {0: (20, 36), 1: (10, 720), 2: (10, 10_800)}
 
 
-def test_a_fresh_installation_has_the_defaults_of_the_sheet(db: None) -> None:
+def test_a_fresh_installation_has_the_defaults_of_the_reference(db: None) -> None:
     rows = {row.level: (row.blocks_max, row.age_seconds) for row in LevelPolicy.objects.filter(tenant="")}
     assert rows == DEFAULTS
     assert set(LevelPolicy.objects.values_list("spread_seconds", flat=True)) == {10_800}

@@ -1,4 +1,4 @@
-"""A branch whose operations go on step by step, in any order, beside a dictionary that says what must be visible.
+"""A branch whose operations run step by step, in any order, beside a dictionary of what must be visible.
 
 Every operation is a generator that stops between two looks at what others change. Rows of retired tokens are swept
 without any grace, so that nothing is right by luck. Content is real: ranges, overlays, diffs.

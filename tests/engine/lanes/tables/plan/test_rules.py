@@ -49,7 +49,7 @@ def keys(*segments: Segment) -> tuple[int, ...]:
         (1, 501, 0.150, 0),
     ],
 )
-def test_priorities_are_those_of_the_sheet(count: int, size: float, priority: float, age: int) -> None:
+def test_priorities_are_those_of_the_reference(count: int, size: float, priority: float, age: int) -> None:
     segments = [one(key, size_bytes=round(size * MB)) for key in range(count)]
     (chunk,) = plan_timeline("t", segments, POLICY, now_ms=FIRST_MS + (1 + age) * DAY_MS).chunks
     assert abs(chunk.priority / 1e6 - priority) < 0.0006  # the sheet adds up terms that are rounded already
@@ -127,7 +127,7 @@ def test_impossible_segments_are_refused_by_name(segments: list[Segment], words:
         plan_timeline("t", segments, POLICY, now_ms=0)
 
 
-def test_lists_that_tell_different_things_of_a_segment_are_refused() -> None:
+def test_lists_that_disagree_about_a_segment_are_refused() -> None:
     assert segments_of_time_chunks([[one(1)], [one(1), one(2)]]) == [one(1), one(2)]
     with pytest.raises(SnapshotRefused, match="segment 1"):
         segments_of_time_chunks([[one(1)], [one(1, size_bytes=2)]])
@@ -223,7 +223,7 @@ def test_what_came_beside_it_is_carried_over_only_if_it_can_be(late: dict[str, o
     assert words in found.reason
 
 
-def test_nothing_is_published_above_what_waits_for_others_unless_it_was_given_up() -> None:
+def test_commits_abort_above_an_incomplete_version_unless_it_was_given_up() -> None:
     now = [one(1), one(5, version="0", core_partitions=20)]
     chunk = planned(one(1))
     assert decide_commit(chunk, now, now_ms=FIRST_MS).verdict is Verdict.ABORT

@@ -267,7 +267,7 @@ class Controller(RuleBasedStateMachine):
                 assert row.state in (ChunkState.STABLE, ChunkState.EMPTY)
 
     def teardown(self) -> None:
-        """When nobody writes any more, everything is done in the end, and then nothing is left to do (I8)."""
+        """Without further writes, everything is done in the end, and then nothing is left to do (I8)."""
         timeline = self.__dict__.get("timeline")
         if timeline is None:
             return

@@ -31,7 +31,7 @@ def test_an_empty_bucket_is_nothing(bucket: Bucket) -> None:
     assert (scan.appeared, scan.vanished, scan.ignored) == ((), (), 0)
 
 
-def test_a_block_is_told_with_all_that_a_planner_needs(bucket: Bucket) -> None:
+def test_a_scanned_block_has_all_that_a_planner_needs(bucket: Bucket) -> None:
     ulid = bucket.put_block(1)
     (block,) = bucket.scan().appeared
     assert (block.folder, block.ulid, block.meta.ulid) == (bucket.folder, ulid, ulid)
@@ -160,12 +160,14 @@ LIES = [
 
 
 @pytest.mark.parametrize(("data", "reason"), BAD_METAS)
-def test_a_meta_that_is_none_is_told_and_left_alone(bucket: Bucket, data: bytes, reason: str) -> None:
+def test_an_undecodable_meta_is_reported_and_left_alone(bucket: Bucket, data: bytes, reason: str) -> None:
     _left_alone(bucket, reason, data=data)
 
 
 @pytest.mark.parametrize(("changes", "reason"), LIES)
-def test_a_meta_that_lies_is_told_and_left_alone(bucket: Bucket, changes: dict[str, object], reason: str) -> None:
+def test_a_meta_with_false_values_is_reported_and_left_alone(
+    bucket: Bucket, changes: dict[str, object], reason: str
+) -> None:
     _left_alone(bucket, reason, **changes)
 
 
@@ -178,7 +180,7 @@ def test_a_meta_that_lies_is_told_and_left_alone(bucket: Bucket, changes: dict[s
         ({"partition_info": PLACE, "time_range": 7_200_000}, (4021, 3, 4, 7_200_000)),
     ],
 )
-def test_extensions_tell_the_origin_or_are_others_own(
+def test_extensions_give_the_origin_or_belong_to_others(
     bucket: Bucket, extensions: object, place: tuple[int, ...] | None
 ) -> None:
     ulid = ulid_of(1)

@@ -1,4 +1,4 @@
-"""Our rules by interval: what is merged first, what waits and for what, and that all of it ends."""
+"""Our rules by interval: what is merged first, which blocks wait and for what, and that all of it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATER = 1000 * HOUR_MS
 
 
 def block(name: str, start: float, end: float, *, level: int = 1, **rest: object) -> IntervalBlock:
-    """Return a block of hours, uploaded when it ended unless something else is said."""
+    """Return a block of hours, uploaded when it ended by default."""
     told = {"uploaded_at_ms": int(end * HOUR_MS), "sources": (name,)} | rest
     return IntervalBlock(
         ulid=name,
@@ -55,7 +55,7 @@ def told(found: IntervalPlan) -> list[str]:
     ]
 
 
-def test_replicas_of_two_hours_go_before_what_is_longer_and_every_block_says_where_it_stands() -> None:
+def test_replicas_of_two_hours_are_merged_first_and_every_block_has_its_standing() -> None:
     blocks = [block(f"{name}{start}", start, start + 2) for start in (0, 2, 4) for name in "ab"] + [block("c", 12, 14)]
     found = plan(blocks, now=100)
     assert told(found) == ["0-2: a0 b0", "2-4: a2 b2", "4-6: a4 b4"]
@@ -238,7 +238,7 @@ def test_keys_never_meet() -> None:
     assert [(one.group_key, len(one.blocks)) for one in plan(blocks).groups] == [("e2", 2)]
 
 
-def test_a_taken_group_is_left_alone_and_late_blocks_go_on_beside_it() -> None:
+def test_a_taken_group_is_left_alone_and_late_blocks_are_grouped_beside_it() -> None:
     sources = [block(f"s{n}", 2 * n, 2 * n + 2, level=2) for n in range(6)]
     job = TakenGroup(range_ms=12 * HOUR_MS, start_ms=0, ulids=tuple(one.ulid for one in sources), why="runs in job 17")
     late = [block("x", 0, 2), block("y", 0, 2), block("z", 4, 6)]
@@ -271,7 +271,7 @@ def test_taken_groups_of_a_range_that_is_planned_no_more_hold_the_next_larger_on
     assert plan(sources, taken=jobs).compactions == 3
 
 
-def test_a_fresh_mark_of_another_compactor_stops_the_tenant_and_says_so() -> None:
+def test_a_fresh_mark_of_another_compactor_stops_the_tenant_with_a_reason() -> None:
     blocks = [block("a", 0, 2), block("b", 0, 2), block("q", 0, 2, quarantined="bad index")]
     mark = VisitMark(place="block a", visitor="compactor-3", visited_at_ms=10 * HOUR_MS)
     found = plan(blocks, now=10.1, visits=[mark])
@@ -284,7 +284,7 @@ def test_a_fresh_mark_of_another_compactor_stops_the_tenant_and_says_so() -> Non
     assert told(plan(blocks, now=10.1, visits=[mark], own_visitor="compactor-3")) == ["0-2: a b"]
 
 
-def test_slots_tell_their_state() -> None:
+def test_slots_have_their_state() -> None:
     blocks = [
         block("a", 0, 2, level=2),
         block("b", 2, 4),
@@ -405,7 +405,7 @@ def check_plan(blocks: Sequence[IntervalBlock], found: IntervalPlan) -> None:
 
 @settings(deadline=None)
 @given(worlds(), st.booleans(), st.randoms())
-def test_plans_end_lose_nothing_leave_nothing_unmerged_and_are_as_many_as_was_said(
+def test_plans_end_lose_nothing_leave_nothing_unmerged_and_are_as_many_as_predicted(
     world: list[IntervalBlock], has_range: bool, random
 ) -> None:
     live, done, said = world, 0, None
@@ -434,9 +434,7 @@ def test_plans_end_lose_nothing_leave_nothing_unmerged_and_are_as_many_as_was_sa
 
 @settings(deadline=None)
 @given(worlds(), st.integers(-10, 60))
-def test_at_any_time_a_plan_keeps_its_promises_and_tells_when_to_look_again(
-    world: list[IntervalBlock], now: int
-) -> None:
+def test_at_any_time_a_plan_keeps_its_promises_and_gives_its_next_time(world: list[IntervalBlock], now: int) -> None:
     found = plan_intervals("A", world, SMALL, now_ms=now)
     check_plan(world, found)
     if found.look_again_ms is not None:

@@ -31,7 +31,7 @@ def test_numbers_that_cannot_be_are_refused(changed: dict[str, object]) -> None:
         IntervalPolicy(**changed)  # type: ignore[arg-type]
 
 
-def test_the_reference_has_its_own_numbers_where_nobody_chose_others() -> None:
+def test_the_reference_policy_has_its_own_defaults() -> None:
     policy = IntervalPolicy.of_reference(groups_max=3)
     chosen = (policy.rules, policy.consistency_delay_ms, policy.replication, policy.groups_max)
     assert chosen == (REFERENCE, 0, 3, 3)
@@ -42,7 +42,7 @@ def test_fnv_is_the_published_one_and_names_intervals() -> None:
     assert group_id("user-1", 0, 7_200_000) == fnv1a_32("user-107200000")
 
 
-def test_parts_are_as_many_as_the_tighter_limit_asks_for() -> None:
+def test_the_number_of_parts_follows_the_tighter_limit() -> None:
     policy = IntervalPolicy(partition_series=4, partition_index_bytes=100)
 
     def count(
@@ -73,7 +73,7 @@ def test_parts_are_the_smallest_power_of_two_that_holds_all(total: int, limit: i
     assert count == 1 or count // 2 * limit < total
 
 
-def test_a_block_that_was_cut_is_read_where_the_rule_says() -> None:
+def test_a_part_of_a_cut_block_is_read_by_the_matching_parts() -> None:
     def readers(partition: int, partitions: int, count: int) -> list[int]:
         return [wanted for wanted in range(count) if holds_part_of(partition, partitions, wanted, count)]
 

@@ -29,7 +29,7 @@ def ownership(workers: list[str], size: float = 3) -> Ownership:
     return Ownership(ring=WorkerRing.of(workers), lease_ms=LEASE_MS, size=size)
 
 
-def test_a_shard_has_the_size_that_was_asked_for() -> None:
+def test_a_shard_has_the_requested_size() -> None:
     assert [shard_size(size, 10) for size in (0, 1, 3, 10, 99, 0.05, 0.5, 0.51, 2.5)] == [10, 1, 3, 10, 10, 1, 5, 6, 3]
     for size in (-1, float("nan"), float("inf")):
         with pytest.raises(PolicyRefused):
@@ -97,7 +97,7 @@ def test_the_owner_comes_first_then_the_shard_then_anyone() -> None:
     assert owner in fleet.may_take(member, job()).reason
 
 
-def test_without_workers_nobody_owns_and_a_stranger_to_the_ring_waits_a_lease() -> None:
+def test_without_workers_jobs_have_no_owner_and_new_workers_wait_a_lease() -> None:
     empty = ownership([])
     assert empty.owner(job()) is None
     assert not empty.may_take("new", job())
@@ -114,7 +114,7 @@ fleets = st.sets(st.sampled_from(NAMES), min_size=1)
 
 @settings(deadline=None)
 @given(fleets, st.sampled_from(NAMES), st.integers(1, 5), st.text(max_size=5))
-def test_who_joins_or_leaves_changes_a_shard_by_one_and_moves_only_what_it_owns(
+def test_a_join_or_leave_changes_a_shard_by_one_and_moves_only_what_it_owns(
     names: set[str], changed: str, size: int, tenant: str
 ) -> None:
     before, after = WorkerRing.of(names - {changed}), WorkerRing.of(names | {changed})
