@@ -128,6 +128,9 @@ class PlannedWork(Protocol):
     def size_bytes(self) -> int:
         """Return the bytes of its sources."""
 
+    def source_count(self) -> int:
+        """Return the number of its sources."""
+
     def to_json(self) -> dict[str, Any]:
         """Return what the command log keeps of it."""
 

@@ -111,7 +111,7 @@ class Stack:
 
     def set_policy(self, *, blocks_max: int, age_seconds: int, lease_seconds: int) -> None:
         """Edit limits and level policies, as an operator would."""
-        self.change("UPDATE schedule_levelpolicy SET blocks_max = ?, age_seconds = ?", blocks_max, age_seconds)
+        self.change("UPDATE profiles_levelpolicy SET blocks_max = ?, age_seconds = ?", blocks_max, age_seconds)
         self.change("UPDATE schedule_limits SET lease_seconds = ?", lease_seconds)
 
     def change(self, statement: str, *parameters: Any) -> None:

@@ -71,7 +71,8 @@ django.setup()
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from tasks import beat
 from webadmin.base.access.services import issue_worker_credential
-from webadmin.schedule.models import LevelPolicy, Limits
+from webadmin.schedule.models import Limits
+from webadmin.lanes.profiles.level_models import LevelPolicy
 often = (beat.DELETE_OBJECTS_TASK, beat.RECOVER_LETTERS_TASK, beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK,
          beat.WRITE_OUTBOXES_TASK, beat.SENSE_BRANCHES_TASK)
 for job in beat.PERIODIC_JOBS:
@@ -304,7 +305,7 @@ class FaultStack:
         """Say where blocks and jobs of a shard are."""
         blocks = "SELECT state, level, count(*) FROM profiles_block WHERE shard = %s GROUP BY 1, 2"
         jobs = "SELECT name, state, failures, parked_reason FROM schedule_job WHERE shard = %s AND state <> 'done'"
-        queues = "SELECT level, block_count, ready_at_ms, is_noticed FROM schedule_levelqueue WHERE shard = %s"
+        queues = "SELECT level, block_count, ready_at_ms, is_noticed FROM profiles_levelqueue WHERE shard = %s"
         found = {"blocks": blocks, "jobs": jobs, "queues": queues}
         shown = {name: self.rows(query, shard) for name, query in found.items()}
         workers = self.rows("SELECT name, capacity, last_poll_at::text FROM schedule_worker")

@@ -43,7 +43,7 @@ PREPARE = """
 import django, json
 django.setup()
 from webadmin.base.access.services import issue_worker_credential
-from webadmin.schedule.models import LevelPolicy
+from webadmin.lanes.profiles.level_models import LevelPolicy
 LevelPolicy.objects.update(blocks_max=4, age_seconds=0)
 scopes = ["jobs:poll", "blocks:add"]
 print(json.dumps(issue_worker_credential(name="all", scopes=scopes, actor="test").wire_form))

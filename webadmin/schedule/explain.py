@@ -22,16 +22,19 @@ from engine.schedule.explain import (
 )
 from engine.schedule.limits import LimitName
 from engine.schedule.model import JobState
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
 from webadmin.lanes.profiles.operator_queries import find_blocks
+from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
+from webadmin.lanes.profiles.services.retain import past_retention
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule import queries
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import NotFound, PolicyMissing
 from webadmin.schedule.explain_places import explain_tenant, pauses_of
 from webadmin.schedule.hindrances import cap_words, pin_words
-from webadmin.schedule.lanes import lane_of, lanes
-from webadmin.schedule.models import Job, LevelQueue, LogHead
+from webadmin.schedule.lanes import lanes
+from webadmin.schedule.models import Job, LogHead
 from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.polling_workers import polling_worker_count
 from webadmin.schedule.register import with_last_error
@@ -87,7 +90,7 @@ def explain_block_row(block: Block) -> Explanation:
     subject = f"{'Block' if block.level else 'Segment'} {block.ulid}"
     if block.state == BlockState.QUEUED and block.queue is not None:
         facts = _queue_facts(block.queue)
-        is_outdated = bool(lane_of(block.queue.lane).outdated([block.id], read_time().wall_ms))
+        is_outdated = bool(past_retention([block.id], now_ms=read_time().wall_ms))
         return explain_outdated(subject, facts) if is_outdated else explain_queued(subject, facts)
     if block.state == BlockState.OWNED and block.owner_job is not None:
         held = Quarantine.objects.filter(block=block, released_at_ms=None).first()
@@ -146,7 +149,7 @@ def _queue_facts(queue: LevelQueue) -> QueueFacts:
 
 def _policy(queue: LevelQueue) -> LevelPolicy | None:
     try:
-        return queries.level_policies().of(queue.lane, queue.tenant, queue.level)
+        return LevelPolicies().of(queue.lane, queue.tenant, queue.level)
     except PolicyMissing:
         return None
 

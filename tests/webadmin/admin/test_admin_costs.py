@@ -14,9 +14,10 @@ from engine.core import ulids
 from tests.webadmin.admin import rows
 from webadmin.adminkit.paginator import BoundedPaginator
 from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block, DeadLetter, DeletionCertificate, LegalHold, RetentionRule, Tombstone
 from webadmin.lanes.profiles.operator_queries import blocks_between, find_blocks
-from webadmin.schedule.models import Command, Job, LevelPolicy
+from webadmin.schedule.models import Command, Job
 from webadmin.schedule.operation_models import LimitChange, Pause
 from webadmin.schedule.operator_queries import jobs_for_list
 
@@ -157,11 +158,11 @@ LISTS: dict[str, Callable[[int], None]] = {
     "profiles_deleterequest": many_requests,
     "profiles_retentionrule": many_rules,
     "profiles_legalhold": many_holds,
-    "schedule_levelpolicy": many_policies,
+    "profiles_levelpolicy": many_policies,
     "profiles_block": many_blocks,
     "profiles_tombstone": many_tombstones,
     "schedule_job": many_jobs,
-    "schedule_levelqueue": many_queues,
+    "profiles_levelqueue": many_queues,
     "schedule_worker": many_workers,
     "schedule_command": many_commands,
     "access_tenant": many_tenants,

@@ -14,8 +14,9 @@ from engine.schedule.model import AttemptOutcome, JobState
 from tests.database import ManualClock
 from tests.webadmin.admin import rows
 from tests.webadmin.service import REASON, FakeWorker, Service
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
-from webadmin.schedule.models import Command, Job, LevelQueue, Worker
+from webadmin.schedule.models import Command, Job, Worker
 
 
 def plain(operator: Client, name: str, *arguments: object, **query: object) -> str:

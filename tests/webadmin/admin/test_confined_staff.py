@@ -17,9 +17,10 @@ from webadmin.adminkit.read_only import ROWS_PER_PAGE
 from webadmin.base.access.confinement import HIDDEN, TENANT_OF, ConfinedManager, confine
 from webadmin.lanes.catalog.api.models import ImportRun
 from webadmin.lanes.catalog.models import Repository
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block, DeadLetter
 from webadmin.lanes.tables.models import DataSource
-from webadmin.schedule.models import Job, LevelPolicy
+from webadmin.schedule.models import Job
 
 OURS, THEIRS = "acme", "zeta"
 OTHERS = ("umbrella", "initech", THEIRS)

@@ -11,8 +11,9 @@ from django.core.management import CommandError, call_command
 from engine.schedule.advice import PROCESS_BYTES
 from engine.schedule.limits import Scope, ScopeKind
 from tests.webadmin.service import Service
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.progress.services import count_log
-from webadmin.schedule.models import Command, Job, LevelPolicy, Limits
+from webadmin.schedule.models import Command, Job, Limits
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
 

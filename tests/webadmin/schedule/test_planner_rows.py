@@ -6,12 +6,12 @@ import pytest
 from django.db import OperationalError
 
 from tests.webadmin.service import Service, check_invariants
-from webadmin.schedule.models import LevelQueue
+from webadmin.lanes.profiles.level_models import LevelQueue
 
 PLACES = (
     "webadmin.lanes.profiles.services.insert_blocks.insert_rows",
     "webadmin.lanes.profiles.services.insert_blocks.insert_new_rows",
-    "webadmin.schedule.level_queues.update_rows",
+    "webadmin.lanes.profiles.planning.level_queues.update_rows",
 )
 """Where the writes of an add can fail: rows of blocks and datasets, the ledger, the sums of the queue."""
 

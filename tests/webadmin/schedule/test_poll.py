@@ -13,8 +13,9 @@ from tests.block_factory import block_meta, merged, result_block, ulid
 from tests.webadmin.service import REASON, Service, check_invariants, relabelled
 from webadmin.base.access.credential_changes import revoke_credential
 from webadmin.base.access.errors import NameTaken
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
-from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, Limits, LogHead
+from webadmin.schedule.models import Attempt, Command, Job, Limits, LogHead
 
 LEASE_SECONDS = 15
 

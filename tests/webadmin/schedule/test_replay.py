@@ -13,13 +13,14 @@ from tests.block_factory import block_meta, ulid
 from tests.log_replay.replay import apply_entry
 from tests.log_replay.state import ReplayedState
 from tests.webadmin.service import REASON, Service, check_invariants
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.services.delete_requests import DeleteOrder, request_deletion
 from webadmin.lanes.profiles.services.retain import apply_retention
 from webadmin.lanes.profiles.services.retention_rules import set_retention
 from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.schedule.fairness_models import TenantShare
-from webadmin.schedule.models import Command, Job, LevelPolicy, Limits
+from webadmin.schedule.models import Command, Job, Limits
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.operation import Order

@@ -27,11 +27,12 @@ from tests.database import ManualClock
 from tests.webadmin.schedule.between_steps import BetweenSteps, check_history, rows_of_others, watched_poll
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants, rolled_back
 from webadmin.base.access.models import WorkerCredential
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.queries import IndexQuery, find_blocks
 from webadmin.lanes.profiles.states import LIVE_STATES
 from webadmin.schedule.dry_run import dry_poll
-from webadmin.schedule.models import Command, Job, LevelPolicy, Limits, LogHead
+from webadmin.schedule.models import Command, Job, Limits, LogHead
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.requeue_jobs import requeue

@@ -17,12 +17,12 @@ from django.db.models import QuerySet
 
 from webadmin.base.access.services import record_audit
 from webadmin.schedule.command_log import CommandTime, move_head, read_time, take_head, write_command
-from webadmin.schedule.hindrances import nobodys_jobs
-from webadmin.schedule.level_queues import QueueChanges, settle_queues
+from webadmin.schedule.hindrances import unclaimable_jobs
+from webadmin.schedule.lanes import LaneWrite, lane_of
 from webadmin.schedule.models import Command, Job, LogHead
 from webadmin.schedule.operation_models import WHY_MAX
 from webadmin.schedule.pauses import paused_scopes
-from webadmin.schedule.queries import level_policies, limits_now
+from webadmin.schedule.queries import limits_now
 from webadmin.schedule.register import JobFilter
 
 JOBS_PER_COMMAND = 200
@@ -70,7 +70,7 @@ class Operation:
     time: CommandTime
     live_jobs: int
     index: int = 0
-    queue_changes: QueueChanges = field(default_factory=QueueChanges)
+    writes: dict[str, LaneWrite] = field(default_factory=dict)
 
     def write(self, action: str, order: Order, *, target: str = "", detail: dict[str, Any]) -> int:
         """Write the log entry and the audit entry; call it before anything is changed."""
@@ -80,6 +80,12 @@ class Operation:
             actor=order.actor, action=action, target=target[:TARGET_MAX], detail=about | {"command": self.index}
         )
         return self.index
+
+    def lane_write(self, lane: str) -> LaneWrite:
+        """Return what the operation writes of a lane beside jobs; it is finished at the end of the transaction."""
+        if lane not in self.writes:
+            self.writes[lane] = lane_of(lane).open_write()
+        return self.writes[lane]
 
     def room(self) -> int:
         """Return how many more jobs the queue limit allows on the schedule."""
@@ -94,7 +100,8 @@ def operation() -> Iterator[Operation]:
         run = Operation(time=time, live_jobs=head.live_job_count)
         yield run
         if run.index:
-            settle_queues(run.queue_changes, level_policies())
+            for write in run.writes.values():
+                write.finish(run.time.now_ms)
             move_head(run.index, run.time, live_jobs=run.live_jobs)
 
 
@@ -174,4 +181,4 @@ def room_for(live_jobs: int, time: CommandTime) -> int:
         return sys.maxsize
     if live_jobs < queue_max:
         return queue_max - live_jobs
-    return max(0, queue_max - live_jobs + nobodys_jobs(paused_scopes(time.now_ms), wall_ms=time.wall_ms).count())
+    return max(0, queue_max - live_jobs + unclaimable_jobs(paused_scopes(time.now_ms), wall_ms=time.wall_ms).count())

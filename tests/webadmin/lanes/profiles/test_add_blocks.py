@@ -11,10 +11,11 @@ from engine.formats.profile_block.model import BlockMeta
 from tests.block_factory import block_meta, segment_ids, ulid
 from tests.webadmin.service import Service, check_invariants
 from webadmin.base.access.models import Tenant
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import AcceptedId, Block, Dataset, DatasetName, LabelSets
 from webadmin.lanes.profiles.registration import PARTITION_MS, BlockRegistration
 from webadmin.lanes.profiles.services import add_blocks
-from webadmin.schedule.models import Command, LevelQueue, LogHead
+from webadmin.schedule.models import Command, LogHead
 
 DAY_MS = 86_400_000
 

@@ -23,6 +23,7 @@ from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import Service, check_invariants
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.profiles.errors import SweepRefused
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import (
     AcceptedId,
     Block,
@@ -38,7 +39,7 @@ from webadmin.lanes.profiles.services.compare_bucket import Finding, compare_buc
 from webadmin.lanes.profiles.services.delete_objects import delete_tombstoned_objects
 from webadmin.lanes.profiles.services.rebuild_index import rebuild_index
 from webadmin.lanes.profiles.services.record_lineage import record_lineage
-from webadmin.schedule.models import Attempt, Job, LevelQueue, Limits, LogHead
+from webadmin.schedule.models import Attempt, Job, Limits, LogHead
 
 DAY_MS = 86_400_000
 

@@ -27,6 +27,7 @@ from tests.webadmin.lanes.profiles.test_bucket_and_index import add, age, compac
 from tests.webadmin.lanes.profiles.test_restore import EVENTS, History
 from tests.webadmin.probes import probe
 from tests.webadmin.service import Service, check_invariants, rolled_back
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block, DeadLetter, LetterState, LineageMark, Tombstone
 from webadmin.lanes.profiles.services.compare_bucket import LETTERED, MERGED_SEGMENT, UNKNOWN_SEGMENT, sweep_orphans
 from webadmin.lanes.profiles.services.delete_objects import delete_tombstoned_objects
@@ -37,7 +38,7 @@ from webadmin.progress.services import count_log
 from webadmin.schedule.command_log import INDEX_MARGIN, continue_log, take_head
 from webadmin.schedule.errors import LogBehind
 from webadmin.schedule.log_position import LogPosition, read_positions
-from webadmin.schedule.models import AheadPosition, Command, LevelPolicy, PositionMark
+from webadmin.schedule.models import AheadPosition, Command, PositionMark
 from webadmin.schedule.services.guard_deletions import allow_deletions
 
 DAY_MS = 86_400_000

@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 from engine.formats.profile_block.container.metadata import encode_footer
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service, check_invariants
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
-from webadmin.schedule.models import LevelQueue
 
 OLD_MS = 1_500_000_000_000
 

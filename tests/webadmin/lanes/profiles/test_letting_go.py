@@ -20,6 +20,7 @@ from engine.lanes.profiles.merge.masks import masks_on
 from engine.storage import ObjectStore, open_store
 from tests.block_factory import merged
 from tests.webadmin.service import FakeWorker, Service, check_invariants
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.masks import read_masks, reading_masks
 from webadmin.lanes.profiles.models import Block, Dataset, DeleteRequest, Tombstone
 from webadmin.lanes.profiles.services import delete_tombstoned_objects
@@ -28,7 +29,7 @@ from webadmin.lanes.profiles.services.retain import apply_retention
 from webadmin.lanes.profiles.services.retention_rules import set_retention
 from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.lanes.profiles.states import LIVE_STATES
-from webadmin.schedule.models import LevelPolicy, Limits
+from webadmin.schedule.models import Limits
 from webadmin.schedule.services.operation import Order
 
 TENANTS = ("acme", "beta", "core")

@@ -21,6 +21,7 @@ from engine.storage import ObjectStore, open_store
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.lanes.profiles.test_bucket_and_index import forget_everything, put, write_results
 from tests.webadmin.service import FakeWorker, Service, check_invariants, rolled_back
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.lineage_objects import BlockName
 from webadmin.lanes.profiles.models import Block, LineageMark, Tombstone
 from webadmin.lanes.profiles.services import import_blocks
@@ -29,7 +30,7 @@ from webadmin.lanes.profiles.services.rebuild_index import rebuild_index
 from webadmin.lanes.profiles.services.record_lineage import record_lineage
 from webadmin.lanes.tsdb.models import Bucket
 from webadmin.placement.rule_models import PlacementOverride
-from webadmin.schedule.models import Command, Job, LevelPolicy, LogHead
+from webadmin.schedule.models import Command, Job, LogHead
 from webadmin.schedule.operation_models import LimitChange, Pause
 
 Part = tuple[str, str]

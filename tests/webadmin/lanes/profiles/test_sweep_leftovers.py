@@ -12,11 +12,12 @@ from tests.block_factory import block_meta, ulid
 from tests.webadmin.lanes.profiles.test_bucket_and_index import forget_everything, put
 from tests.webadmin.lanes.profiles.test_restore import History
 from tests.webadmin.service import Service
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import AcceptedId, Block, LineageObject, SweptTotal, Tombstone
 from webadmin.lanes.profiles.services import import_blocks, sweep_leftovers
 from webadmin.lanes.profiles.services.rebuild_index import rebuild_index
 from webadmin.lanes.profiles.services.sweep_leftovers import sweep_ledger, sweep_lineage, sweep_scratch
-from webadmin.schedule.models import LevelPolicy, LogHead
+from webadmin.schedule.models import LogHead
 
 DAY_MS = 86_400_000
 RECORDS = "lineage/"

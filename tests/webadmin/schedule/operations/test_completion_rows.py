@@ -10,8 +10,9 @@ from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.schedule.model import AttemptOutcome, JobState
 from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import FakeWorker, Service
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
-from webadmin.schedule.models import Attempt, Job, LevelQueue, Limits
+from webadmin.schedule.models import Attempt, Job, Limits
 from webadmin.schedule.register import JobFilter, parked_jobs
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.requeue_jobs import requeue

@@ -17,8 +17,9 @@ from tests.webadmin.schedule.operations.test_operations_api import Operator
 from tests.webadmin.schedule.test_fair_polls import add_level_one
 from tests.webadmin.service import Service, check_invariants
 from webadmin.base.access.models import AuditEntry
-from webadmin.schedule.models import Command, LevelPolicy, LevelQueue
-from webadmin.schedule.services.change_level_policy import change_level_policy
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
+from webadmin.lanes.profiles.services.change_level_policy import change_level_policy
+from webadmin.schedule.models import Command
 from webadmin.schedule.services.operation import Order
 
 ORDER = Order(actor="user:jo", why="test")

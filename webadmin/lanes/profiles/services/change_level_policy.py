@@ -19,11 +19,11 @@ from engine.formats.profile_block.container.object_names import check_tenant
 from engine.lanes.profiles.plan.policy_rules import POLICY_RULES, check_policy
 from engine.schedule.errors import PolicyRefused
 from webadmin.base.database import dialect
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
+from webadmin.lanes.profiles.planning.level_policies import EVERYBODY, LevelPolicies
+from webadmin.lanes.profiles.planning.level_queues import resettle_queues
 from webadmin.schedule.dry_run import dry_poll
-from webadmin.schedule.level_policies import EVERYBODY
-from webadmin.schedule.level_queues import resettle_queues
-from webadmin.schedule.models import Command, LevelPolicy, LevelQueue
-from webadmin.schedule.queries import level_policies
+from webadmin.schedule.models import Command
 from webadmin.schedule.services.operation import Order, operation
 
 PREVIEW_JOBS = 64
@@ -159,7 +159,7 @@ def _preview(lane: str, level: int, tenant: str, values: Mapping[str, int] | Non
     with transaction.atomic():
         _write(outcome)
         resettle_queues(
-            queues.filter(id__in=list(queues.values_list("id", flat=True)[:PREVIEW_QUEUES])), level_policies()
+            queues.filter(id__in=list(queues.values_list("id", flat=True)[:PREVIEW_QUEUES])), LevelPolicies()
         )
         after = planned()
         transaction.set_rollback(True)
@@ -188,5 +188,5 @@ def _resettle(queues: QuerySet[LevelQueue]) -> int:
     ids = list(queues.values_list("id", flat=True))
     for start in range(0, len(ids), QUEUES_PER_COMMIT):
         with transaction.atomic(durable=True):
-            resettle_queues(LevelQueue.objects.filter(id__in=ids[start : start + QUEUES_PER_COMMIT]), level_policies())
+            resettle_queues(LevelQueue.objects.filter(id__in=ids[start : start + QUEUES_PER_COMMIT]), LevelPolicies())
     return len(ids)

@@ -12,8 +12,8 @@ from django.core.management.base import BaseCommand, CommandError
 from engine.core.errors import LithifyError
 from engine.lanes.profiles.jobs import KIND
 from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
-from webadmin.schedule.models import LevelPolicy
-from webadmin.schedule.services.change_level_policy import change_level_policy, policy_numbers
+from webadmin.lanes.profiles.level_models import LevelPolicy
+from webadmin.lanes.profiles.services.change_level_policy import change_level_policy, policy_numbers
 from webadmin.schedule.services.operation import Order
 
 

@@ -10,11 +10,12 @@ from rest_framework.response import Response
 from engine.lanes.profiles.plan.policy_rules import POLICY_RULES
 from engine.protocol.fields import COUNT_MAX, Fields
 from webadmin.base.access.models import TENANT_NAME_MAX
-from webadmin.schedule.models import LANE_MAX, LevelPolicy
+from webadmin.lanes.profiles.level_models import LevelPolicy
+from webadmin.lanes.profiles.services.change_level_policy import change_level_policy, policy_numbers
+from webadmin.schedule.models import LANE_MAX
 from webadmin.schedule.operation_messages import LEVEL_MAX
 from webadmin.schedule.operation_serializers import OrderSerializer
 from webadmin.schedule.operations_api import ERRORS, OperatorView
-from webadmin.schedule.services.change_level_policy import change_level_policy, policy_numbers
 
 PolicyNumbersSerializer = type(
     "PolicyNumbersSerializer",

@@ -8,9 +8,9 @@ from dataclasses import replace
 from engine.lanes.profiles.plan.consolidation import is_consolidating
 from engine.lanes.profiles.plan.levels import due_remnant
 from engine.lanes.profiles.plan.model import BlockQueue, QueuedBlock
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.states import BlockState
-from webadmin.schedule.models import LevelQueue
 
 BLOCK_FIELDS = ("id", "ulid", "arrived_at_ms", "created_at_ms", "size_bytes")
 

@@ -25,9 +25,9 @@ from webadmin.base.database.dialect import (
     quick_cursor,
     update_rows,
 )
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
-from webadmin.schedule.level_policies import LevelPolicies
-from webadmin.schedule.models import LevelQueue
+from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
 
 QUEUED_IN = "queue_id = %s AND state = 'queued'"
 """The blocks of a queue, in the words of their partial index."""
@@ -172,7 +172,7 @@ def ask_queues(ids: Collection[int]) -> Callable[[], list[LevelQueue]]:
 def _notice(queue_ids: Sequence[int]) -> None:
     own, values = among(LevelQueue, "id", queue_ids)
     with quick_cursor() as cursor:
-        cursor.execute(f"UPDATE schedule_levelqueue SET is_noticed = true WHERE {own} AND block_count > 0", values)  # noqa: S608
+        cursor.execute(f"UPDATE profiles_levelqueue SET is_noticed = true WHERE {own} AND block_count > 0", values)  # noqa: S608
 
 
 def resettle_queues(rows: models.QuerySet[LevelQueue], policies: LevelPolicies) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.lanes.profiles.plan.model import LevelPolicy
 from webadmin.base.database.dialect import among, as_instance, ask_rows
-from webadmin.schedule import models
+from webadmin.lanes.profiles import level_models as models
 from webadmin.schedule.errors import PolicyMissing
 
 EVERYBODY = ""

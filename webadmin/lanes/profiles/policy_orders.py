@@ -12,14 +12,15 @@ from webadmin.adminkit.formatting import counted
 from webadmin.adminkit.order_fields import number_field, text_field
 from webadmin.adminkit.orders import OperatorOrder, OrderForm, Outcome
 from webadmin.base.access.models import TENANT_NAME_MAX
-from webadmin.schedule.models import LANE_MAX, LevelPolicy
-from webadmin.schedule.operation_messages import LEVEL_MAX
-from webadmin.schedule.services.change_level_policy import (
+from webadmin.lanes.profiles.level_models import LevelPolicy
+from webadmin.lanes.profiles.services.change_level_policy import (
     PREVIEW_JOBS,
     PolicyOutcome,
     change_level_policy,
     policy_numbers,
 )
+from webadmin.schedule.models import LANE_MAX
+from webadmin.schedule.operation_messages import LEVEL_MAX
 from webadmin.schedule.services.operation import Order
 
 Values = Mapping[str, Any]
