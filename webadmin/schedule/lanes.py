@@ -282,6 +282,15 @@ def by_lane(jobs: Iterable[Job]) -> dict[str, list[Job]]:
     return found
 
 
+def lane_write(run: Operation, name: str) -> LaneWrite:
+    """Return what an operation writes of a lane beside jobs; it is finished at the end of the transaction."""
+    if name not in run.writes:
+        run.writes[name] = lane_of(name).open_write()
+    write = run.writes[name]
+    assert isinstance(write, LaneWrite)
+    return write
+
+
 def check_results(finished: Sequence[Finished]) -> dict[str, Accepted | FailureReason]:
     """Return, by job name, which results fit, or why not."""
     checked: dict[str, Accepted | FailureReason] = {}

@@ -191,10 +191,7 @@ def ask_ids_ahead(model: type[models.Model], count: int) -> Callable[[], list[in
 
 
 def reserve_ids(model: type[models.Model], count: int, *, wait_ms: int = 0) -> list[int]:
-    """Return row ids that nobody else will get. Call it in the transaction that inserts the rows.
-
-    With ``wait_ms`` no further statement of the transaction waits longer for a lock: it fails as a lost race.
-    """
+    """Return row ids that nobody else will get; as ``ask_ids``."""
     return ask_ids(model, count, wait_ms=wait_ms)()
 
 

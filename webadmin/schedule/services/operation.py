@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -18,7 +18,6 @@ from django.db.models import QuerySet
 from webadmin.base.access.services import record_audit
 from webadmin.schedule.command_log import CommandTime, move_head, read_time, take_head, write_command
 from webadmin.schedule.hindrances import unclaimable_jobs
-from webadmin.schedule.lanes import LaneWrite, lane_of
 from webadmin.schedule.models import Command, Job, LogHead
 from webadmin.schedule.operation_models import WHY_MAX
 from webadmin.schedule.pauses import paused_scopes
@@ -63,6 +62,13 @@ class OperationOutcome:
         }
 
 
+class FinishedWrite(Protocol):
+    """What an operation writes of a lane beside jobs (``lanes.lane_write``)."""
+
+    def finish(self, now_ms: int) -> None:
+        """Bring up to date what depends on it, at the end of the transaction."""
+
+
 @dataclass(slots=True)
 class Operation:
     """An order while it holds the head; ``index`` is its entry in the log once that is written."""
@@ -70,7 +76,7 @@ class Operation:
     time: CommandTime
     live_jobs: int
     index: int = 0
-    writes: dict[str, LaneWrite] = field(default_factory=dict)
+    writes: dict[str, FinishedWrite] = field(default_factory=dict)
 
     def write(self, action: str, order: Order, *, target: str = "", detail: dict[str, Any]) -> int:
         """Write the log entry and the audit entry; call it before anything is changed."""
@@ -80,12 +86,6 @@ class Operation:
             actor=order.actor, action=action, target=target[:TARGET_MAX], detail=about | {"command": self.index}
         )
         return self.index
-
-    def lane_write(self, lane: str) -> LaneWrite:
-        """Return what the operation writes of a lane beside jobs; it is finished at the end of the transaction."""
-        if lane not in self.writes:
-            self.writes[lane] = lane_of(lane).open_write()
-        return self.writes[lane]
 
     def room(self) -> int:
         """Return how many more jobs the queue limit allows on the schedule."""

@@ -19,7 +19,7 @@ from webadmin.lanes.profiles.services.replace_blocks import Replacement, replace
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.fair_shares import intern_shares
-from webadmin.schedule.lanes import Lane, LaneWrite, SwapMoment
+from webadmin.schedule.lanes import Lane, LaneWrite, SwapMoment, lane_write
 from webadmin.schedule.models import Limits
 from webadmin.schedule.services.operation import Operation
 from webadmin.schedule.tenant_shares import TenantKey
@@ -97,7 +97,7 @@ class ProfilesWrite(LaneWrite):
 
 def queue_changes(run: Operation) -> QueueChanges:
     """Return where an operation notes which blocks enter or leave level queues."""
-    write = run.lane_write(KIND)
+    write = lane_write(run, KIND)
     assert isinstance(write, ProfilesWrite)
     return write.changes
 
