@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 
-from engine.lanes.tables.plan.foresee import foresee
+from engine.lanes.tables.plan.forecast import forecast_plan
 from engine.lanes.tables.plan.granularity import HOUR_MS, MINUTE_MS, Granularity
 from engine.lanes.tables.plan.model import ChunkState, TaskState
 from engine.lanes.tables.plan.policy import MB, QueueLimits, TimelinePolicy
-from engine.lanes.tables.plan.versions import instant_version
+from engine.lanes.tables.plan.visibility import instant_version
 from engine.simulation.memory_timeline import MemoryTimeline
 from tests.bench.figures import Figures, cpu_seconds
 
@@ -63,7 +63,7 @@ def run(full: bool = False, *, minutes: int = 0) -> Figures:
     deferred = sum(row.state is ChunkState.DEFERRED for row in world.rows.values())
     assert counts["started"]
     assert deferred > WAITING_MAX, "it was no overload"
-    left = foresee("table", tuple(world.segments.values()), policy, now_ms=world.now_ms)
+    left = forecast_plan("table", tuple(world.segments.values()), policy, now_ms=world.now_ms)
     assert left.plan.tasks
     assert left.is_fix_point, "the second plan is empty"
     return Figures(

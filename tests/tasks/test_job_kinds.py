@@ -20,7 +20,7 @@ from engine.lanes.catalog.compact_job import CompactJob
 from engine.lanes.catalog.files import CatalogFiles
 from engine.lanes.catalog.jobs import CatalogCompactSpec
 from engine.lanes.catalog.messages import read_catalog_result
-from engine.lanes.catalog.plan.build_path import PathLimits
+from engine.lanes.catalog.plan.sensor import PathLimits
 from engine.lanes.tables.jobs import TableMergeResult, TableMergeSpec
 from engine.lanes.tables.results import read_table_result
 from engine.lanes.tsdb.jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from engine.lanes.tables.plan import foresee as foreseeing
+from engine.lanes.tables.plan import forecast as foreseeing
 from tests.webadmin.admin.test_admin_orders import give, order
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.admin.timeline_rows import DAY_MS, MB, fill_timeline, make_chunk, make_table
@@ -93,10 +93,10 @@ def test_what_changes_for_chunks_is_counted(operator: Client) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"granularity": "fortnight"}, "no granularity &#x27;fortnight&#x27;"),
-        ({"time_zone": "Mars/Olympus"}, "there is no time zone &#x27;Mars/Olympus&#x27;"),
+        ({"granularity": "fortnight"}, "unknown granularity &#x27;fortnight&#x27;"),
+        ({"time_zone": "Mars/Olympus"}, "unknown time zone &#x27;Mars/Olympus&#x27;"),
         ({"small_cost": "3 GB"}, "two small tasks could not be joined"),
-        ({"weight_recency": "99"}, "are not four that make 100 percent"),
+        ({"weight_recency": "99"}, "are not four numbers that sum to 100 percent"),
         ({"segment_bytes_max": "a lot"}, "Write a size like 500 MiB"),
         ({"segment_bytes_max": "0"}, "It is from 1 to"),
         ({"roll_up": "{"}, "This is no JSON"),
@@ -128,7 +128,9 @@ def test_the_rest_page_plans_twice_and_names_what_does_not_rest(
     source = fragmented(days=2)
     address = reverse("timeline-rest", args=[source.id])
     assert "Yes, after 1 task: the plan after that is empty." in words(operator.get(address).content.decode())
-    monkeypatch.setattr(foreseeing, "done", lambda segments, plan, policy: list(segments))  # merges that do nothing
+    monkeypatch.setattr(
+        foreseeing, "apply_plan", lambda segments, plan, policy: list(segments)
+    )  # merges that do nothing
     told = words(operator.get(address).content.decode())
     assert "the next plan would rewrite 2 chunks again" in told
     assert told.count("24 segments of 114 MiB could be 1") == 2

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from engine.formats.ranges.layout import SplitRules
 from engine.formats.ranges.metarange import Metarange
 from engine.lanes.catalog.diff import diff_states
-from engine.lanes.catalog.errors import MergeConflict
 from engine.lanes.catalog.files import CatalogFiles
 from engine.lanes.catalog.state_reader import StateReader
 from engine.lanes.catalog.three_way import (
     Compared,
+    MergeConflict,
     Side,
     cherry_pick_state,
     compare,

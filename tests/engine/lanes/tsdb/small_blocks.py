@@ -36,8 +36,8 @@ from engine.formats.prometheus.model import (
     Labels,
 )
 from engine.lanes.tsdb.merge import merge
+from engine.lanes.tsdb.merge.chunk_cuts import float_rank, histogram_rank
 from engine.lanes.tsdb.merge.merge import MergeOutcome, MergeRules, merge_blocks
-from engine.lanes.tsdb.merge.sample_order import float_rank, histogram_rank
 
 BUDGET_BYTES = 16 << 20
 MIN_TIME, MAX_TIME = 0, 10_000

@@ -151,7 +151,7 @@ def test_a_source_that_is_not_its_declared_part_is_refused_in_every_part(
     sources = [put_block(store, block) for block in blocks]
     spec = merge_spec("job", store, sources, partition=partition, partitions=2)
     for refuse in (lambda: merged(spec, store, scratch), lambda: verify_block(blocks[0])):
-        with pytest.raises(Inconsistent, match="part 0 of 2") as refused:
+        with pytest.raises(Inconsistent, match="partition 0 of 2") as refused:
             refuse()
         assert refused.value.object_name.endswith(block_id(0))
         assert (refused.value.section, refused.value.offset > 0) == ("index", True)

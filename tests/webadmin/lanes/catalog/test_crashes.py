@@ -12,7 +12,7 @@ from django.conf import LazySettings
 from django.db import DatabaseError, connection, transaction
 
 from engine.core.errors import BadObject
-from engine.lanes.catalog.plan.branch import basis_of, seal
+from engine.lanes.catalog.plan.branch import base_version_of, seal
 from engine.storage import ObjectNotFound, StorageError
 from tests.memory_store import MemoryStore
 from tests.webadmin.lanes.catalog.short import ORDER, Catalog
@@ -157,7 +157,7 @@ def test_nothing_is_published_when_the_store_fails(catalog: Catalog, monkeypatch
 
 def test_a_file_that_is_being_deleted_is_built_again(catalog: Catalog) -> None:
     catalog.put("k", "x")
-    made = committing.build_state(catalog.repository, basis_of(catalog.record()))
+    made = committing.build_state(catalog.repository, base_version_of(catalog.record()))
     with transaction.atomic():
         catalog.commit()
         wanted = catalog.head().metarange

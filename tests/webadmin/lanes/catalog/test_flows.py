@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from engine.lanes.catalog.diff import Change, diff_states
-from engine.lanes.catalog.errors import MergeConflict
-from engine.lanes.catalog.three_way import Side
+from engine.lanes.catalog.three_way import MergeConflict, Side
 from engine.storage import ObjectInfo
 from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog
 from webadmin.lanes.catalog.errors import DirtyBranch, EntryMissing, NothingToCommit, NothingToMerge

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.lanes.catalog.errors import MergeConflict
 from engine.lanes.catalog.plan.branch import BranchRecord
-from engine.lanes.catalog.three_way import Side
+from engine.lanes.catalog.three_way import MergeConflict, Side
 from tests.memory_store import MemoryStore
 from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog, new_catalog
 from webadmin.lanes.catalog import places

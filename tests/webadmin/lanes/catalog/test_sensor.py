@@ -92,13 +92,13 @@ def test_a_sensor_that_does_not_fire_has_a_reason(compactor: Compactor) -> None:
     compactor.set(sealed_tokens=1, is_enabled=False)
     seal(compactor, a="1")
     compactor.sense()
-    assert compactor.watch().held == "compaction is switched off for the repository"
+    assert compactor.watch().held == "compaction is disabled for the repository"
     compactor.set(sealed_tokens=1, is_enabled=True, running_max=1, cooldown_seconds=100)
     compactor.catalog.branch("other")
     compactor.catalog.puts("other", a="1")
     seal_branch(branch_id(compactor, "other"), why=Why.COMMIT)
     assert compactor.sense().begun == ["acme/repo/main"]
-    assert compactor.watch("other").held == "the repository's budget is used up"
+    assert compactor.watch("other").held == "the repository's budget is exhausted"
     assert compactor.watch("other").reason == "sealed_tokens 1 of 1"
     compactor.sense()
     assert compactor.watch().held == "a compaction of the branch is waiting or running"
@@ -106,7 +106,7 @@ def test_a_sensor_that_does_not_fire_has_a_reason(compactor: Compactor) -> None:
     assert compactor.sense().begun == ["acme/repo/other"]
     seal(compactor, b="1")
     compactor.sense()
-    assert compactor.watch().held == "the last one was a short while ago"
+    assert compactor.watch().held == "the branch is in its cooldown"
     assert compactor.watch().ready_ms == compactor.service.clock.now_ms + 100_000
 
 
@@ -118,7 +118,7 @@ def test_bytes_of_an_hour_are_a_budget(compactor: Compactor) -> None:
     seal(compactor, b="1")
     compactor.service.clock.advance(60)
     assert compactor.sense().begun == []
-    assert compactor.watch().held == "the repository's budget is used up"
+    assert compactor.watch().held == "the repository's budget is exhausted"
     compactor.service.clock.advance(3600)
     assert compactor.sense().begun == ["acme/repo/main"]
 

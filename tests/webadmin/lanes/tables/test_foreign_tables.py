@@ -58,7 +58,7 @@ def test_a_real_table_is_refused_from_every_folder_and_stays_as_it_is(
     assert len(places) > 3
     for place in places:
         for words in ((), ("--dry-run",)):
-            with pytest.raises(CommandError, match=f"there is a table of {kind} at {sample.as_uri()} ") as caught:
+            with pytest.raises(CommandError, match=f"there is a {kind} table at {sample.as_uri()} ") as caught:
                 adopt(open_store(str(place)), *words)
             assert "Use a folder that neither is nor contains nor lies in" in str(caught.value)
     assert digest_of(lake) == before

@@ -262,9 +262,9 @@ def test_an_interval_belongs_to_replacing_alone(table: DataSource, store: Object
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"granularity": "fortnight"}, "no granularity"),
+        ({"granularity": "fortnight"}, "unknown granularity"),
         ({"granularity": "all"}, "a table has chunks"),
-        ({"time_zone": "Europe/Atlantis"}, "no time zone"),
+        ({"time_zone": "Europe/Atlantis"}, "unknown time zone"),
         ({"small_cost": 10, "task_cost_max": 15}, "small_cost"),
         ({"weight_recency": 16}, "percent"),
         ({"waiting_max": 5, "low_water": 5}, "low_water"),

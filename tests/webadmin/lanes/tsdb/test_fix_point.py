@@ -81,7 +81,7 @@ def test_only_what_comes_after_the_adoption_waits_for_others_to_follow(
     Block.objects.filter(id=row.id).update(uploaded_at_ms=dialect.clock_ms())  # that of the database is not the files'
     assert run_rounds(store, node) == 0
     [standing] = explain_blocks(late)
-    assert "others may follow" in standing.sentence
+    assert "more blocks may follow" in standing.sentence
     [told] = tenant_progress()
     assert told.is_done
     assert told.looks_again_ms is not None

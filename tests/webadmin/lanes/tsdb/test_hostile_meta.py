@@ -78,7 +78,7 @@ def test_a_block_that_was_not_indexed_is_shown_with_the_reason(
     rounds.scan_buckets(lambda url: store)
     tenant = BucketTenant.objects.get()
     page = operator.get(f"/admin/tsdb/buckettenant/{tenant.id}/change/").content.decode()
-    for ulid, why in ((bad, "compaction.level is beyond"), (partial, "its upload is not finished")):
+    for ulid, why in ((bad, "compaction.level exceeds"), (partial, "its upload is not finished")):
         assert ulid in page
         assert why in page
         [told] = explain_blocks(ulid)

@@ -6,18 +6,18 @@ import pytest
 
 from engine.lanes.catalog.plan.branch import (
     BranchRecord,
-    Moved,
+    BranchUpdate,
     Refusal,
-    basis_of,
+    base_version_of,
+    insert_token,
+    is_write_valid,
     move_head,
     publish_commit,
     publish_snapshot,
-    put_before,
     refusal,
     reset,
     seal,
-    ticket_of,
-    write_holds,
+    write_ticket,
 )
 from tests.engine.lanes.catalog.plan.world import Steps, World
 
@@ -150,12 +150,12 @@ def test_a_read_that_finds_an_older_value_below_swept_rows_starts_again(checks_e
 @pytest.mark.row("catalog-interleaving-10")
 def test_two_compactions_of_the_same_tokens_build_the_same_state() -> None:
     world = world_with(a="x", b="y")
-    basis = world.basis()
-    made = [end(world.build(basis)) for _ in range(2)]
+    base_version = world.base_version()
+    made = [end(world.build(base_version)) for _ in range(2)]
     assert made[0] == made[1]
-    first = publish_snapshot(world.branch, basis, made[0].id, equals_head=False)  # type: ignore[attr-defined]
-    assert isinstance(first, Moved)
-    assert publish_snapshot(first.branch, basis, "m", equals_head=False) is Refusal.LOST_SNAPSHOT
+    first = publish_snapshot(world.branch, base_version, made[0].id, equals_head=False)  # type: ignore[attr-defined]
+    assert isinstance(first, BranchUpdate)
+    assert publish_snapshot(first.branch, base_version, "m", equals_head=False) is Refusal.LOST_SNAPSHOT
 
 
 @pytest.mark.row("catalog-interleaving-11")
@@ -281,27 +281,27 @@ def test_a_merge_sees_changes_compacted_meanwhile() -> None:
 
 @pytest.mark.row("catalog-interleaving-24", "catalog-interleaving-25", "catalog-interleaving-26")
 def test_a_head_that_moved_ends_the_compaction() -> None:
-    basis = basis_of(branch())
-    moved = move_head(branch(), basis, "h2", is_clean=True)
-    assert isinstance(moved, Moved)
-    assert publish_snapshot(moved.branch, basis, "m", equals_head=False) is Refusal.LOST_HEAD
+    base_version = base_version_of(branch())
+    moved = move_head(branch(), base_version, "h2", is_clean=True)
+    assert isinstance(moved, BranchUpdate)
+    assert publish_snapshot(moved.branch, base_version, "m", equals_head=False) is Refusal.LOST_HEAD
     # Also where the tokens are as they were.
-    assert refusal(branch(head="h2"), basis) is Refusal.LOST_HEAD
-    assert move_head(branch(snapshot="m"), basis_of(branch(snapshot="m")), "h2", is_clean=False) is Refusal.DIRTY
-    cleared = move_head(branch(snapshot="m"), basis_of(branch(snapshot="m")), "h2", is_clean=True)
-    assert isinstance(cleared, Moved)
+    assert refusal(branch(head="h2"), base_version) is Refusal.LOST_HEAD
+    assert move_head(branch(snapshot="m"), base_version_of(branch(snapshot="m")), "h2", is_clean=False) is Refusal.DIRTY
+    cleared = move_head(branch(snapshot="m"), base_version_of(branch(snapshot="m")), "h2", is_clean=True)
+    assert isinstance(cleared, BranchUpdate)
     assert (cleared.branch.snapshot, cleared.branch.sealed, cleared.retired) == (None, (), ("t1", "t0"))
 
 
 @pytest.mark.row("catalog-interleaving-28", "catalog-interleaving-29")
 def test_nothing_is_published_on_a_deleted_or_recreated_branch() -> None:
-    basis = basis_of(branch())
+    base_version = base_version_of(branch())
     for found in (None, branch(uid="v")):
-        assert publish_snapshot(found, basis, "m", equals_head=False) is Refusal.GONE
-        assert publish_commit(found, basis, "h2") is Refusal.GONE
-        assert move_head(found, basis, "h2", is_clean=True) is Refusal.GONE
-        assert put_before(found, basis, "t") is Refusal.GONE
-        assert not write_holds(ticket_of(branch()), found, decides=False)
+        assert publish_snapshot(found, base_version, "m", equals_head=False) is Refusal.GONE
+        assert publish_commit(found, base_version, "h2") is Refusal.GONE
+        assert move_head(found, base_version, "h2", is_clean=True) is Refusal.GONE
+        assert insert_token(found, base_version, "t") is Refusal.GONE
+        assert not is_write_valid(write_ticket(branch()), found, decides=False)
 
 
 @pytest.mark.row("catalog-interleaving-36")
@@ -318,7 +318,7 @@ def test_tokens_of_a_compaction_that_died_are_compacted_by_the_next() -> None:
 def test_a_snapshot_that_equals_the_commit_does_not_stop_a_merge() -> None:
     world = world_with(a="x")
     end(world.commit())
-    world.branch = world.branch.moved(snapshot=world.commits[world.branch.head].id)
+    world.branch = world.branch.next_version(snapshot=world.commits[world.branch.head].id)
     assert end(world.merge({b"b": "m"})) is True
     assert world.branch.snapshot is None
     assert world.visible() == {b"a": "x", b"b": "m"}
@@ -338,15 +338,15 @@ def test_two_compactions_with_writes_between_and_a_commit() -> None:
 
 
 def test_newer_tokens_stay_when_older_ones_are_published() -> None:
-    older = basis_of(branch())
+    older = base_version_of(branch())
     newer = seal(branch(), "t3")
     for moved in (publish_snapshot(newer, older, "m", equals_head=False), publish_commit(newer, older, "h2")):
-        assert isinstance(moved, Moved)
+        assert isinstance(moved, BranchUpdate)
         assert (moved.branch.staging, moved.branch.sealed, moved.retired) == ("t3", ("t2",), ("t1", "t0"))
         assert (moved.branch.epoch, moved.branch.generation) == (2, 2)
     assert move_head(newer, older, "h2", is_clean=True) is Refusal.DIRTY
-    laid = put_before(newer, older, "r")
-    assert isinstance(laid, Moved)
+    laid = insert_token(newer, older, "r")
+    assert isinstance(laid, BranchUpdate)
     assert laid.branch.sealed == ("t2", "r", "t1", "t0")
     assert reset(newer, "t4").retired == ("t3", "t2", "t1", "t0")
 
@@ -357,11 +357,11 @@ def test_an_empty_staging_token_is_not_sealed() -> None:
 
 @pytest.mark.parametrize("sealed", [(), ("t0",), ("t1",), ("t0", "t1"), ("t1", "t0", "t")])
 def test_tokens_that_are_not_the_end_of_the_list_are_lost(sealed: tuple[str, ...]) -> None:
-    assert refusal(branch(sealed=sealed), basis_of(branch())) is Refusal.LOST_TOKENS
+    assert refusal(branch(sealed=sealed), base_version_of(branch())) is Refusal.LOST_TOKENS
 
 
 def test_a_value_that_is_put_needs_its_token_only_and_a_decision_the_layers_too() -> None:
-    ticket, moved = ticket_of(branch()), branch(epoch=1)
-    assert write_holds(ticket, moved, decides=False)
-    assert not write_holds(ticket, moved, decides=True)
-    assert not write_holds(ticket, seal(branch(), "t3"), decides=False)
+    ticket, moved = write_ticket(branch()), branch(epoch=1)
+    assert is_write_valid(ticket, moved, decides=False)
+    assert not is_write_valid(ticket, moved, decides=True)
+    assert not is_write_valid(ticket, seal(branch(), "t3"), decides=False)

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.catalog.plan.build_path import BuildPath, PathLimits, build_path
-from engine.lanes.catalog.plan.sensor import BranchLoad, Budget, Decision, Held, SensorPolicy, decide
+from engine.lanes.catalog.plan.sensor import (
+    BranchLoad,
+    Budget,
+    BuildPath,
+    Decision,
+    Held,
+    PathLimits,
+    SensorPolicy,
+    build_path,
+    decide,
+)
 
 POLICY = SensorPolicy(tombstones=10, sealed_rows=100, sealed_tokens=4, sealed_age_s=600.0, wasteful_lists=3)
 
@@ -75,7 +84,7 @@ def test_what_holds_a_branch_back(fields: dict[str, object], held: Held) -> None
 def test_a_waiting_branch_has_its_remaining_time() -> None:
     decision = decided(tombstones=30, begun_s_ago=100.0)
     assert decision.ready_in_s == 200.0
-    assert decision.reason == "the last one was a short while ago (ready in 200 s); tombstones 30 of 10"
+    assert decision.reason == "the branch is in its cooldown (ready in 200 s); tombstones 30 of 10"
 
 
 def test_a_switched_off_repository_and_a_threshold_of_zero() -> None:
@@ -127,10 +136,10 @@ def test_where_a_build_runs() -> None:
     limits = PathLimits(rows=10, size=100)
     cases = [
         (0, 0, 0, "pointer"),
-        (10, 100, 2, "here"),
+        (10, 100, 2, "local"),
         (11, 0, 2, "spark"),
         (0, 101, 2, "spark"),
-        (99, 999, 1, "here"),
+        (99, 999, 1, "local"),
     ]
     assert [build_path(rows=rows, size=size, units=units, limits=limits) for rows, size, units, _ in cases] == [
         BuildPath(path) for *_, path in cases

@@ -12,10 +12,15 @@ from engine.core.errors import BadObject, MergeCancelled
 from engine.formats.prometheus.tombstones import encode_tombstones
 from engine.lanes.tsdb.buckets.bucket_index import read_index
 from engine.lanes.tsdb.buckets.deleting import delete_marked_block, delete_partial_upload
-from engine.lanes.tsdb.buckets.index_update import update_index
 from engine.lanes.tsdb.buckets.layout import META, block_key
 from engine.lanes.tsdb.buckets.model import MarkKind
-from engine.lanes.tsdb.buckets.publishing import IncompleteBlock, PublishConflict, mark_replaced, publish_meta
+from engine.lanes.tsdb.buckets.publishing import (
+    IncompleteBlock,
+    PublishConflict,
+    mark_replaced,
+    publish_meta,
+    update_index,
+)
 from engine.lanes.tsdb.buckets.uploading import upload_block
 from engine.lanes.tsdb.jobs import BlockFile
 from engine.storage import ObjectStore, StorageError, open_store

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from engine.core.errors import BadObject
 from engine.lanes.tsdb.buckets.bucket_index import read_index
-from engine.lanes.tsdb.buckets.index_update import update_index
 from engine.lanes.tsdb.buckets.layout import META, block_key
 from engine.lanes.tsdb.buckets.marks import remove_mark
 from engine.lanes.tsdb.buckets.model import KnownFolder, MarkKind
+from engine.lanes.tsdb.buckets.publishing import update_index
 from engine.lanes.tsdb.buckets.scan import scan_folder
 from engine.lanes.tsdb.buckets.sections import origin
 from engine.storage import ObjectStore, StorageError, open_store
@@ -130,7 +130,7 @@ BAD_METAS = [
     (b"\xff\xfe", "not JSON"),
     (b"[" * 100_000, "not JSON"),
     (b"null", "not an object"),
-    (b" " * ((16 << 20) + 1), "at most"),
+    (b" " * ((16 << 20) + 1), "exceed the limit"),
 ]
 PLACE = {"partitioned_group_id": 4021, "partition_count": 4, "partition_id": 3}
 LIES = [
@@ -146,7 +146,7 @@ LIES = [
             {"time_range": True},
         )
     ),
-    ({"ulid": ulid_of(99)}, "is of block"),
+    ({"ulid": ulid_of(99)}, "its ULID is"),
     ({"minTime": 7_200_000}, "is not before maxTime"),
     ({"minTime": 1.5}, "minTime"),
     ({"version": 2}, "version 2"),
@@ -154,8 +154,8 @@ LIES = [
     ({"stats": {"numSamples": -1}}, r"stats\.numSamples"),
     ({"thanos": {"labels": ["a"]}}, r"thanos\.labels"),
     ({"thanos": {"downsample": {"resolution": "5m"}}}, "resolution"),
-    ({"thanos": {"files": [{"rel_path": "index", "size_bytes": 1}]}}, "index.* meta.json says 1"),
-    ({"thanos": {"files": [{"rel_path": "chunks/000009", "size_bytes": 1}]}}, "chunks/000009.*no such file"),
+    ({"thanos": {"files": [{"rel_path": "index", "size_bytes": 1}]}}, "index.* meta.json states 1"),
+    ({"thanos": {"files": [{"rel_path": "chunks/000009", "size_bytes": 1}]}}, "chunks/000009.*block lacks it"),
 ]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from engine.core.time_texts import length, moment
-from engine.lanes.tsdb.plan.calendar import URGENCY, calendar
 from engine.lanes.tsdb.plan.model import SlotProgress, SlotState
 from engine.lanes.tsdb.plan.plan import plan_intervals
 from engine.lanes.tsdb.plan.policy import HOUR_MS, IntervalPolicy
+from engine.lanes.tsdb.plan.slots import URGENCY, calendar
 from engine.schedule.errors import SnapshotRefused
 from tests.engine.lanes.tsdb.plan.block_texts import LATER_MS, blocks
 

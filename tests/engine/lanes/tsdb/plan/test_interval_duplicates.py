@@ -71,7 +71,7 @@ def test_a_false_claim_of_descent_deletes_no_sources() -> None:
     ):
         assert told([kept, liar]) == {}
         found = plan_intervals("A", [kept, liar], IntervalPolicy(ranges_ms=(10,)), now_ms=10**8)
-        assert "; it is kept: m descend from all that it descends from, but" in found.explain("a")
+        assert "; it is kept: m descend from its sources but" in found.explain("a")
         assert {each.ulid for each in found.groups[0].blocks} == {"a", "m"}
     halves = [replace(block(f"h{n}", "ab", partition=n, partitions=2), series=3, samples=45) for n in range(2)]
     assert told([*halves, kept]) == {"a": "h0 h1"}, "parts count together"
@@ -94,8 +94,8 @@ def test_a_plan_deletes_duplicates_instead_of_merging_them() -> None:
     found = plan_intervals("A", blocks, IntervalPolicy(ranges_ms=(10,)), now_ms=10**6)
     assert [each.block.ulid for each in found.duplicates] == ["a", "b"]
     assert found.groups == ()
-    assert found.explain("a") == "duplicate: all it holds is in m; it is marked for deletion"
-    assert found.standings["m"].state is BlockState.FINAL
+    assert found.explain("a") == "duplicate: all its data is in m; it is marked for deletion"
+    assert found.statuses["m"].state is BlockState.FINAL
 
 
 def test_a_plan_takes_nothing_for_covered_by_a_deleted_block_and_leaves_a_jobs_sources_alone() -> None:

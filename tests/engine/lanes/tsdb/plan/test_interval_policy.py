@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.tsdb.plan.group_ids import fnv1a_32, group_id
-from engine.lanes.tsdb.plan.model import IntervalBlock
-from engine.lanes.tsdb.plan.partitions import are_disjoint, doublings, holds_part_of, partition_count
+from engine.lanes.tsdb.plan.model import IntervalBlock, fnv1a_32, group_id
+from engine.lanes.tsdb.plan.partitions import are_disjoint, may_overlap_partition, partition_count, power_of_two_count
 from engine.lanes.tsdb.plan.policy import HOUR_MS, REFERENCE, IntervalPolicy
 from engine.schedule.errors import PolicyRefused
 
@@ -67,7 +66,7 @@ def test_the_number_of_parts_follows_the_tighter_limit() -> None:
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6))
 def test_parts_are_the_smallest_power_of_two_that_holds_all(total: int, limit: int) -> None:
-    count = doublings(total, limit)
+    count = power_of_two_count(total, limit)
     assert count & (count - 1) == 0
     assert count * limit >= total or count == 4096
     assert count == 1 or count // 2 * limit < total
@@ -75,7 +74,7 @@ def test_parts_are_the_smallest_power_of_two_that_holds_all(total: int, limit: i
 
 def test_a_part_of_a_cut_block_is_read_by_the_matching_parts() -> None:
     def readers(partition: int, partitions: int, count: int) -> list[int]:
-        return [wanted for wanted in range(count) if holds_part_of(partition, partitions, wanted, count)]
+        return [wanted for wanted in range(count) if may_overlap_partition(partition, partitions, wanted, count)]
 
     assert readers(0, 1, 4) == [0, 1, 2, 3], "never cut: everyone"
     assert readers(1, 2, 8) == [1, 3, 5, 7], "fewer than now: p, p + c, p + 2c …"
@@ -86,7 +85,7 @@ def test_a_part_of_a_cut_block_is_read_by_the_matching_parts() -> None:
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**64 - 1))
 def test_every_series_of_a_block_is_read_by_the_part_that_wants_it(partitions: int, count: int, digest: int) -> None:
-    assert holds_part_of(digest % partitions, partitions, digest % count, count)
+    assert may_overlap_partition(digest % partitions, partitions, digest % count, count)
 
 
 parts = st.sampled_from([1, 2, 3, 4, 6, 8]).flatmap(lambda count: st.tuples(st.integers(0, count - 1), st.just(count)))

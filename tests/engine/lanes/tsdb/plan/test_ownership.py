@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.lanes.tsdb.plan.group_ids import group_id
+from engine.lanes.tsdb.plan.model import group_id
 from engine.lanes.tsdb.plan.ownership import IntervalJob, Ownership, WorkerRing, shard_seed, shard_size
 from engine.schedule.errors import PolicyRefused
 
@@ -91,7 +91,7 @@ def test_the_owner_comes_first_then_the_shard_then_anyone() -> None:
     assert able(LEASE_MS - 1) == [True, True, False]
     assert able(LEASE_MS) == [True, True, True]
     assert fleet.may_take(stranger, job()).reason == (
-        f"{stranger} is not of the tenant's shard; anyone may after a whole lease"
+        f"{stranger} is not in the tenant's shard; any worker may take the job after a whole lease"
     )
     assert fleet.may_take(member, job()).after_ms == LEASE_MS // 10
     assert owner in fleet.may_take(member, job()).reason

@@ -137,11 +137,11 @@ def test_the_consistency_delay_of_the_reference_hides_young_blocks_of_level_one(
     found = plan_intervals("A", three, policy, now_ms=LATER_MS)
     assert told(found) == [" 0-2 x2"]
     assert found.explain("0-2''") == (
-        "waiting: it came less than the consistency delay ago: it is looked at from 1970-02-11 16:01 UTC on"
+        "waiting: it was uploaded within the consistency delay; it is considered from 1970-02-11 16:01 UTC on"
     )
-    assert found.explain("0-2") == "grouped: it is merged with the others of the 2 h from 1970-01-01 00:00 UTC"
+    assert found.explain("0-2") == "grouped: it is merged with the other blocks of the 2 h from 1970-01-01 00:00 UTC"
     alone = plan_intervals("A", three[:1], policy, now_ms=LATER_MS)
-    assert alone.explain("0-2") == "waiting: the rules reference make no group of it now"
+    assert alone.explain("0-2") == "waiting: the rules reference do not group it now"
 
 
 B6 = "0-40 40-70 80-120"

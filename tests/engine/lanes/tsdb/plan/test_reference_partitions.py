@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from engine.lanes.tsdb.plan.group_ids import group_id
-from engine.lanes.tsdb.plan.model import IntervalBlock
+from engine.lanes.tsdb.plan.model import IntervalBlock, group_id
 from engine.lanes.tsdb.plan.plan import plan_intervals
 from engine.lanes.tsdb.plan.policy import HOUR_MS, MINUTE_MS, REFERENCE_PARTITIONS, IntervalPolicy
-from engine.lanes.tsdb.plan.reference_partitions import BegunGroup, part_jobs, partition_groups
+from engine.lanes.tsdb.plan.reference_partitions import StartedGroup, partition_groups, partition_jobs
 from tests.engine.lanes.tsdb.plan.block_texts import LATER_MS, block, told
 
 
@@ -38,7 +37,7 @@ def grouped(
     *,
     limit: int = 0,
     replication: int = 3,
-    begun: Sequence[BegunGroup] = (),
+    started: Sequence[StartedGroup] = (),
     now: float = 1000,
     cleanup_min: int = 15,
 ) -> list[str]:
@@ -46,11 +45,11 @@ def grouped(
     policy = replace(
         PARTITIONING, partition_series=limit, replication=replication, cleanup_interval_ms=cleanup_min * MINUTE_MS
     )
-    groups = partition_groups("A", snapshot, policy, now_ms=round(now * HOUR_MS), begun=begun)
+    groups = partition_groups("A", snapshot, policy, now_ms=round(now * HOUR_MS), started=started)
     return [
         f"{job.start_ms // HOUR_MS}-{(job.start_ms + job.range_ms) // HOUR_MS} {job.partition}/{job.partitions}: "
         + ", ".join(job.ulids)
-        for job in part_jobs(groups, begun)
+        for job in partition_jobs(groups, started)
     ]
 
 
@@ -79,16 +78,16 @@ def test_the_series_limit_is_scaled_by_the_replication_factor() -> None:
 @pytest.mark.row("tsdb-D3")
 @pytest.mark.parametrize("started", [(0,), (2,), (0, 2)], ids=str)
 def test_jobs_of_begun_groups_equal_new_ones(started: tuple[int, ...]) -> None:
-    begun = [
-        BegunGroup(
+    files = [
+        StartedGroup(
             range_ms=2 * HOUR_MS,
             start_ms=start * HOUR_MS,
             partitions=1,
-            parts={0: (f"L1 {start}-{start + 2}", f"L1 {start}-{start + 2}'")},
+            sources={0: (f"L1 {start}-{start + 2}", f"L1 {start}-{start + 2}'")},
         )
         for start in started
     ]
-    assert grouped(D1, begun=begun) == grouped(D1)
+    assert grouped(D1, started=files) == grouped(D1)
 
 
 @pytest.mark.row("tsdb-D4")
@@ -125,16 +124,20 @@ def test_parts_of_two_hours_keep_their_count_at_twelve_hours() -> None:
 def test_completed_and_visited_parts_of_a_begun_group_are_skipped() -> None:
     parents = cut("0-2:0/2 0-2:1/2 2-4:0/2 2-4:1/2")
     results = cut("0-12:0/4 0-12:2/4", level=3, time_range_ms=12 * HOUR_MS)
-    file = BegunGroup(
-        range_ms=12 * HOUR_MS, start_ms=0, partitions=4, parts={n: (f"p{n}",) for n in range(4)}, completed=frozenset()
+    file = StartedGroup(
+        range_ms=12 * HOUR_MS,
+        start_ms=0,
+        partitions=4,
+        sources={n: (f"p{n}",) for n in range(4)},
+        completed=frozenset(),
     )
-    young = BegunGroup(range_ms=2 * HOUR_MS, start_ms=22 * HOUR_MS, partitions=1, parts={0: ("a", "b")})
+    young = StartedGroup(range_ms=2 * HOUR_MS, start_ms=22 * HOUR_MS, partitions=1, sources={0: ("a", "b")})
     snapshot = [*parents, *results, *cut("22-24 22-24", level=1)]
     all_four = ["22-24 0/1: a, b", *(f"0-12 {n}/4: p{n}" for n in range(4))]
-    assert grouped(snapshot, begun=[file, young]) == all_four
-    picked = grouped(snapshot, begun=[replace(file, completed=frozenset({0, 2})), young])
+    assert grouped(snapshot, started=[file, young]) == all_four
+    picked = grouped(snapshot, started=[replace(file, completed=frozenset({0, 2})), young])
     assert picked == [all_four[0], all_four[2], all_four[4]], "the pick drops those that are completed"
-    assert grouped(snapshot, begun=[replace(file, visited=frozenset({1})), young]) == [*all_four[:2], *all_four[3:]]
+    assert grouped(snapshot, started=[replace(file, visited=frozenset({1})), young]) == [*all_four[:2], *all_four[3:]]
 
 
 @pytest.mark.row("tsdb-D10")
@@ -145,15 +148,15 @@ def test_cut_and_whole_blocks_are_grouped_together() -> None:
 
 @pytest.mark.row("tsdb-D11")
 def test_a_group_with_all_parts_completed_has_no_jobs() -> None:
-    file = BegunGroup(
+    file = StartedGroup(
         range_ms=12 * HOUR_MS,
         start_ms=0,
         partitions=2,
-        parts={0: ("x",), 1: ("y",)},
+        sources={0: ("x",), 1: ("y",)},
         completed=frozenset({0, 1}),
     )
     snapshot = [*cut("0-2 2-4"), *cut("0-12:0/2 0-12:1/2", level=3, time_range_ms=12 * HOUR_MS)]
-    assert grouped(snapshot, begun=[file]) == []
+    assert grouped(snapshot, started=[file]) == []
 
 
 @pytest.mark.row("tsdb-D12")
@@ -238,9 +241,11 @@ def test_results_of_a_group_are_merged_again_with_a_new_block() -> None:
 
 @pytest.mark.row("tsdb-D25")
 def test_late_blocks_wait_until_a_completed_group_is_cleaned() -> None:
-    file = BegunGroup(range_ms=2 * HOUR_MS, start_ms=0, partitions=1, parts={0: ("gone",)}, completed=frozenset({0}))
+    file = StartedGroup(
+        range_ms=2 * HOUR_MS, start_ms=0, partitions=1, sources={0: ("gone",)}, completed=frozenset({0})
+    )
     late = [*cut("0-2 0-2", level=1), *cut("0-2")]
-    assert grouped(late, begun=[file]) == []
+    assert grouped(late, started=[file]) == []
     assert counts(grouped(late)) == ["0-2 0/1 x3"], "once the file is cleaned"
 
 
@@ -275,4 +280,4 @@ def test_blocks_wait_until_their_slot_ended_two_cleanup_intervals_ago() -> None:
 def test_the_partitioning_rules_are_chosen_by_name() -> None:
     found = plan_intervals("A", [*D4, *cut("0-2", level=1)], PARTITIONING, now_ms=LATER_MS)
     assert told(found) == [" 0-2 x3"]
-    assert found.standings["L2 12-14"].reason == "the rules reference-partitions make no group of it now"
+    assert found.statuses["L2 12-14"].reason == "the rules reference-partitions do not group it now"

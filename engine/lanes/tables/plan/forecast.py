@@ -1,4 +1,4 @@
-"""What a policy would make of a timeline, and whether it comes to rest: the plan after it has no tasks. Pure."""
+"""Forecast the effect of a policy on a timeline, and whether it converges: the next plan has no tasks. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from engine.lanes.tables.plan.plan import plan_timeline
 from engine.lanes.tables.plan.policy import TimelinePolicy
 
 _AFTER = "~"
-"""Sorts behind whatever versions begin with."""
+"""Sorts after all versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreseen:
-    """What a policy would make of a timeline now.
+class PlanForecast:
+    """The effect of a policy on a timeline now.
 
-    ``bytes_in`` are read, and, unless rows are rolled up, about as many are written, in ``segments_out`` segments for
-    ``segments_in``. ``again`` are the chunks, with the reason, that the next plan would compact again after all of
-    this: there should be none.
+    ``bytes_in`` are read, and about as many written unless rows are rolled up; ``segments_out`` segments replace
+    ``segments_in``. ``again`` are the chunks that the next plan would compact again, with reasons: there should be
+    none.
     """
 
     plan: TimelinePlan
@@ -32,31 +32,31 @@ class Foreseen:
 
     @property
     def chunks(self) -> int:
-        """How many chunks would be rewritten."""
+        """The number of chunks that would be rewritten."""
         return sum(len(task.chunks) for task in self.plan.tasks)
 
     @property
     def is_fix_point(self) -> bool:
-        """Say whether nothing would be rewritten again."""
+        """Return whether nothing would be rewritten again."""
         return not self.again
 
 
-def foresee(
+def forecast_plan(
     source: str,
     segments: Sequence[Segment],
     policy: TimelinePolicy,
     *,
     now_ms: int,
     outputs: Mapping[int, frozenset[int]] | None = None,
-) -> Foreseen:
-    """Plan a data source, do it all in thought, and plan it again. ``outputs`` are as in ``plan_timeline``.
+) -> PlanForecast:
+    """Plan a data source, apply the plan hypothetically, and plan again. ``outputs`` are as in ``plan_timeline``.
 
-    Raises SnapshotRefused for segments that cannot be.
+    Raises SnapshotRefused for invalid segments.
     """
     plan = plan_timeline(source, segments, policy, now_ms=now_ms, outputs=outputs)
     rewritten = [chunk for task in plan.tasks for chunk in task.chunks]
-    after = plan_timeline(source, done(segments, plan, policy), policy, now_ms=now_ms, outputs=outputs)
-    return Foreseen(
+    after = plan_timeline(source, apply_plan(segments, plan, policy), policy, now_ms=now_ms, outputs=outputs)
+    return PlanForecast(
         plan=plan,
         bytes_in=sum(chunk.bytes for chunk in rewritten),
         segments_in=len({key for task in plan.tasks for key in task.segment_keys}),
@@ -66,10 +66,10 @@ def foresee(
     )
 
 
-def done(segments: Sequence[Segment], plan: TimelinePlan, policy: TimelinePolicy) -> list[Segment]:
-    """Return the segments of a timeline after all tasks of its plan: each chunk has what it needs at least.
+def apply_plan(segments: Sequence[Segment], plan: TimelinePlan, policy: TimelinePolicy) -> list[Segment]:
+    """Return the segments of a timeline after all tasks of its plan: each chunk has the minimum number of outputs.
 
-    What tasks have replaced is hidden below, as it is until it is deleted.
+    Replaced segments stay hidden below, as they do until they are deleted.
     """
     by_key = {one.key: one for one in segments}
     version = max((one.version for one in segments), default="") + _AFTER
@@ -95,7 +95,7 @@ def done(segments: Sequence[Segment], plan: TimelinePlan, policy: TimelinePolicy
 
 
 def _outputs(chunk: Chunk, segments: Sequence[Segment], bytes_max: int) -> list[tuple[str, int]]:
-    """Return folder and size of what a merge of a chunk leaves: as few as can be, about equally large."""
+    """Return folders and sizes of the outputs of a chunk: as few as possible, of about equal size."""
     sizes: defaultdict[str, int] = defaultdict(int)
     for one in segments:
         if not one.is_tombstone:
@@ -110,7 +110,7 @@ def _outputs(chunk: Chunk, segments: Sequence[Segment], bytes_max: int) -> list[
 
 
 def _share(segment: Segment, chunk: Chunk) -> int:
-    """Return about how many bytes of a segment lie in a chunk: its rows are taken to be spread evenly."""
+    """Return the estimated bytes of a segment in a chunk, assuming evenly spread rows."""
     start_ms, end_ms = max(segment.start_ms, chunk.start_ms), min(segment.end_ms, chunk.end_ms)
     size, length = segment.size_bytes or 0, segment.end_ms - segment.start_ms
     first, last = (size * (time_ms - segment.start_ms) // length for time_ms in (start_ms, end_ms))
