@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -123,11 +122,9 @@ def test_a_poll_that_locked_blocks_yields_to_an_action_that_removes_them(
     worker = real_service.worker()
     has_head, has_blocks = threading.Event(), threading.Event()
 
-    def take_head_with_blocks(*, before: Callable[[], None] | None, **others):
-        if before is not None:
-            before()
-            has_blocks.set()
-        return take_head_for_entry(**others)
+    def take_head_with_blocks(**options):
+        has_blocks.set()
+        return take_head_for_entry(**options)
 
     monkeypatch.setattr(
         sys.modules["webadmin.schedule.services.apply_change_set"], "take_head_for_entry", take_head_with_blocks

@@ -119,19 +119,18 @@ def settle_queues(
     served_at_ms: int | None = None,
     noticed: Collection[int] = (),
     fronts: Mapping[int, Front] | None = None,
-    held: Callable[[], list[LevelQueue]] | None = None,
 ) -> set[tuple[str, str]]:
     """Bring the sums of the changed queues up to date. Call it after the blocks were moved, in the same transaction.
 
     ``served_at_ms``, ``noticed`` and ``fronts`` are for polls, which hold the head: jobs were made of the queues that
     lost blocks, the noticed ones (by id) were found ready, and queues that are no longer ready are no longer noticed
-    either. ``fronts`` spare reading the blocks of queues that nobody else has changed, ``held`` gives all these queues
-    if they are locked already. Returns lane and tenant of the queues that became noticed or ceased to be.
+    either. ``fronts`` spare reading the blocks of queues that nobody else has changed. Returns lane and tenant of the
+    queues that became noticed or ceased to be.
 
     An empty queue is never noticed, or its tenant could sleep while nobody notices the blocks that come into it next:
     not one that another poll has emptied since this one found it ready, nor one whose last blocks were removed.
     """
-    queues = (held or ask_queues({*changes.blocks, *noticed}))()
+    queues = _lock_queues({*changes.blocks, *noticed})
     policies.load(queue.tenant for queue in queues)
     if only_noticed := [id for id in noticed if id not in changes.blocks]:
         _notice(only_noticed)
@@ -160,13 +159,13 @@ def settle_queues(
     return turned
 
 
-def ask_queues(ids: Collection[int]) -> Callable[[], list[LevelQueue]]:
-    """Lock these queues, in the order of their row ids, and ask for them."""
+def _lock_queues(ids: Collection[int]) -> list[LevelQueue]:
+    """Lock these queues, in the order of their row ids, and read them."""
     if not ids:
-        return list
+        return []
     wanted, values = among(LevelQueue, "id", sorted(ids))
-    rows = ask_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE {wanted} ORDER BY id", values, lock=True)
-    return lambda: [as_instance(LevelQueue, QUEUE_COLUMNS, row) for row in rows()]
+    rows = ask_rows(LevelQueue, QUEUE_COLUMNS, f"WHERE {wanted} ORDER BY id", values, lock=True)()
+    return [as_instance(LevelQueue, QUEUE_COLUMNS, row) for row in rows]
 
 
 def _notice(queue_ids: Sequence[int]) -> None:
