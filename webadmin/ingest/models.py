@@ -33,7 +33,7 @@ class PushLimitChange(models.Model):
     actor = models.CharField(max_length=ACTOR_MAX)
     why = models.CharField(max_length=WHY_MAX)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant", rules_for_everybody=True)
 
     class Meta:
         constraints = [
@@ -63,7 +63,7 @@ class PushCount(models.Model):
     last_at_ms = models.BigIntegerField()
     last_message = models.CharField(max_length=MESSAGE_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant", "outcome"], name="push_count_unique")]

@@ -73,7 +73,7 @@ class RuleChange(models.Model):
     after = models.JSONField(null=True)
     reason = models.CharField(max_length=WHY_MAX)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         indexes = [
@@ -102,7 +102,7 @@ class PlacementLimit(models.Model):
     decay_window_s = models.FloatField(null=True, blank=True)
     may_leave_zone = models.BooleanField(null=True, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant", rules_for_everybody=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["tenant"], name="placement_limit_tenant_unique")]
@@ -122,7 +122,7 @@ class PlacementOverride(models.Model):
     load_balancing = models.PositiveSmallIntegerField(null=True, blank=True)
     shards = models.JSONField(default=list)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         constraints = [
@@ -151,7 +151,7 @@ class PlacementChange(models.Model):
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         indexes = [models.Index(fields=["tenant", "dataset", "-id"], name="placement_decision_of_dataset")]

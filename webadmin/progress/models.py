@@ -34,7 +34,7 @@ class FlowMinute(models.Model):
     completed_jobs = models.PositiveBigIntegerField(default=0)
     run_ms = models.PositiveBigIntegerField(default=0, help_text="Time of the runs that completed, command time")
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         constraints = [
@@ -90,7 +90,7 @@ class ParkedJobs(ConfinedManager):
 class ParkedJob(Job):
     """A job of the evictions register, for its own page in the admin."""
 
-    objects = ParkedJobs()
+    objects = ParkedJobs("tenant")
 
     class Meta:
         proxy = True

@@ -40,7 +40,7 @@ class TenantShare(models.Model):
     virtual_time = models.BigIntegerField(default=0)
     is_awake = models.BooleanField(default=False)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["lane", "tenant"], name="tenant_share_unique")]

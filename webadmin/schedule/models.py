@@ -166,7 +166,7 @@ class Job(models.Model):
     progress = models.JSONField(null=True)
     result = models.JSONField(null=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         constraints = [
@@ -244,7 +244,7 @@ class Attempt(models.Model):
     reason = models.JSONField(null=True)
     build = models.CharField(max_length=100, blank=True, help_text="What the worker ran")
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("job__tenant")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["job", "token"], name="attempt_token_unique_per_job")]

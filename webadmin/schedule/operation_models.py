@@ -40,7 +40,7 @@ class LimitChange(models.Model):
     actor = models.CharField(max_length=ACTOR_MAX)
     why = models.CharField(max_length=WHY_MAX)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("scope_value", is_scoped=True)
 
     class Meta:
         constraints = [
@@ -78,7 +78,7 @@ class Pause(models.Model):
     ended_at_ms = models.BigIntegerField(null=True)
     ended_by = models.CharField(max_length=ACTOR_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("scope_value", is_scoped=True)
 
     class Meta:
         constraints = [
@@ -151,7 +151,7 @@ class Quarantine(models.Model):
     released_by = models.CharField(max_length=ACTOR_MAX, blank=True)
     release_why = models.CharField(max_length=WHY_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("block__tenant__name")
 
     class Meta:
         verbose_name_plural = "quarantine"

@@ -7,13 +7,15 @@ models with a tenant: what has none (workers, the command log, credentials, peop
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+from django.apps import apps
 from django.contrib.auth.backends import ModelBackend
 from django.http import HttpRequest, HttpResponse
 
-from webadmin.base.access.confinement import HIDDEN, TENANT_OF, confine
+from webadmin.base.access.confinement import confine, tenant_path
 from webadmin.base.access.scopes import ANY_TENANT, TENANT_PREFIX
 
 CONFINED_PATH = "/admin/"
@@ -21,12 +23,11 @@ OWN_CHECK_PATH = "/admin/flame-graph/data/"
 """Questions about profiles name one tenant, which is checked against ``tenants_of`` before anything is read."""
 
 
-def _permission(label: str) -> str:
-    app, _, model = label.partition(".")
-    return f"{app}.view_{model.lower()}"
-
-
-VIEW_PERMISSIONS = frozenset(_permission(label) for label, path in TENANT_OF.items() if path is not HIDDEN)
+@functools.cache
+def view_permissions() -> frozenset[str]:
+    """Return the permissions to view models whose rows belong to tenants."""
+    confined = [model._meta for model in apps.get_models() if tenant_path(model) is not None]
+    return frozenset(f"{meta.app_label}.view_{meta.model_name}" for meta in confined)
 
 
 def tenants_of(user: Any) -> frozenset[str] | None:
@@ -59,4 +60,4 @@ class ConfinedBackend(ModelBackend):
 
     def get_all_permissions(self, user_obj: Any, obj: Any = None) -> set[str]:
         found = super().get_all_permissions(user_obj, obj)
-        return found if tenants_of(user_obj) is None else found & VIEW_PERMISSIONS
+        return found if tenants_of(user_obj) is None else found & view_permissions()

@@ -1,8 +1,8 @@
-"""Which rows a person who is signed in may see: the one rule for staff who are limited to tenants.
+"""Which rows a signed-in user may see: the one rule for staff who are limited to tenants.
 
-``confined_staff`` says who is confined to which tenants, and sets them for the time of a request to the admin. While
-they are set, the managers of all models below return the rows of these tenants only, so every list, count, page and
-search of the request follows the rule without naming it. Code must use these managers, not raw SQL, for what it shows.
+``confined_staff`` decides who is confined to which tenants and sets them for the time of a request to the admin. While
+they are set, each ``ConfinedManager`` returns the rows of these tenants only, so every list, count, page and search of
+the request follows the rule. Code must use these managers, not raw SQL, for what it shows.
 """
 
 from __future__ import annotations
@@ -11,89 +11,12 @@ import hashlib
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
 
 from django.db import models
 from django.db.models import Q
 
 EVERYBODY = ""
 """The tenant of rules that hold for all tenants."""
-HIDDEN: Final = None
-"""Rows that are of no tenant and may name any."""
-
-TENANT_OF: dict[str, str | None] = {
-    "access.AuditEntry": HIDDEN,
-    "access.Tenant": "name",
-    "access.WorkerCredential": HIDDEN,
-    "catalog.Branch": "repository__tenant",
-    "catalog.BranchWatch": "branch__repository__tenant",
-    "catalog.Collection": "repository__tenant",
-    "catalog.Commit": "repository__tenant",
-    "catalog.Compaction": "repository__tenant",
-    "catalog.CompactionPolicy": "repository__tenant",
-    "catalog.Repository": "tenant",
-    "catalog.Tag": "repository__tenant",
-    "catalog_api.ImportRun": "repository__tenant",
-    "profiles.Block": "tenant__name",
-    "profiles.BlockLineage": "result__tenant__name",
-    "profiles.Dataset": "tenant__name",
-    "profiles.DeadLetter": "tenant",
-    "profiles.DeleteRequest": "tenant__name",
-    "profiles.DeletionCertificate": "request__tenant__name",
-    "profiles.LegalHold": "tenant",
-    "profiles.RefusalCount": HIDDEN,
-    "profiles.RetentionRule": "tenant",
-    "profiles.TenantService": "tenant__name",
-    "profiles.Tombstone": "block__tenant__name",
-    "placement.PlacementChange": "tenant",
-    "placement.PlacementLimit": "tenant",
-    "placement.PlacementOverride": "tenant",
-    "placement.RuleChange": "tenant",
-    "ingest.PushCount": "tenant",
-    "ingest.PushLimitChange": "tenant",
-    "progress.FlowMinute": "tenant",
-    "progress.ParkedJob": "tenant",
-    "schedule.Attempt": "job__tenant",
-    "schedule.Command": HIDDEN,
-    "schedule.IsolationStop": HIDDEN,
-    "schedule.Job": "tenant",
-    "profiles.LevelPolicy": "tenant",
-    "profiles.LevelQueue": "tenant",
-    "schedule.LimitChange": "scope_value",
-    "schedule.Pause": "scope_value",
-    "schedule.Quarantine": "block__tenant__name",
-    "schedule.TenantShare": "tenant",
-    "tables.BadFile": "source__tenant",
-    "tables.Chunk": "source__tenant",
-    "tables.ChunkOrder": "source__tenant",
-    "tables.DataSource": "tenant",
-    "tables.DiscardedOutput": "source__tenant",
-    "tables.Manifest": "source__tenant",
-    "tables.Policy": "source__tenant",
-    "tables.Registration": "source__tenant",
-    "tables.Segment": "source__tenant",
-    "tables.Task": "source__tenant",
-    "tables.TaskChunk": "source__tenant",
-    "tsdb.Block": "tenant__name",
-    "tsdb.BlockQuarantine": "block__tenant__name",
-    "tsdb.Bucket": HIDDEN,
-    "tsdb.BucketTenant": "name",
-    "tsdb.Group": "tenant__name",
-    "tsdb.OutboxStep": "tenant__name",
-    "tsdb.Part": "group__tenant__name",
-}
-"""From each confined model to the column with its tenant's name."""
-RULES_FOR_EVERYBODY = {
-    "profiles.LegalHold",
-    "profiles.RetentionRule",
-    "placement.PlacementLimit",
-    "ingest.PushLimitChange",
-    "profiles.LevelPolicy",
-}
-"""Models whose rows of the tenant EVERYBODY hold for each tenant, so each may see them."""
-SCOPED = {"schedule.LimitChange", "schedule.Pause"}
-"""Models whose rows name their tenant as the value of a scope; other kinds of scope but jobs hold for all tenants."""
-
 _tenants: ContextVar[frozenset[str] | None] = ContextVar("confined_tenants", default=None)
 
 
@@ -130,20 +53,37 @@ def confine(tenants: Set[str] | None) -> Iterator[None]:
 
 
 class ConfinedManager(models.Manager):
-    """The manager of a model in TENANT_OF."""
+    """The manager of a model whose rows belong to tenants.
+
+    ``tenant_path`` is the lookup of the tenant's name; None hides all rows from confined requests, because they belong
+    to no tenant and may name any. With ``rules_for_everybody`` rows of the tenant EVERYBODY hold for all tenants, so
+    all may see them. With ``is_scoped`` rows name their tenant as the value of a scope; other kinds of scope but jobs
+    hold for all tenants.
+    """
+
+    def __init__(
+        self, tenant_path: str | None = None, *, rules_for_everybody: bool = False, is_scoped: bool = False
+    ) -> None:
+        super().__init__()
+        self.tenant_path = tenant_path
+        self._rules_for_everybody = rules_for_everybody
+        self._is_scoped = is_scoped
 
     def get_queryset(self) -> models.QuerySet:
         rows = super().get_queryset()
         tenants = _tenants.get()
-        return rows if tenants is None else rows.filter(_rule(self.model, tenants))
+        return rows if tenants is None else rows.filter(self._rule(tenants))
+
+    def _rule(self, tenants: frozenset[str]) -> Q:
+        if self.tenant_path is None:
+            return Q(pk__in=[])
+        if self._is_scoped:
+            return Q(scope_kind="tenant", scope_value__in=tenants) | ~Q(scope_kind__in=["tenant", "job"])
+        shared = {EVERYBODY} if self._rules_for_everybody else set()
+        return Q(**{f"{self.tenant_path}__in": tenants | shared})
 
 
-def _rule(model: type[models.Model], tenants: frozenset[str]) -> Q:
-    label = model._meta.label
-    path = TENANT_OF[label]
-    if path is HIDDEN:
-        return Q(pk__in=[])
-    if label in SCOPED:
-        return Q(scope_kind="tenant", scope_value__in=tenants) | ~Q(scope_kind__in=["tenant", "job"])
-    shared = {EVERYBODY} if label in RULES_FOR_EVERYBODY else set()
-    return Q(**{f"{path}__in": tenants | shared})
+def tenant_path(model: type[models.Model]) -> str | None:
+    """Return the lookup of a row's tenant; None for models without tenants, which confined staff may not view."""
+    manager = model._default_manager
+    return manager.tenant_path if isinstance(manager, ConfinedManager) else None

@@ -17,7 +17,7 @@ class Tenant(models.Model):
     name = ByteOrderedField(max_length=TENANT_NAME_MAX)
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("name")
 
     class Meta:
         constraints = [

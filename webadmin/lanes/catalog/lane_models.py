@@ -48,7 +48,7 @@ class CompactionPolicy(models.Model):
     object_grace_seconds = models.PositiveIntegerField(default=2 * 86_400)
     retention_days = models.PositiveIntegerField(default=KEEP_ALL)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("repository__tenant")
 
     class Meta:
         verbose_name_plural = "compaction policies"
@@ -79,7 +79,7 @@ class BranchWatch(models.Model):
     ordered_by = models.CharField(max_length=ACTOR_MAX, blank=True)
     ordered_why = models.CharField(max_length=REASON_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("branch__repository__tenant")
 
     class Meta:
         verbose_name_plural = "branch watches"
@@ -125,7 +125,7 @@ class Compaction(models.Model):
     bytes_changed = models.PositiveBigIntegerField(null=True)
     bytes_written = models.PositiveBigIntegerField(null=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("repository__tenant")
 
     class Meta:
         constraints = [
@@ -185,7 +185,7 @@ class Collection(models.Model):
     failed = models.PositiveIntegerField(default=0)
     error = models.CharField(max_length=REASON_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("repository__tenant")
 
     class Meta:
         indexes = [models.Index(fields=["repository", "-id"], name="catalog_collection_history")]

@@ -46,7 +46,7 @@ class Repository(models.Model):
     deleted_ms = models.BigIntegerField(null=True)
     links = models.PositiveBigIntegerField(default=0)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         constraints = [
@@ -85,7 +85,7 @@ class Branch(models.Model):
     is_hidden = models.BooleanField(default=False)
     created_ms = models.BigIntegerField()
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("repository__tenant")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["repository", "name"], name="catalog_branch_name_unique")]
@@ -189,7 +189,7 @@ class Commit(models.Model):
     generation = models.PositiveBigIntegerField()
     version = models.PositiveSmallIntegerField(default=COMMIT_VERSION)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("repository__tenant")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["repository", "commit_id"], name="catalog_commit_id_unique")]
@@ -209,7 +209,7 @@ class Tag(models.Model):
     commit_id = ByteOrderedField(max_length=ID_LENGTH)
     created_ms = models.BigIntegerField()
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("repository__tenant")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["repository", "name"], name="catalog_tag_name_unique")]

@@ -22,7 +22,7 @@ class TenantService(models.Model):
     label_sets = models.ForeignKey("profiles.LabelSets", on_delete=models.CASCADE, related_name="+", db_index=False)
     span_max_ms = models.BigIntegerField()
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant__name")
 
     class Meta:
         constraints = [

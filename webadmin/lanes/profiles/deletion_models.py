@@ -29,7 +29,7 @@ class RetentionRule(models.Model):
     actor = models.CharField(max_length=ACTOR_MAX)
     why = models.CharField(max_length=WHY_MAX)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant", rules_for_everybody=True)
 
     class Meta:
         constraints = [
@@ -52,7 +52,7 @@ class LegalHold(models.Model):
     ended_at = models.DateTimeField(null=True)
     ended_by = models.CharField(max_length=ACTOR_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant", rules_for_everybody=True)
 
     class Meta:
         constraints = [
@@ -96,7 +96,7 @@ class DeleteRequest(models.Model):
     actor = models.CharField(max_length=ACTOR_MAX)
     why = models.CharField(max_length=WHY_MAX)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant__name")
 
     class Meta:
         constraints = [
@@ -127,7 +127,7 @@ class DeletionCertificate(models.Model):
     at = models.DateTimeField(auto_now_add=True)
     detail = models.JSONField(default=dict)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("request__tenant__name")
 
     class Meta:
         ordering = ["-id"]

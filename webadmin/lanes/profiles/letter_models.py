@@ -42,7 +42,7 @@ class DeadLetter(models.Model):
     code = models.CharField(max_length=CODE_MAX, blank=True)
     reason = models.CharField(max_length=REASON_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["key"], name="dead_letter_key_unique")]

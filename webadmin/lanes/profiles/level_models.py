@@ -32,7 +32,7 @@ class LevelQueue(models.Model):
     served_at_ms = models.BigIntegerField(default=0)
     is_noticed = models.BooleanField(default=False)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         constraints = [
@@ -82,7 +82,7 @@ class LevelPolicy(models.Model):
     remnant_bytes = models.PositiveBigIntegerField(default=0)
     remnant_age_seconds = models.PositiveIntegerField(default=0)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant", rules_for_everybody=True)
 
     class Meta:
         verbose_name_plural = "level policies"

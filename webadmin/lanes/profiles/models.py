@@ -84,7 +84,7 @@ class Block(models.Model):
     removed_command_index = models.BigIntegerField(null=True)
     arrived_at_ms = models.BigIntegerField()
 
-    objects = ConfinedManager.from_queryset(BlockQuerySet)()
+    objects = ConfinedManager.from_queryset(BlockQuerySet)("tenant__name")
 
     class Meta:
         constraints = [
@@ -160,7 +160,7 @@ class Dataset(models.Model):
     size_bytes = models.PositiveBigIntegerField()
     masks_applied = models.BigIntegerField(default=0)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant__name")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["block", "position"], name="dataset_position_unique")]
@@ -183,7 +183,7 @@ class BlockLineage(models.Model):
     # Who asks for a job's results goes by its sources, which have an index by their job.
     job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="lineage", db_index=False, db_constraint=False)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("result__tenant__name")
 
     class Meta:
         verbose_name_plural = "block lineage"
@@ -222,7 +222,7 @@ class Tombstone(models.Model):
     last_error = models.CharField(max_length=500, blank=True)
     deleted_at_ms = models.BigIntegerField(null=True, help_text="When the deletion of the object was confirmed")
 
-    objects = ConfinedManager.from_queryset(TombstoneQuerySet)()
+    objects = ConfinedManager.from_queryset(TombstoneQuerySet)("block__tenant__name")
 
     class Meta:
         indexes = [

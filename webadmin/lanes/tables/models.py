@@ -66,7 +66,7 @@ class DataSource(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     looked_at_ms = models.BigIntegerField(null=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant")
 
     class Meta:
         verbose_name = "table"
@@ -121,7 +121,7 @@ class Policy(models.Model):
     fingerprint = models.CharField(max_length=DIGEST_MAX, blank=True)
     changed_at = models.DateTimeField(auto_now=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("source__tenant")
 
     class Meta:
         verbose_name_plural = "policies"
@@ -146,7 +146,7 @@ class Registration(models.Model):
     sequence = models.PositiveBigIntegerField()
     at_ms = models.BigIntegerField()
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("source__tenant")
 
     class Meta:
         ordering = ["-id"]
@@ -190,7 +190,7 @@ class Segment(models.Model):
     unlinked_at_ms = models.BigIntegerField(null=True)
     created_at_ms = models.BigIntegerField()
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("source__tenant")
 
     class Meta:
         verbose_name = "file"
@@ -269,7 +269,7 @@ class Chunk(models.Model):
     looked_at_ms = models.BigIntegerField(null=True)
     look_again_ms = models.BigIntegerField(null=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("source__tenant")
 
     class Meta:
         constraints = [
@@ -307,7 +307,7 @@ class ChunkOrder(models.Model):
     ended_at_ms = models.BigIntegerField(null=True)
     ended_because = models.CharField(max_length=REASON_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("source__tenant")
 
     class Meta:
         verbose_name = "order about chunks"
@@ -345,7 +345,7 @@ class BadFile(models.Model):
     released_by = models.CharField(max_length=150, blank=True)
     release_why = models.CharField(max_length=REASON_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("source__tenant")
 
     class Meta:
         verbose_name = "file kept out"

@@ -51,7 +51,7 @@ class Task(models.Model):
     rows_read = models.PositiveBigIntegerField(null=True)
     rows_written = models.PositiveBigIntegerField(null=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("source__tenant")
 
     class Meta:
         constraints = [
@@ -112,7 +112,7 @@ class TaskChunk(models.Model):
     row_count = models.PositiveBigIntegerField(null=True)
     ended_at_ms = models.BigIntegerField(null=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("source__tenant")
 
     class Meta:
         constraints = [
@@ -161,7 +161,7 @@ class Manifest(models.Model):
     superseded_at_ms = models.BigIntegerField(null=True)
     deleted_at_ms = models.BigIntegerField(null=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("source__tenant")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["source", "sequence"], name="tables_manifest_unique")]
@@ -186,7 +186,7 @@ class DiscardedOutput(models.Model):
     attempts = models.PositiveIntegerField(default=0)
     last_error = models.CharField(max_length=REASON_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("source__tenant")
 
     class Meta:
         indexes = [

@@ -123,7 +123,7 @@ class BucketTenant(models.Model):
     # Until when somebody has the turn to write the index.
     index_writer_until_ms = models.BigIntegerField(null=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("name")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["bucket", "name"], name="tsdb_tenant_unique")]
@@ -159,7 +159,7 @@ class Group(models.Model):
     # What reading the sources of a failed job alone showed.
     finding = models.CharField(max_length=REASON_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant__name")
 
     class Meta:
         constraints = [
@@ -229,7 +229,7 @@ class Block(models.Model):
     visible_at_ms = models.BigIntegerField(null=True)
     marked_at_ms = models.BigIntegerField(null=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant__name")
 
     class Meta:
         constraints = [
@@ -267,7 +267,7 @@ class Part(models.Model):
     unread = models.PositiveIntegerField(default=0)
     look_again_at_ms = models.BigIntegerField(default=0)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("group__tenant__name")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["group", "partition"], name="tsdb_part_unique")]
@@ -292,7 +292,7 @@ class BlockQuarantine(models.Model):
     released_by = models.CharField(max_length=150, blank=True)
     release_why = models.CharField(max_length=REASON_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("block__tenant__name")
 
     class Meta:
         constraints = [
@@ -320,7 +320,7 @@ class OutboxStep(models.Model):
     attempts = models.PositiveIntegerField(default=0)
     last_error = models.CharField(max_length=REASON_MAX, blank=True)
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("tenant__name")
 
     class Meta:
         indexes = [

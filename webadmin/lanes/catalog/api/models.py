@@ -37,7 +37,7 @@ class ImportRun(models.Model):
     commit_id = ByteOrderedField(max_length=ID_LENGTH, blank=True, default="")
     error = models.CharField(max_length=ERROR_MAX, blank=True, default="")
 
-    objects = ConfinedManager()
+    objects = ConfinedManager("repository__tenant")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["repository", "name"], name="catalog_import_name_unique")]
