@@ -2,6 +2,8 @@
 
 from django.apps import AppConfig
 
+from webadmin.adminkit.navigation import Group, Link
+
 
 class ConsoleConfig(AppConfig):
     """Django's name for this app."""
@@ -9,6 +11,32 @@ class ConsoleConfig(AppConfig):
     name = "webadmin.console"
     label = "console"
     verbose_name = "Console"
+    navigation = (
+        Group(
+            0,
+            "",
+            [
+                Link("Overview", "dashboard", "admin:index"),
+                Link("Progress", "trending_up", "progress-page"),
+                Link("Flame graph", "local_fire_department", "flame-page"),
+                Link("Why is nothing happening?", "help", "standstill-page"),
+            ],
+        ),
+        Group(
+            90,
+            "Rules",
+            [
+                Link("Periodic tasks", "update", "django_celery_beat.periodictask"),
+            ],
+        ),
+        Group(
+            99,
+            "Access",
+            [
+                Link("API", "api", "docs"),
+            ],
+        ),
+    )
 
     def ready(self) -> None:
         """Look at the settings of each new connection to the database."""

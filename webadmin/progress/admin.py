@@ -1,4 +1,4 @@
-"""The evictions register in the admin: every job that is out of the schedule, why, and what to do with it."""
+"""Parked jobs in the admin: every job that is out of the schedule, why, and what to do with it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _blockers(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="merging_broken",
             text=broken,
-            remedy="look at its jobs in the evictions register, then move the nodes to another build; bad blocks are "
+            remedy="look at its jobs among the parked jobs, then move the nodes to another build; bad blocks are "
             "not looked for meanwhile",
         )
     if facts.isolation_stop:
@@ -144,7 +144,7 @@ def _set_aside(facts: Standstill) -> Iterator[Blocker]:
         yield Blocker(
             code="parked",
             text=f"{count_words(facts.parked_jobs, 'job')} parked: {keep} {count_words(facts.parked_blocks, 'block')}",
-            remedy="look at the evictions register: requeue, give blocks back, or release them from quarantine",
+            remedy="look at the parked jobs: requeue, give blocks back, or release them from quarantine",
             is_for_due_work=False,
         )
     if facts.failing_jobs:

@@ -88,7 +88,7 @@ class ParkedJobs(ConfinedManager):
 
 
 class ParkedJob(Job):
-    """A job of the evictions register, for its own page in the admin."""
+    """A parked job, for its own page in the admin."""
 
     objects = ParkedJobs("tenant")
 

@@ -77,6 +77,10 @@ class PlanRequest:
     capped: CappedTenants
 
 
+Sample = tuple[tuple[str, ...], float]
+"""Label values and value."""
+
+
 class LanePlans(ABC):
     """What one poll has read of a lane's ready queues. Nothing is locked: ``LaneWrite`` checks again."""
 
@@ -216,6 +220,10 @@ class Lane(ABC):
     def kept_by_deletion(self, tenant: str) -> list[str]:
         """Return in sentences what a tenant has in this lane that a request to delete its data leaves as it is."""
         return []
+
+    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
+        """Return the samples of each metric of the lane; of tenants, tables and the like at most ``things_max``."""
+        return ()
 
     def troubles(self) -> list[Trouble]:
         """Return what stands still until somebody acts, beside parked jobs."""

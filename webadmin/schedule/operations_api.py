@@ -118,7 +118,7 @@ class ResumeView(OperatorView):
 
 
 class ParkedView(OperatorView):
-    """The evictions register."""
+    """Parked jobs."""
 
     @extend_schema(
         operation_id="list_parked_jobs",

@@ -1,4 +1,4 @@
-"""The evictions register: which jobs are parked, why, and how an operator names some of them.
+"""Parked jobs: which jobs are parked, why, and how an operator names some of them.
 
 A parked job keeps its blocks; its last error is that of its last attempt that ended badly.
 """

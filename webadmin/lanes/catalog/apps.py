@@ -2,11 +2,24 @@
 
 from django.apps import AppConfig
 
+from webadmin.adminkit.navigation import Group, Link
+
 
 class CatalogConfig(AppConfig):
     name = "webadmin.lanes.catalog"
     label = "catalog"
     verbose_name = "Catalog"
+    navigation = (
+        Group(
+            50,
+            "Catalogs",
+            [
+                Link("Repositories", "library_books", "catalog.repository"),
+                Link("Branches", "fork_right", "catalog.branch"),
+                Link("Compactions", "compress", "catalog.compaction"),
+            ],
+        ),
+    )
 
     def ready(self) -> None:
         from webadmin.lanes.catalog.compact_lane import CatalogLane

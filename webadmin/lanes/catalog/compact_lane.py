@@ -28,11 +28,12 @@ from webadmin.lanes.catalog.lane_models import Compaction
 from webadmin.lanes.catalog.lane_report import branches_waiting, repositories_kept
 from webadmin.lanes.catalog.models import Build, Repository
 from webadmin.lanes.catalog.places import files_of, metarange_of, prefix_of
+from webadmin.lanes.catalog.samples import catalog_samples
 from webadmin.lanes.catalog.services.end_compactions import basis_of_row, close_compactions, refused_words
 from webadmin.lanes.catalog.services.publish import files_in, publish_compaction
 from webadmin.lanes.catalog.states import CompactionState, RepositoryState
 from webadmin.schedule.errors import SourcesChanged
-from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment, Waiting
+from webadmin.schedule.lanes import Accepted, Finished, Lane, Sample, SwapMoment, Waiting
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Operation
 
@@ -88,6 +89,9 @@ class CatalogLane(Lane):
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)
+
+    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
+        return catalog_samples(things_max)
 
     def holding(self, jobs: Sequence[Job]) -> set[int]:
         return set(_planned(jobs))

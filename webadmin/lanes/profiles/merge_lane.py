@@ -28,11 +28,12 @@ from webadmin.lanes.profiles.models import AcceptedId, Block
 from webadmin.lanes.profiles.planning.lane_write import ProfilesWrite
 from webadmin.lanes.profiles.planning.poll_planning import READY_AT, ProfilePlans, read_plans
 from webadmin.lanes.profiles.registration import BlockRegistration, check_registration
+from webadmin.lanes.profiles.samples import profile_samples
 from webadmin.lanes.profiles.services.insert_blocks import InternedNames, intern_names
 from webadmin.lanes.profiles.services.replace_blocks import Replacement
 from webadmin.lanes.profiles.services.return_blocks import return_blocks
 from webadmin.lanes.profiles.states import BlockState
-from webadmin.schedule.lanes import Accepted, Finished, Lane, LanePlans, PlanRequest
+from webadmin.schedule.lanes import Accepted, Finished, Lane, LanePlans, PlanRequest, Sample
 from webadmin.schedule.models import Job, Limits
 from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
@@ -152,6 +153,9 @@ class ProfilesLane(Lane):
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return block_page.blocks_of_job_tables(job.pk, job.source_count, now_ms)
+
+    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
+        return profile_samples()
 
     def holding(self, jobs: Sequence[Job]) -> set[int]:
         owned = Block.objects.filter(owner_job__in=jobs, state=BlockState.OWNED)

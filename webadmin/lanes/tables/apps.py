@@ -2,11 +2,27 @@
 
 from django.apps import AppConfig
 
+from webadmin.adminkit.navigation import Group, Link
+
 
 class TimelineConfig(AppConfig):
     name = "webadmin.lanes.tables"
     label = "tables"
     verbose_name = "Tables"
+    navigation = (
+        Group(
+            40,
+            "Tables",
+            [
+                Link("Tables", "table_chart", "tables.datasource"),
+                Link("Chunks", "view_timeline", "tables.chunk"),
+                Link("Tasks", "join_inner", "tables.task"),
+                Link("Files", "description", "tables.segment"),
+                Link("Files kept out", "coronavirus", "tables.badfile"),
+                Link("Orders about chunks", "gavel", "tables.chunkorder"),
+            ],
+        ),
+    )
 
     def ready(self) -> None:
         from webadmin.lanes.tables.tables_lane import TablesLane

@@ -8,7 +8,7 @@ chunk, at once for those who ask the database; readers of the table see it when 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db.models import Q
@@ -26,6 +26,7 @@ from webadmin.lanes.tables.job_sections import job_sections
 from webadmin.lanes.tables.lane_report import table_troubles, tables_kept, tables_waiting
 from webadmin.lanes.tables.merge_specs import PlannedTask, check_result, planned_tasks, spec_of
 from webadmin.lanes.tables.models import Chunk, DataSource
+from webadmin.lanes.tables.samples import table_samples
 from webadmin.lanes.tables.services.admit_tasks import follow_commits
 from webadmin.lanes.tables.services.commit_tasks import Completion, commit_tasks
 from webadmin.lanes.tables.services.end_tasks import close_tasks
@@ -33,7 +34,7 @@ from webadmin.lanes.tables.services.orders import release_since
 from webadmin.lanes.tables.services.settle_failures import files_kept_out, of_place
 from webadmin.lanes.tables.states import TaskState
 from webadmin.lanes.tables.task_models import Task
-from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment, Trouble, Waiting
+from webadmin.schedule.lanes import Accepted, Finished, Lane, Sample, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
@@ -94,6 +95,9 @@ class TablesLane(Lane):
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)
+
+    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
+        return table_samples(things_max)
 
     def holding(self, jobs: Sequence[Job]) -> set[int]:
         open_tasks = Task.objects.filter(job__in=[job.id for job in jobs], state=TaskState.OPEN)

@@ -31,11 +31,12 @@ from webadmin.lanes.tsdb.job_sections import job_sections
 from webadmin.lanes.tsdb.lane_report import blocks_kept, bucket_troubles, compactions_waiting
 from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, Part
 from webadmin.lanes.tsdb.policies import layout_of
+from webadmin.lanes.tsdb.samples import tsdb_samples
 from webadmin.lanes.tsdb.services.complete_groups import Completion, complete_parts, samples_owned, samples_written
 from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups
 from webadmin.lanes.tsdb.services.quarantine_sources import of_place, release_since, sources_kept_out
 from webadmin.lanes.tsdb.states import BlockState, GroupState
-from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, SwapMoment, Trouble, Waiting
+from webadmin.schedule.lanes import Accepted, Finished, Lane, Offer, Sample, SwapMoment, Trouble, Waiting
 from webadmin.schedule.models import Job
 from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
@@ -109,6 +110,9 @@ class TsdbLane(Lane):
 
     def job_sections(self, job: Job, now_ms: int) -> list[Section]:
         return job_sections(job)
+
+    def samples(self, things_max: int) -> Iterable[tuple[str, list[Sample]]]:
+        return tsdb_samples(things_max)
 
     def holding(self, jobs: Sequence[Job]) -> set[int]:
         open_parts = Part.objects.filter(job__in=jobs, group__state=GroupState.OPEN, is_done=False)

@@ -1,4 +1,4 @@
-"""The evictions register and what operators do with it: requeue, set aside, give back, pin, reset."""
+"""Parked jobs and what operators do with it: requeue, set aside, give back, pin, reset."""
 
 from __future__ import annotations
 

@@ -2,8 +2,19 @@
 
 from django.apps import AppConfig
 
+from webadmin.adminkit.navigation import Group, Link
+
 
 class CatalogApiConfig(AppConfig):
     name = "webadmin.lanes.catalog.api"
     label = "catalog_api"
     verbose_name = "Catalog API"
+    navigation = (
+        Group(
+            51,
+            "Catalogs",
+            [
+                Link("Imports", "input", "catalog_api.importrun"),
+            ],
+        ),
+    )
