@@ -32,7 +32,7 @@ from engine.placement.publication import load_ring
 from engine.placement.ring import EMPTY_RING, Ring
 from engine.query.top_functions import top_functions
 from engine.storage import ObjectStore, open_store
-from tests.faults.preloaded import Disk
+from tests.faults.preloaded import Disk, WallClock, environments
 from tests.processes import ROOT, Process, Processes, wait_until
 from tests.signed_documents import signed
 from tests.webadmin.ingest.writer.pushes import PROFILE_TYPE, SAMPLE_VALUE, SERVICE, TENANT, push_bytes, pushed_profile
@@ -71,6 +71,7 @@ class WriterFleet:
         self._database_url = database_url
         self.objects = home / "objects"
         self.disk = Disk(home / "disk", self.objects)
+        self.clocks = {"w1": WallClock(home / "clocks" / "w1")}
         self.store: ObjectStore = open_store(str(self.objects))
         self.writers: dict[str, Process] = {}
         self.environment = {
@@ -102,8 +103,10 @@ class WriterFleet:
         """Start those of these writers that do not run, and wait until all are in the published ring."""
         missing = [name for name in names if name not in self.writers or not self.writers[name].is_running()]
         for name in missing:
+            clock = (self.clocks[name],) if name in self.clocks else ()
+            environment = self.environment | environments(self.disk, *clock)
             self.writers[name] = self._processes.start_python(
-                name, "manage.py", "writer", "--instance-id", name, environment=self.environment
+                name, "manage.py", "writer", "--instance-id", name, environment=environment
             )
         for name in missing:
             self.writers[name].wait_for_line("writer_ready")

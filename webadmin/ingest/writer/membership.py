@@ -15,6 +15,7 @@ from django.db import close_old_connections
 
 from engine.core.errors import LithifyError
 from engine.storage.model import ObjectStore
+from webadmin.base.database.database_clock import read_database_clock
 from webadmin.placement.services.instances import (
     Registration,
     Standing,
@@ -79,6 +80,7 @@ class Membership:
             close_old_connections()
 
     def _report(self) -> None:
+        read_database_clock()
         standing = heartbeat(self._registration.name) if self.is_registered else Standing.UNKNOWN
         if standing is Standing.UNKNOWN:
             version = register_instance(self._registration).version
