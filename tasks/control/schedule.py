@@ -48,6 +48,6 @@ class KeptScheduler(DatabaseScheduler):
         in the future."""
         now = self.app.now()
         if self._ticked_at is not None and now < self._ticked_at:
-            self._last_full_sync = datetime.min
+            self._initial_read, self._heap = True, None
         self._ticked_at = now
         return float(super().tick(*args, **kwargs))

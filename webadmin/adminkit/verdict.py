@@ -53,6 +53,7 @@ class Standing:
     stuck_chunks: int = 0
     expiring_credentials: int = 0
     log_behind: str = ""
+    not_counting: str = ""
     unsafe_database: str = ""
     unknown_segments: int = 0
 
@@ -78,6 +79,9 @@ def _troubles(standing: Standing) -> Iterator[Notice]:
         yield Notice(tone="bad", text=f"No push is acknowledged: {standing.unsafe_database}.", place="standstill")
     if standing.log_behind:
         text = f"{standing.log_behind[:1].upper()}{standing.log_behind[1:]}."
+        yield Notice(tone="bad", text=text, place="standstill")
+    if standing.not_counting:
+        text = f"Beat or control does not run, so nothing is planned or cleaned up: {standing.not_counting}."
         yield Notice(tone="bad", text=text, place="standstill")
     for broken in standing.broken_builds:
         yield Notice(tone="bad", text=f"{broken[:1].upper()}{broken[1:]}.", place="standstill")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpRequest
@@ -32,6 +33,8 @@ from webadmin.lanes.tsdb.models import BlockQuarantine, Bucket, BucketTenant, Ou
 from webadmin.lanes.tsdb.overview import buckets_table
 from webadmin.lanes.tsdb.standing import BucketStanding, bucket_standings
 from webadmin.progress.due_work import covered_by, held_jobs
+from webadmin.progress.facts import counted_ms_ago
+from webadmin.progress.health import counting_late
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule.isolation_stops import stops_in_words
@@ -140,6 +143,7 @@ def _standing(
         bad_files=sum(one.now.bad_files for one in tables),
         expiring_credentials=expiring_credential_count(timezone.now()),
         log_behind=log_behind(),
+        not_counting=counting_late(counted_ms_ago(overview.wall_ms)),
         unsafe_database=durability.refusal(),
         unknown_segments=LineageMark.objects.values_list("unknown_segments", flat=True).first() or 0,
     )
@@ -295,7 +299,7 @@ def _jobs(jobs: JobCounts) -> Table:
 
 
 def _workers(overview: ScheduleOverview) -> Table:
-    now, lease_seconds = timezone.now(), overview.limits.lease_seconds
+    now, lease_seconds = datetime.fromtimestamp(overview.wall_ms / 1000, UTC), overview.limits.lease_seconds
     missing = overview.known_worker_count - len(overview.workers)
     return Table(
         title="Workers",
