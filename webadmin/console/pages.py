@@ -235,7 +235,7 @@ def _levels(totals: IndexTotals) -> Table:
 
 def _level_row(level: int, totals: Iterable[LevelTotal]) -> tuple[object, ...]:
     here = [total for total in totals if total.level == level]
-    states = ", ".join(f"{show.count_text(total.block_count)} {total.state}" for total in here)
+    states = ", ".join(f"{show.count_text(total.block_count)} {total.held or total.state}" for total in here)
     blocks = show.list_address(Block, level=level, state="live")
     name = "0, segments" if level == 0 else str(level)
     return (

@@ -43,7 +43,7 @@ def test_the_front_page_tells_trouble_levels_queues_jobs_workers_and_commands(op
     assert "1 block parked: not compacted, still read by queries." in text
     assert "The lease of 1 job is over" in text
     assert "0, segments 10 " in text
-    assert "8 owned, 1 parked, 1 queued" in text
+    assert "6 owned, 2 quarantined, 1 parked, 1 queued" in text
     assert "3 removed objects awaiting deletion." in text
     assert "10 of 10 blocks: full" in text
     assert re.search(r"node-a polling \d+ s ago 2", text)
