@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import os
 import random
 import subprocess
@@ -33,6 +34,7 @@ from engine.placement.ring import EMPTY_RING, Ring
 from engine.query.top_functions import top_functions
 from engine.storage import ObjectStore, open_store
 from tests.faults.preloaded import Disk, WallClock, environments
+from tests.faults.stack import FRONT_PAGE
 from tests.processes import ROOT, Process, Processes, wait_until
 from tests.signed_documents import signed
 from tests.webadmin.ingest.writer.pushes import PROFILE_TYPE, SAMPLE_VALUE, SERVICE, TENANT, push_bytes, pushed_profile
@@ -128,6 +130,11 @@ class WriterFleet:
             lines = httpx.get(f"{instance.address}/metrics", headers=headers, timeout=10).text.splitlines()
             found += sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
         return found
+
+    def notices(self) -> list[str]:
+        """Return what the front page says."""
+        said: list[str] = json.loads(self.python("-c", FRONT_PAGE).splitlines()[-1])
+        return [text.replace("\xa0", " ") for text in said]
 
     def letters(self) -> int:
         """Return how many dead letters wait."""

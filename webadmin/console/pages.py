@@ -32,6 +32,7 @@ from webadmin.lanes.tables.overview import TableStanding, table_standings, table
 from webadmin.lanes.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep
 from webadmin.lanes.tsdb.overview import buckets_table
 from webadmin.lanes.tsdb.standing import BucketStanding, bucket_standings
+from webadmin.placement.models import Instance
 from webadmin.progress.due_work import covered_by, held_jobs
 from webadmin.progress.facts import counted_ms_ago
 from webadmin.progress.health import counting_late
@@ -101,6 +102,8 @@ def _standing(
     next_ready = [queue.next_ready_ms for queue in queues if queue.next_ready_ms is not None]
     ready = sum(queue.ready_count for queue in queues)
     scopes = paused_scopes(overview.now_ms)
+    failing = Instance.objects.filter(left_at_ms=None).exclude(store_error="")
+    store_errors = list(failing.values_list("store_error", flat=True)) if confined_tenants() is None else []
     ready_queues = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=overview.now_ms)
     return Standing(
         block_count=sum(total.block_count for total in totals.live),
@@ -145,6 +148,8 @@ def _standing(
         log_behind=log_behind(),
         not_counting=counting_late(counted_ms_ago(overview.wall_ms)),
         unsafe_database=durability.refusal(),
+        failing_writers=len(store_errors),
+        store_error=store_errors[0] if store_errors else "",
         unknown_segments=LineageMark.objects.values_list("unknown_segments", flat=True).first() or 0,
     )
 
@@ -158,6 +163,7 @@ def _paused(scopes: Sequence[PausedScope]) -> list[str]:
 
 def _place(notice: Notice) -> str:
     places = {
+        "writers": lambda: show.list_address(Instance),
         "workers": lambda: show.list_address(Worker),
         "jobs": lambda: show.list_address(Job),
         "parked_jobs": lambda: show.list_address(ParkedJob),

@@ -37,13 +37,19 @@ class Membership:
     """One instance's place in the registry. Its methods block; they are called from one thread at a time."""
 
     def __init__(
-        self, registration: Registration, store: ObjectStore, clock: Callable[[], float] = time.monotonic
+        self,
+        registration: Registration,
+        store: ObjectStore,
+        clock: Callable[[], float] = time.monotonic,
+        store_error: Callable[[], str] = lambda: "",
     ) -> None:
+        """``store_error`` says why segments could not be stored at the last attempt, "" if they could."""
         self.is_registered = False
         self.is_asked_to_leave = False
         self._registration = registration
         self._store = store
         self._clock = clock
+        self._store_error = store_error
         self._in_reach_since: float | None = None
         self._last_beat = 0.0
         self._publish_at = 0.0
@@ -81,7 +87,9 @@ class Membership:
 
     def _report(self) -> None:
         read_database_clock()
-        standing = heartbeat(self._registration.name) if self.is_registered else Standing.UNKNOWN
+        standing = Standing.UNKNOWN
+        if self.is_registered:
+            standing = heartbeat(self._registration.name, store_error=self._store_error())
         if standing is Standing.UNKNOWN:
             version = register_instance(self._registration).version
             self.is_registered = True

@@ -28,6 +28,7 @@ class Migration(migrations.Migration):
                 ("registered_at_ms", models.BigIntegerField()),
                 ("heartbeat_at_ms", models.BigIntegerField()),
                 ("left_at_ms", models.BigIntegerField(blank=True, null=True)),
+                ("store_error", models.CharField(blank=True, default="", max_length=500)),
             ],
             options={
                 "ordering": ["name"],

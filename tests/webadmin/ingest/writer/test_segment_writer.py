@@ -256,6 +256,22 @@ def test_a_store_that_fails_for_one_shard_refuses_that_shard_only_and_the_sender
     assert found() == {"f1": 1, "f2": 1, "f3": 1}
 
 
+def test_the_last_refusal_of_the_store_is_kept_until_it_takes_a_flush(store: ObjectStore, found: Found) -> None:
+    async def send() -> list[str]:
+        failing = FailingStore(store, Fault("put", key_part="segments/2/", is_lasting=True))
+        writer = SegmentWriter("w1", failing, QUICK, WriterMeasures())
+        errors = []
+        for shard in (2, 1):
+            await writer.push(push_of(pushed_profile(f"f{shard}"), shard=shard), 1000)
+            errors.append(writer.store_error)
+        await writer.drain()
+        return errors
+
+    refused, taken = asyncio.run(send())
+    assert "segments/2/" in refused
+    assert taken == ""
+
+
 def test_without_index_and_letters_nothing_is_acknowledged(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_writer, "register", Index(OperationalError("gone")).register)
     failing = FailingStore(store, Fault("put", key_part="dlq/", is_lasting=True))
