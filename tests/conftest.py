@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 # Here and nowhere below: two folders that each had it would set up one database twice.
 from tests import spark_classes
 from tests.database import django_db_keepdb, django_db_modify_db_settings  # noqa: F401
+from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 SHARED = Path(os.environ.get("LITHIFY_SHARED", Path(__file__).parents[2] / "shared"))
 FOREIGN_DATA = SHARED / "data"

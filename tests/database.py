@@ -21,7 +21,7 @@ from django.db import connections
 from django.db.models.signals import post_migrate
 
 from tests.migrated import fill_postgresql, put_sqlite
-from webadmin.base.database import dialect
+from webadmin.base.database import database_clock, dialect
 from webadmin.base.database.url import database_settings
 
 KIND = os.environ.get("LITHIFY_TEST_DATABASE", "sqlite")
@@ -124,4 +124,5 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """Replace the database's clock by one that stands still until it is set."""
     manual = ManualClock(START_MS)
     monkeypatch.setattr(dialect, "clock_column", lambda: str(manual()))
+    monkeypatch.setattr(database_clock, "_monotonic_at_epoch_ms", None)  # a reading of it ends with the test
     return manual

@@ -11,6 +11,7 @@ from webadmin.placement.map_page import placement_page
 from webadmin.progress.pages import progress_page, standstill_page
 from webadmin.progress.views import healthz, metrics, progressz, readyz
 
+handler500 = "webadmin.base.error_answers.answer_server_error"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/backlog/", progress_page, name="progress-page"),

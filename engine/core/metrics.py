@@ -155,7 +155,8 @@ SERVICE_METRICS = (
         "lithify_tables_chunks",
         "gauge",
         (*_TABLE, "state"),
-        "chunks of a table: unstable, deferred, quarantined (after failures)",
+        "chunks of a table: unstable, deferred, quarantined (after failures), "
+        "stuck (unstable, and of no task for 10 minutes)",
     ),
     Metric("lithify_tables_tasks", "gauge", (*_TABLE, "state"), "tasks of a table: running, waiting, blocked, parked"),
     Metric("lithify_tables_bad_files", "gauge", _TABLE, "files of a table that are kept out of it"),
@@ -182,7 +183,8 @@ SERVICE_METRICS = (
         "lithify_catalog_compactions",
         "gauge",
         (*_REPOSITORY, "state"),
-        "compactions that ended within the last hour: published, lost (to a commit, say), failed, ended",
+        "compactions that ended within the last hour: published, lost (to a commit, say), "
+        "failed (or their job is parked), ended",
     ),
     Metric(
         "lithify_catalog_compaction_seconds",

@@ -43,6 +43,14 @@ class Answer:
     length: str
 
 
+SLOW_DOWN = Answer(
+    503,
+    (("Content-Type", "application/xml"),),
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>SlowDown</Code><Message>Please reduce your request rate.'
+    b"</Message><RequestId>1</RequestId></Error>",
+    "0",
+)
+"""What S3 answers when it is asked too much; clients of the web processes look at the status only."""
 BAD_GATEWAY = Answer(502, (), b"", "0")
 
 
@@ -113,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fate is Fate.PASS:
             fate = self.server.traps.meet(request, Moment.AFTER, self.client_address[1])
         if fate is Fate.REFUSE:
-            self._send(Answer(503, (), b"", "0"))
+            self._send(SLOW_DOWN)
         elif answer is not None and fate is Fate.PASS:
             self._send(answer)
         else:

@@ -15,6 +15,7 @@ from tests.faults.stack import SETTLE_SECONDS, STATEMENT_SECONDS, FaultStack
 from tests.processes import wait_until
 from webadmin.base.database.deadlines import ANSWER_GRACE_SECONDS, READINESS_SECONDS
 from webadmin.base.database.url import CONNECTION
+from webadmin.base.error_answers import RETRY_SECONDS
 
 CONNECT_SECONDS = float(CONNECTION["connect_timeout"])
 SLACK_SECONDS = 8.0
@@ -33,6 +34,9 @@ def test_requests_end_and_readiness_fails_while_the_database_is_partitioned_away
             assert (answer.status_code, "database" in answer.text) == (503, True)
             assert time.monotonic() - started < CONNECT_SECONDS + READINESS_SECONDS + SLACK_SECONDS
         assert httpx.get(f"{fault_stack.service.url}/healthz", timeout=10).status_code == 200
+        page = httpx.get(f"{fault_stack.service.url}/admin/", cookies={"sessionid": "a" * 32}, timeout=60)
+        assert (page.status_code, page.headers.get("Retry-After")) == (503, str(RETRY_SECONDS))
+        assert "The database does not answer" in page.text
         started = time.monotonic()
         answer = _add(fault_stack, segments[4:])
         assert (answer.status_code, answer.headers.get("Retry-After")) == (503, "1"), answer.text

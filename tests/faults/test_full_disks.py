@@ -59,6 +59,7 @@ def test_a_local_store_without_room_refuses_pushes_and_takes_them_when_it_has_so
             failed = load.unavailable
             wait_until(lambda: load.unavailable > failed + 10, "senders are refused")
             assert fleet.failed_segments(), "an alert looks at it"
+            assert any("could not store segments at the last attempt" in text for text in fleet.notices())
             during = len(load.acknowledged)
             wait_until(lambda: load.unavailable > failed + 30, "senders are refused again")
             assert len(load.acknowledged) == during

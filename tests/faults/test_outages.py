@@ -119,7 +119,7 @@ def test_a_store_that_slows_everybody_down_for_a_minute_delays_the_work_only(fau
     with fault_stack.around.store.traps.set(storm):
         for segments in shards.values():
             fault_stack.register(segments)
-        fault_stack.wait_until_named("failed at the last run, to be tried again")
+        fault_stack.wait_until_named("StorageError")
         wait_until(lambda: time.monotonic() >= ends_at, "the storm is over", 2 * STORM_SECONDS)
         assert httpx.get(f"{fault_stack.service.url}/readyz", timeout=30).is_success
     assert storm.struck > 100

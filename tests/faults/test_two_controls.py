@@ -1,7 +1,7 @@
 """Two control workers on two machines run every periodic task at the same moment, several times each.
 
-Every task may run twice at once: of profiles, Prometheus blocks and branches, each sample and entry is in exactly one
-live place afterwards.
+Every task may run twice at once: of profiles, Prometheus blocks, tables and branches, each sample, row and entry is in
+exactly one live place afterwards.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.faults import test_catalog_kills as catalogs
 from tests.faults.stack import SETTLE_SECONDS, FaultStack
 from tests.faults.test_block_kills import RESULTS, Tenant, adopted
+from tests.faults.test_table_kills import Table
 from tests.processes import wait_until
 
 ROUNDS = 3
@@ -28,12 +29,14 @@ def test_all_overdue_tasks_at_once_do_each_thing_once(
     shard = fault_stack.new_shard()
     made: dict[str, tuple[int, int]] = json.loads(fault_stack.python("-c", catalogs.SCENE, "overdue"))
     _, branch = made["overdue"]
+    table = Table(fault_stack)
     with adopted(fault_stack, "cortex", "overdue") as store:
         tenant = Tenant(fault_stack, store, tmp_path, "overdue")
         sending = fault_stack.in_background(lambda: send_everything(fault_stack))
         expected = fault_stack.write_segments(shard)
         catalogs.order(fault_stack, branch)
         tenant.put()
+        table.adopt()
         sending.result()
         published = ("published",)
         wait_until(
@@ -43,6 +46,7 @@ def test_all_overdue_tasks_at_once_do_each_thing_once(
         [(result,)] = tenant.rows(RESULTS)
         assert tenant.check_readers() == {result}
     assert fault_stack.check(shard, expected) == []
+    table.check()
     seen = json.loads(fault_stack.python("-c", catalogs.LOOK, "overdue"))
     assert seen == {"overdue": catalogs.VISIBLE}
     assert fault_stack.fsck().keys() <= {"unknown"}

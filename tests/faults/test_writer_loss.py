@@ -20,6 +20,7 @@ from tests.processes import Processes, paused, wait_until
 pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("writer_loss")]
 
 NAMES = ("w1", "w2", "w3")
+DAY_S = 24 * 3600
 TAKEOVER_SECONDS = 60.0
 """So that a takeover that does not happen fails; tests/bench/writer_loss.py measures how long one takes."""
 
@@ -88,6 +89,16 @@ def test_one_that_was_paused_beyond_its_heartbeat_stores_what_it_took_and_comes_
         wait_until(lambda: "w1" in fleet.writable(), "it is back")
         before = load.by("w1")
         wait_until(lambda: load.by("w1") > before, "it takes profiles again")
+    check_exactly_once(fleet, load)
+
+
+@pytest.mark.parametrize("step_s", [DAY_S, -8 * DAY_S], ids=["ahead", "back"])
+def test_a_writer_whose_wall_clock_is_set_still_accepts_pushes(fleet: WriterFleet, step_s: int) -> None:
+    """Ids of segments and the age of credentials rest on the database's clock."""
+    with load_on(fleet) as load, fleet.clocks["w1"].stepped(step_s):
+        load.wait_for(60)
+        before = load.by("w1")
+        wait_until(lambda: load.by("w1") > before + 10, "it takes profiles")
     check_exactly_once(fleet, load)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import os
 import random
 import subprocess
@@ -32,7 +33,8 @@ from engine.placement.publication import load_ring
 from engine.placement.ring import EMPTY_RING, Ring
 from engine.query.top_functions import top_functions
 from engine.storage import ObjectStore, open_store
-from tests.faults.preloaded import Disk
+from tests.faults.preloaded import Disk, WallClock, environments
+from tests.faults.stack import FRONT_PAGE
 from tests.processes import ROOT, Process, Processes, wait_until
 from tests.signed_documents import signed
 from tests.webadmin.ingest.writer.pushes import PROFILE_TYPE, SAMPLE_VALUE, SERVICE, TENANT, push_bytes, pushed_profile
@@ -71,6 +73,7 @@ class WriterFleet:
         self._database_url = database_url
         self.objects = home / "objects"
         self.disk = Disk(home / "disk", self.objects)
+        self.clocks = {"w1": WallClock(home / "clocks" / "w1")}
         self.store: ObjectStore = open_store(str(self.objects))
         self.writers: dict[str, Process] = {}
         self.environment = {
@@ -102,8 +105,10 @@ class WriterFleet:
         """Start those of these writers that do not run, and wait until all are in the published ring."""
         missing = [name for name in names if name not in self.writers or not self.writers[name].is_running()]
         for name in missing:
+            clock = (self.clocks[name],) if name in self.clocks else ()
+            environment = self.environment | environments(self.disk, *clock)
             self.writers[name] = self._processes.start_python(
-                name, "manage.py", "writer", "--instance-id", name, environment=self.environment
+                name, "manage.py", "writer", "--instance-id", name, environment=environment
             )
         for name in missing:
             self.writers[name].wait_for_line("writer_ready")
@@ -125,6 +130,11 @@ class WriterFleet:
             lines = httpx.get(f"{instance.address}/metrics", headers=headers, timeout=10).text.splitlines()
             found += sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
         return found
+
+    def notices(self) -> list[str]:
+        """Return what the front page says."""
+        said: list[str] = json.loads(self.python("-c", FRONT_PAGE).splitlines()[-1])
+        return [text.replace("\xa0", " ") for text in said]
 
     def letters(self) -> int:
         """Return how many dead letters wait."""

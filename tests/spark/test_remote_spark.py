@@ -15,11 +15,13 @@ import sys
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 
+import psutil
 import pyspark
 import pytest
 
@@ -35,6 +37,7 @@ from engine.query.model import Damage, Question, blocks_of
 from engine.query.sample_batches import SampleWish, ShareReader
 from engine.query.shares import cut_shares
 from engine.storage import ObjectStore, open_store
+from tests.faults.stalling_proxy import stalling_proxy
 from tests.object_stores import CREDENTIALS, S3Server, free_port
 from tests.spark.random_jobs import merge_job as profile_job
 from tests.spark.service_double import block_to_json, service_double
@@ -156,9 +159,7 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
         for spec in specs
         for source in spec.sources
     ]
-    settings = {"SPARK_MASTER": standalone, "SPARK_ARCHIVE": str(archive), "SPARK_DRIVER_HOST": "127.0.0.1"}
-    settings |= {"SPARK_SECRET_FILE": str(secret_file)}
-    settings |= {"LITHIFY_EXECUTOR_PYTHON": sys._base_executable, "OBJECT_STORE_URL": store.url}
+    settings = node_settings(standalone, archive, secret_file, store.url)
     with tarfile.open(archive) as opened, service_double({"blocks": [block_to_json(*each) for each in sources]}) as url:
         opened.extractall(tmp_path / "driver/lithify", filter="data")  # as the how-to page says
         options = {"url": url, "credential": "lw_x", "tenant": "anna", "start": "0001-01-01", "end": "9999-01-01"}
@@ -183,6 +184,62 @@ def test_a_standalone_cluster_merges_with_the_archive_and_s3(
     assert {info.key: store.get(info.key) for info in store.list("blocks/")} == blocks
     assert told["answer"] == answer_of(store, sources)
     store.close()
+
+
+def test_an_executor_killed_while_it_merges_costs_another_attempt_only(
+    standalone: str, secret_file: Path, archive: Path, s3_server: S3Server, tmp_path: Path
+) -> None:
+    """Spark starts another executor and runs its tasks again: the results are those of an undisturbed merge."""
+    bucket = s3_server.new_bucket()
+    store = open_store(s3_server.store_url(bucket))
+    specs = [profile_job(f"job-{number}", store, first=10 * number, fence=number) for number in range(2)]
+    sources = [(source.key, replace(decode_metadata(source.metadata), size=source.size)) for source in specs[0].sources]
+    answered = {"blocks": [block_to_json(*each) for each in sources]}
+    held = specs[0].sources[1].id
+    with (
+        tarfile.open(archive) as opened,
+        service_double(answered) as url,
+        stalling_proxy(s3_server.endpoint, held) as proxy,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        opened.extractall(tmp_path / "driver/lithify", filter="data")
+        through = S3Server(proxy.endpoint).store_url(bucket)
+        options = {"url": url, "credential": "lw_x", "tenant": "anna", "start": "0001-01-01", "end": "9999-01-01"}
+        asked = {"specs": [spec.to_json() for spec in specs], "options": options, "blocks": []}
+        settings = node_settings(standalone, archive, secret_file, through)
+        driving = pool.submit(drive, through, asked, settings, tmp_path / "driver")
+        proxy.wait_for_reader(READY_SECONDS)
+        [executor] = executors_below(tmp_path / "work")
+        executor.kill()
+        proxy.release.set()
+        told = driving.result()
+    assert not executor.is_running()
+    expected = {spec.job: merge.run(spec, store, scratch=Scratch(tmp_path / "scratch")) for spec in specs}
+    assert told["results"] == {job: result.to_json() for job, result in expected.items()}
+    store.close()
+
+
+def node_settings(master: str, archive: Path, secret_file: Path, store_url: str) -> dict[str, str]:
+    """Return the environment of a node that uses this cluster."""
+    return {
+        "SPARK_MASTER": master,
+        "SPARK_ARCHIVE": str(archive),
+        "SPARK_DRIVER_HOST": "127.0.0.1",
+        "SPARK_SECRET_FILE": str(secret_file),
+        "LITHIFY_EXECUTOR_PYTHON": sys._base_executable,
+        "OBJECT_STORE_URL": store_url,
+    }
+
+
+def executors_below(folder: Path) -> list[psutil.Process]:
+    """Return the JVMs of executors that a worker with this work folder has started."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            is_executor = any("CoarseGrainedExecutorBackend" in word for word in process.cmdline())
+            if is_executor and Path(process.cwd()).is_relative_to(folder):
+                found.append(process)
+    return found
 
 
 def answer_of(store: ObjectStore, sources: list[tuple[str, BlockMeta]]) -> list[int]:

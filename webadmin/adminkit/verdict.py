@@ -53,8 +53,11 @@ class Standing:
     stuck_chunks: int = 0
     expiring_credentials: int = 0
     log_behind: str = ""
+    not_counting: str = ""
     unsafe_database: str = ""
     unknown_segments: int = 0
+    failing_writers: int = 0
+    store_error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,13 @@ def _troubles(standing: Standing) -> Iterator[Notice]:
     if standing.log_behind:
         text = f"{standing.log_behind[:1].upper()}{standing.log_behind[1:]}."
         yield Notice(tone="bad", text=text, place="standstill")
+    if standing.not_counting:
+        text = f"Beat or control does not run, so nothing is planned or cleaned up: {standing.not_counting}."
+        yield Notice(tone="bad", text=text, place="standstill")
+    if standing.failing_writers:
+        writers = counted(standing.failing_writers, "segment writer")
+        text = f"Pushes are refused: {writers} could not store segments at the last attempt: {standing.store_error}."
+        yield Notice(tone="bad", text=text, place="writers")
     for broken in standing.broken_builds:
         yield Notice(tone="bad", text=f"{broken[:1].upper()}{broken[1:]}.", place="standstill")
     if standing.isolation_stop:

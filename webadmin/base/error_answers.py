@@ -6,11 +6,13 @@ What a known sender was refused is counted where operators see it. Nobody else c
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError, InterfaceError, OperationalError
-from django.http import Http404
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.defaults import server_error
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
@@ -59,6 +61,15 @@ STATUSES = {
 }
 """Status by error code; a LithifyError that is not listed is our fault (500)."""
 
+RETRY_SECONDS = 5
+"""After so long a browser may ask for a page again."""
+DATABASE_AWAY_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>The database does not answer</title></head>
+<body><h1>The database does not answer</h1>
+<p>Pushes are stored meanwhile, and nothing that was acknowledged is lost. Check the database, then load this page
+again.</p></body></html>
+"""
+
 REFUSED = {400, 401, 403, 409, 413, 415}
 """Statuses of what a sender should not have sent; a name that is not there is an answer, not a refusal."""
 
@@ -69,6 +80,15 @@ def answer_error(error: Exception, context: dict[str, Any]) -> Response | None:
     if response is not None and response.status_code in REFUSED:
         _count(getattr(context.get("request"), "user", None), response)
     return response
+
+
+def answer_server_error(request: HttpRequest) -> HttpResponse:
+    """Django's handler of errors in pages: 503 if the database does not answer. It may read nothing from there."""
+    error = sys.exc_info()[1]
+    if not isinstance(error, OperationalError | InterfaceError):
+        return server_error(request)
+    log.error("database_unavailable error=%s", error)
+    return HttpResponse(DATABASE_AWAY_PAGE, status=503, headers={"Retry-After": str(RETRY_SECONDS)})
 
 
 def _count(sender: object, response: Response) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpRequest
@@ -32,7 +33,10 @@ from webadmin.lanes.tables.overview import TableStanding, table_standings, table
 from webadmin.lanes.tsdb.models import BlockQuarantine, Bucket, BucketTenant, OutboxStep
 from webadmin.lanes.tsdb.overview import buckets_table
 from webadmin.lanes.tsdb.standing import BucketStanding, bucket_standings
+from webadmin.placement.models import Instance
 from webadmin.progress.due_work import covered_by, held_jobs
+from webadmin.progress.facts import counted_ms_ago
+from webadmin.progress.health import counting_late
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule.isolation_stops import stops_in_words
@@ -99,6 +103,8 @@ def _standing(
     next_ready = [queue.next_ready_ms for queue in queues if queue.next_ready_ms is not None]
     ready = sum(queue.ready_count for queue in queues)
     scopes = paused_scopes(overview.now_ms)
+    failing = Instance.objects.filter(left_at_ms=None).exclude(store_error="")
+    store_errors = list(failing.values_list("store_error", flat=True)) if confined_tenants() is None else []
     ready_queues = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=overview.now_ms)
     return Standing(
         block_count=sum(total.block_count for total in totals.live),
@@ -141,7 +147,10 @@ def _standing(
         bad_files=sum(one.now.bad_files for one in tables),
         expiring_credentials=expiring_credential_count(timezone.now()),
         log_behind=log_behind(),
+        not_counting=counting_late(counted_ms_ago(overview.wall_ms)),
         unsafe_database=durability.refusal(),
+        failing_writers=len(store_errors),
+        store_error=store_errors[0] if store_errors else "",
         unknown_segments=LineageMark.objects.values_list("unknown_segments", flat=True).first() or 0,
     )
 
@@ -155,6 +164,7 @@ def _paused(scopes: Sequence[PausedScope]) -> list[str]:
 
 def _place(notice: Notice) -> str:
     places = {
+        "writers": lambda: show.list_address(Instance),
         "workers": lambda: show.list_address(Worker),
         "jobs": lambda: show.list_address(Job),
         "parked_jobs": lambda: show.list_address(ParkedJob),
@@ -232,7 +242,7 @@ def _levels(totals: IndexTotals) -> Table:
 
 def _level_row(level: int, totals: Iterable[LevelTotal]) -> tuple[object, ...]:
     here = [total for total in totals if total.level == level]
-    states = ", ".join(f"{show.count_text(total.block_count)} {total.state}" for total in here)
+    states = ", ".join(f"{show.count_text(total.block_count)} {total.held or total.state}" for total in here)
     blocks = show.list_address(Block, level=level, state="live")
     name = "0, segments" if level == 0 else str(level)
     return (
@@ -296,7 +306,7 @@ def _jobs(jobs: JobCounts) -> Table:
 
 
 def _workers(overview: ScheduleOverview) -> Table:
-    now, lease_seconds = timezone.now(), overview.limits.lease_seconds
+    now, lease_seconds = datetime.fromtimestamp(overview.wall_ms / 1000, UTC), overview.limits.lease_seconds
     missing = overview.known_worker_count - len(overview.workers)
     return Table(
         title="Workers",

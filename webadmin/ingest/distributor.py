@@ -24,6 +24,7 @@ from engine.placement.placer import Decision
 from engine.storage.model import ObjectStore
 from engine.storage.opening import open_store
 from webadmin.base.access.revocations import Revocations
+from webadmin.base.database.database_clock import read_database_clock
 from webadmin.base.not_taken import NotTaken
 from webadmin.base.senders import Senders
 from webadmin.ingest.placement_view import PlacementView
@@ -121,6 +122,7 @@ class Distributor:
 
     def _refresh_limits(self) -> None:
         try:
+            read_database_clock()
             found = set_push_limits()
         except DatabaseError as error:
             log.warning("push_limits_not_read error=%s", error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from typing import Any
 
 from django.core.files.uploadhandler import FileUploadHandler
@@ -22,6 +21,7 @@ from engine.ingest.ingest_request import (
 )
 from engine.ingest.push import DecodedPush
 from webadmin.base.compressed_bodies import UnreadableBody, read_body
+from webadmin.base.database.database_clock import database_clock_ms
 from webadmin.base.not_taken import NotTaken
 from webadmin.base.senders import Sender
 from webadmin.base.time_words import parse_time
@@ -60,7 +60,7 @@ def _body(request: HttpRequest, sender: Sender) -> bytes:
 
 
 def _asked(request: HttpRequest, body: bytes, sender: Sender) -> IngestRequest:
-    query, now_s = request.GET, time.time()
+    query, now_s = request.GET, database_clock_ms() / 1000
     content_type = request.headers.get("Content-Type") or ""
     form = query.get("format", "")
     is_form = FORM_TYPE in content_type and form not in {"pprof", "trie", "tree", "lines", "speedscope"}

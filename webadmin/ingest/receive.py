@@ -12,6 +12,7 @@ from engine.ingest.labels import series_hash
 from engine.ingest.model import PushedProfile, PushLimits, Refused
 from engine.ingest.push import DecodedPush
 from webadmin.base.compressed_bodies import BadGzip, BodyTooLarge, UnreadableBody
+from webadmin.base.database.database_clock import database_clock_ms
 from webadmin.base.not_taken import NotTaken
 from webadmin.base.senders import Sender
 from webadmin.ingest.distributor import PUSH_SECONDS, Distributor, distributor
@@ -82,7 +83,7 @@ def refuse(sender: Sender, code: str, reason: str, message: str) -> NotTaken:
 
 
 def _receive(found: Distributor, tenant: str, size: int, decode: Decode, deadline: float) -> None:
-    limits, now_ns = found.limits(tenant), time.time_ns()
+    limits, now_ns = found.limits(tenant), database_clock_ms() * 1_000_000
     if not found.budgets.may_send(tenant, size, limits, time.monotonic()):
         raise _rate_limited(tenant, limits)
     try:

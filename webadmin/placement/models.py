@@ -12,6 +12,7 @@ from webadmin.base.database.fields import ByteOrderedField
 
 NAME_MAX = 150
 ZONE_MAX = 100
+STORE_ERROR_MAX = 500
 ADDRESS_MAX = 250
 
 
@@ -31,6 +32,7 @@ class Instance(models.Model):
     registered_at_ms = models.BigIntegerField()
     heartbeat_at_ms = models.BigIntegerField()
     left_at_ms = models.BigIntegerField(null=True, blank=True)
+    store_error = models.CharField(max_length=STORE_ERROR_MAX, blank=True, default="")
 
     class Meta:
         constraints = [

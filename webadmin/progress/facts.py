@@ -80,6 +80,12 @@ class Standstill:
         return bool(self.due_queues or self.due_jobs)
 
 
+def counted_ms_ago(clock_ms: int) -> int | None:
+    """Return how long ago progress was last counted, None if never."""
+    mark = CountingMark.objects.filter(id=1).first()
+    return None if mark is None else max(0, clock_ms - mark.counted_at_ms)
+
+
 def read_standstill() -> Standstill:
     """Read it: a fixed number of queries over kept sums."""
     time = read_time()

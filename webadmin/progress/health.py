@@ -73,6 +73,15 @@ def judge(facts: Standstill, *, stalled_after_seconds: int) -> Health:
     return Health(is_healthy=is_healthy, summary=_summary(facts, blockers), blockers=blockers, paused=facts.paused)
 
 
+def counting_late(counted_ms_ago: int | None) -> str:
+    """Return in words that progress was not counted for too long, "" if it was."""
+    if counted_ms_ago is None:
+        return "progress was never counted"
+    if counted_ms_ago > COUNTING_LATE_MS:
+        return f"progress was last counted {seconds_text(counted_ms_ago / 1000)} ago"
+    return ""
+
+
 def _blockers(facts: Standstill) -> Iterator[Blocker]:
     yield from _database_blockers(facts)
     for broken in facts.broken_builds:
@@ -160,11 +169,8 @@ def _set_aside(facts: Standstill) -> Iterator[Blocker]:
 
 
 def _counting(facts: Standstill) -> Iterator[Blocker]:
-    if facts.counted_ms_ago is None or facts.counted_ms_ago > COUNTING_LATE_MS:
-        since = "never" if facts.counted_ms_ago is None else f"{seconds_text(facts.counted_ms_ago / 1000)} ago"
-        yield Blocker(
-            code="not_counting", text=f"progress was last counted {since}", remedy="start beat and a control worker"
-        )
+    if late := counting_late(facts.counted_ms_ago):
+        yield Blocker(code="not_counting", text=late, remedy="start beat and a control worker")
 
 
 def _database_blockers(facts: Standstill) -> Iterator[Blocker]:

@@ -163,6 +163,11 @@ class JobAdmin(OrderedAdmin):
         return show.waited(row.added_at_ms, row.now_ms, clock=show.COMMAND_TIME)
 
 
+def _clock_of(row: Worker) -> datetime:
+    """Return the database's clock when the row was read: that by which its polls are noted."""
+    return datetime.fromtimestamp(row.wall_ms / 1000, UTC)
+
+
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
     """Compactor nodes as the service sees them."""
@@ -186,7 +191,7 @@ class WorkerAdmin(ReadOnlyAdmin):
                 rows=[
                     ("State", self.state_cell(row)),
                     ("Last poll", self.last_poll(row)),
-                    ("First poll", show.moment_age(row.first_poll_at, timezone.now())),
+                    ("First poll", show.moment_age(row.first_poll_at, _clock_of(row))),
                     ("Jobs it holds", self.running(row)),
                     ("Free slots at its last poll", row.capacity),
                     ("Build", self.build_cell(row)),
@@ -234,11 +239,11 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @display(description="State")
     def state_cell(self, row: Worker) -> SafeString:
-        return job_page.worker_badge(row, lease_seconds=row.lease_seconds, now=timezone.now())
+        return job_page.worker_badge(row, lease_seconds=row.lease_seconds, now=_clock_of(row))
 
     @display(description="Last poll")
     def last_poll(self, row: Worker) -> SafeString | str:
-        return show.moment_age(row.last_poll_at, timezone.now())
+        return show.moment_age(row.last_poll_at, _clock_of(row))
 
     @display(description="Running")
     def running(self, row: Worker) -> SafeString | str:

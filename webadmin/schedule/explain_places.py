@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from django.db.models import Count, Q, QuerySet, Sum
 
 from engine.schedule.explain import Explanation, PlaceFacts, explain_place
+from engine.schedule.limits import ScopeKind
 from engine.schedule.model import HOLDING_STATES, JobState
 from engine.schedule.pauses import is_paused
 from engine.schedule.progress import count_words
@@ -36,12 +37,16 @@ def explain_tenant(name: str) -> list[Explanation]:
     queues = LevelQueue.objects.filter(tenant=name, block_count__gt=0).aggregate(
         blocks=Sum("block_count"), due=Sum("block_count", filter=Q(ready_at_ms__lte=now_ms))
     )
-    waits = [
-        f"{count_words(one.count, one.unit)} of {one.name} ({lane.name})"
-        for lane in lanes()
-        for one in lane.waiting(name)
-    ]
-    covering = [str(scope) for scope in paused_scopes(now_ms) if scope.covers(lane="", tenant=name, level=-1)]
+    waiting = [(lane.name, one) for lane in lanes() for one in lane.waiting(name)]
+    waits = [f"{count_words(one.count, one.unit)} of {one.name} ({lane})" for lane, one in waiting]
+    scopes = paused_scopes(now_ms)
+    covering = [str(scope) for scope in scopes if scope.covers(lane="", tenant=name, level=-1)]
+    with_work = {lane for lane, _ in waiting} | _lanes_with_work(name)
+    held = {scope.value: str(scope) for scope in scopes if scope.kind is ScopeKind.LANE and scope.value in with_work}
+    if held and held.keys() == with_work:
+        covering += held.values()
+    else:
+        waits += [f"an operator paused {scope}" for scope in held.values()]
     return [
         explain_place(
             f"Tenant {name}",
@@ -54,6 +59,13 @@ def explain_tenant(name: str) -> list[Explanation]:
             ),
         )
     ]
+
+
+def _lanes_with_work(tenant: str) -> set[str]:
+    """Return the lanes in which jobs of a tenant wait or run, or blocks of it wait for one."""
+    jobs = Job.objects.filter(tenant=tenant, state__in=HOLDING_STATES).order_by().values_list("lane", flat=True)
+    queues = LevelQueue.objects.filter(tenant=tenant, block_count__gt=0).order_by().values_list("lane", flat=True)
+    return {*jobs.distinct(), *queues.distinct()}
 
 
 def place_facts(

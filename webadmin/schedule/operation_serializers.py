@@ -10,6 +10,7 @@ from engine.schedule.pauses import PauseMode
 
 LIMITS = [name.value for name in LimitName]
 MODES = [mode.value for mode in PauseMode]
+WALL_TIME = "wall time, unix milliseconds"
 KINDS = ", ".join(kind.value for kind in ParkedKind)
 
 
@@ -43,7 +44,7 @@ class LimitOutcomeSerializer(serializers.Serializer):
     scope = ScopeSerializer()
     before = serializers.IntegerField()
     after = serializers.IntegerField()
-    valid_until_ms = serializers.IntegerField(allow_null=True, help_text="wall time")
+    valid_until_ms = serializers.IntegerField(allow_null=True, help_text=f"{WALL_TIME}; null: until further notice")
     dry_run = serializers.BooleanField()
     command = serializers.IntegerField(allow_null=True, help_text="null if nothing was changed")
     notes = serializers.ListField(child=serializers.CharField())
@@ -56,8 +57,8 @@ class LimitSetSerializer(serializers.Serializer):
     limit = serializers.ChoiceField(LIMITS)
     scope = ScopeSerializer()
     value = serializers.IntegerField(allow_null=True)
-    set_at_ms = serializers.IntegerField()
-    valid_until_ms = serializers.IntegerField(allow_null=True)
+    set_at_ms = serializers.IntegerField(help_text=WALL_TIME)
+    valid_until_ms = serializers.IntegerField(allow_null=True, help_text=f"{WALL_TIME}; null: until further notice")
     superseded = serializers.BooleanField()
     actor = serializers.CharField()
     why = serializers.CharField()
@@ -90,7 +91,7 @@ class PauseOutcomeSerializer(serializers.Serializer):
 
     scope = ScopeSerializer()
     mode = serializers.ChoiceField(MODES, allow_null=True)
-    valid_until_ms = serializers.IntegerField(allow_null=True)
+    valid_until_ms = serializers.IntegerField(allow_null=True, help_text=f"{WALL_TIME}; null: until further notice")
     dry_run = serializers.BooleanField()
     waiting_jobs = serializers.IntegerField()
     queued_blocks = serializers.IntegerField()
@@ -103,8 +104,8 @@ class PauseRowSerializer(serializers.Serializer):
 
     scope = ScopeSerializer()
     mode = serializers.ChoiceField(MODES)
-    since_ms = serializers.IntegerField()
-    valid_until_ms = serializers.IntegerField(allow_null=True)
+    since_ms = serializers.IntegerField(help_text=WALL_TIME)
+    valid_until_ms = serializers.IntegerField(allow_null=True, help_text=f"{WALL_TIME}; null: until further notice")
     actor = serializers.CharField()
     why = serializers.CharField()
     command = serializers.IntegerField()
@@ -198,7 +199,7 @@ class QuarantineSerializer(serializers.Serializer):
     offset = serializers.IntegerField()
     build = serializers.CharField(allow_blank=True)
     attempts = serializers.IntegerField()
-    at_ms = serializers.IntegerField()
+    at_ms = serializers.IntegerField(help_text=WALL_TIME)
     command = serializers.IntegerField()
 
 
@@ -219,7 +220,7 @@ class IsolationStopSerializer(serializers.Serializer):
 
     lane = serializers.CharField()
     place = serializers.CharField()
-    at_ms = serializers.IntegerField()
+    at_ms = serializers.IntegerField(help_text=WALL_TIME)
     reason = serializers.CharField()
     bad_sources = serializers.IntegerField()
     merged_sources = serializers.IntegerField()

@@ -16,6 +16,7 @@ from django.db.models.functions import Coalesce
 
 from engine.schedule.limits import ScopeKind
 from engine.schedule.model import HOLDING_STATES, AttemptOutcome, JobState
+from webadmin.base.database import dialect
 from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.planning.level_policies import EVERYBODY
 from webadmin.schedule import command_log
@@ -71,9 +72,10 @@ class JobCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleOverview:
-    """The schedule on one page."""
+    """The schedule on one page. ``now_ms`` is command time, ``wall_ms`` the database's clock."""
 
     now_ms: int
+    wall_ms: int
     limits: Limits
     queues: Sequence[LevelQueues]
     first_queues: Sequence[LevelQueue]
@@ -92,6 +94,7 @@ def schedule_overview() -> ScheduleOverview:
     workers = Worker.objects.aggregate(known=Count("id"), polling=Count("id", filter=polling))
     return ScheduleOverview(
         now_ms=now_ms,
+        wall_ms=time.wall_ms,
         limits=limits,
         queues=level_queues(now_ms),
         first_queues=list(
@@ -195,11 +198,12 @@ def _is_polling(at: datetime, lease_seconds: int) -> Q:
 
 
 def workers_for_list() -> QuerySet[Worker]:
-    """Workers with the number of jobs they hold and the length of a lease."""
+    """Workers with the number of jobs they hold, the length of a lease and the database's clock."""
     held = Job.objects.filter(worker=OuterRef("pk"), state=JobState.LEASED.value).order_by().values("worker")
     return Worker.objects.select_related("credential").annotate(
         running=Coalesce(Subquery(held.annotate(jobs=Count("id")).values("jobs")), Value(0)),
         lease_seconds=Subquery(Limits.objects.values("lease_seconds")[:1]),
+        wall_ms=Value(dialect.clock_ms(), output_field=BigIntegerField()),
     )
 
 

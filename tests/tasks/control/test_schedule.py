@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from celery.schedules import schedule
+from django.utils import timezone
+from django_celery_beat import schedulers
 from django_celery_beat.models import PeriodicTask
 
 from tasks.beat import PERIODIC_JOBS, app, missing_jobs
-from tasks.control.schedule import KeptScheduler
+from tasks.control.schedule import KeptEntry, KeptScheduler
 
 
 @pytest.mark.django_db
@@ -33,6 +37,45 @@ def test_a_restart_of_beat_keeps_what_the_operator_changed() -> None:
     KeptScheduler(app=app)
     kept = PeriodicTask.objects.values_list("enabled", "description")
     assert list(kept) == [(False, "too much load on Mondays")] * len(PERIODIC_JOBS)
+
+
+@pytest.fixture
+def one_connection(monkeypatch: pytest.MonkeyPatch, db: None) -> None:
+    """The test's transaction lives in the connection that the scheduler would close."""
+    monkeypatch.setattr(schedulers, "close_old_connections", lambda: None)
+    monkeypatch.setattr(schedulers.transaction, "commit", lambda: None)
+
+
+@pytest.mark.usefixtures("one_connection")
+def test_a_task_that_ran_in_the_future_is_due_after_its_interval() -> None:
+    KeptScheduler(app=app)
+    PeriodicTask.objects.update(last_run_at=timezone.now() + timedelta(days=1))
+    waits = {name: entry.is_due().next for name, entry in KeptScheduler(app=app).schedule.items()}
+    assert {job.name: pytest.approx(job.every_seconds, abs=1) for job in PERIODIC_JOBS} == waits
+
+
+@pytest.mark.usefixtures("one_connection")
+def test_tasks_go_on_when_the_wall_clock_is_set_back_by_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [datetime.now(UTC)]
+    for owner, name in ((app, "now"), (schedule, "now"), (KeptEntry, "default_now"), (KeptEntry, "_default_now")):
+        monkeypatch.setattr(owner, name, lambda *_: clock[0])
+    sent: list[str] = []
+    monkeypatch.setattr(KeptScheduler, "producer", None)  # it would wait for a broker
+    monkeypatch.setattr(KeptScheduler, "apply_entry", lambda _, entry, **__: sent.append(entry.name))
+    beat = KeptScheduler(app=app)
+
+    def sent_within(seconds: int) -> set[str]:
+        sent.clear()
+        for _ in range(seconds):
+            clock[0] += timedelta(seconds=1)
+            while beat.tick() == 0:
+                pass
+        return set(sent)
+
+    often = {job.name for job in PERIODIC_JOBS if job.every_seconds <= 60}
+    assert sent_within(62) == often
+    clock[0] -= timedelta(days=1)
+    assert sent_within(62) == often
 
 
 def test_only_jobs_that_are_not_there_are_missing() -> None:

@@ -25,7 +25,7 @@ from webadmin.lanes.profiles.models import DeadLetter, LetterState
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.models import Command, Job
-from webadmin.schedule.operation_models import LimitChange, Pause, Quarantine
+from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause, Quarantine
 from webadmin.schedule.services.change_limit import limit_in_force
 
 EVERYTHING = Scope(ScopeKind.GLOBAL)
@@ -77,6 +77,26 @@ def test_a_limit_for_an_hour_is_previewed_and_then_holds(operator: Client, servi
     assert (entry.actor, entry.detail["why"]) == ("operator", "a bad hour")
 
 
+def test_a_limit_of_a_tenant_that_nobody_has_seen_says_so_in_the_preview(operator: Client, service: Service) -> None:
+    unknown = LIMIT | {"scope_kind": "tenant", "scope_value": "acmee"}
+    text = give(operator, LimitChange, "set-limit", step="preview", **unknown)
+    assert "is known: this holds only once data of a tenant of that name arrives" in text
+
+
+def test_several_stops_are_decided_at_once(operator: Client) -> None:
+    stops = [rows.make_stop(lane="tables", place=place) for place in ("acme/orders", "acme/visits")]
+    rows.make_stop(lane="tables", place="acme/clicks")
+    ids = [stop.pk for stop in stops]
+    give(operator, IsolationStop, "decide", *ids, step="preview", decision="retry")
+    assert not IsolationStop.objects.exclude(ended_at_ms=None).exists()
+    assert "Decide: 0 changed" in give(operator, IsolationStop, "decide", *ids, decision="retry")
+    ended = IsolationStop.objects.exclude(ended_at_ms=None)
+    assert sorted(ended.values_list("pk", "decision", "ended_by", "why")) == [
+        (pk, "retry", "operator", "because") for pk in sorted(ids)
+    ]
+    assert AuditEntry.objects.filter(action="decide_isolation").count() == 2
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -87,6 +107,7 @@ def test_a_limit_for_an_hour_is_previewed_and_then_holds(operator: Client, servi
         ({"why": ""}, "required"),
         ({"for_seconds": "0"}, "greater than or equal to 1"),
         ({"name": "nothing"}, "valid choice"),
+        ({"name": "running_max", "scope_kind": "lane", "scope_value": "nosuch"}, "name one of catalog, profiles"),
     ],
 )
 def test_errors_of_the_service_are_shown_at_the_form(

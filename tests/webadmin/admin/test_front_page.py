@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+from django.db import InterfaceError, OperationalError
 from django.test import Client
 from django.urls import reverse
 
@@ -12,10 +14,14 @@ from tests.webadmin.admin.timeline_rows import fill_timeline
 from tests.webadmin.admin.tsdb_rows import fill_tsdb
 from tests.webadmin.service import Service
 from webadmin.adminkit import formatting as show
+from webadmin.base.error_answers import RETRY_SECONDS
+from webadmin.console import pages
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.operator_queries import index_totals
 from webadmin.lanes.tables.models import Chunk
 from webadmin.lanes.tsdb.models import BucketTenant
+from webadmin.progress.health import COUNTING_LATE_MS
+from webadmin.progress.services.count_log import count_log
 from webadmin.schedule.models import Command
 
 
@@ -37,7 +43,7 @@ def test_the_front_page_shows_trouble_levels_queues_jobs_workers_and_commands(op
     assert "1 block parked: not compacted, still read by queries." in text
     assert "The lease of 1 job is over" in text
     assert "0, segments 10 " in text
-    assert "8 owned, 1 parked, 1 queued" in text
+    assert "6 owned, 2 quarantined, 1 parked, 1 queued" in text
     assert "3 removed objects awaiting deletion." in text
     assert "10 of 10 blocks: full" in text
     assert re.search(r"node-a polling \d+ s ago 2", text)
@@ -80,6 +86,45 @@ def test_the_front_page_shows_the_progress_and_failures_of_buckets(operator: Cli
         page = operator.get(f"/admin/tsdb/buckettenant/?state={state}").content.decode()
         assert [name for name, address in rows_of.items() if address in page] == [shown][: len(shown)]
     assert show.list_address(BucketTenant, state="refused") in links
+
+
+def test_the_front_page_tells_that_beat_or_control_is_dead(operator: Client, service: Service) -> None:
+    dead = "Beat or control does not run, so nothing is planned or cleaned up: progress was "
+    assert f"{dead}never counted." in words(operator.get("/admin/").content.decode())
+    count_log()
+    assert dead not in words(operator.get("/admin/").content.decode())
+    service.clock.advance(COUNTING_LATE_MS / 1000 + 60)
+    assert f"{dead}last counted 4 min" in words(operator.get("/admin/").content.decode())
+
+
+def test_workers_are_judged_by_the_databases_clock(operator: Client, service: Service) -> None:
+    """The clock of the test's database is weeks from that of this process."""
+    service.worker("node-7").poll()
+    service.clock.advance(5)
+    for address in ("/admin/", "/admin/schedule/worker/"):
+        assert re.search(r"node-7 polling 5 s ago", words(operator.get(address).content.decode())), address
+    service.clock.advance(3600)
+    assert re.search(r"node-7 silent 60 min ago|node-7 silent 1 h", words(operator.get("/admin/").content.decode()))
+
+
+@pytest.mark.parametrize("error", [OperationalError("gone"), InterfaceError("closed")])
+def test_without_the_database_a_page_says_so(
+    operator: Client, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    operator.raise_request_exception = False
+    monkeypatch.setattr(pages, "schedule_overview", fail)
+    answer = operator.get("/admin/")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, str(RETRY_SECONDS))
+    assert "The database does not answer" in answer.content.decode()
+
+
+def test_an_error_of_ours_is_no_outage_of_the_database(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator.raise_request_exception = False
+    monkeypatch.setattr(pages, "schedule_overview", None)
+    assert operator.get("/admin/").status_code == 500
 
 
 def test_sums_agree_with_the_tables_through_a_whole_compaction(operator: Client, service: Service) -> None:

@@ -41,6 +41,16 @@ IDLE = Standing(
         ({"tables": 3, "refused_tables": 2}, ["warn", "good"], "2 tables not planned, with the reason."),
         ({"tables": 1, "unpublished_tables": 1}, ["bad", "good"], "1 table with readers behind: the manifest cannot"),
         ({"tables": 1, "quarantined_chunks": 2}, ["warn", "good"], "2 chunks of tables set aside after failures"),
+        (
+            {"not_counting": "progress was last counted 4 min ago"},
+            ["bad", "good"],
+            "Beat or control does not run, so nothing is planned or cleaned up: progress was last counted 4 min ago.",
+        ),
+        (
+            {"failing_writers": 2, "store_error": "put 'segments/1': no space"},
+            ["bad", "good"],
+            "Pushes are refused: 2 segment writers could not store segments at the last attempt: put 'segments/1'",
+        ),
         ({"tables": 1, "bad_files": 1}, ["warn", "good"], "1 file of tables kept out: cannot be read"),
         ({"waiting_queues": 3, "next_ready_in_ms": 24_000}, ["good"], "3 queues filling; the next is ready in 24 s."),
         ({"running_jobs": 2, "live_jobs": 2}, ["busy"], "Work goes on: 2 jobs running."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.webadmin.ingest.writer_double import ring_of
 from webadmin.base import senders
 from webadmin.base.access.credential_changes import revoke_credential
 from webadmin.base.access.models import WorkerCredential
+from webadmin.base.database import database_clock
 from webadmin.ingest.tenant_limits import limits_of
 
 RECORDED = ("auth-and-tenant", "memory-and-cpu", "odd-labels", "server-url-with-prefix", "thread-tags")
@@ -34,6 +36,18 @@ def test_a_push_reaches_the_writer_of_its_shard_and_is_acknowledged(doors: Doors
     assert (push.tenant, push.series[0].labels) == ("anonymous", tuple(sorted(CPU.items())))
     assert 1 <= push.shard <= 64
     assert doors.counts() == {("anonymous", "accepted"): 1}
+
+
+@pytest.mark.parametrize("step_s", [-86_400, 86_400], ids=["back", "ahead"])
+def test_a_web_process_whose_wall_clock_was_set_takes_pushes(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    body, wall_ns = push_body("web"), time.time_ns
+    monkeypatch.setattr(database_clock, "_monotonic_at_epoch_ms", None)
+    doors.distributor.refresh()
+    monkeypatch.setattr(time, "time", lambda: wall_ns() / 1e9 + step_s)
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + step_s * 10**9)
+    assert doors.post(PUSH, body).status_code == 200
 
 
 def test_json_gzip_and_repeated_slashes_are_taken(doors: Doors) -> None:

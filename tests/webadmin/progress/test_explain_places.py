@@ -13,6 +13,7 @@ from tests.webadmin.admin import timeline_rows
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, block_id, put_block
 from tests.webadmin.service import REASON, Service
 from webadmin.lanes.tables.models import DataSource
+from webadmin.lanes.tsdb.models import BucketTenant
 from webadmin.lanes.tsdb.services import rounds
 from webadmin.lanes.tsdb.services.buckets import adopt_bucket
 from webadmin.schedule.explain import explain_name
@@ -39,6 +40,28 @@ def test_a_tenant_is_explained_over_all_lanes(service: Service) -> None:
     told = said("acme")
     assert "Tenant acme is paused: an operator paused tenant acme (pause): 1 block in queues" in told
     assert "resuming that lets it be planned" in told
+
+
+def test_a_tenant_is_explained_with_what_waits_in_each_lane(service: Service, tmp_path: Path) -> None:
+    timeline_rows.fill_timeline()
+    planned_bucket(tmp_path)
+    BucketTenant.objects.update(compactions=2, waiting=6)
+    tables, blocks = "25 chunks of acme/orders (tables)", "6 blocks of metrics/acme (tsdb)"
+    told = said("acme")
+    assert told.startswith("Tenant acme is waiting: ")
+    assert tables in told
+    assert blocks in told
+    pause(scope=Scope(ScopeKind.LANE, "tables"), order=OPERATOR)
+    told = said("acme")
+    assert told.startswith("Tenant acme is waiting: ")
+    assert "an operator paused lane tables (pause)" in told
+    pause(scope=Scope(ScopeKind.LANE, "tsdb"), order=OPERATOR)
+    told = said("acme")
+    assert told.startswith("Tenant acme is paused: ")
+    assert "lane tables (pause)" in told
+    assert "lane tsdb (pause)" in told
+    assert tables in told
+    assert blocks in told
 
 
 def test_a_table_is_explained_with_its_pause_and_its_refusal(service: Service) -> None:

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import functools
 import hmac
-import time
 
 from django.conf import settings
 
 from engine.core.keyed_digests import keyed_digest
+from webadmin.base.database.database_clock import database_clock_ms
 
 PURPOSE = "segment push"
 PREFIX = "Bearer "
 VALID_SECONDS = 3600
 """A credential is valid for at least so long after it was made, and at most twice as long."""
 TOLERANCE_SECONDS = 300
-"""By so much the clocks of two machines may differ."""
+"""By so much the clocks of two processes may differ: each goes by the database's, as it read it last."""
 
 
 def authorization_header(instance: str) -> str:
     """Return the value of ``Authorization`` for a push to the segment writer of this id."""
-    expires_s = (int(time.time()) // VALID_SECONDS + 2) * VALID_SECONDS
+    expires_s = (database_clock_ms() // 1000 // VALID_SECONDS + 2) * VALID_SECONDS
     return f"{PREFIX}{expires_s}.{_derived(settings.TOKEN_KEYS[0], instance, expires_s)}"
 
 
@@ -34,7 +34,7 @@ def is_authorized(header: str, instance: str) -> bool:
     expires, _, given = header.removeprefix(PREFIX).partition(".")
     if not header.startswith(PREFIX) or not (expires.isascii() and expires.isdigit() and len(expires) <= 12):
         return False
-    left_s = int(expires) - time.time()
+    left_s = int(expires) - database_clock_ms() / 1000
     if not -TOLERANCE_SECONDS < left_s <= 2 * VALID_SECONDS + TOLERANCE_SECONDS:
         return False
     derived = [_derived(key, instance, int(expires)) for key in settings.TOKEN_KEYS]

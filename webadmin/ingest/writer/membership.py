@@ -15,6 +15,7 @@ from django.db import close_old_connections
 
 from engine.core.errors import LithifyError
 from engine.storage.model import ObjectStore
+from webadmin.base.database.database_clock import read_database_clock
 from webadmin.placement.services.instances import (
     Registration,
     Standing,
@@ -36,13 +37,19 @@ class Membership:
     """One instance's place in the registry. Its methods block; they are called from one thread at a time."""
 
     def __init__(
-        self, registration: Registration, store: ObjectStore, clock: Callable[[], float] = time.monotonic
+        self,
+        registration: Registration,
+        store: ObjectStore,
+        clock: Callable[[], float] = time.monotonic,
+        store_error: Callable[[], str] = lambda: "",
     ) -> None:
+        """``store_error`` says why segments could not be stored at the last attempt, "" if they could."""
         self.is_registered = False
         self.is_asked_to_leave = False
         self._registration = registration
         self._store = store
         self._clock = clock
+        self._store_error = store_error
         self._in_reach_since: float | None = None
         self._last_beat = 0.0
         self._publish_at = 0.0
@@ -79,7 +86,10 @@ class Membership:
             close_old_connections()
 
     def _report(self) -> None:
-        standing = heartbeat(self._registration.name) if self.is_registered else Standing.UNKNOWN
+        read_database_clock()
+        standing = Standing.UNKNOWN
+        if self.is_registered:
+            standing = heartbeat(self._registration.name, store_error=self._store_error())
         if standing is Standing.UNKNOWN:
             version = register_instance(self._registration).version
             self.is_registered = True

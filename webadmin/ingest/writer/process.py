@@ -70,7 +70,7 @@ class _Life:
         self._registration = registration
         measures = WriterMeasures()
         self._writer = SegmentWriter(registration.name, store, limits, measures)
-        self._membership = Membership(registration, store)
+        self._membership = Membership(registration, store, store_error=lambda: self._writer.store_error)
         self._registry = ThreadPoolExecutor(1, "registry")
         self._stopping = asyncio.Event()
         site = WriterSite(registration.name, self._writer, measures, self._problems)

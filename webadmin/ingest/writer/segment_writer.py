@@ -52,6 +52,8 @@ class SegmentWriter:
         self.name = name
         self.held_bytes = 0
         self.is_draining = False
+        self.store_error = ""
+        """Why the object store refused segments of the last flush, "" if it took all of them."""
         self._store = store
         self._limits = limits
         self._measures = measures
@@ -144,6 +146,7 @@ class SegmentWriter:
     async def _make_durable(self, batch: Batch) -> None:
         results = await asyncio.gather(*map(self._put, batch.segments.values()), return_exceptions=True)
         stored: list[StoredSegment] = []
+        self.store_error = next((str(result) for result in results if isinstance(result, LithifyError)), "")
         for segment, result in zip(batch.segments.values(), results, strict=True):
             if isinstance(result, StoredSegment):
                 stored.append(result)

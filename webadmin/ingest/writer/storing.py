@@ -18,6 +18,7 @@ from engine.formats.profile_block.container.metadata import encode_metadata
 from engine.formats.profile_block.container.object_names import block_key, dead_letter_key
 from engine.formats.profile_block.model import BlockMeta
 from engine.storage.model import ObjectStore, StorageError
+from webadmin.base.database.database_clock import database_clock_ms
 from webadmin.ingest.writer.gathering import ACCEPTED, Answer, OpenSegment
 from webadmin.lanes.profiles.registration import CLOCK_CODES, BlockRegistration
 from webadmin.lanes.profiles.services.add_blocks import BATCH_MAX, AddStatus, BlockAnswer, add_blocks
@@ -39,7 +40,7 @@ class StoredSegment:
 
 def put_segment(store: ObjectStore, segment: OpenSegment) -> StoredSegment | None:
     """Build the segment and write its object; None if nothing was to be stored. A StorageError ends it."""
-    built = segment.build(ulids.new(round(time.time() * 1000)))
+    built = segment.build(ulids.new(database_clock_ms()))
     if built is None:
         return None
     data, meta = built

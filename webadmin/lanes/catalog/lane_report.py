@@ -6,6 +6,7 @@ from collections import Counter
 
 from engine.schedule.progress import first_names
 from webadmin.lanes.catalog.branch_loads import watched_branches
+from webadmin.lanes.catalog.lane_models import BranchWatch
 from webadmin.lanes.catalog.models import Repository
 from webadmin.lanes.catalog.states import RepositoryState
 from webadmin.schedule.lanes import Waiting
@@ -14,9 +15,11 @@ from webadmin.schedule.lanes import Waiting
 def branches_waiting(tenant: str | None) -> list[Waiting]:
     """Return, by repository, the branches that are worth compacting and are not being compacted."""
     wanted: Counter[Repository] = Counter()
-    for one in watched_branches():
-        if tenant not in (None, one.branch.repository.tenant):
-            continue
+    own = None
+    if tenant is not None:
+        wanted_ones = BranchWatch.objects.filter(is_wanted=True, branch__repository__tenant=tenant)
+        own = list(wanted_ones.values_list("branch_id", flat=True))
+    for one in watched_branches(own):
         wanted[one.branch.repository] += one.load.was_wanted and not one.load.is_running
     return [
         Waiting(

@@ -106,6 +106,6 @@ def deleted_repositories() -> list[Repository]:
 
 
 def states_within_hour(now: RepositoryStanding) -> dict[str, int]:
-    """Return how many compactions ended in each state within the last hour."""
+    """Return how many compactions ended in each state within the last hour; one whose job is parked has failed."""
     ends = [state.value for state in CompactionState if state != CompactionState.OPEN]
-    return defaultdict(int, dict.fromkeys(ends, 0) | now.compactions)
+    return defaultdict(int, dict.fromkeys(ends, 0) | now.compactions | {CompactionState.FAILED.value: now.failed})

@@ -18,7 +18,7 @@ from django.db.models.functions import RowNumber
 
 from engine.core import ulids
 from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
-from engine.schedule.model import HOLDING_STATES
+from engine.schedule.model import HOLDING_STATES, JobState, ParkedKind
 from webadmin.base.access.confinement import cache_key
 from webadmin.lanes.profiles.models import (
     Block,
@@ -46,12 +46,14 @@ _ULID_PART = re.compile(rf"[0-7][{ulids.ALPHABET}]{{5,25}}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelTotal:
-    """The live blocks of one level and state."""
+    """The live blocks of one level and state; ``held`` is the kind of parked job that keeps owned ones, "" if its job
+    is not parked."""
 
     level: int
     state: str
     block_count: int
     byte_count: int
+    held: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,18 +83,22 @@ def _count_totals() -> IndexTotals:
     live = (
         Block.objects.filter(state__in=LIVE_STATES)
         .order_by()
-        .values("level", "state")
+        .values("level", "state", "owner_job__state", "owner_job__parked_kind")
         .annotate(blocks=Count("id"), bytes=Sum("size_bytes"))
-        .order_by("level", "state")
     )
+    counts: defaultdict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for row in live:
+        is_held = row["state"] == BlockState.OWNED and row["owner_job__state"] == JobState.PARKED
+        held = (row["owner_job__parked_kind"] or ParkedKind.EVICTED.value) if is_held else ""
+        count = counts[row["level"], row["state"], held]
+        count[0] += row["blocks"]
+        count[1] += int(row["bytes"] or 0)
     pending = Tombstone.objects.filter(deleted_at_ms=None).order_by()
     tombstones = pending.aggregate(all=Count("id"), failing=Count("id", filter=~Q(last_error="")))
     return IndexTotals(
         live=[
-            LevelTotal(
-                level=row["level"], state=row["state"], block_count=row["blocks"], byte_count=int(row["bytes"] or 0)
-            )
-            for row in live
+            LevelTotal(level=level, state=state, held=held, block_count=blocks, byte_count=size)
+            for (level, state, held), (blocks, size) in sorted(counts.items())
         ],
         awaiting_deletion=tombstones["all"],
         failing_deletions=tombstones["failing"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.schedule.progress import count_words, first_names, seconds_text
 from webadmin.lanes.tables.models import Chunk, DataSource
-from webadmin.lanes.tables.standing import SourceStanding, standings
+from webadmin.lanes.tables.standing import SourceStanding, standings, stuck_counts
 from webadmin.schedule.lanes import Trouble, Waiting
 
 
@@ -49,6 +49,10 @@ def table_troubles() -> list[Trouble]:
     if count := Chunk.objects.filter(is_quarantined=True).count():
         text = f"{count_words(count, 'chunk')} of tables set aside after failures"
         found.append(Trouble("chunks_set_aside", text, "repair the cause, then release them on the page of the table"))
+    if count := stuck_counts().total():
+        text = f"{count_words(count, 'chunk')} of tables stuck: worth compacting, and of no task"
+        remedy = "read the reason with manage.py tables explain, then plan the table with manage.py tables plan"
+        found.append(Trouble("chunks_stuck", text, remedy))
     return found
 
 

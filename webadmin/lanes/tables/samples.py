@@ -38,7 +38,12 @@ def _of_state(key: tuple[str, str], state: str, count: int) -> Sample:
 
 
 def _chunks(told: SourceStanding) -> list[tuple[str, int]]:
-    return [("unstable", told.unstable), ("deferred", told.deferred), ("quarantined", told.quarantined)]
+    return [
+        ("unstable", told.unstable),
+        ("deferred", told.deferred),
+        ("quarantined", told.quarantined),
+        ("stuck", told.stuck),
+    ]
 
 
 def _tasks(told: SourceStanding) -> list[tuple[str, int]]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models import Count, Exists, OuterRef, Q, Sum
 
 from engine.schedule.model import JobState
 from webadmin.adminkit.state_word import StateWord
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import BadFile, Chunk, DataSource, Registration
 from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, TaskState
-from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency
+from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskDependency, TaskSegment
 
 WITHOUT_TASK = Q(state=ChunkStanding.UNSTABLE, is_quarantined=False) & (Q(task=None) | ~Q(task__state=TaskState.OPEN))
 """Chunks worth compacting that no open task has, whatever ended the one that had them."""
@@ -22,6 +22,8 @@ RATE_WINDOW_MS = 3_600_000
 """Over which arrivals and rewritten bytes are counted for the time to clear."""
 STUCK_MS = 600_000
 """So long a chunk worth compacting is of no task until it counts as stuck: many turns of the controller."""
+SHARING_MAX = 1_000
+"""Chunks that share segments and may be stuck, at most: of so many it is found out."""
 RECENT_MAX = 5_000
 """Tasks and registrations that are looked back at, at most."""
 COMMITTED = (ChunkOutcome.PUBLISHED, ChunkOutcome.CARRIED_OVER)
@@ -84,8 +86,8 @@ def standings(sources: Iterable[DataSource]) -> dict[int, SourceStanding]:
             found[row["source"]]["to_rewrite"] += int(row["size"])
     for row in _counted(BadFile.objects.filter(source__in=ids, released_at_ms=None)):
         found[row["source"]]["bad_files"] = row["count"]
-    for row in _counted(_stuck_chunks(ids)):
-        found[row["source"]]["stuck"] = row["count"]
+    for source_id, count in stuck_counts(ids).items():
+        found[source_id]["stuck"] = count
     since_ms = dialect.clock_ms() - RATE_WINDOW_MS
     for source_id, size in _arrived(ids, since_ms).items():
         found[source_id]["arrived"] = size
@@ -114,14 +116,27 @@ def table_state(source: DataSource, now: SourceStanding) -> StateWord:
     return StateWord("compacting", "busy") if now.has_work else StateWord("compacted", "good")
 
 
-def _stuck_chunks(ids: Sequence[int]) -> QuerySet[Chunk]:
-    """Return the chunks that are stuck; one that shares segments with others may wait for a task of these."""
+def stuck_counts(ids: Sequence[int] | None = None) -> Counter[int]:
+    """Return how many chunks of these tables (None: of all) are stuck, by row id of the table.
+
+    A chunk that shares segments with others is not, while a task that has one of these is open, or has just ended.
+    """
     until_ms = dialect.clock_ms() - STUCK_MS
     lately = TaskChunk.objects.filter(
         source=OuterRef("source"), start_ms=OuterRef("start_ms"), ended_at_ms__gt=until_ms
     )
-    planned = Chunk.objects.filter(source__in=ids, source__is_paused=False, looked_at_ms__lte=until_ms)
-    return planned.filter(WITHOUT_TASK, ~Exists(lately), looked__shared=[])
+    planned = Chunk.objects.filter(source__is_paused=False, looked_at_ms__lte=until_ms)
+    planned = planned.filter(WITHOUT_TASK, ~Exists(lately))
+    if ids is not None:
+        planned = planned.filter(source__in=ids)
+    counts = Counter({row["source"]: row["count"] for row in _counted(planned.filter(looked__shared=[]))})
+    sharing = list(planned.exclude(looked__shared=[]).values_list("source", "looked__shared")[:SHARING_MAX])
+    shared = {key for _, keys in sharing for key in keys}
+    at_work = Task.objects.filter(Q(state=TaskState.OPEN) | Q(finished_at_ms__gt=until_ms))
+    planned_in = TaskSegment.objects.filter(segment__in=shared, task__in=at_work)
+    held = set(planned_in.values_list("segment_id", flat=True))
+    counts.update(source_id for source_id, keys in sharing if held.isdisjoint(keys))
+    return counts
 
 
 def _counted(rows: Any, *names: str) -> Any:

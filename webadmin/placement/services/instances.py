@@ -21,7 +21,16 @@ from engine.placement.membership import Heartbeat, members
 from engine.placement.ring import EMPTY_RING, Ring, change_ring
 from webadmin.base.access.services import record_audit
 from webadmin.base.database import dialect
-from webadmin.placement.models import ADDRESS_MAX, NAME_MAX, ZONE_MAX, Instance, RingChange, RingHead, Slot
+from webadmin.placement.models import (
+    ADDRESS_MAX,
+    NAME_MAX,
+    STORE_ERROR_MAX,
+    ZONE_MAX,
+    Instance,
+    RingChange,
+    RingHead,
+    Slot,
+)
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +89,7 @@ def register_instance(registration: Registration) -> Ring:
             "registered_at_ms": now_ms,
             "heartbeat_at_ms": now_ms,
             "left_at_ms": None,
+            "store_error": "",
         }
         Instance.objects.update_or_create(name=registration.name, defaults=row)
         record_audit(
@@ -91,10 +101,11 @@ def register_instance(registration: Registration) -> Ring:
         return _settle(f"{registration.name} registered", f"writer:{registration.name}")
 
 
-def heartbeat(name: str) -> Standing:
-    """Note that an instance is alive; a row update and nothing else."""
+def heartbeat(name: str, *, store_error: str = "") -> Standing:
+    """Note that an instance is alive, and why it could not store segments at its last attempt, "" if it could; a row
+    update and nothing else."""
     present = Instance.objects.filter(name=name, left_at_ms=None)
-    if not present.update(heartbeat_at_ms=dialect.clock_ms()):
+    if not present.update(heartbeat_at_ms=dialect.clock_ms(), store_error=store_error[:STORE_ERROR_MAX]):
         return Standing.UNKNOWN
     state = present.values_list("state", flat=True).first()
     return Standing(state) if state else Standing.UNKNOWN  # it was given up between the two statements

@@ -38,6 +38,10 @@ class Order:
     is_dry_run: bool = False
 
 
+QUEUE_IS_FULL = "the queue is full: raise its limit, or wait"
+"""Why an order leaves a job or block that it could take if there were room."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationOutcome:
     """What an order did, or would do: the names of the jobs it changed, and of those it left, with the reason.

@@ -11,7 +11,14 @@ from webadmin.schedule.errors import FilterEmpty
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import ACTOR_MAX, WHY_MAX, Quarantine
 from webadmin.schedule.register import NAMES_MAX
-from webadmin.schedule.services.operation import JOBS_PER_COMMAND, Operation, OperationOutcome, Order, operation
+from webadmin.schedule.services.operation import (
+    JOBS_PER_COMMAND,
+    QUEUE_IS_FULL,
+    Operation,
+    OperationOutcome,
+    Order,
+    operation,
+)
 from webadmin.schedule.services.requeue_jobs import put_back
 
 
@@ -83,6 +90,6 @@ def release(
 
 
 def _unknown(blocks: Sequence[str], found: Sequence[str], no_room: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    left = [(ulid, "there is no room for it now: release it again later") for ulid in no_room]
+    left = [(ulid, QUEUE_IS_FULL) for ulid in no_room]
     left += [(ulid, "it is not in quarantine") for ulid in sorted(set(blocks) - set(found) - set(no_room))]
     return tuple(left)

@@ -21,6 +21,7 @@ from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.operation_models import WHY_MAX, JobPin
 from webadmin.schedule.register import BAD_OUTCOMES, JobFilter, is_kind
 from webadmin.schedule.services.operation import (
+    QUEUE_IS_FULL,
     Chosen,
     JobOrder,
     Operation,
@@ -79,7 +80,7 @@ def _choose(jobs: list[Job], room: int) -> Chosen:
         elif job.id not in holding:
             left.append((job.name, "it has no blocks left: give its blocks back to end it"))
         elif len(chosen) >= room:
-            left.append((job.name, "the queue is full: raise its limit, or wait"))
+            left.append((job.name, QUEUE_IS_FULL))
         else:
             chosen.append(job)
     return chosen, left

@@ -14,7 +14,7 @@ from webadmin.schedule.lanes import lane_of
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import WHY_MAX, IsolationStop
 from webadmin.schedule.register import NAMES_MAX, JobFilter, is_kind
-from webadmin.schedule.services.operation import OperationOutcome, Order, operation
+from webadmin.schedule.services.operation import QUEUE_IS_FULL, OperationOutcome, Order, operation
 from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.wall_times import wall_times
 
@@ -86,7 +86,8 @@ def decide_isolation(lane: str, place: str, decision: IsolationStop.Decision, *,
     """End the stop of a place. ``RETRY`` requeues its evicted jobs and lets in what was kept out in the hour before the
     stop; ``QUARANTINE`` lets bad sources be kept out, whatever their share, of all that have arrived by now.
 
-    The stop ends last: an order that was broken off is given again. Raises LaneUnknown.
+    The stop ends last: an order that was broken off, or that left something because the queue is full, is given again.
+    Raises LaneUnknown.
     """
     lane_of(lane)
     stop = open_stop(lane, place)
@@ -100,7 +101,11 @@ def decide_isolation(lane: str, place: str, decision: IsolationStop.Decision, *,
     else:
         notes = ("sources that fail alone are kept out again, one by one; those that arrive from now on are counted",)
     indexes = tuple(index for outcome in outcomes for index in outcome.command_indexes)
-    if not order.is_dry_run:
+    left = tuple(left for outcome in outcomes for left in outcome.left)
+    without_room = sum(reason == QUEUE_IS_FULL for _, reason in left)
+    if without_room:
+        notes = (f"the stop stays: {without_room} left because the queue is full; decide again when there is room",)
+    elif not order.is_dry_run:
         indexes += _end(stop, decision, order)
     return DecisionOutcome(
         lane=lane,
@@ -108,7 +113,7 @@ def decide_isolation(lane: str, place: str, decision: IsolationStop.Decision, *,
         decision=decision,
         is_dry_run=order.is_dry_run,
         changed=tuple(name for outcome in outcomes for name in outcome.changed),
-        left=tuple(left for outcome in outcomes for left in outcome.left),
+        left=left,
         command_indexes=indexes,
         notes=notes,
     )

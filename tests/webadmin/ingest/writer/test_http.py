@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 import httpx
@@ -13,7 +12,7 @@ from django.conf import settings
 from engine.core.metrics import WRITER_METRICS
 from engine.storage import ObjectStore
 from tests.webadmin.ingest.writer.pushes import push_bytes, pushed_profile
-from webadmin.ingest.writer import segment_writer
+from webadmin.ingest.writer import credential, segment_writer
 from webadmin.ingest.writer.credential import authorization_header, is_authorized
 from webadmin.ingest.writer.gathering import ACCEPTED
 from webadmin.ingest.writer.http import PUSH_PATH, WriterSite
@@ -99,7 +98,7 @@ def test_keys_rotate(settings) -> None:  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("made_at_s", [1_800_000_000, 1_800_000_000 + 3599])
 def test_a_header_is_good_for_an_hour_at_least_and_two_at_most(made_at_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [float(made_at_s)]
-    monkeypatch.setattr(time, "time", lambda: clock[0])
+    monkeypatch.setattr(credential, "database_clock_ms", lambda: round(clock[0] * 1000))
     header = authorization_header("w1")
     found = {}
     for seconds in (-86_400, -3600 - 301, -299, 0, 3600, 3600 + 299, 2 * 3600 + 301, 86_400):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from django.db import OperationalError
+from django.test import RequestFactory
 
 from engine.placement.documents import encode_ring
 from engine.placement.errors import UnsignedDocument
@@ -15,6 +16,7 @@ from engine.storage import ObjectStore
 from tests.database import ManualClock
 from tests.faults.failing_store import FailingStore, Fault
 from tests.signed_documents import signed
+from webadmin.console.pages import front_page
 from webadmin.ingest.writer import membership
 from webadmin.ingest.writer.membership import Membership
 from webadmin.placement.models import Instance
@@ -93,7 +95,7 @@ def test_an_outage_of_the_database_moves_nothing(
     fleet.pass_seconds(5)
     before = current_ring()
 
-    def away(name: str) -> None:
+    def away(name: str, **_: str) -> None:
         raise OperationalError("gone")
 
     with monkeypatch.context() as patch:
@@ -110,6 +112,24 @@ def test_a_store_that_is_away_gets_the_ring_later(clock: ManualClock, store: Obj
     assert load_ring(signed(store)) is None
     fleet.pass_seconds(12)
     assert load_ring(signed(store)) == current_ring()
+
+
+def test_a_store_that_refuses_segments_is_on_the_front_page_until_it_accepts_them(
+    clock: ManualClock, store: ObjectStore, rf: RequestFactory
+) -> None:
+    error = [""]
+    registration = Registration(name="a", address="http://a:1")
+    member = Membership(registration, store, clock=lambda: clock.now_ms / 1000, store_error=lambda: error[0])
+    told = []
+    for text in ("", "no space left", ""):
+        error[0] = text
+        member.beat()
+        member.beat()
+        notices = [notice.text for notice, _ in front_page(rf.get("/"), {})["notices"]]
+        told.append([text for text in notices if text.startswith("Pushes are refused: ")])
+    [words] = told[1]
+    assert words.endswith("could not store segments at the last attempt: no space left.")
+    assert (told[0], told[2]) == ([], [])
 
 
 def test_a_leaving_instance_is_out_of_the_ring_and_a_drained_one_is_notified(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,14 +16,17 @@ from engine.ingest.segments.segment_push import PushedSeries
 from engine.storage import ObjectStore
 from tests.faults.failing_store import FailingStore, Fault
 from tests.webadmin.ingest.writer.pushes import LABELS, TENANT, push_of, pushed_profile
-from webadmin.base.database import durability
+from webadmin.base.database import database_clock, durability
+from webadmin.base.database.database_clock import read_database_clock
 from webadmin.ingest.writer import segment_writer
+from webadmin.ingest.writer.credential import authorization_header, is_authorized
 from webadmin.ingest.writer.gathering import ACCEPTED, Answer
 from webadmin.ingest.writer.measures import WriterMeasures
 from webadmin.ingest.writer.segment_writer import SegmentWriter, WriterLimits
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.services.recover_letters import recover_letters
 
+DAY_S = 24 * 3600
 QUICK = WriterLimits(flush_seconds=0.05)
 Found = Callable[[], dict[str, int]]
 
@@ -68,6 +72,20 @@ def test_pushes_of_one_flush_share_a_segment_per_shard_and_one_registration(stor
     assert run(store, *pushes) == [ACCEPTED] * 6
     assert sorted(Block.objects.values_list("shard", flat=True)) == [1, 2]
     assert found() == {f"f{n}": 1 for n in range(6)}
+
+
+@pytest.mark.parametrize("step_s", [-8 * DAY_S, DAY_S], ids=["back", "ahead"])
+def test_a_writer_whose_wall_clock_was_set_is_not_refused(
+    store: ObjectStore, found: Found, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    wall_ns, header = time.time_ns, authorization_header("w1")
+    monkeypatch.setattr(database_clock, "_monotonic_at_epoch_ms", None)
+    read_database_clock()
+    monkeypatch.setattr(time, "time", lambda: wall_ns() / 1e9 + step_s)
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + step_s * 10**9)
+    assert run(store, push_of(pushed_profile("f"))) == [ACCEPTED]
+    assert found() == {"f": 1}
+    assert is_authorized(header, "w1")
 
 
 def test_all_shards_of_a_flush_are_registered_together(store: ObjectStore, index: Index) -> None:
@@ -236,6 +254,22 @@ def test_a_store_that_fails_for_one_shard_refuses_that_shard_only_and_the_sender
     assert [(answer.status, answer.code) for answer in answers] == [(200, "ok"), (503, "unavailable"), (200, "ok")]
     assert run(store, pushes[1]) == [ACCEPTED], "the next instance stores it under the same shard"
     assert found() == {"f1": 1, "f2": 1, "f3": 1}
+
+
+def test_the_last_refusal_of_the_store_is_kept_until_it_takes_a_flush(store: ObjectStore, found: Found) -> None:
+    async def send() -> list[str]:
+        failing = FailingStore(store, Fault("put", key_part="segments/2/", is_lasting=True))
+        writer = SegmentWriter("w1", failing, QUICK, WriterMeasures())
+        errors = []
+        for shard in (2, 1):
+            await writer.push(push_of(pushed_profile(f"f{shard}"), shard=shard), 1000)
+            errors.append(writer.store_error)
+        await writer.drain()
+        return errors
+
+    refused, taken = asyncio.run(send())
+    assert "segments/2/" in refused
+    assert taken == ""
 
 
 def test_without_index_and_letters_nothing_is_acknowledged(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

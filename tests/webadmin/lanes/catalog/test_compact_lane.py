@@ -7,13 +7,16 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
+from django.test import RequestFactory
 
 from engine.lanes.catalog.plan.branch import BranchRecord
 from engine.schedule.model import AttemptOutcome, JobState
 from engine.storage import StorageError
 from tests.webadmin.lanes.catalog.compactor import Compactor
 from tests.webadmin.lanes.catalog.short import ORDER, Catalog
+from tests.webadmin.probes import probe
 from tests.webadmin.service import check_invariants
+from webadmin.console.pages import front_page
 from webadmin.lanes.catalog.branch_loads import watched_branches
 from webadmin.lanes.catalog.errors import BranchBusy
 from webadmin.lanes.catalog.explain import explain_branch
@@ -21,6 +24,7 @@ from webadmin.lanes.catalog.lane_models import Compaction
 from webadmin.lanes.catalog.models import Build, CondemnedFile
 from webadmin.lanes.catalog.places import catalog_store
 from webadmin.lanes.catalog.repository_sections import sensor_words, state_badge
+from webadmin.lanes.catalog.samples import catalog_samples
 from webadmin.lanes.catalog.services.branches import delete_branch, find_branch
 from webadmin.lanes.catalog.services.change_compaction import order_compaction
 from webadmin.lanes.catalog.services.compact_branch import begin_compaction
@@ -220,7 +224,7 @@ def test_a_result_that_contradicts_its_job_is_refused(compactor: Compactor) -> N
         spec = compactor.polled()[0] if Job.objects.get().state == JobState.WAITING else spec
 
 
-def test_after_its_last_failure_the_branch_rests_and_is_tried_again(compactor: Compactor) -> None:
+def test_after_its_last_failure_the_branch_rests_and_is_tried_again(compactor: Compactor, rf: RequestFactory) -> None:
     """Counted, evicted and reported as in the other lanes; the reason stays in the history."""
     catalog = compactor.catalog
     expected = dirty(catalog)
@@ -235,6 +239,11 @@ def test_after_its_last_failure_the_branch_rests_and_is_tried_again(compactor: C
     assert "damaged" in str(explain_branch("acme/repo/main")[0])
     [now] = standings([catalog.repository]).values()
     assert (now.failed, now.running) == (1, 0)
+    told = dict(dict(catalog_samples(1))["lithify_catalog_compactions"])
+    assert told["acme", "repo", "failed"] == 1, "the alert LithifyBranchesSlow counts it"
+    notices = [notice.text for notice, _ in front_page(rf.get("/"), {})["notices"]]
+    assert any(text.replace("\xa0", " ").startswith("1 job parked; keeps ") for text in notices), notices
+    assert "parked" in [blocker["code"] for blocker in probe("/progressz").json()["blockers"]]
     assert "compactions fail" in state_badge(catalog.repository, now)
     assert "compaction failed" in sensor_words(watched_branches()[0])
     assert compactor.watch().lost_in_a_row == 1

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.webadmin.lanes.catalog.compactor import Compactor
+from webadmin.lanes.catalog import lane_report
+from webadmin.lanes.catalog.branch_loads import watched_branches
 from webadmin.lanes.catalog.lane_models import BranchWatch
 from webadmin.lanes.catalog.services.branches import find_branch
 from webadmin.lanes.catalog.services.records import seal_branch
@@ -21,6 +25,23 @@ def test_a_branch_worth_compacting_is_in_the_report(compactor: Compactor) -> Non
     [row] = progress_report().lanes
     assert (row.lane, row.waiting.tenant, row.waiting.name) == ("catalog", "acme", "acme/repo")
     assert (row.waiting.count, row.waiting.unit) == (1, "branch")
+
+
+def test_a_tenant_is_explained_with_its_branches_and_without_those_of_others(
+    compactor: Compactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compactor.catalog.puts(a="1")
+    branch = find_branch(compactor.catalog.repository, "main")
+    seal_branch(branch.pk, why=Why.COMMIT)
+    compactor.set(sealed_tokens=9)
+    compactor.sense()
+    BranchWatch.objects.update(is_wanted=True)
+    asked = []
+    monkeypatch.setattr(lane_report, "watched_branches", lambda ids: asked.append(ids) or watched_branches(ids))
+    [told] = explain_name("acme")
+    assert "1 branch of acme/repo (catalog)" in told.sentence
+    assert lane_report.branches_waiting("umbrella") == []
+    assert asked == [[branch.pk], []]
 
 
 def test_a_repository_is_explained(compactor: Compactor) -> None:

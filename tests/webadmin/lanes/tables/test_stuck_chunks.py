@@ -17,12 +17,15 @@ from tests.webadmin.admin.conftest import operator
 from tests.webadmin.lanes.tables.conftest import World, check_timelines
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours
 from tests.webadmin.lanes.tables.test_adoption import run
-from webadmin.lanes.tables.models import Chunk, DataSource
+from tests.webadmin.probes import probe
+from webadmin.lanes.tables.models import Chunk, DataSource, Segment
+from webadmin.lanes.tables.samples import table_samples
 from webadmin.lanes.tables.services.run_cycle import due_tables
 from webadmin.lanes.tables.services.settle_failures import FailureReport, settle_failure
-from webadmin.lanes.tables.standing import STUCK_MS, standings
+from webadmin.lanes.tables.standing import STUCK_MS, standings, stuck_counts
 from webadmin.lanes.tables.states import ChunkStanding, TaskState
-from webadmin.lanes.tables.task_models import Task, TaskChunk
+from webadmin.lanes.tables.task_models import Task, TaskChunk, TaskSegment
+from webadmin.progress.facts import read_standstill
 
 __all__ = ["operator"]
 
@@ -55,8 +58,10 @@ def test_all_chunks_of_a_task_that_ended_are_planned_again(ended: World) -> None
         assert "in task" not in chunk.reason
         assert "its task ended: its file" in chunk.reason
     foreseen = json.loads(run("plan", "--table", "events", "--tenant", "acme", "--dry-run", "--json"))
-    created = len(ended.turn().created)
-    assert created == foreseen["tasks"] > 0
+    assert foreseen["tasks"] > 0
+    created = json.loads(run("plan", "--table", "events", "--tenant", "acme", "--json"))["created"]
+    assert created == foreseen["tasks"]
+    assert Task.objects.filter(state=TaskState.OPEN).count() == foreseen["tasks"]
     assert sorted(TaskChunk.objects.filter(is_open=True).values_list("start_ms", flat=True)) == DAYS
     ended.work_off()
     check_timelines()
@@ -87,11 +92,31 @@ def test_chunks_that_stay_without_a_task_are_reported(ended: World, operator: Cl
     assert stuck() == 0
     ended.service.clock.now_ms += 1
     assert stuck() == 4
+    [trouble] = [one for one in read_standstill().troubles if one.code == "chunks_stuck"]
+    assert trouble.text.startswith("4 chunks of tables stuck")
+    assert "chunks_stuck" in {one["code"] for one in probe("/progressz").json()["blockers"]}
+    assert "4 chunks of tables stuck" in text_of(operator, reverse("standstill-page"))
+    samples = dict(table_samples(10))["lithify_tables_chunks"]
+    assert (("acme", "events", "stuck"), 4) in samples
     page = reverse("admin:tables_datasource_change", args=[ended.table.id])
     assert "4 chunks worth compacting, and no task has had them" in text_of(operator, page)
     assert "4 chunks of tables stuck" in text_of(operator, "/admin/")
     ended.turn()
     assert stuck() == 0
+
+
+def test_a_chunk_that_shares_segments_is_stuck_too_unless_a_task_has_one_of_them(ended: World) -> None:
+    key = Segment.objects.first().pk
+    Chunk.objects.update(looked={**Chunk.objects.first().looked, "shared": [key]})
+    ended.service.clock.now_ms += STUCK_MS
+    assert stuck_counts() == {ended.table.id: 4}
+    assert stuck_counts([ended.table.id + 1]) == {}
+    ended.turn()
+    task = Task.objects.filter(state=TaskState.OPEN).first()
+    Chunk.objects.update(task=None, looked={**Chunk.objects.first().looked, "shared": [key]})
+    ended.service.clock.now_ms += 2 * STUCK_MS
+    TaskSegment.objects.get_or_create(task=task, segment_id=key)
+    assert stuck_counts() == {}
 
 
 def text_of(operator: Client, page: str) -> str:

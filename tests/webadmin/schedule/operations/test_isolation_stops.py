@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import pytest
+from django.db import OperationalError
 from django.test import Client
 
 from engine.lanes.profiles.jobs import KIND
 from engine.schedule.isolation import BAD_SOURCES_MIN, RecentSources
+from engine.schedule.model import ParkedKind
 from engine.storage import open_store
 from engine.storage.model import ObjectStore
 from tests.webadmin.probes import probe
@@ -19,12 +21,14 @@ from webadmin.base.access.services import issue_worker_credential
 from webadmin.console.pages import front_page
 from webadmin.lanes.profiles.models import Block
 from webadmin.progress.services import count_log
+from webadmin.schedule import services
 from webadmin.schedule.isolation_stops import open_stop
 from webadmin.schedule.models import Limits
 from webadmin.schedule.operation_models import IsolationStop, Quarantine
-from webadmin.schedule.register import parked_jobs
+from webadmin.schedule.register import JobFilter, parked_jobs
 from webadmin.schedule.services.isolate_jobs import isolate
-from webadmin.schedule.services.operation import Order
+from webadmin.schedule.services.operation import QUEUE_IS_FULL, OperationOutcome, Order
+from webadmin.schedule.services.requeue_jobs import requeue
 from webadmin.schedule.services.stop_isolation import decide_isolation, stop_isolation
 
 RETRY, QUARANTINE = IsolationStop.Decision.RETRY, IsolationStop.Decision.QUARANTINE
@@ -182,6 +186,50 @@ def test_a_decision_releases_in_as_many_commands_as_it_takes(
     outcome = decide_isolation(KIND, "", RETRY, order=order)
     assert (quarantined(), len(outcome.changed), outcome.left) == (set(), 3, ())
     assert len(outcome.command_indexes) == 3 + 1, "one for each block, and the decision"
+
+
+def test_a_retry_for_which_the_queue_has_no_room_keeps_the_stop(
+    service: Service, store: ObjectStore, bad: Collection[str], order: Order
+) -> None:
+    waiting = parked_jobs().count()
+    Limits.objects.update(queue_max=1)
+    outcome = decide_isolation(KIND, "", RETRY, order=order)
+    assert len(outcome.changed) + len(outcome.left) == waiting
+    assert outcome.left
+    assert {reason for _, reason in outcome.left} == {QUEUE_IS_FULL}
+    assert "the stop stays" in outcome.notes[0]
+    assert open_stop(KIND, "") is not None
+    Limits.objects.update(queue_max=1000)
+    again = decide_isolation(KIND, "", RETRY, order=order)
+    assert (len(again.changed), again.left) == (len(outcome.left), ())
+    assert open_stop(KIND, "") is None
+
+
+def test_a_retry_that_was_broken_off_is_given_again(
+    service: Service, store: ObjectStore, bad: Collection[str], order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In batches of one job each: the second one fails."""
+    waiting = parked_jobs(JobFilter(kind=ParkedKind.EVICTED)).count()
+    assert waiting > 1
+    given: list[JobFilter] = []
+
+    def requeue_once(wanted: JobFilter, *, order: Order) -> OperationOutcome:
+        if given:
+            raise OperationalError("gone")
+        given.append(wanted)
+        return requeue(wanted, order=order)
+
+    monkeypatch.setattr(services.stop_isolation, "NAMES_MAX", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(services.stop_isolation, "requeue", requeue_once)
+        with pytest.raises(OperationalError):
+            decide_isolation(KIND, "", RETRY, order=order)
+    assert len(given[0].names) == 1
+    assert parked_jobs(JobFilter(kind=ParkedKind.EVICTED)).count() == waiting - 1
+    assert open_stop(KIND, "") is not None
+    outcome = decide_isolation(KIND, "", RETRY, order=order)
+    assert (outcome.left, open_stop(KIND, "")) == ((), None)
+    assert parked_jobs(JobFilter(kind=ParkedKind.EVICTED)).count() == 0
 
 
 def test_a_dry_run_stops_nothing(service: Service, store: ObjectStore, dry: Order) -> None:

@@ -64,6 +64,13 @@ def test_the_error_limit_is_raised_for_an_hour_in_one_call(operator: Operator) -
     assert row["valid_until_ms"] == row["set_at_ms"] + 3_600_000
 
 
+def test_a_tenant_that_nobody_has_seen_is_noted_in_the_answer(operator: Operator) -> None:
+    limit = {"limit": "failures_max", "value": 9, "scope": {"kind": "tenant", "value": "acmee"}}
+    for body in (limit | {"dry_run": True}, limit):
+        [note] = operator.post("limits", WHY | body).json()["notes"]
+        assert note.startswith("no tenant 'acmee' is known: ")
+
+
 def test_the_register_lists_blocks_and_reason_by_filter(operator: Operator, evicted) -> None:
     job = evicted(shard=2)
     [row] = operator.get("parked", error_class="ChecksumMismatch", level=0, shard=2, tenant="", kind="evicted").json()[
@@ -167,6 +174,13 @@ def test_an_order_without_a_reason_is_refused(operator: Operator, name: str) -> 
             "limit_refused",
         ),
         ("limits", {"limit": "weight", "value": 9, "scope": {"kind": "lane"}}, 400, "scope_refused"),
+        (
+            "limits",
+            {"limit": "running_max", "value": 9, "scope": {"kind": "lane", "value": "nosuch"}},
+            400,
+            "scope_refused",
+        ),
+        ("pauses", {"mode": "pause", "scope": {"kind": "lane", "value": "nosuch"}}, 400, "scope_refused"),
         ("limits", {"limit": "failures_max", "value": 9, "for_seconds": 0}, 400, "duration_refused"),
         ("limits", {"limit": "failures_max", "value": 9, "for_seconds": 1e9}, 400, "invalid_message"),
         ("pauses", {"mode": "stop"}, 400, "invalid_message"),
