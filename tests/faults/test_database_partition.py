@@ -5,6 +5,7 @@ The proxy before PostgreSQL drops what comes, as a network does that is partitio
 
 from __future__ import annotations
 
+import json
 import time
 
 import httpx
@@ -17,6 +18,15 @@ from webadmin.base.database.deadlines import ANSWER_GRACE_SECONDS, READINESS_SEC
 from webadmin.base.database.url import CONNECTION
 
 CONNECT_SECONDS = float(CONNECTION["connect_timeout"])
+REVOKED_SECONDS = 30.0
+ISSUE = """
+import django, json
+django.setup()
+from webadmin.base.access.services import issue_worker_credential
+scopes = ["profiles:push", "tenant:acme"]
+print(json.dumps({name: issue_worker_credential(name=name, scopes=scopes, actor="test").wire_form
+                  for name in ("lost", "kept")}))
+"""
 SLACK_SECONDS = 8.0
 """For a machine with other work to do."""
 
@@ -45,12 +55,38 @@ def test_requests_end_and_readiness_turns_while_the_database_is_partitioned_away
     fault_stack.check(shard, expected)
 
 
+def test_a_revoked_credential_is_refused_while_the_database_is_partitioned_away(fault_stack: FaultStack) -> None:
+    """Each web process knows both credentials; it learns from the object store that one was revoked since."""
+    issued = json.loads(fault_stack.python("-c", ISSUE))
+    for port in fault_stack.ports:
+        for secret in issued.values():
+            wait_until(
+                lambda port=port, secret=secret: "empty_ring" in _push(port, secret), "it is known", SETTLE_SECONDS
+            )
+    fault_stack.python("manage.py", "credentials", "revoke", "lost", "--why", "a test")
+    revoked_at = time.monotonic()
+    with fault_stack.around.database.partitioned():
+        for port in fault_stack.ports:
+            left = REVOKED_SECONDS - (time.monotonic() - revoked_at)
+            wait_until(lambda port=port: "database_away" in _push(port, issued["lost"]), "it is refused", left)
+            assert "empty_ring" in _push(port, issued["kept"]), "and nobody else is"
+    assert time.monotonic() - revoked_at < REVOKED_SECONDS + SLACK_SECONDS
+
+
 def test_a_slow_database_slows_the_work_and_loses_none_of_it(fault_stack: FaultStack) -> None:
     shard = fault_stack.new_shard()
     with fault_stack.around.database.slow(0.05):
         expected = fault_stack.write_segments(shard)
         wait_until(lambda: fault_stack.attempts(shard)["completed"], "a job is completed", SETTLE_SECONDS)
     assert fault_stack.check(shard, expected) == []
+
+
+def _push(port: int, secret: str) -> str:
+    """Push a profile; return the answer. Nobody writes segments here: what is let in is answered ``empty_ring``."""
+    place = (
+        f"http://127.0.0.1:{port}/ingest?name=shop&format=folded&from={int(time.time()) - 10}&until={int(time.time())}"
+    )
+    return httpx.post(place, content=b"a;b 1\n", headers={"Authorization": f"Bearer {secret}"}, timeout=60).text
 
 
 def _add(stack: FaultStack, segments: list) -> httpx.Response:
