@@ -98,6 +98,8 @@ def _fill_again(**told: Any) -> None:
     tests that roll back may come after it."""
     if "plan" not in told:  # a migration has one, and adds the rows itself
         importlib.import_module("webadmin.schedule.migrations.0002_first_rows").add_first_rows(apps, None)
+        policies = importlib.import_module("webadmin.lanes.profiles.migrations.0004_default_level_policies")
+        policies.add_level_policies(apps, None)
 
 
 class ManualClock:
@@ -119,7 +121,7 @@ START_MS = 1_790_000_000_000
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    """Replace the database's clock by one that stands still until it is told otherwise."""
+    """Replace the database's clock by one that stands still until it is set."""
     manual = ManualClock(START_MS)
     monkeypatch.setattr(dialect, "clock_column", lambda: str(manual()))
     return manual

@@ -32,7 +32,7 @@ class S3Server:
     endpoint: str
 
     def new_bucket(self) -> str:
-        """Make a bucket nobody else uses and return its name."""
+        """Make a bucket for one caller and return its name."""
         name = f"bucket-{uuid4().hex}"
         client = boto3.client("s3", endpoint_url=self.endpoint, region_name="us-east-1", config=PATIENT, **self.keys())
         try:
@@ -91,7 +91,7 @@ def s3_store(s3_server: S3Server) -> Iterator[ObjectStore]:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on now."""
+    """Return a port of the loopback interface that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -35,7 +35,7 @@ LOOK_SECONDS = 0.05
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return a port that is free now."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
@@ -50,7 +50,7 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = READ
 
 
 class Process:
-    """A running command. ``lines`` is what it said so far, standard output and error together."""
+    """A running command. ``lines`` is its output so far, standard output and error together."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path = ROOT) -> None:
         self.name = name
@@ -143,7 +143,7 @@ def paused(process: Process) -> Iterator[None]:
 
 
 class Processes:
-    """Starts processes and ends all of them at the end of its ``with``; unless ``quiet``, says what each one said."""
+    """Starts processes and ends all of them at the end of its ``with``; unless ``quiet``, prints the output of each."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._running: list[Process] = []

@@ -58,7 +58,7 @@ def test_every_decision_is_listed() -> None:
     assert not [page.name for page in (DOCS / "decisions").glob("0*.md") if page.name not in listed]
 
 
-def test_files_named_in_the_tour_exist_and_hold_what_is_said_of_them() -> None:
+def test_files_named_in_the_tour_exist_and_define_the_names() -> None:
     tour = (DOCS / "explanation/tour.md").read_text()
     for path, name in re.findall(r"`([a-z_/]+\.py): (?:\w+\.)?(\w+)`", tour):
         assert re.search(rf"(def|import) {name}\b", (ROOT / path).read_text()), f"{path}: {name}"

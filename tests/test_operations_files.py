@@ -58,7 +58,7 @@ def expressions() -> list[str]:
     return [target["expr"] for panel in panels for target in panel["targets"]]
 
 
-def test_the_page_of_metrics_says_what_the_code_says() -> None:
+def test_the_page_of_metrics_agrees_with_the_code() -> None:
     rows = re.findall(
         r"^\| `(lithify_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", (DOCS / "reference/metrics.md").read_text(), re.M
     )
@@ -80,7 +80,7 @@ def test_alerts_and_dashboard_use_metrics_that_are_shown() -> None:
             assert set(re.findall(r"(\w+)\s*[=!]", matchers)) <= labels[name]
 
 
-def test_every_alert_says_what_is_wrong_and_what_to_do() -> None:
+def test_every_alert_has_a_summary_and_a_page() -> None:
     names = [rule["alert"] for rule in rules()]
     assert len(set(names)) == len(names) > 8
     for rule in rules():
@@ -139,7 +139,7 @@ def test_promtool_takes_the_rules() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_every_metric_of_the_sheet_has_its_place_on_the_page() -> None:
+def test_every_metric_of_the_reference_is_on_the_page() -> None:
     """Section 13 of the sheet of the compaction service; the metrics that stand for each are shown by some process."""
     page = (DOCS / "reference/metrics.md").read_text()
     rows = dict(re.findall(r"^\| ((?:compaction_|index_|dlq_|raft|\(worker\))[^|]*) \| (.*) \|$", page, re.M))

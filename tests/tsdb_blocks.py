@@ -71,7 +71,7 @@ def _chunk(samples: Sequence[tuple[int, float]]) -> Chunk:
 
 
 def put_block(store: ObjectStore, block: Path, folder: str = FOLDER) -> TsdbSource:
-    """Upload a block as whoever made it would, ``meta.json`` last, and return it as a source of a job."""
+    """Upload a block as its producer would, ``meta.json`` last, and return it as a source of a job."""
     files = []
     for path in sorted(path for path in block.rglob("*") if path.is_file() and path.name != "meta.json"):
         name = path.relative_to(block).as_posix()

@@ -4,7 +4,7 @@ Growth is that of the origin: a rise within the burst window of the last one add
 what is needed. The way down differs: ``reference.WindowAllocator`` falls off a cliff between one and two decay windows
 after a peak; here a need holds in full for one window and then goes in two steps. Steps are few, and at common times,
 because with every change of the count most series go to another shard. Decision:
-``docs/decisions/0020-shards-stay-when-instances-come-and-go.md``.
+``docs/decisions/0020-stable-shard-placement.md``.
 
 1. A target never falls within one decay window of the need that set it.
 2. Two windows after a need ended nothing of it is left.

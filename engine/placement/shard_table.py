@@ -1,7 +1,7 @@
 """Which instance hosts which shard, changed as little as possible whoever joins or leaves.
 
 A table is a tuple of owners, one per position. It is a ledger: the next table is made from the last one, so that it has
-to be kept. Decision: ``docs/decisions/0020-shards-stay-when-instances-come-and-go.md``.
+to be kept. Decision: ``docs/decisions/0020-stable-shard-placement.md``.
 
 1. Everybody hosts the share of its tokens, rounded down or up.
 2. A position changes its owner only if the owner is gone, or hosts more than its share.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.lanes.profiles.plan.model import LevelPolicy
 from engine.schedule.model import JobState, ParkedKind
 from engine.schedule.progress import count_words, seconds_text
 
@@ -41,15 +40,19 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """What a queued block's queue holds, by its policy (None: its level has none). Times are command time. ``capped``
-    says which cap keeps its jobs from running, "" if none does."""
+    """What a queued block's queue holds. Times are command time, milliseconds.
+
+    ``blocks_max`` is how many blocks make a job (None: the level has no policy); fewer bytes than ``remnant_bytes`` may
+    join those of other shards. ``capped`` names the cap that keeps its jobs from running, "" if none does.
+    """
 
     name: str
     now_ms: int
     block_count: int
     byte_count: int
     ready_at_ms: int
-    policy: LevelPolicy | None
+    blocks_max: int | None
+    remnant_bytes: int = 0
     paused: Sequence[str] = ()
     is_schedule_full: bool = False
     polling_workers: int = 0
@@ -85,17 +88,16 @@ class JobFacts:
 
 def explain_queued(subject: str, queue: QueueFacts) -> Explanation:
     """Explain a block that waits in its queue."""
-    policy = queue.policy
-    if policy is None:
+    if queue.blocks_max is None:
         return _queued(subject, f"it waits in {queue.name}, whose level has no policy", "a policy for that level does")
-    held = f"it waits in {queue.name} with {queue.block_count} of {policy.blocks_max} blocks"
-    if queue.byte_count < policy.remnant_bytes and queue.block_count < policy.blocks_max:
+    held = f"it waits in {queue.name} with {queue.block_count} of {queue.blocks_max} blocks"
+    if queue.byte_count < queue.remnant_bytes and queue.block_count < queue.blocks_max:
         held += ", few enough to go into one job with those of the tenant's other shards"
     if queue.paused:
         return _queued(subject, f"{held}, and {_paused(queue.paused)}", "resuming that lets it be planned")
     wait_ms = queue.ready_at_ms - queue.now_ms
     if wait_ms > 0:
-        left = policy.blocks_max - queue.block_count
+        left = queue.blocks_max - queue.block_count
         more = f"{left} more {'block' if left == 1 else 'blocks'} or " if left > 0 else ""
         return _queued(subject, held, f"{more}{_after(wait_ms)} make a job of it")
     why = f"{held}, and a job could be made of them since {_span(-wait_ms)}"

@@ -1,9 +1,9 @@
-"""Shares the offered capacity between lanes, and in a lane between tenants, by weight: start-time fair queueing.
+"""Share the offered capacity between lanes, and in a lane between tenants, by weight: start-time fair queueing.
 
-Whoever is served pays its cost ÷ weight in virtual time; the next to be served is the one whose virtual time is least.
+A lane or tenant that is served pays cost ÷ weight in virtual time; the one with the smallest virtual time is next.
 
-1. Who was idle starts at the virtual time of the one served last: idleness earns no credit, and a newcomer is served
-   before anyone is served twice more than its share.
+1. A lane or tenant that was idle starts at the virtual time of the one served last: idleness earns no credit, and a
+   newcomer is served before anyone gets two jobs more than its share.
 2. A tenant or lane at its cap is passed over; it loses nothing of its place, and gains nothing.
 3. Among the work of one tenant the least (priority, name) comes first.
 4. The same input gives the same order; nothing depends on the order in which candidates are given.
@@ -11,17 +11,17 @@ Whoever is served pays its cost ÷ weight in virtual time; the next to be served
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from engine.core.quick_values import quickly_built
+from engine.schedule.priority_queue import PriorityQueue
 
 WEIGHT_DEFAULT = 1
 """The weight of a lane or tenant for which no operator has set one."""
 COST_BYTES_MIN = 1 << 20
-"""What the smallest job costs: many tiny ones are no free lunch."""
+"""The cost of the smallest job, so that many tiny jobs are not free."""
 TIME_PER_KIB = 1000
 """Virtual time for a KiB at weight 1: small enough for an exabyte in 63 bits, fine enough for great weights."""
 
@@ -123,11 +123,8 @@ class _Tenant(Generic[Work]):
     weight: int
     time: int
     caps: _Caps
-    waiting: list[tuple[int, str, Candidate[Work]]] = field(default_factory=list)  # the first to go stands last
+    waiting: PriorityQueue[Candidate[Work]] = field(default_factory=PriorityQueue)  # by priority and name
     is_served: bool = False
-
-    def entry(self) -> tuple[int, int, str]:
-        return (self.time, self.waiting[-1][0], self.name)
 
 
 @dataclass(slots=True)
@@ -138,12 +135,17 @@ class _Lane(Generic[Work]):
     tenant_time: int
     caps: _Caps
     tenants: dict[str, _Tenant[Work]] = field(default_factory=dict)
-    order: list[tuple[int, int, str]] = field(default_factory=list)
+    order: PriorityQueue[_Tenant[Work]] = field(default_factory=PriorityQueue)
     is_served: bool = False
+
+    def put_back(self, tenant: _Tenant[Work]) -> None:
+        """Queue a tenant by the virtual time that it has paid, then by the priority of its first candidate."""
+        if tenant.waiting:
+            self.order.push(tenant.time, tenant.waiting.peek()[0], tenant.name, tenant)
 
 
 class FairShare(Generic[Work]):
-    """Gives out candidates one by one; ask for ``charges`` when done."""
+    """Yields candidates one by one in fair order; ``charges`` are the new virtual times at the end."""
 
     def __init__(
         self, lanes: Iterable[LaneView], tenants: Iterable[TenantView], candidates: Iterable[Candidate[Work]]
@@ -162,19 +164,17 @@ class FairShare(Generic[Work]):
                 share = shares.get((candidate.lane, candidate.tenant))
                 share = share or TenantView(lane=candidate.lane, tenant=candidate.tenant)
                 tenant = lane.tenants[candidate.tenant] = _open_tenant(share, lane.tenant_time)
-            tenant.waiting.append((candidate.priority_ms, candidate.name, candidate))
+            tenant.waiting.push(candidate.priority_ms, 0, candidate.name, candidate)
         for lane in self._lanes.values():
             for tenant in lane.tenants.values():
-                tenant.waiting.sort(key=lambda waiting: waiting[:2], reverse=True)
-            lane.order = sorted(tenant.entry() for tenant in lane.tenants.values())
+                lane.put_back(tenant)
 
     def __iter__(self) -> Iterator[Candidate[Work]]:
-        """Yield what comes next. It is not paid for until ``charge`` is called: what is not charged was declined."""
+        """Yield the next candidate. It is paid for by ``charge``; a candidate that is not charged was declined."""
         while (found := self._next()) is not None:
             lane, tenant, candidate = found
             yield candidate
-            if tenant.waiting:
-                heapq.heappush(lane.order, tenant.entry())
+            lane.put_back(tenant)
 
     def charge(self, candidate: Candidate[Work]) -> None:
         """Let the tenant and the lane pay for work that was given out."""
@@ -214,7 +214,7 @@ class FairShare(Generic[Work]):
         """Take the next candidate; its tenant is out of the lane's order until it is put back."""
         for lane in sorted(self._lanes.values(), key=lambda lane: (lane.time, lane.view.lane)):
             while lane.order:
-                tenant = lane.tenants[heapq.heappop(lane.order)[2]]
+                tenant = lane.order.pop()
                 if (found := _first_within_caps(lane, tenant)) is not None:
                     return lane, tenant, found
         return None
@@ -246,7 +246,7 @@ def _caps(view: LaneView | TenantView) -> _Caps:
 def _first_within_caps(lane: _Lane[Work], tenant: _Tenant[Work]) -> Candidate[Work] | None:
     """Take the tenant's first candidate that its caps and the lane's allow. Caps only get tighter: the others go."""
     while tenant.waiting:
-        candidate = tenant.waiting.pop()[2]
+        candidate = tenant.waiting.pop()
         size = candidate.size_bytes
         if candidate.is_running or (lane.caps.allow(size) and tenant.caps.allow(size)):
             return candidate

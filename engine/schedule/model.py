@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from engine.core.quick_values import quickly_built
-from engine.lanes.profiles.plan.model import BlockQueue, PlannedJob
 from engine.protocol.messages import FailureReason, JobUpdate, Progress
 from engine.schedule.fairness import LaneCharge, LaneView, TenantCharge, TenantView
 from engine.schedule.pauses import PausedScope
 
 FORMAT_VERSION = 3
-"""Of change sets in the log; ``engine.schedule.replay`` still applies those of versions 1 and 2."""
+"""Of change sets in the log."""
 
 
 class JobState(enum.StrEnum):
@@ -66,13 +65,6 @@ class AttemptOutcome(enum.StrEnum):
     REVOKED = "revoked"  # an operator took the job away
 
 
-class PolicyName(enum.StrEnum):
-    """Whose rules a planner and scheduler follow."""
-
-    DEFAULT = "default"  # ours
-    REFERENCE = "reference"  # those of the system that inspired the lane
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleLimits:
     """What an operator may change at run time. 0 means without limit."""
@@ -80,7 +72,6 @@ class ScheduleLimits:
     lease_ms: int = 15_000
     failures_max: int = 3
     queue_max: int = 10_000
-    policy: PolicyName = PolicyName.DEFAULT
 
 
 @quickly_built
@@ -118,6 +109,47 @@ class JobView:
         return 0 < failures_max <= self.failures
 
 
+class PlannedWork(Protocol):
+    """A job that a lane would make of what is ready, and since when that could have been merged."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def lane(self) -> str: ...
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def shard(self) -> int: ...
+    @property
+    def level(self) -> int: ...
+    @property
+    def ready_at_ms(self) -> int: ...
+
+    def size_bytes(self) -> int:
+        """Return the bytes of its sources."""
+
+    def source_count(self) -> int:
+        """Return the number of its sources."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the command log keeps of it."""
+
+
+@quickly_built
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedQueue:
+    """The jobs that a lane would make of one of its ready queues now, in order; they share no source.
+
+    ``served_at_ms`` is when a job was last made of the queue (0: never): queues of a tenant take turns.
+    """
+
+    lane: str
+    tenant: str
+    level: int
+    served_at_ms: int
+    jobs: tuple[PlannedWork, ...]
+
+
 class JobResult(Protocol):
     """What a worker made of a job; what is in it is the lane's affair."""
 
@@ -143,7 +175,7 @@ class ScheduleSnapshot:
     """All that one poll's decisions rest on; its size is bounded by capacity and number of reports.
 
     ``reported`` are the jobs that the reports name, ``assignable`` the first jobs that wait or whose lease is over,
-    ``queues`` the ready queues with their oldest blocks, ``live_job_count`` the jobs against the queue limit.
+    ``queues`` what the lanes would make of their ready queues, ``live_job_count`` the jobs against the queue limit.
     ``heard`` is what the request says it heard last, ``held`` the worker's leased jobs with tokens up to that.
     ``lanes`` and ``tenants`` say who may have how much; who is not in them has the weight of everybody and has paid
     nothing yet. What ``paused`` covers stays where it is.
@@ -158,7 +190,7 @@ class ScheduleSnapshot:
     heard: int = 0
     held: tuple[JobView, ...] = ()
     assignable: tuple[JobView, ...] = ()
-    queues: tuple[BlockQueue, ...] = ()
+    queues: tuple[PlannedQueue, ...] = ()
     live_job_count: int = 0
     lanes: tuple[LaneView, ...] = ()
     tenants: tuple[TenantView, ...] = ()
@@ -206,10 +238,9 @@ class AssignJob:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateJob:
-    """A planned job enters the schedule; it goes to the polling worker at once unless the policy lets it wait."""
+    """A planned job enters the schedule and goes to the polling worker at once."""
 
-    plan: PlannedJob
-    is_assigned: bool = True
+    plan: PlannedWork
 
 
 @quickly_built
@@ -248,7 +279,7 @@ class ChangeSet:
             "assigned": [
                 {"job": a.job.name, "replaces_token": a.job.token, "failures": a.failures} for a in self.assigned
             ],
-            "created": [c.plan.to_json() | {"is_assigned": c.is_assigned} for c in self.created],
+            "created": [c.plan.to_json() for c in self.created],
             "tenants": [{"lane": t.lane, "tenant": t.tenant, "virtual_time": t.virtual_time} for t in self.tenants],
             "lanes": [
                 {

@@ -1,7 +1,7 @@
-"""Decides what one poll changes: a snapshot goes in, a change set comes out; nothing else is read or written.
+"""Decide what one poll changes: a snapshot goes in, a change set comes out; nothing else is read or written.
 
-This is the single entry for both policies. The default one, in this order: reports are settled, then jobs that wait,
-jobs whose lease is over and newly planned ones are given out together, up to the capacity the worker offers. The rules:
+Reports are settled first. Then waiting jobs, jobs whose lease has expired and newly planned jobs are assigned together,
+up to the capacity that the worker offers. The rules:
 
 1. A report counts only if its job is leased to this worker under exactly this token.
 2. A job that the request names is not assigned by the same poll: its worker just spoke of it.
@@ -19,13 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
 from typing import TypeVar
 
 from engine.core.quick_values import maker
-from engine.lanes.profiles.plan.consolidation import join_remnants
-from engine.lanes.profiles.plan.levels import cut_queue
-from engine.lanes.profiles.plan.model import PlannedJob
 from engine.schedule.fairness import Candidate, FairShare, LaneView, TenantView
 from engine.schedule.model import (
     AssignJob,
@@ -34,25 +30,21 @@ from engine.schedule.model import (
     CreateJob,
     JobState,
     JobView,
-    PolicyName,
+    PlannedWork,
     ReturnJob,
     ScheduleSnapshot,
 )
 from engine.schedule.pauses import is_paused
 from engine.schedule.priority import job_priority_ms
 from engine.schedule.queue_room import QueueRoom
-from engine.schedule.reference import prepare_reference
 from engine.schedule.reports import PARKED_FOR_FAILURES, settle_reports
 
 View = TypeVar("View", LaneView, TenantView)
-REFERENCE = PolicyName.REFERENCE
 settled = maker(ChangeSet)
 
 
 def prepare(snapshot: ScheduleSnapshot) -> ChangeSet:
     """Return what this poll changes. The same snapshot always gives the same change set."""
-    if snapshot.limits.policy is REFERENCE:
-        return prepare_reference(snapshot)
     renewed, completed, returned = settle_reports(snapshot)
     if not snapshot.assignable and not snapshot.queues:  # most polls: a busy worker that renews its leases
         return settled(renewed=tuple(renewed), completed=tuple(completed), returned=tuple(returned))
@@ -100,7 +92,7 @@ def _faulty(snapshot: ScheduleSnapshot) -> list[JobView]:
     return sorted(faulty, key=lambda job: (job.failures, job.lease_expires_ms, job.name))
 
 
-def _candidates(snapshot: ScheduleSnapshot, faulty: set[str]) -> Iterator[Candidate[JobView | PlannedJob]]:
+def _candidates(snapshot: ScheduleSnapshot, faulty: set[str]) -> Iterator[Candidate[JobView | PlannedWork]]:
     for job in _unnamed(snapshot):
         is_over = job.has_expired(snapshot.now_ms)
         if not (is_over or job.state is JobState.WAITING) or job.name in faulty:
@@ -115,11 +107,10 @@ def _candidates(snapshot: ScheduleSnapshot, faulty: set[str]) -> Iterator[Candid
                 work=job,
                 is_running=is_over,
             )
-    for queue in join_remnants(snapshot.queues, now_ms=snapshot.now_ms):
+    for queue in snapshot.queues:
         if not is_paused(snapshot.paused, lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True):
-            jobs = islice(cut_queue(queue, now_ms=snapshot.now_ms), snapshot.capacity)
-            # A queue's further jobs stand in line as if it had been served just now.
-            for position, plan in enumerate(jobs):
+            # The second job of a queue and those behind it are ranked as if the queue had been served just now.
+            for position, plan in enumerate(queue.jobs):
                 since_ms = snapshot.now_ms if position else max(plan.ready_at_ms, queue.served_at_ms)
                 yield Candidate(
                     lane=plan.lane,

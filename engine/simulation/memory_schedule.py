@@ -14,7 +14,7 @@ from typing import Any
 from engine.core.errors import LithifyError
 from engine.core.quick_values import maker, quickly_built
 from engine.lanes.profiles.jobs import DeleteMask
-from engine.lanes.profiles.plan.model import LevelPolicy, QueuedBlock
+from engine.lanes.profiles.plan.model import LevelPolicy, PlannedJob, QueuedBlock
 from engine.schedule.fairness import LaneView
 from engine.schedule.model import (
     AttemptOutcome,
@@ -242,9 +242,8 @@ class MemorySchedule:
             assigned.append(job)
         for creation in change_set.created:
             job = self._create(creation, time.now_ms, queues)
-            if creation.is_assigned:
-                self._lease(job, worker, index, time.now_ms, 0)
-                assigned.append(job)
+            self._lease(job, worker, index, time.now_ms, 0)
+            assigned.append(job)
         for queue in queues:
             self.queues.settle(queue)
         self._charge(change_set)
@@ -288,6 +287,7 @@ class MemorySchedule:
 
     def _check_plan(self, creation: CreateJob, planned: set[str]) -> None:
         plan = creation.plan
+        assert isinstance(plan, PlannedJob)
         for part in plan.taken():
             queue = self.queues.by_id[part.queue_id]
             for view in part.blocks:
@@ -330,6 +330,7 @@ class MemorySchedule:
 
     def _create(self, creation: CreateJob, now_ms: int, queues: dict[MemoryQueue, None]) -> MemoryJob:
         plan = creation.plan
+        assert isinstance(plan, PlannedJob)
         sources = tuple(self.blocks[view.ulid] for view in plan.blocks)
         size = plan.size_bytes()
         priority = job_priority_ms(ready_at_ms=plan.ready_at_ms, size_bytes=size)
@@ -358,8 +359,6 @@ class MemorySchedule:
         self.jobs[job.name] = job
         self.live_job_count += 1
         self.counters[job.level].created += 1
-        if not creation.is_assigned:
-            self.wait(job)
         return job
 
     def _lease(self, job: MemoryJob, worker: str, index: int, now_ms: int, failures: int) -> None:

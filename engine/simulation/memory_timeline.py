@@ -143,7 +143,7 @@ class MemoryTimeline:
         self._count(decided)
         if decided.refusals:
             return decided
-        for _, start_ms in decided.gone:
+        for _, start_ms in decided.removed:
             del self.rows[start_ms]
         for row in decided.rows:
             self.rows[row.chunk.start_ms] = row

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.schedule.model import PolicyName
 from engine.simulation.memory_orders import stand_still
 from engine.simulation.operators import Operators
 from engine.simulation.quiescence import check_sums
@@ -53,7 +52,6 @@ class Operations:
         limits = replace(
             schedule.limits,
             failures_max=schedule.limits.failures_max or FAILURES_AT_REST,
-            policy=PolicyName.DEFAULT,
         )
         if limits != schedule.limits:
             world.order(lambda: schedule.change_limits(limits))

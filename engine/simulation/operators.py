@@ -9,7 +9,7 @@ from functools import partial
 from engine.lanes.profiles.plan.retention import RetentionPolicy
 from engine.schedule.isolation import QuarantineBlock, SetMissingAside, Split, find_breakages, judge
 from engine.schedule.limits import ScopeKind
-from engine.schedule.model import JobState, ParkedKind, PolicyName
+from engine.schedule.model import JobState, ParkedKind
 from engine.schedule.pauses import PausedScope, PauseMode
 from engine.simulation import memory_orders, memory_removal
 from engine.simulation.results import is_about
@@ -41,7 +41,6 @@ class Operators:
             Trouble.GIVE_BACK: self._give_back,
             Trouble.STANDSTILL: self._stand_still,
             Trouble.SHARES: self._set_share,
-            Trouble.REFERENCE: self._change_policy,
             Trouble.RETENTION: self._retain,
             Trouble.DELETE_REQUEST: self._delete_data,
         }
@@ -137,12 +136,6 @@ class Operators:
             tenant = draw.choice(sorted(schedule.queues.tenants))
             weight, running_max = draw.choice([1, 100, 1000]), draw.choice([0, 0, 1, 3])
             self.world.order(lambda: memory_orders.set_share(schedule, tenant, weight, running_max), tenant=tenant)
-
-    def _change_policy(self) -> None:
-        limits = self.schedule.limits
-        is_default = limits.policy is PolicyName.DEFAULT
-        other = replace(limits, policy=PolicyName.REFERENCE if is_default else PolicyName.DEFAULT)
-        self.world.order(lambda: self.schedule.change_limits(other))
 
     # Letting go
 

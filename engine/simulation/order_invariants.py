@@ -1,15 +1,11 @@
-"""Invariant 9, the order of work: what each policy promises, worked out again from the snapshot in other words."""
+"""Invariant 9, the order of work: what the scheduler promises, checked against the snapshot in other words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
-from engine.lanes.profiles.plan.consolidation import join_remnants
-from engine.lanes.profiles.plan.levels import cut_queue
-from engine.lanes.profiles.plan.model import PlannedJob
 from engine.schedule.fairness import COST_BYTES_MIN, TIME_PER_KIB
-from engine.schedule.model import ChangeSet, JobState, JobView, PolicyName, ScheduleSnapshot
+from engine.schedule.model import ChangeSet, JobState, JobView, PlannedWork, ScheduleSnapshot
 from engine.schedule.pauses import is_paused
 from engine.schedule.priority import job_priority_ms
 from engine.simulation.audit import Audit, InvariantBroken, Step
@@ -19,25 +15,17 @@ WorkKey = tuple[int, str]
 
 
 def invariant_09_order(audit: Audit, step: Step) -> None:
-    """No work is given out while a piece that comes before it could be given to the same worker.
+    """No work is assigned while work that comes before it could be assigned to the same worker.
 
-    ``default``: of one tenant the least (priority, name); of several the one that has paid least; nothing waits while
-    there is capacity. ``reference``: the least (level, status, failures, expiry, name), up to a level's faulty job.
+    Of one tenant the smallest (priority, name) comes first, of several tenants the one that has paid least; nothing
+    waits while there is capacity.
     """
     assert step.poll is not None
     snapshot, change_set = step.poll.view.snapshot, step.poll.change_set
-    work: list[JobView | PlannedJob] = [assignment.job for assignment in change_set.assigned]
-    work += [creation.plan for creation in change_set.created]
-    for given in work:
-        planning = isinstance(given, PlannedJob)
+    assigned: list[tuple[JobView | PlannedWork, bool]] = [(one.job, False) for one in change_set.assigned]
+    for given, planning in [*assigned, *((one.plan, True) for one in change_set.created)]:
         if is_paused(snapshot.paused, lane=given.lane, tenant=given.tenant, level=given.level, planning=planning):
             raise InvariantBroken(9, f"job {given.name} was given out though it stands still")
-    if snapshot.limits.policy is PolicyName.REFERENCE:
-        expected = [job.name for job in islice(_reference_order(snapshot), snapshot.capacity)]
-        found = [assignment.job.name for assignment in change_set.assigned]
-        if found != expected:
-            raise InvariantBroken(9, f"the policy reference gives out {expected}, not {found}")
-        return
     left = _left_over(snapshot, change_set)
     if not left:
         return
@@ -47,28 +35,6 @@ def invariant_09_order(audit: Audit, step: Step) -> None:
         if tenant in left and left[tenant] < key:
             raise InvariantBroken(9, f"job {key[1]} was given out before {left[tenant][1]}")
     _check_shares(snapshot, change_set, left)
-
-
-def _reference_order(snapshot: ScheduleSnapshot) -> Iterator[JobView]:
-    named = {report.update.job for report in snapshot.reports}
-    jobs = [
-        job
-        for job in snapshot.assignable
-        if job.name not in named and not is_paused(snapshot.paused, lane=job.lane, tenant=job.tenant, level=job.level)
-    ]
-    stopped: set[int] = set()
-    order = sorted(
-        jobs, key=lambda j: (j.level, j.state is not JobState.WAITING, j.failures, j.lease_expires_ms, j.name.encode())
-    )
-    for job in order:
-        if job.level in stopped:
-            continue
-        if job.state is JobState.WAITING:
-            yield job
-        elif job.is_exhausted(snapshot.limits):
-            stopped.add(job.level)
-        elif job.has_expired(snapshot.now_ms):
-            yield job
 
 
 def _left_over(snapshot: ScheduleSnapshot, change_set: ChangeSet) -> dict[str, WorkKey]:
@@ -97,11 +63,11 @@ def _has_room(snapshot: ScheduleSnapshot, change_set: ChangeSet) -> bool:
     )
 
 
-def _plans(snapshot: ScheduleSnapshot) -> Iterator[tuple[PlannedJob, WorkKey]]:
-    for queue in join_remnants(snapshot.queues, now_ms=snapshot.now_ms):
+def _plans(snapshot: ScheduleSnapshot) -> Iterator[tuple[PlannedWork, WorkKey]]:
+    for queue in snapshot.queues:
         if is_paused(snapshot.paused, lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True):
             continue
-        for position, plan in enumerate(islice(cut_queue(queue, now_ms=snapshot.now_ms), snapshot.capacity)):
+        for position, plan in enumerate(queue.jobs):
             since_ms = snapshot.now_ms if position else max(plan.ready_at_ms, queue.served_at_ms)
             yield plan, (job_priority_ms(ready_at_ms=since_ms, size_bytes=plan.size_bytes()), plan.name)
 

@@ -45,7 +45,6 @@ class Trouble(enum.StrEnum):
     ISOLATION = "isolation"
     STANDSTILL = "standstill"
     SHARES = "shares"
-    REFERENCE = "reference"
     RETENTION = "retention"
     DELETE_REQUEST = "delete_request"
 

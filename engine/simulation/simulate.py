@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from engine.lanes.profiles.plan.model import PlannedJob
 from engine.schedule.model import ChangeSet
 from engine.simulation.fleet import WorkerFleet
 from engine.simulation.memory_queues import ready_ms
@@ -132,7 +133,8 @@ def count_consolidations(command: Command) -> int:
     if command.kind != "update_plan":
         return 0
     change_set: ChangeSet = command.arguments[0]
-    return sum(bool(creation.plan.source_shards()) for creation in change_set.created)
+    plans = [creation.plan for creation in change_set.created]
+    return sum(isinstance(plan, PlannedJob) and bool(plan.source_shards()) for plan in plans)
 
 
 def simulate(scenario: Scenario, seed: int) -> Outcome:

@@ -13,10 +13,11 @@ from itertools import islice
 from engine.core.errors import LithifyError
 from engine.core.quick_values import maker, quickly_built
 from engine.lanes.profiles.jobs import ProfileMergeResult
+from engine.lanes.profiles.plan.consolidation import plan_queues
 from engine.lanes.profiles.plan.model import BlockQueue
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.schedule.fairness import LaneView, TenantView
-from engine.schedule.model import JobState, JobView, PolicyName, Report, ScheduleSnapshot
+from engine.schedule.model import JobState, JobView, Report, ScheduleSnapshot
 from engine.schedule.pauses import is_paused
 from engine.schedule.priority import job_priority_ms
 from engine.schedule.queue_choice import QueueSums, choose_queues
@@ -65,9 +66,10 @@ class PollOrder:
 
 @dataclass(slots=True)
 class PollView:
-    """A poll's snapshot, and the results that fit by job name."""
+    """A poll's snapshot, the queues that its jobs were planned from, and the results that fit by job name."""
 
     snapshot: ScheduleSnapshot
+    queues: tuple[BlockQueue, ...]
     replacements: dict[str, list[NewBlock]]
     waits_for_time: bool
 
@@ -107,14 +109,14 @@ def read_poll(schedule: MemorySchedule, order: PollOrder, *, ignores_tokens: boo
         heard=order.heard,
         held=_held(schedule, order) if order.heard else (),
         assignable=assignable,
-        queues=queues,
+        queues=plan_queues(queues, now_ms=now_ms, job_max=order.capacity),
         live_job_count=schedule.live_job_count,
         lanes=lanes,
         tenants=tenants,
         paused=schedule.paused,
     )
     is_waiting = time.is_held_back and (schedule.live_job_count > 0 or schedule.queues.block_count > 0)
-    return PollView(snapshot, replacements, is_waiting)
+    return PollView(snapshot, queues, replacements, is_waiting)
 
 
 def _held(schedule: MemorySchedule, order: PollOrder) -> tuple[JobView, ...]:
@@ -202,10 +204,6 @@ def _may_plan(schedule: MemorySchedule, queue: MemoryQueue) -> bool:
 
 
 def _assignable(schedule: MemorySchedule, now_ms: int, count: int) -> Iterator[JobView]:
-    if schedule.limits.policy is PolicyName.REFERENCE:  # it orders all jobs by itself
-        live = [job for job in schedule.jobs.values() if job.state in (JobState.WAITING, JobState.LEASED)]
-        yield from map(job_view, sorted(live, key=lambda job: job.id))
-        return
     waiting: Iterable[MemoryJob] = (schedule.jobs[name] for _, name in schedule.queues.waiting)
     expired: Iterable[MemoryJob] = schedule.leases.expired(now_ms)
     if schedule.paused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from engine.lanes.profiles.plan.consolidation import plan_queues
 from engine.schedule.prepare import prepare
 from engine.simulation.audit import Audit, InvariantBroken, Step
 from engine.simulation.memory_schedule import MemorySchedule
@@ -17,13 +18,14 @@ PROBE_CAPACITIES = (1, 3, 50)
 def invariant_22_determinism(audit: Audit, step: Step) -> None:
     """The same content and time give the same change set, whatever the order in which rows were read."""
     assert step.poll is not None
-    snapshot = step.poll.view.snapshot
-    if len(snapshot.assignable) < 2 and len(snapshot.queues) < 2 and not any(q.remnants for q in snapshot.queues):
+    snapshot, queues = step.poll.view.snapshot, step.poll.view.queues
+    if len(snapshot.assignable) < 2 and len(queues) < 2 and not any(queue.remnants for queue in queues):
         return  # there is one order only
+    turned = [replace(queue, remnants=queue.remnants[::-1]) for queue in queues[::-1]]
     mirrored = replace(
         snapshot,
         assignable=snapshot.assignable[::-1],
-        queues=tuple([replace(queue, remnants=queue.remnants[::-1]) for queue in snapshot.queues[::-1]]),
+        queues=plan_queues(turned, now_ms=snapshot.now_ms, job_max=snapshot.capacity),
         lanes=snapshot.lanes[::-1],
         tenants=snapshot.tenants[::-1],
         paused=snapshot.paused[::-1],

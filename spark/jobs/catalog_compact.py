@@ -29,7 +29,7 @@ from engine.lanes.catalog.compact_job import (
     unit_to_json,
 )
 from engine.lanes.catalog.jobs import CatalogCompactResult, CatalogCompactSpec
-from engine.lanes.catalog.plan.build_path import BuildPath, PathLimits, build_path
+from engine.lanes.catalog.plan.sensor import BuildPath, PathLimits, build_path
 from engine.protocol.messages import Progress
 from engine.storage import ObjectStore, kept_store
 from spark.errors import SparkJobFailed

@@ -58,7 +58,7 @@ def trim_history() -> None:
 @app.task(name=SETTLE_QUEUES_TASK)
 def settle_queues() -> None:
     """Look again at queues whose policy was changed while polls were under way."""
-    from webadmin.schedule.services.change_level_policy import settle_after_changes
+    from webadmin.lanes.profiles.services.change_level_policy import settle_after_changes
 
     settle_after_changes()
 

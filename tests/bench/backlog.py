@@ -52,7 +52,7 @@ FROM profiles_block b JOIN bench_block t ON t.queue_id = b.queue_id
 JOIN bench_ledger a ON a.shard = t.shard AND a.ulid = t.ulid WHERE b.id > %(newer)s
 """
 COUNT_QUEUES = """
-UPDATE schedule_levelqueue q SET block_count = q.block_count + %(copies)s,
+UPDATE profiles_levelqueue q SET block_count = q.block_count + %(copies)s,
        byte_count = q.byte_count + %(copies)s * b.size_bytes
 FROM bench_block b WHERE b.queue_id = q.id AND q.level = %(level)s
 """
@@ -163,12 +163,12 @@ def _templates(time_ms: int) -> Sequence[BlockMeta]:
 def _settle() -> None:
     from django.db import transaction
 
-    from webadmin.schedule.level_queues import resettle_queues
-    from webadmin.schedule.models import LevelQueue
-    from webadmin.schedule.queries import level_policies
+    from webadmin.lanes.profiles.level_models import LevelQueue
+    from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
+    from webadmin.lanes.profiles.planning.level_queues import resettle_queues
 
     with transaction.atomic():
-        resettle_queues(LevelQueue.objects.all(), level_policies())
+        resettle_queues(LevelQueue.objects.all(), LevelPolicies())
 
 
 @contextlib.contextmanager

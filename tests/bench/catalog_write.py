@@ -109,7 +109,7 @@ def client(repository_id: int, number: int, seconds: float) -> dict[str, Any]:
 
     repository = Repository.objects.get(pk=repository_id)
     lost: list[float] = []
-    holds = write_objects.write_holds
+    holds = write_objects.is_write_valid
 
     def noted(*asked: Any, **told: Any) -> bool:
         held = holds(*asked, **told)
@@ -117,7 +117,7 @@ def client(repository_id: int, number: int, seconds: float) -> dict[str, Any]:
             lost.append(time.perf_counter())
         return held
 
-    write_objects.write_holds = noted
+    write_objects.is_write_valid = noted
     _wait_for_others()
     took, blocked = [], []
     begun = time.perf_counter()

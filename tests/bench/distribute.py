@@ -1,7 +1,7 @@
 """How fast a distributor decides, and how much moves when one of 100 instances leaves or joins, wherever it stands.
 
 10,000 datasets of 200 tenants; the limits of a third are raised as adaptive placement would. A decision gives shard and
-instance; the fallback order is not asked for. Movement is measured for every instance that can leave or join; the
+instance; the fallback order is not computed. Movement is measured for every instance that can leave or join; the
 figures are those of the worst one, by its ratio to what no placement could avoid.
 """
 

@@ -1,7 +1,7 @@
 """How long it takes to plan a million Prometheus blocks of a thousand tenants by interval, on one core.
 
 A tenant has four weeks of backlog, all of it to be done: three replicas of every two hours, uploaded as they were cut,
-none compacted. The time is that of the plans, with the standing of every block, all slots, and the compactions to the
+none compacted. The time is that of the plans, with the status of every block, all slots, and the compactions to the
 fix-point; snapshots are made beside it. Blocks with nothing left to do, each a day with 36 sources, are timed apart.
 """
 
@@ -38,7 +38,7 @@ def run(full: bool = False) -> Figures:
             used += time.process_time() - began_used
             groups += len(found.groups)
             compactions += found.compactions
-    assert len(found.standings) == BLOCKS
+    assert len(found.statuses) == BLOCKS
     large = snapshot(0, LARGE * BLOCKS)
     days = finished(BLOCKS)
     assert not plan("finished", days).groups

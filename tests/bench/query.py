@@ -1,10 +1,10 @@
-"""A flame graph of 24 hours of one service: the same question asked of segments, and of what they are merged to.
+"""A flame graph of 24 hours of one service: the same query over segments, and over what they are merged to.
 
 Sketch: 2,880 segments of half a minute hold 20,160 CPU profiles, which are 40,320 rows of 60 samples: 2.4 million
 samples. A segment costs a look at its footer, series and symbols, about 3 ms; what is left of them after three rounds
 of merges is 2 objects with 2.4 million samples to decode and add up: some 100 ms at 20 to 30 million per second.
 
-The index is PostgreSQL, the objects lie in a folder, every question is asked by an engine with an empty cache.
+The index is PostgreSQL, the objects lie in a folder, every query runs on an engine with an empty cache.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _ask(objects: Sequence[SourceObject], start_ms: int, *, runs: int) -> tuple[
 
 
 def _others(start_ms: int) -> tuple[float, float]:
-    """Return the times of a timeline with a group, and of the flame graph asked for once more."""
+    """Return the times of a timeline with a group, and of the flame graph queried once more."""
     from webadmin.query import questions
 
     grid = Grid(start_ms=start_ms, end_ms=start_ms + DAY_MS, step_ms=120_000, group_by=("pod",))

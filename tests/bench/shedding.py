@@ -2,18 +2,18 @@
 
 Small files come into random hours of a year, a few across the border of two hours, three times as fast as four workers
 can rewrite them. Every minute the shipped cycle takes a turn in memory: tasks start, are put off, come back, commit.
-Counted are the chunks whose contents changed between two turns and those that the rules were asked about.
+Counted are the chunks whose contents changed between two turns and those that the rules were evaluated for.
 """
 
 from __future__ import annotations
 
 import random
 
-from engine.lanes.tables.plan.foresee import foresee
+from engine.lanes.tables.plan.forecast import forecast_plan
 from engine.lanes.tables.plan.granularity import HOUR_MS, MINUTE_MS, Granularity
 from engine.lanes.tables.plan.model import ChunkState, TaskState
 from engine.lanes.tables.plan.policy import MB, QueueLimits, TimelinePolicy
-from engine.lanes.tables.plan.versions import instant_version
+from engine.lanes.tables.plan.visibility import instant_version
 from engine.simulation.memory_timeline import MemoryTimeline
 from tests.bench.figures import Figures, cpu_seconds
 
@@ -29,7 +29,7 @@ FILES = 6
 
 
 def run(full: bool = False, *, minutes: int = 0) -> Figures:
-    """Measure; ``--full`` goes on for a week. ``minutes`` says how long it is otherwise."""
+    """Measure; ``--full`` runs for a week. ``minutes`` says how long it is otherwise."""
     minutes = minutes or (MINUTES_FULL if full else MINUTES)
     # Chunks lie apart, so that nearly every task is one of them.
     policy = TimelinePolicy(granularity=Granularity(period="hour"))
@@ -63,7 +63,7 @@ def run(full: bool = False, *, minutes: int = 0) -> Figures:
     deferred = sum(row.state is ChunkState.DEFERRED for row in world.rows.values())
     assert counts["started"]
     assert deferred > WAITING_MAX, "it was no overload"
-    left = foresee("table", tuple(world.segments.values()), policy, now_ms=world.now_ms)
+    left = forecast_plan("table", tuple(world.segments.values()), policy, now_ms=world.now_ms)
     assert left.plan.tasks
     assert left.is_fix_point, "the second plan is empty"
     return Figures(

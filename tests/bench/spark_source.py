@@ -6,7 +6,7 @@ in the JVM, which copies each map of labels: 500,000 to 700,000 a second. Sixtee
 copied three times on their way: 4 µs, 250,000 a second.
 
 Counted is all processor time of Spark while a question is answered: the JVM with its compiler and garbage collector,
-the executors' Pythons and the one that plans. The session is warm: each question was asked before. A rate depends on
+the executors' Pythons and the one that plans. The session is warm: each query ran before. A rate depends on
 what the question does with the rows, so the questions stand below. What tells where the blocks are answers from
 memory, so that no database is measured; ``made_…`` are the batches alone, in one Python without Spark.
 """

@@ -13,7 +13,7 @@ from engine.lanes.tables.jobs import TableChunk, TableFile, TableMergeResult, Ta
 from engine.lanes.tables.plan.model import Segment
 from engine.lanes.tables.plan.plan import plan_timeline
 from engine.lanes.tables.plan.policy import TimelinePolicy
-from engine.lanes.tables.plan.versions import instant_version
+from engine.lanes.tables.plan.visibility import instant_version
 
 DAY_US = 86_400_000_000
 SERVICES = 40

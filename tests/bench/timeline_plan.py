@@ -14,13 +14,13 @@ from dataclasses import replace
 
 from engine.lanes.tables.plan import states
 from engine.lanes.tables.plan.cycle import queued, run_cycle
-from engine.lanes.tables.plan.foresee import done
+from engine.lanes.tables.plan.forecast import apply_plan
 from engine.lanes.tables.plan.granularity import DAY_MS, HOUR_MS, Granularity
 from engine.lanes.tables.plan.model import Action, Chunk, Extent, PlannedTask, Segment, StoredChunk, TimelinePlan
 from engine.lanes.tables.plan.plan import plan_timeline
 from engine.lanes.tables.plan.policy import MB, QueueLimits, TimelinePolicy
 from engine.lanes.tables.plan.snapshots import CycleSnapshot, SourceSnapshot
-from engine.lanes.tables.plan.versions import instant_version
+from engine.lanes.tables.plan.visibility import instant_version
 from tests.bench.figures import Figures
 
 NAME = "timeline_plan"
@@ -54,7 +54,7 @@ def run(full: bool = False) -> Figures:
         again_used.append(time.process_time() - began_used)
     assert CHANGED <= len(decided.analysed) < 2 * CHANGED
     assert decided.created or decided.rows
-    second = plan_timeline(SOURCE, done(segments, plan, POLICY), POLICY, now_ms=now_ms)
+    second = plan_timeline(SOURCE, apply_plan(segments, plan, POLICY), POLICY, now_ms=now_ms)
     assert not second.tasks, "the second plan is empty"
     return Figures(
         parameters={
@@ -118,7 +118,7 @@ def snapshot(chunks: int = CHUNKS, segments: int = SEGMENTS) -> list[Segment]:
 
 
 def after_change(plan: TimelinePlan, segments: list[Segment], now_ms: int) -> CycleSnapshot:
-    """Return what a turn is told after files came into one chunk of a hundred.
+    """Return the input of a cycle after files came into one chunk of a hundred.
 
     The best tasks fill the queue; the chunks of the others are put off.
     """

@@ -3,7 +3,7 @@ reports; the service completes the groups, and the outbox writes ``meta.json``, 
 
 Web process, broker, control worker, node and the S3 server are real processes on this machine and take their share of
 it; the server answers out of files, because one in plain Python (moto) takes more than the merge. A round lasts from
-the first lease to the last object written. The outbox is asked for as soon as a job is done, not when beat comes round
+the first lease to the last object written. The outbox is written as soon as a job is done, not when beat comes round
 to it. Sketch: a series has 1.6 KB in each replica, so that 60,000 series a second are 290 MB downloaded and 95 MB
 uploaded each second, beside a third of a core for the merge itself.
 """

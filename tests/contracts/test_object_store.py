@@ -70,7 +70,7 @@ def test_a_put_replaces_the_object(store: ObjectStore) -> None:
     assert keys(store) == ["a"]
 
 
-def test_head_tells_size_and_time(store: ObjectStore) -> None:
+def test_head_returns_size_and_modification_time(store: ObjectStore) -> None:
     put = store.put("a/b", b"12345")
     head = store.head("a/b")
     assert (head.key, head.size) == ("a/b", 5)
@@ -151,7 +151,7 @@ def test_a_listing_keeps_to_its_prefix(store: ObjectStore, prefix: str, expected
     assert keys(store, prefix) == expected
 
 
-def test_a_listing_goes_on_after_a_key(store: ObjectStore) -> None:
+def test_a_listing_starts_after_a_given_key(store: ObjectStore) -> None:
     for name in ("a/1", "a/2", "a/3", "b"):
         store.put(name, b"")
     assert keys(store, start_after="a/2") == ["a/3", "b"]
@@ -169,7 +169,7 @@ def test_a_listing_of_more_than_one_page_is_whole(store: ObjectStore) -> None:
 @pytest.mark.parametrize(
     ("prefix", "expected"), [("", ["a/", "a-b/", "é/"]), ("a/", ["a/b/"]), ("a/b/", ["a/b/d/"]), ("c/", [])]
 )
-def test_the_folders_of_a_level_are_told_once_each_without_what_is_in_them(
+def test_folders_of_a_level_are_listed_once_each_without_their_contents(
     store: ObjectStore, prefix: str, expected: list[str]
 ) -> None:
     for name in ("a/b/c", "a/b/d/e", "a/x", "a-b/c", "z", "é/x"):
@@ -177,7 +177,7 @@ def test_the_folders_of_a_level_are_told_once_each_without_what_is_in_them(
     assert list(store.list_folders(prefix)) == sorted(expected, key=str.encode)
 
 
-def test_more_folders_than_one_page_holds_are_told_whole(store: ObjectStore) -> None:
+def test_folders_beyond_one_page_are_all_listed(store: ObjectStore) -> None:
     names = [f"many/{number:04d}/" for number in range(1005)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: store.put(name + "x", b""), names))
@@ -185,12 +185,12 @@ def test_more_folders_than_one_page_holds_are_told_whole(store: ObjectStore) -> 
 
 
 @pytest.mark.parametrize("prefix", ["a", "../", "/", "a//"])
-def test_a_level_is_asked_for_by_a_folder(store: ObjectStore, prefix: str) -> None:
+def test_a_level_prefix_that_is_not_a_folder_is_rejected(store: ObjectStore, prefix: str) -> None:
     with pytest.raises(InvalidKey):
         list(store.list_folders(prefix))
 
 
-def test_a_listing_tells_sizes(store: ObjectStore) -> None:
+def test_a_listing_returns_sizes_and_modification_times(store: ObjectStore) -> None:
     store.put("a", b"123")
     (info,) = store.list()
     assert (info.key, info.size) == ("a", 3)

@@ -33,10 +33,12 @@ from tests.block_factory import block_meta, merged, segment_ids
 from tests.database import ManualClock
 from tests.webadmin.conftest import clock, service  # noqa: F401  (fixtures)
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants, rolled_back
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
 from webadmin.schedule.command_log import advance_clock, move_head, take_head, write_command
-from webadmin.schedule.models import Command, Job, LevelPolicy, LevelQueue, Limits
-from webadmin.schedule.queries import level_policies, limits_now, schedule_limits
+from webadmin.schedule.models import Command, Job, Limits
+from webadmin.schedule.queries import limits_now, schedule_limits
 
 START_MS = 1_790_000_000_000
 LANE = "profiles"
@@ -58,7 +60,7 @@ class Twins:
         Limits.objects.update(failures_max=1, queue_max=4)
         self.tables = Service(manual)
         advance_clock(actor="test")
-        policies = level_policies()
+        policies = LevelPolicies()
         self.memory = MemorySchedule(
             limits=schedule_limits(limits_now(START_MS)),
             policies={level: policies.of(LANE, "", level) for level in range(FINAL_LEVEL)},

@@ -111,7 +111,7 @@ class Stack:
 
     def set_policy(self, *, blocks_max: int, age_seconds: int, lease_seconds: int) -> None:
         """Edit limits and level policies, as an operator would."""
-        self.change("UPDATE schedule_levelpolicy SET blocks_max = ?, age_seconds = ?", blocks_max, age_seconds)
+        self.change("UPDATE profiles_levelpolicy SET blocks_max = ?, age_seconds = ?", blocks_max, age_seconds)
         self.change("UPDATE schedule_limits SET lease_seconds = ?", lease_seconds)
 
     def change(self, statement: str, *parameters: Any) -> None:
@@ -151,7 +151,7 @@ class Stack:
 
 
 class BlockedObject:
-    """Replaces an object of a local folder by a pipe without a writer: whoever opens it hangs until ``release``."""
+    """Replaces an object of a local folder by a pipe without a writer: readers hang until ``release``."""
 
     def __init__(self, store_url: str, key: str) -> None:
         self._path = Path(store_url.removeprefix("file://")) / key
@@ -160,7 +160,7 @@ class BlockedObject:
         os.mkfifo(self._path)
 
     def release(self) -> None:
-        """Put the object back; whoever hangs reads an empty object and fails."""
+        """Put the object back; hanging readers get an empty object and fail."""
         whole = self._path.with_name("whole")
         whole.write_bytes(self._data)
         with contextlib.suppress(OSError):  # nobody hangs

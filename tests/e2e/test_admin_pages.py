@@ -176,9 +176,7 @@ def test_every_page_is_whole_in_a_browser(
     assert not wrong
 
 
-def test_the_front_page_follows_what_happens_without_being_asked(
-    browser: Browser, live_server: LiveServer, cookie: str
-) -> None:
+def test_the_front_page_refreshes_by_itself(browser: Browser, live_server: LiveServer, cookie: str) -> None:
     page = signed_in(browser, live_server, cookie).new_page()
     complaints = complaints_of(page)
     page.goto(live_server.url + "/admin/")

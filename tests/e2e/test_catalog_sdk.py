@@ -348,7 +348,7 @@ def test_the_generated_client_uploads_forms_links_and_copies(
         main.object("a").upload(b"protected")
 
 
-def test_what_is_not_served_says_so(client: lakefs.Client, repository: lakefs.Repository) -> None:
+def test_unsupported_operations_are_rejected(client: lakefs.Client, repository: lakefs.Repository) -> None:
     with pytest.raises(lakefs_sdk.ApiException) as refused:
         client.sdk_client.actions_api.list_repository_runs(repository.id)
     assert refused.value.status == 405

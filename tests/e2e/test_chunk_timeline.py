@@ -176,7 +176,7 @@ def test_a_timeline_of_years_is_drawn_in_columns_that_zoom_into_chunks(visit: Vi
     assert abs(visit.span_ms() - span_ms) < 1000
 
 
-def test_an_answer_that_comes_late_takes_nobody_back(visit: Visit) -> None:
+def test_a_late_response_does_not_move_the_view_back(visit: Visit) -> None:
     visit.open(fill_timeline())
     page = visit.page
     held: list[Route] = []
@@ -280,7 +280,7 @@ def test_a_policy_is_previewed_and_saved_with_the_mouse(visit: Visit) -> None:
     assert Policy.objects.get(source=source).segment_bytes_max == 1 << 30
 
 
-def test_what_is_missing_or_refused_is_said(visit: Visit) -> None:
+def test_missing_chunks_and_refused_plans_are_shown(visit: Visit) -> None:
     empty, broken = make_table("empty"), make_table("broken", refusal="two versions overlap", is_paused=True)
     visit.open(empty)
     page = visit.page

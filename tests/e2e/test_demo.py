@@ -78,7 +78,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     return home, output, process.returncode
 
 
-def test_the_answers_are_equal_and_the_exit_code_says_so(finished: tuple[Path, str, int]) -> None:
+def test_the_answers_are_equal_and_the_exit_code_is_zero(finished: tuple[Path, str, int]) -> None:
     _, output, code = finished
     assert code == 0, output
     assert "The answers are equal." in output
@@ -123,7 +123,7 @@ def test_the_program_with_the_unmodified_sdk_is_found_again(finished: tuple[Path
     assert is_equal == "yes"
 
 
-def test_the_index_of_the_demonstration_says_the_same_as_its_table(finished: tuple[Path, str, int]) -> None:
+def test_the_index_of_the_demonstration_agrees_with_its_table(finished: tuple[Path, str, int]) -> None:
     home, output, _ = finished
     with sqlite3.connect(f"file:{home}/demo/lithify.sqlite3?mode=ro", uri=True) as database:
         states = dict(database.execute("SELECT state || level, count(*) FROM profiles_block GROUP BY 1"))

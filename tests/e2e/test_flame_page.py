@@ -148,7 +148,7 @@ def test_a_picker_takes_keys_in_the_moment_it_is_clicked(visit: Visit) -> None:
     expect(control.locator(".item")).to_have_text("walker")
 
 
-def test_a_search_says_its_share_and_filters_the_table(visit: Visit) -> None:
+def test_a_search_shows_its_share_and_filters_the_table(visit: Visit) -> None:
     visit.open()
     visit.page.keyboard.press("/")
     visit.page.keyboard.type("JSON")
@@ -188,7 +188,7 @@ def test_zoom_is_in_the_address_and_the_back_button_goes_out(visit: Visit) -> No
     assert zoomed["width"] > whole["width"]
 
 
-def test_what_was_cut_is_asked_for_when_it_is_focused(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_part_is_loaded_when_it_is_focused(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "NODES_SHOWN", 12)
     visit.open("plugins")
     label = visit.frame("main").get_attribute("aria-label")
@@ -384,7 +384,7 @@ def test_a_filter_that_is_no_pattern_is_named(visit: Visit) -> None:
     visit.complaints.clear()
 
 
-def test_where_there_is_nothing_the_page_says_where_there_is(visit: Visit) -> None:
+def test_an_empty_page_offers_services_with_data(visit: Visit) -> None:
     visit.page.goto(f"{visit.base}/admin/flame-graph/?tenant=nowhere")
     expect(visit.page.locator("#fg-message")).to_contain_text("There is no tenant 'nowhere', or you may not see it")
     expect(visit.page.locator("#fg-message")).to_contain_text("Choose one from the list")
@@ -399,7 +399,7 @@ def test_where_there_is_nothing_the_page_says_where_there_is(visit: Visit) -> No
     expect(visit.frame("http.serve")).to_have_count(1)
 
 
-def test_a_damaged_block_is_said_to_be_left_out(visit: Visit) -> None:
+def test_a_damaged_block_is_reported_as_left_out(visit: Visit) -> None:
     key = visit.viewer.write(flame_scene.SHOP, at=5_000)
     visit.viewer.stored.store.delete(key)
     visit.open()
@@ -419,7 +419,7 @@ def test_compaction_is_seen_in_what_the_same_question_costs(visit: Visit) -> Non
     expect(visit.frame("shop.cart.add")).to_have_attribute("aria-label", re.compile(r"total 20\.4.s, 55\.0"))
 
 
-def test_who_is_signed_out_meanwhile_is_told_where_to_sign_in(visit: Visit) -> None:
+def test_a_signed_out_user_is_given_a_sign_in_link(visit: Visit) -> None:
     visit.open()
     visit.page.context.clear_cookies()
     visit.page.get_by_role("button", name="Ask again", exact=True).first.click()

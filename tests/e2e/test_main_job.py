@@ -84,7 +84,7 @@ def test_segments_become_final_blocks_and_every_answer_stays_the_same(stack: Sta
     assert all(failures == 0 for _, failures in stack.jobs(shard))
 
 
-def test_a_damaged_object_fails_its_job_with_the_place_and_stops_nobody_else(stack: Stack) -> None:
+def test_a_damaged_object_fails_only_its_own_job_with_the_location(stack: Stack) -> None:
     bad_shard, good_shard = 4, 5
     (source, *_) = write_segments(stack, bad_shard, 4)
     data = bytearray(stack.store.get(source.key))

@@ -1,6 +1,6 @@
 """Fifty questions at once through a real web process: within its memory, refused or ended cleanly when that cannot be.
 
-A store that hangs is a named pipe where an object was: whoever opens it to read waits until the test puts the object
+A store that hangs is a named pipe where an object was: readers wait until the test puts the object
 back.
 """
 
@@ -213,7 +213,9 @@ def test_questions_to_a_store_that_hangs_end_at_their_deadline_and_leave_nothing
     assert "Lithify-Partial" not in said
 
 
-def test_who_finds_no_room_is_told_when_to_come_again(stored: Stored, processes: Processes, hanging: Hanging) -> None:
+def test_queries_without_room_are_rejected_with_retry_after(
+    stored: Stored, processes: Processes, hanging: Hanging
+) -> None:
     limits = {"QUERY_MEMORY_BYTES": BUDGET, "QUERY_WAITING": 3, "QUERY_WAIT_SECONDS": ANSWER_SECONDS}
     environment = stored.environment(OBJECT_STORE_URL=hanging.url, **limits)
     _, address = processes.start_web(environment, threads=QUESTIONS + 5)

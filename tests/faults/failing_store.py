@@ -1,7 +1,7 @@
 """An object store that fails on demand, around any real one: the n-th call, a torn write, a bad key.
 
 ``FailingStore(store, Fault("write", call=3, torn_bytes=100))`` lets the third write of any object stop after 100
-bytes. A fault strikes once unless ``is_lasting``. ``calls`` says what was asked, so that a test can first count the
+bytes. A fault strikes once unless ``is_lasting``. ``calls`` has the calls made, so that a test can first count the
 calls of a good run and then fail each of them in turn.
 """
 

@@ -21,7 +21,7 @@ NOT_PASSED_ON = {"connection", "transfer-encoding", "content-length", "server", 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asked."""
+    """The request of a client."""
 
     method: str
     path: str
@@ -35,7 +35,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered; ``length`` is what its header said where there is no body."""
+    """The answer of a server; ``length`` is that of its header where there is no body."""
 
     status: int
     headers: Sequence[tuple[str, str]]

@@ -71,7 +71,8 @@ django.setup()
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from tasks import beat
 from webadmin.base.access.services import issue_worker_credential
-from webadmin.schedule.models import LevelPolicy, Limits
+from webadmin.schedule.models import Limits
+from webadmin.lanes.profiles.level_models import LevelPolicy
 often = (beat.DELETE_OBJECTS_TASK, beat.RECOVER_LETTERS_TASK, beat.SCAN_BUCKETS_TASK, beat.PLAN_INTERVALS_TASK,
          beat.WRITE_OUTBOXES_TASK, beat.SENSE_BRANCHES_TASK)
 for job in beat.PERIODIC_JOBS:
@@ -202,7 +203,7 @@ class FaultStack:
 
     @contextmanager
     def frozen(self, *names: str) -> Iterator[None]:
-        """Let programs stand still, as on a machine that is suspended, and go on afterwards."""
+        """Stop programs, as on a machine that is suspended, and continue them afterwards."""
         pids = [self.pid(name) for name in names]
         for pid in pids:
             os.killpg(pid, signal.SIGSTOP)
@@ -214,7 +215,7 @@ class FaultStack:
 
     @contextmanager
     def after_power_loss(self) -> Iterator[None]:
-        """Let PostgreSQL lose power and start from its files as they were; inside nobody else reaches it yet."""
+        """Let PostgreSQL lose power and start from its files as they were; inside no other process reaches it yet."""
         closed: Trap[Statement] = Trap(moment=Moment.BEFORE, matches=lambda _: True, times=1 << 30, holds=False)
         with self.around.database.traps.set(closed):
             self.around.postgresql.lose_power()
@@ -242,7 +243,7 @@ class FaultStack:
     # Work, and how it must end.
 
     def new_shard(self) -> int:
-        """Return a shard that nobody uses."""
+        """Return an unused shard."""
         self._shards += 1
         return self._shards
 
@@ -304,7 +305,7 @@ class FaultStack:
         """Say where blocks and jobs of a shard are."""
         blocks = "SELECT state, level, count(*) FROM profiles_block WHERE shard = %s GROUP BY 1, 2"
         jobs = "SELECT name, state, failures, parked_reason FROM schedule_job WHERE shard = %s AND state <> 'done'"
-        queues = "SELECT level, block_count, ready_at_ms, is_noticed FROM schedule_levelqueue WHERE shard = %s"
+        queues = "SELECT level, block_count, ready_at_ms, is_noticed FROM profiles_levelqueue WHERE shard = %s"
         found = {"blocks": blocks, "jobs": jobs, "queues": queues}
         shown = {name: self.rows(query, shard) for name, query in found.items()}
         workers = self.rows("SELECT name, capacity, last_poll_at::text FROM schedule_worker")
@@ -313,7 +314,7 @@ class FaultStack:
     def check(self, shard: int, expected: Counter[Sample]) -> list[str]:
         """Wait for the end; assert that no sample is lost or doubled and that bucket and index agree.
 
-        Returns the keys of the orphans: what losers wrote and nobody committed.
+        Returns the keys of the orphans: what was written by losers and never committed.
         """
         self.wait_until_settled(shard)
         query = (

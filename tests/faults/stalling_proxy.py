@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def stalling_proxy(target: str, key_part: str) -> Iterator[StallingProxy]:
-    """Run a proxy before the S3 server at ``target``; at the end everything held back is let go."""
+    """Run a proxy before the S3 server at ``target``; at the end everything held back is released."""
     proxy = StallingProxy(target, key_part)
     # Threads that wait for a reader that is gone end with the process.
     proxy.daemon_threads = True

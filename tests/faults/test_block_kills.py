@@ -118,7 +118,7 @@ class Tenant:
         return self._stack.rows(query, self.name)
 
     def is_settled(self) -> bool:
-        """Whether the job is done and the bucket was told everything."""
+        """Whether the job is done and everything is written to the bucket."""
         steps = self.rows(STEPS)
         return self.rows(JOBS) == [("done",)] and all(done for _, done in steps) and self.rows(INDEX) == [(True,)]
 
@@ -141,7 +141,7 @@ class Tenant:
         ("/bucket-index.json.gz", 1, BEFORE, CONTROLS),
     ],
 )
-def test_who_is_killed_at_a_write_leaves_nothing_half_visible(
+def test_a_kill_at_a_write_leaves_nothing_half_visible(
     fault_stack: FaultStack,
     metrics: ObjectStore,
     tmp_path: Path,

@@ -1,5 +1,5 @@
-"""``kill -9`` while branches of catalogs are folded: whoever dies, and wherever, everything visible stays as it is, and
-the branch is folded in the end."""
+"""``kill -9`` while branches of catalogs are folded: whichever process dies, visible data does not change, and the
+branch is compacted in the end."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ STEPS = (
 )
 
 
-def test_whoever_is_killed_while_branches_are_folded_nothing_visible_changes(fault_stack: FaultStack) -> None:
+def test_a_kill_during_a_compaction_of_branches_changes_nothing_visible(fault_stack: FaultStack) -> None:
     names = [step.name for step in STEPS]
     made: dict[str, tuple[int, int]] = json.loads(fault_stack.python("-c", SCENE, *names))
     for step in STEPS:
@@ -77,7 +77,7 @@ def test_whoever_is_killed_while_branches_are_folded_nothing_visible_changes(fau
 
 
 def test_a_database_that_loses_power_after_commits_and_a_compaction_loses_no_entry(fault_stack: FaultStack) -> None:
-    """Power is lost twice: when the writes of a client are answered, and when the worker was told of its result."""
+    """Power is lost twice: when the writes of a client are answered, and when the worker has its acknowledgement."""
     postgresql, name = fault_stack.around.postgresql, "power"
     with postgresql.durable():
         made: dict[str, tuple[int, int]] = json.loads(fault_stack.python("-c", SCENE, name))

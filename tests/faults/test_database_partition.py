@@ -32,7 +32,7 @@ SLACK_SECONDS = 8.0
 """For a machine with other work to do."""
 
 
-def test_requests_end_and_readiness_turns_while_the_database_is_partitioned_away(fault_stack: FaultStack) -> None:
+def test_requests_end_and_readiness_fails_while_the_database_is_partitioned_away(fault_stack: FaultStack) -> None:
     shard = fault_stack.new_shard()
     segments = fault_stack.put_segments(shard, 8)
     expected = fault_stack.samples(segments)

@@ -1,4 +1,4 @@
-"""The failing store fails exactly where it is told to, and nowhere else."""
+"""The failing store fails exactly where it is set to, and nowhere else."""
 
 from __future__ import annotations
 

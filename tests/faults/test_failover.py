@@ -94,7 +94,7 @@ def check_exactly_once(fleet: WriterFleet, load: Load) -> None:
     assert {name: count for name, count in found.items() if count != 1} == {}
 
 
-def test_failover_to_a_synchronous_standby_loses_nothing_and_needs_nobody(
+def test_failover_to_a_synchronous_standby_loses_nothing_and_needs_no_operator(
     pair: tuple[PostgresqlServer, StandbyServer], tmp_path: Path
 ) -> None:
     primary, standby = pair

@@ -1,6 +1,6 @@
 """A disk without room: that of nodes' scratch folders, of a local object store, of PostgreSQL.
 
-Whatever was acknowledged is there, work waits, and goes on by itself when there is room again.
+Whatever was acknowledged is there, work waits, and continues by itself when there is room again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``kill -9`` at each step of a block's life: whoever dies, and wherever, no sample is lost or doubled.
+"""``kill -9`` at each step of a block's life: whichever process dies, and wherever, no sample is lost or doubled.
 
-A proxy holds what the step would do (or the answer to it, when it is done); whoever waits for it is killed; the rest
-goes on by itself.
+A proxy holds what the step would do (or the answer to it, when it is done); the process that waits for it is
+killed; the rest continues by itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def both(name: str, *, on: str, match: Any, victims: tuple[str, ...], **more: An
 
 ADDED = commit("add_blocks", "profiles_block")
 # By the values: of statements that the server knows by now only these are sent.
-ASSIGNED = commit("is_assigned", "-S{shard}-L0")
+ASSIGNED = commit("replaces_token", "-S{shard}-L0")
 CONFIRMED = commit('UPDATE "profiles_tombstone" SET "deleted_at_ms"')
 DISPATCHED = statement(b'UPDATE "profiles_tombstone" SET "dispatched_at_ms"')
 NODE: dict[str, Any] = {"moment": BEFORE, "victims": NODES, "is_counted": True}

@@ -91,7 +91,7 @@ def test_an_object_store_that_fails_on_the_n_th_call_costs_time_only(fault_stack
     assert all(trap.struck for shard, trap in traps.items() if shards[shard] <= CALLS // 2), "too few calls to fail"
 
 
-def test_a_job_whose_objects_cannot_be_read_for_a_while_fails_and_is_done_when_they_can(
+def test_a_job_whose_objects_are_temporarily_unreadable_fails_and_is_done_later(
     fault_stack: FaultStack,
 ) -> None:
     shard = fault_stack.new_shard()

@@ -1,6 +1,6 @@
 """PostgreSQL loses power at each step of a swap: it starts from a copy of its data folder as it was at that moment.
 
-What was acknowledged before is there, and each swap is whole or absent; a swap that a worker was told of is there.
+What was acknowledged before is there, and each swap is whole or absent; a swap acknowledged to a worker is there.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def test_whatever_is_killed_whenever_no_sample_is_lost_or_doubled(fault_stack: F
 
 
 def test_at_the_end_of_it_all_bucket_and_index_agree(fault_stack: FaultStack) -> None:
-    """Whatever ran before; what dead nodes wrote and nobody committed is unknown to the index, and nothing else is."""
+    """Whatever ran before; what dead nodes wrote and did not commit is unknown to the index, and nothing else is."""
     shard = fault_stack.new_shard()
     fault_stack.check(shard, fault_stack.write_segments(shard, 4))
     assert set(fault_stack.fsck()) <= {"unknown"}

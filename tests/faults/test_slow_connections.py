@@ -1,4 +1,4 @@
-"""Two hundred slow connections without a credential: pushes, polls and health go on as if they were not there."""
+"""Two hundred slow connections without a credential: pushes, polls and health are not affected."""
 
 from __future__ import annotations
 

@@ -85,9 +85,7 @@ class Table:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_whoever_is_killed_while_files_are_merged_readers_see_every_row_once(
-    fault_stack: FaultStack, step: Step
-) -> None:
+def test_a_kill_during_a_merge_of_files_leaves_every_row_visible_once(fault_stack: FaultStack, step: Step) -> None:
     table = Table(fault_stack)
     trap, is_set = step.set_trap(fault_stack, 0)
     with is_set:

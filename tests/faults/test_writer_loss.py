@@ -91,7 +91,7 @@ def test_one_that_was_paused_beyond_its_heartbeat_stores_what_it_took_and_comes_
     check_exactly_once(fleet, load)
 
 
-def test_one_that_is_asked_to_stop_stores_what_it_took_and_nobody_notices(fleet: WriterFleet) -> None:
+def test_a_writer_that_is_stopped_stores_accepted_pushes_and_no_push_fails(fleet: WriterFleet) -> None:
     with load_on(fleet) as load:
         load.wait_for(60)
         os.kill(fleet.writers["w3"].pid, signal.SIGTERM)

@@ -92,7 +92,7 @@ class Traps(Generic[Exchange]):
 
     @contextmanager
     def set(self, *traps: Trap[Exchange]) -> Iterator[None]:
-        """Set traps for the length of a ``with``; what they still hold at its end is let go."""
+        """Set traps for the length of a ``with``; what they still hold at its end is released."""
         with self._changed:
             self._set += traps
         try:
@@ -110,7 +110,7 @@ class Traps(Generic[Exchange]):
         return next((trap for trap in armed if trap.strikes(exchange)), None)
 
     def meet(self, exchange: Exchange, moment: Moment, client_port: int) -> Fate:
-        """Return the fate of an exchange after whatever holds it has let go."""
+        """Return the fate of an exchange after the trap that holds it has released it."""
         trap = self.find(exchange, moment)
         return trap.hold(client_port) if trap else Fate.PASS
 

@@ -253,7 +253,7 @@ class _Sender:
             time.sleep(0.1)  # as a client's library pauses before it sends again
 
     def _next_fingerprint(self) -> int:
-        """Return a fingerprint that is placed on the shard whose turn it is: each is asked often."""
+        """Return a fingerprint that is placed on the shard whose turn it is: each is used often."""
         self._turn += 1
         while True:
             fingerprint = self._chance.getrandbits(64)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.lanes.profiles.plan.model import LevelPolicy, PlannedJob, QueuedBlock, QueueKey
-from engine.lanes.profiles.plan.reference import ReferencePlan
-from engine.lanes.profiles.plan.reference_queue import ReferenceQueue
+from tests.reference_policy.block_queue import ReferenceQueue
+from tests.reference_policy.plan import ReferencePlan
 
 HOUR = 3_600_000
 FAR = 10**12

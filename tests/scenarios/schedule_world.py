@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.lanes.profiles.jobs import ProfileMergeResult
+from engine.lanes.profiles.plan.consolidation import plan_queues
 from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, QueuedBlock
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
-from engine.schedule.job_queue import JobQueue
 from engine.schedule.model import (
     ChangeSet,
     JobState,
     JobView,
-    PolicyName,
     Report,
     ReturnJob,
     ScheduleLimits,
@@ -25,8 +24,9 @@ from engine.schedule.model import (
 )
 from engine.schedule.prepare import prepare
 from engine.schedule.priority import job_priority_ms
-from engine.schedule.reference import ReferenceSchedule
 from engine.schedule.reports import settle_reports
+from tests.reference_policy.job_queue import JobQueue
+from tests.reference_policy.schedule import ReferenceSchedule, prepare_reference
 
 ME = "me"
 HOUR = 3_600_000
@@ -37,7 +37,8 @@ class ScheduleWorld:
     """Jobs, ready queues and the reports of one request."""
 
     def __init__(self) -> None:
-        self.limits = ScheduleLimits(lease_ms=10_000, failures_max=3, policy=PolicyName.REFERENCE)
+        self.limits = ScheduleLimits(lease_ms=10_000, failures_max=3)
+        self.is_reference = True
         self.jobs: dict[str, JobView] = {}
         self.queues: list[BlockQueue] = []
         self.reports: list[Report] = []
@@ -55,8 +56,8 @@ class ScheduleWorld:
             self.limits,
             queue_max=int(options.get("queue", self.limits.queue_max)),
             failures_max=int(options.get("failures", self.limits.failures_max)),
-            policy=PolicyName(options.get("policy", self.limits.policy)),
         )
+        self.is_reference = options.get("policy", "reference" if self.is_reference else "default") == "reference"
         return ""
 
     def _now(self, words: list[str], options: dict[str, str]) -> str:
@@ -161,11 +162,27 @@ class ScheduleWorld:
         return " ".join(queue)
 
     def _poll(self, words: list[str], options: dict[str, str]) -> str:
-        """``poll capacity=``: a whole request of both policies' single entry; its changes are applied to the jobs."""
-        changes = prepare(self._snapshot(int(options["capacity"]), reports=self.reports))
+        """``poll capacity=``: a whole request under either policy; its changes are applied to the jobs."""
+        capacity = int(options["capacity"])
+        snapshot = self._snapshot(capacity, reports=self.reports)
+        if self.is_reference:
+            changes = prepare_reference(snapshot, self.queues)
+        else:
+            planned = plan_queues(self.queues, now_ms=self.now_ms, job_max=capacity)
+            changes = prepare(replace(snapshot, queues=planned))
         self.reports = []
         self._apply(changes)
-        return _told(changes)
+        return self._told(changes)
+
+    def _told(self, changes: ChangeSet) -> str:
+        parts = [f"renewed {r.job.name}" for r in changes.renewed]
+        parts += [f"completed {c.job.name}" for c in changes.completed]
+        parts += [_returned(returned) for returned in changes.returned]
+        parts += [f"assigned {a.job.name} F{a.failures}" for a in changes.assigned]
+        for created in changes.created:
+            blocks = " ".join(block.ulid for block in created.plan.blocks)
+            parts.append(f"created {blocks}{'' if self.is_reference else ' and assigned'}")
+        return "; ".join(parts) or "nothing"
 
     def _snapshot(self, capacity: int, *, reports: list[Report]) -> ScheduleSnapshot:
         return ScheduleSnapshot(
@@ -176,7 +193,6 @@ class ScheduleWorld:
             reports=tuple(reports),
             reported=dict(self.jobs),
             assignable=tuple(self.jobs.values()),
-            queues=tuple(self.queues),
             live_job_count=len(self.jobs),
         )
 
@@ -203,23 +219,12 @@ class ScheduleWorld:
                 id=0, name=plan.name, lane=plan.lane, tenant=plan.tenant, level=plan.level, state=JobState.WAITING
             )
             self.jobs[plan.name] = job
-            if created.is_assigned:
+            if not self.is_reference:  # which assigns in a later poll
                 self._lease(job)
 
     def _lease(self, job: JobView) -> None:
         expires_ms = self.now_ms + self.limits.lease_ms
         self.jobs[job.name] = replace(job, state=JobState.LEASED, worker=ME, lease_expires_ms=expires_ms)
-
-
-def _told(changes: ChangeSet) -> str:
-    parts = [f"renewed {r.job.name}" for r in changes.renewed]
-    parts += [f"completed {c.job.name}" for c in changes.completed]
-    parts += [_returned(returned) for returned in changes.returned]
-    parts += [f"assigned {a.job.name} F{a.failures}" for a in changes.assigned]
-    for created in changes.created:
-        blocks = " ".join(block.ulid for block in created.plan.blocks)
-        parts.append(f"created {blocks}{' and assigned' * created.is_assigned}")
-    return "; ".join(parts) or "nothing"
 
 
 def _returned(returned: ReturnJob) -> str:

@@ -102,7 +102,7 @@ class TimelineWorld:
         return ""
 
     def _data(self, version: str, when: str, sizes: str, *told: str) -> str:
-        """``data v1 1-30 2x300``: segments of one entry; ``?`` is a size that nobody knows."""
+        """``data v1 1-30 2x300``: segments of one entry; ``?`` is an unknown size."""
         self._add(version, *interval(when), sizes, told)
         return ""
 

@@ -53,7 +53,7 @@ def write_november(stored: StoredRows) -> None:
         stored.write([replace(stored.random_row(draw), time_ns=time_ns + n) for n in range(8)])
 
 
-def test_the_page_answers_as_it_says(
+def test_the_queries_of_the_page_give_its_answers(
     source: SparkSession,
     stored: StoredRows,
     monkeypatch: pytest.MonkeyPatch,

@@ -51,7 +51,7 @@ def answers(*given: Any) -> Callable[[httpx.Request], httpx.Response]:
     return handler
 
 
-def test_only_what_the_index_can_decide_is_asked_of_it() -> None:
+def test_only_conditions_of_the_index_are_sent_to_it() -> None:
     asked: list[httpx.Request] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -77,7 +77,7 @@ def test_datasets_outside_the_question_are_left_out() -> None:
     assert ask(answers({"blocks": [late, hidden]}))[0].blocks == ()
 
 
-def test_a_bad_moment_is_tried_again_and_a_lasting_one_is_told() -> None:
+def test_temporary_errors_are_retried_and_lasting_ones_are_raised() -> None:
     found, pauses = ask(answers(httpx.ConnectError("no"), httpx.Response(503), {"blocks": []}))
     assert found.blocks == ()
     assert len(pauses) == 2
@@ -117,11 +117,11 @@ def without(field: str) -> dict[str, Any]:
         *({"blocks": [{**BLOCK, "datasets": [without(field)]}]} for field in ("position", "tenant", "size", "masks")),
     ],
 )
-def test_an_answer_of_something_else_is_told(answer: Any) -> None:
+def test_a_response_of_another_service_is_an_error(answer: Any) -> None:
     with pytest.raises(LookFailed, match="not one of this service's"):
         ask(answers(answer))
 
 
-def test_what_is_no_json_is_tried_again_and_told() -> None:
+def test_responses_that_are_not_json_are_retried_then_an_error() -> None:
     with pytest.raises(LookFailed, match="no JSON"):
         ask(answers(*[httpx.Response(200, text="<html>")] * ATTEMPTS_MAX))

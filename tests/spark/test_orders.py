@@ -76,7 +76,7 @@ def test_the_engines_errors_come_back_as_what_they_were() -> None:
         assert (type(back), back.args, str(back)) == (type(error), error.args, str(error))
 
 
-def test_other_errors_are_told_of_and_never_rebuilt() -> None:
+def test_other_errors_are_passed_as_text_and_never_reconstructed() -> None:
     back = error_from_bytes(error_to_bytes(MemoryError("no room")))
     assert isinstance(back, UnitFailed)
     assert str(back) == "MemoryError: no room"

@@ -27,9 +27,7 @@ def test_an_executor_of_another_version_is_refused(spark: SparkSession, monkeypa
         probe(spark)
 
 
-def test_a_node_that_computes_wrongly_is_refused_whatever_the_executors_say(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_driver_that_computes_wrongly_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.core.checksums.crc32c", lambda data: 0)
     with pytest.raises(ExecutorsDiffer, match="crc32c is '00000000' here"):
         probe(spark)

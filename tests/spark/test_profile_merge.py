@@ -150,7 +150,9 @@ def test_a_failing_job_leaves_no_scratch_objects(
     assert keys(store, "blocks/") == keys(store, "scratch/") == []
 
 
-def test_an_unwanted_job_writes_nothing_and_the_others_go_on(spark: SparkSession, store: ObjectStore, tag: str) -> None:
+def test_a_cancelled_job_writes_nothing_and_the_others_finish(
+    spark: SparkSession, store: ObjectStore, tag: str
+) -> None:
     specs = [merge_job(job, store, count=2, fence=number) for number, job in enumerate("ab")]
     results = profile_merge.run(spark, specs, store.url, tag=tag, cancelled=lambda job: job == "a")
     assert isinstance(results["a"], MergeCancelled)
@@ -215,7 +217,7 @@ def test_a_lost_job_is_interrupted_while_it_reads(spark: SparkSession, stuck: St
     assert keys(stuck.store, "blocks/") == []
 
 
-def test_a_batch_can_be_interrupted_from_outside_and_its_wanted_jobs_go_on(
+def test_an_interrupted_batch_finishes_its_jobs_that_are_not_cancelled(
     spark: SparkSession, stuck: Stuck, tag: str
 ) -> None:
     lost: set[str] = set()

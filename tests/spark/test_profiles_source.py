@@ -85,9 +85,7 @@ def test_rows_are_those_of_the_plain_evaluation_before_during_and_after_a_merge(
     check()
 
 
-def test_a_replaced_block_whose_object_is_gone_is_an_error_that_says_what_to_do(
-    source: SparkSession, stored: StoredRows
-) -> None:
+def test_a_deleted_object_of_a_replaced_block_is_an_error_with_advice(source: SparkSession, stored: StoredRows) -> None:
     stored.write_random(random.Random(3), 20)
     looked = load(source, stored, on_damage="skip")
     look(looked)
@@ -183,7 +181,7 @@ def test_options_that_make_no_sense_are_refused_at_once(options: dict[str, str],
         SourceOptions.of(USUAL | options, {})
 
 
-def test_a_refusal_reaches_who_asks(source: SparkSession, stored: StoredRows) -> None:
+def test_a_refusal_reaches_the_caller(source: SparkSession, stored: StoredRows) -> None:
     stored.write_random(random.Random(7), 1)
     with pytest.raises(AnalysisException, match="BadSourceOption: option columns: there is no column 'size'"):
         load(source, stored, columns="size")

@@ -8,7 +8,7 @@ from engine.protocol.messages import Progress
 from spark.progress_files import ProgressFile
 
 
-def test_steps_and_phases_are_told_and_what_lies_between_is_not(tmp_path: Path) -> None:
+def test_steps_and_phases_are_reported_and_nothing_in_between(tmp_path: Path) -> None:
     task, driver = ProgressFile(tmp_path, "job"), ProgressFile(tmp_path, "job")
     assert driver.read() is None
     seen = []
@@ -25,6 +25,6 @@ def test_steps_and_phases_are_told_and_what_lies_between_is_not(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_says_nothing_is_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_progress_file_is_no_progress(tmp_path: Path) -> None:
     (tmp_path / "lithify-progress-job").write_text("[1, 2")
     assert ProgressFile(tmp_path, "job").read() is None

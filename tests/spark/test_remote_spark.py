@@ -127,7 +127,7 @@ def standalone(tmp_path: Path, secret_file: Path) -> Iterator[str]:
 
 
 def drive(store_url: str, asked: object, settings: Mapping[str, str], folder: Path) -> dict[str, object]:
-    """Run the driver program of a node in a folder and return what it told."""
+    """Run the driver program of a node in a folder and return its output."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
     answer = subprocess.run(
         [sys.executable, str(DRIVER), store_url],

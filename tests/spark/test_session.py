@@ -30,13 +30,13 @@ def test_a_missing_archive_is_refused() -> None:
         make_session(settings)
 
 
-def test_spark_connect_without_its_libraries_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_connect_without_its_libraries_is_an_error_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc_status", None)
     with pytest.raises(BadSparkSetting, match=r"pip install 'pyspark\[connect\]'"):
         make_session(SparkSettings(remote="sc://127.0.0.1:1", store_url="s3://b", allow_insecure=True))
 
 
-def test_a_machine_without_localhost_says_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_localhost_is_an_error_with_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 

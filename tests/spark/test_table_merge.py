@@ -169,7 +169,7 @@ def test_rows_in_no_chunk_fail_the_job(spark: SparkSession, folder: TableFolder,
     assert folder.files() == ["a.parquet"]
 
 
-def test_a_job_nobody_wants_is_not_begun_or_is_stopped(spark: SparkSession, folder: TableFolder, tag: str) -> None:
+def test_a_cancelled_job_is_not_started_or_is_stopped(spark: SparkSession, folder: TableFolder, tag: str) -> None:
     specs = jobs_of(folder)
     before = folder.files()
     unwanted = {specs[0].job}

@@ -138,7 +138,7 @@ def test_a_damaged_source_fails_its_own_job_only(
     assert scratch_folders() == []
 
 
-def test_an_unwanted_job_writes_nothing_and_the_others_go_on(
+def test_a_cancelled_job_writes_nothing_and_the_others_finish(
     spark: SparkSession, store: ObjectStore, tag: str, tmp_path: Path
 ) -> None:
     specs = [replicas_job(job, store, tmp_path / "blocks", first=10 * number) for number, job in enumerate("ab")]
@@ -222,8 +222,8 @@ def test_a_job_that_kills_executors_does_not_take_others_with_it(spark: SparkSes
     assert isinstance(outcomes["bad"], SparkJobFailed)
 
 
-def test_progress_is_told_while_a_task_runs(spark: SparkSession, stuck: Stuck, tag: str) -> None:
-    """The second source does not come; that the first has come is told meanwhile."""
+def test_progress_is_reported_while_a_task_runs(spark: SparkSession, stuck: Stuck, tag: str) -> None:
+    """The second source does not come; progress of the first is reported meanwhile."""
     bad = stuck.specs[1]
     first = sum(file.size for file in bad.sources[0].files)
     seen = threading.Event()

@@ -90,7 +90,7 @@ class ScheduleDouble:
 
 
 class CourierDouble:
-    """Delivers each message in a thread of its own, as often as asked; or refuses; or swallows."""
+    """Delivers each message in a thread of its own, as often as set; or refuses; or drops it."""
 
     def __init__(self, *, deliveries: int = 1) -> None:
         self.deliveries = deliveries
@@ -102,7 +102,7 @@ class CourierDouble:
         self._threads: list[threading.Thread] = []
 
     def send(self, pairs: Sequence[Pair]) -> bool:
-        """Deliver, or refuse and be deaf."""
+        """Deliver, or refuse and be disconnected."""
         if self.refuses:
             self.is_hearing = False
             return False
@@ -114,7 +114,7 @@ class CourierDouble:
         return True
 
     def lost(self) -> None:
-        """Be deaf."""
+        """Be disconnected."""
         self.is_hearing = False
 
     def knock(self) -> None:

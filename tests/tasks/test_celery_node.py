@@ -167,7 +167,7 @@ def test_two_nodes_never_share_a_name(site: Site) -> None:
     assert first.is_running()
 
 
-def test_a_node_without_a_credential_says_what_to_do(site: Site) -> None:
+def test_a_node_without_a_credential_ends_with_advice(site: Site) -> None:
     node = site.start_node(WORKER_CREDENTIAL="")
     assert node.wait(30) == 2
     assert "create_worker_credential" in node.lines[-1]

@@ -34,7 +34,7 @@ class Broker:
         self._redis.kill()
 
     def messages(self, queue: str) -> list[tuple[str, list[object]]]:
-        """Task names and arguments of what waits in a queue."""
+        """Task names and arguments of the messages in a queue."""
         with redis.Redis.from_url(self.url) as connection:
             raw = [json.loads(text) for text in connection.lrange(queue, 0, -1)]
         return [(one["headers"]["task"], json.loads(base64.b64decode(one["body"]))[0]) for one in raw]
@@ -65,7 +65,7 @@ def test_pairs_travel_as_one_message_to_the_own_queue(broker: Broker, app: Celer
 
 
 @pytest.mark.stack
-def test_a_broker_that_is_away_makes_deaf_and_an_echo_ends_it(broker: Broker, app: Celery) -> None:
+def test_an_unreachable_broker_marks_the_courier_disconnected_until_an_echo(broker: Broker, app: Celery) -> None:
     now = 100.0
     heard: list[bool] = []
     courier = CeleryCourier(app, "compactor.sand", clock=lambda: now)
@@ -86,7 +86,7 @@ def test_a_broker_that_is_away_makes_deaf_and_an_echo_ends_it(broker: Broker, ap
     assert heard == [True]
 
 
-def test_a_lost_message_makes_deaf_and_hearing_again_is_told_once() -> None:
+def test_a_lost_message_marks_the_courier_disconnected_and_its_return_is_reported_once() -> None:
     courier = CeleryCourier(Celery("test", fixups=(), set_as_current=False, broker="memory://"), "compactor.sand")
     heard: list[bool] = []
     courier.on_heard = lambda: heard.append(True)

@@ -63,7 +63,7 @@ def test_damaged_data_is_not_the_nodes_trouble(health: Health, error: Exception)
     assert not health.is_resting()
 
 
-def test_a_batch_of_stopped_jobs_says_nothing(health: Health) -> None:
+def test_a_batch_of_cancelled_jobs_has_no_effect_on_health(health: Health) -> None:
     for _ in range(10):
         health.note([])
     assert not health.is_resting()

@@ -20,7 +20,7 @@ from engine.lanes.catalog.compact_job import CompactJob
 from engine.lanes.catalog.files import CatalogFiles
 from engine.lanes.catalog.jobs import CatalogCompactSpec
 from engine.lanes.catalog.messages import read_catalog_result
-from engine.lanes.catalog.plan.build_path import PathLimits
+from engine.lanes.catalog.plan.sensor import PathLimits
 from engine.lanes.tables.jobs import TableMergeResult, TableMergeSpec
 from engine.lanes.tables.results import read_table_result
 from engine.lanes.tsdb.jobs import BlockFile, TsdbMergeResult, TsdbMergeSpec
@@ -220,7 +220,7 @@ def test_a_long_job_is_a_message_by_itself(blocks_job: TsdbMergeSpec, store: Obj
     assert messages_of([], {}) == []
 
 
-def test_an_unknown_kind_is_told_what_there_is(merger: EngineMerger) -> None:
+def test_an_unknown_kind_is_an_error_with_the_known_kinds(merger: EngineMerger) -> None:
     error = merge(merger, {"job": {"kind": "metrics"}})["job"]
     assert all(kind in str(error) for kind in READERS)
 

@@ -26,7 +26,7 @@ REASON = FailureReason(error_class="BadObject", message="symbols at offset 3: no
 
 
 class Clock:
-    """A monotonic clock that moves when told."""
+    """A monotonic clock that moves when set."""
 
     def __init__(self) -> None:
         self.now = 100.0

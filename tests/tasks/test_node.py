@@ -213,7 +213,7 @@ def test_a_bad_job_does_not_stop_its_neighbour(bench: Bench) -> None:
     assert list(bench.schedule.results) == [B]
 
 
-def test_a_crashed_merge_fails_its_batch_and_the_node_goes_on(bench: Bench) -> None:
+def test_a_crashed_merge_fails_its_batch_and_the_node_continues(bench: Bench) -> None:
     bench.merger.crash = RuntimeError("the session died")
     bench.schedule.offer(A, B)
     bench.start()
@@ -224,7 +224,7 @@ def test_a_crashed_merge_fails_its_batch_and_the_node_goes_on(bench: Bench) -> N
     bench.schedule.wait_for(lambda: bench.schedule.results)
 
 
-def test_a_dead_merger_is_told_its_jobs_fail_and_no_more_are_asked_for(bench: Bench) -> None:
+def test_a_dead_merger_fails_its_jobs_and_no_more_are_requested(bench: Bench) -> None:
     died: list[bool] = []
     bench.node.on_merger_died = lambda: died.append(True)
     bench.merger.crash = MergerDied("Spark is gone")
@@ -248,7 +248,7 @@ def test_a_merge_that_forgets_a_job_fails_that_job(bench: Bench, monkeypatch: py
     assert bench.schedule.released[0].reason.error_class == "ResultMissing"
 
 
-def test_jobs_whose_message_the_broker_refuses_are_given_back_and_no_more_are_asked_for(bench: Bench) -> None:
+def test_jobs_with_a_refused_message_are_released_and_no_more_are_requested(bench: Bench) -> None:
     bench.courier.refuses = True
     bench.schedule.offer(A, B)
     bench.start()
@@ -334,7 +334,7 @@ def test_a_wake_up_polls_now() -> None:
     bench.close()
 
 
-def test_after_a_lost_answer_polls_say_what_was_heard(bench: Bench) -> None:
+def test_after_a_lost_answer_polls_carry_the_last_serial_received(bench: Bench) -> None:
     node, schedule = bench.node, bench.schedule
     schedule.serial = 41
     node.poll_once()
@@ -347,7 +347,7 @@ def test_after_a_lost_answer_polls_say_what_was_heard(bench: Bench) -> None:
     assert [request.heard for request in schedule.requests] == [0, 0, 41, 43]
 
 
-def test_while_a_run_is_stopping_nothing_is_said_of_what_was_heard(bench: Bench) -> None:
+def test_while_a_run_is_stopping_polls_carry_no_serial(bench: Bench) -> None:
     bench.schedule.serial = 41
     bench.schedule.lease_seconds = 0.3
     bench.merger.gate.clear()

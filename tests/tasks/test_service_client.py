@@ -29,7 +29,7 @@ GOOD: Answer = (200, json.dumps(wire.response_to_wire(RESPONSE)).encode())
 
 
 class ScriptedService:
-    """Gives the prepared answers in order (the last one again and again) and keeps what it was asked."""
+    """Gives the prepared answers in order (the last one again and again) and keeps the requests."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = [GOOD]
@@ -108,7 +108,7 @@ def test_lasting_trouble_ends_after_a_few_attempts(service: ScriptedService, cli
     assert len(service.asked) == ATTEMPTS_MAX
 
 
-def test_nobody_listening_is_unavailable(service: ScriptedService) -> None:
+def test_a_refused_connection_is_service_unavailable(service: ScriptedService) -> None:
     service.close()
     client = ServiceClient(service.url, "lw_key_secret", pause=lambda seconds: None)
     with pytest.raises(ServiceUnavailable, match="ConnectError"):

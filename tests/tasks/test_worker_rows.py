@@ -28,7 +28,7 @@ class Schedule(ScheduleDouble):
 
 
 class Merger(MergerDouble):
-    """Remembers what it was told to merge."""
+    """Remembers the merges that were requested."""
 
     told: Mapping[str, dict[str, Any]] = {}
 
@@ -59,12 +59,13 @@ def bench() -> Iterator[Bench]:
 
 
 def after_two_polls(bench: Bench) -> tuple[Any, ...]:
-    """Return what the node still reports when an answer has come to what it said."""
+    """Return what the node still reports after an answer to its report."""
     bench.schedule.wait_for_polls(2)
     return bench.schedule.requests[-1].updates
 
 
-def test_w1_both_blocks_are_merged_in_order_and_success_is_told_once(bench: Bench) -> None:
+@pytest.mark.row("W1")
+def test_both_blocks_are_merged_in_order_and_success_is_reported_once(bench: Bench) -> None:
     bench.merger.gate.set()
     bench.schedule.wait_for(lambda: bench.schedule.results)
     assert bench.merger.told == {"job-a": {"sources": SOURCES}}
@@ -73,7 +74,8 @@ def test_w1_both_blocks_are_merged_in_order_and_success_is_told_once(bench: Benc
     assert [update.status for update in told].count(UpdateStatus.SUCCESS) == 1
 
 
-def test_w2_a_failed_merge_is_no_success_and_the_job_is_dropped(bench: Bench) -> None:
+@pytest.mark.row("W2")
+def test_a_failed_merge_is_not_reported_as_success_and_the_job_is_dropped(bench: Bench) -> None:
     """Ours says why besides; the sheet's worker says nothing."""
     bench.merger.outcomes["job-a"] = ChecksumMismatch("symbols", 17, "crc differs")
     bench.merger.gate.set()
@@ -82,7 +84,8 @@ def test_w2_a_failed_merge_is_no_success_and_the_job_is_dropped(bench: Bench) ->
     assert bench.schedule.results == {}
 
 
-def test_w3_and_w13_a_job_that_the_answer_does_not_name_is_cancelled_and_not_reported(bench: Bench) -> None:
+@pytest.mark.row("W3", "W13")
+def test_a_job_missing_from_the_answer_is_cancelled_and_not_reported(bench: Bench) -> None:
     bench.schedule.revoke(A)
     bench.schedule.wait_for(lambda: bench.merger.interrupted)
     bench.courier.join()

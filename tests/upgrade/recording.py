@@ -16,8 +16,9 @@ from typing import Any
 from engine.core.version import VERSION
 from engine.schedule.job_names import job_name
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block
-from webadmin.schedule.models import Command, Job, LevelPolicy, Limits
+from webadmin.schedule.models import Command, Job, Limits
 
 STEPS = 45
 

@@ -15,10 +15,10 @@ from engine.lanes.profiles.results import read_profile_result
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.job_names import job_name
 from engine.schedule.model import FORMAT_VERSION
-from engine.schedule.replay import apply_entry
-from engine.schedule.replayed import ReplayedState
 from engine.storage import open_store
 from tests.block_factory import merged
+from tests.log_replay.replay import apply_entry
+from tests.log_replay.state import ReplayedState
 from tests.segments import segment_job
 
 Recorded = dict[str, Any]

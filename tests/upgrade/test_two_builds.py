@@ -25,11 +25,11 @@ from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.protocol.messages import JobUpdate, PollRequest, UpdateStatus
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.model import FORMAT_VERSION
-from engine.schedule.replay import apply_entry
-from engine.schedule.replayed import ReplayedState
 from tasks.service_client import ServiceClient
 from tests.block_factory import block_meta, merged, segment_ids
 from tests.faults.postgresql import PostgresqlServer, running_postgresql
+from tests.log_replay.replay import apply_entry
+from tests.log_replay.state import ReplayedState
 from tests.processes import ROOT, Processes, wait_until
 from tests.upgrade.builds import NAME_PREFIX, NEWER, NEWER_BUILD, NEWER_FORMAT, make_build
 
@@ -43,7 +43,7 @@ PREPARE = """
 import django, json
 django.setup()
 from webadmin.base.access.services import issue_worker_credential
-from webadmin.schedule.models import LevelPolicy
+from webadmin.lanes.profiles.level_models import LevelPolicy
 LevelPolicy.objects.update(blocks_max=4, age_seconds=0)
 scopes = ["jobs:poll", "blocks:add"]
 print(json.dumps(issue_worker_credential(name="all", scopes=scopes, actor="test").wire_form))
@@ -168,7 +168,7 @@ def test_two_planner_builds_poll_side_by_side_and_nothing_is_planned_twice(merge
     assert segments == [(SEGMENTS,)]
 
 
-def test_this_build_replays_the_log_up_to_the_first_entry_of_the_newer_one_and_says_why_it_stops(
+def test_this_build_replays_the_log_up_to_the_first_entry_of_a_newer_format(
     merged_by_both: TwoBuilds,
 ) -> None:
     entries = merged_by_both.rows("SELECT index, kind, format_version, change_set FROM schedule_command ORDER BY index")

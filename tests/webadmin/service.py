@@ -29,11 +29,12 @@ from tests.block_factory import block_meta, merged, segment_ids
 from tests.database import ManualClock
 from webadmin.base.access.models import WorkerCredential
 from webadmin.base.access.services import issue_worker_credential
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import AcceptedId, Block, BlockLineage, Dataset, Tombstone
 from webadmin.lanes.profiles.registration import BlockRegistration
 from webadmin.lanes.profiles.services import AddOutcome, add_blocks
 from webadmin.lanes.profiles.states import BlockState
-from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, LogHead
+from webadmin.schedule.models import Attempt, Command, Job, LogHead
 from webadmin.schedule.services import poll
 
 REASON = FailureReason(error_class="ChecksumMismatch", message="stored 1, found 2", object="a/block.bin", offset=7)

@@ -68,7 +68,7 @@ def test_the_statements_of_a_process_are_limited_by_its_role(
     assert entry["OPTIONS"]["answer_seconds"] == answer_seconds
 
 
-def test_a_limit_of_the_url_is_kept_and_none_can_be_asked_for() -> None:
+def test_a_limit_in_the_url_is_kept_and_no_limit_can_be_set() -> None:
     own = database_settings("postgresql://db/lithify?options=-c%20statement_timeout%3D1h")
     unlimited, sqlite = database_settings("postgresql://db/lithify"), database_settings("sqlite:///x")
     for entry, seconds in ((own, ""), (unlimited, "0"), (sqlite, "")):

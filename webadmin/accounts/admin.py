@@ -25,8 +25,8 @@ from webadmin.base.access.models import AuditEntry, Tenant, WorkerCredential
 from webadmin.base.access.queries import credential_warning
 from webadmin.lanes.profiles import block_page
 from webadmin.lanes.profiles import operator_queries as index_queries
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
-from webadmin.schedule.models import LevelQueue
 from webadmin.schedule.operator_queries import command_now_ms
 
 BLOCKS_SHOWN = 20

@@ -41,7 +41,7 @@ NAVIGATION = [
         "title": "Schedule",
         "items": [
             _list("Jobs", "task_alt", "schedule", "job"),
-            _list("Level queues", "stacks", "schedule", "levelqueue"),
+            _list("Level queues", "stacks", "profiles", "levelqueue"),
             _list("Evictions register", "inventory_2", "progress", "parkedjob"),
             _list("Quarantine", "coronavirus", "schedule", "quarantine"),
             _list("Stops of quarantine", "front_hand", "schedule", "isolationstop"),
@@ -112,7 +112,7 @@ NAVIGATION = [
             _list("Limits set at run time", "tune", "schedule", "limitchange"),
             _list("Limits of pushes", "input", "ingest", "pushlimitchange"),
             _list("Pauses", "pause_circle", "schedule", "pause"),
-            _list("Level policies", "rule", "schedule", "levelpolicy"),
+            _list("Level policies", "rule", "profiles", "levelpolicy"),
             _list("Retention", "event_busy", "profiles", "retentionrule"),
             _list("Legal holds", "gavel", "profiles", "legalhold"),
             _list("Periodic tasks", "update", "django_celery_beat", "periodictask"),

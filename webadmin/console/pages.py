@@ -23,6 +23,7 @@ from webadmin.base.access.queries import expiring_credential_count
 from webadmin.base.database import dialect, durability
 from webadmin.lanes.catalog.overview import catalog_standings, catalogs_table
 from webadmin.lanes.profiles.deletion_queries import late_requests
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, DeadLetter, DeleteRequest, LineageMark, Tombstone
 from webadmin.lanes.profiles.operator_queries import IndexTotals, LevelTotal, index_totals
 from webadmin.lanes.profiles.states import BlockState
@@ -35,7 +36,7 @@ from webadmin.progress.due_work import covered_by, held_jobs
 from webadmin.progress.models import ParkedJob
 from webadmin.schedule import job_page, queue_words
 from webadmin.schedule.isolation_stops import stops_in_words
-from webadmin.schedule.models import Command, Job, LevelQueue, Worker
+from webadmin.schedule.models import Command, Job, Worker
 from webadmin.schedule.operation_models import IsolationStop, Pause, Quarantine
 from webadmin.schedule.operator_queries import DONE_COUNTED_MAX, JobCounts, ScheduleOverview, schedule_overview
 from webadmin.schedule.pauses import paused_scopes

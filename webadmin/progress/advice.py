@@ -8,10 +8,11 @@ from typing import Any
 from django.db.models import Max
 
 from engine.schedule.advice import Advice, Load, advise
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.report import progress_report
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.models import Job, LevelPolicy
+from webadmin.schedule.models import Job
 from webadmin.schedule.queries import limits_now
 
 RECENT_JOBS = 200

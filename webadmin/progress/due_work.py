@@ -13,8 +13,9 @@ from django.db.models import Q, QuerySet
 from engine.schedule.limits import ScopeKind
 from engine.schedule.model import JobState
 from engine.schedule.pauses import PausedScope, PauseMode
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.models import Job, LevelQueue
+from webadmin.schedule.models import Job
 from webadmin.schedule.pauses import paused_scopes
 
 

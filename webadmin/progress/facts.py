@@ -10,13 +10,14 @@ from django.db.models import Count, Min, Q, Sum
 from engine.schedule.model import LIVE_STATES, JobState
 from engine.schedule.pauses import PausedScope
 from webadmin.base.database import dialect, durability
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.progress.due_work import due_jobs, due_queues, held_jobs
 from webadmin.progress.models import CountingMark
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.hindrances import caps_reached, pinned_to_nobody
+from webadmin.schedule.hindrances import caps_reached, jobs_with_unmatched_pins
 from webadmin.schedule.isolation_stops import stops_in_words
 from webadmin.schedule.lanes import Trouble, lanes
-from webadmin.schedule.models import Job, LevelQueue, LogHead
+from webadmin.schedule.models import Job, LogHead
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.polling_workers import worker_counts
 from webadmin.schedule.queries import limits_now
@@ -119,7 +120,7 @@ def read_standstill() -> Standstill:
         next_ready_in_ms=_next_ready_in_ms(now_ms),
         isolation_stop=stops_in_words(),
         failing_jobs=failing_jobs(),
-        pinned_jobs=pinned_to_nobody(wall_ms=clock_ms).count(),
+        pinned_jobs=jobs_with_unmatched_pins(wall_ms=clock_ms).count(),
         capped=caps_reached(now_ms, due.order_by().values_list("lane", "tenant").distinct()[:CAPPED_MAX]),
         log_behind=log_behind(),
         unsafe_database=durability.refusal(),

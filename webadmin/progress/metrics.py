@@ -22,6 +22,7 @@ from webadmin.base.database import dialect
 from webadmin.ingest.push_counts import push_samples
 from webadmin.lanes.catalog.samples import catalog_samples
 from webadmin.lanes.profiles.deletion_queries import late_requests
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import (
     DeadLetter,
     DeleteRequest,
@@ -40,7 +41,7 @@ from webadmin.progress.health import judge
 from webadmin.progress.models import FlowTotal
 from webadmin.progress.report import progress_report
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.models import Job, LevelQueue, LogHead
+from webadmin.schedule.models import Job, LogHead
 from webadmin.schedule.operation_models import Quarantine
 
 TENANTS_MAX = 200

@@ -17,12 +17,13 @@ from engine.schedule.model import HOLDING_STATES, JobState
 from engine.schedule.pauses import PausedScope, is_paused
 from engine.schedule.progress import Clearing, Flow, Outlook, clearing, work_seconds
 from webadmin.base.database import dialect
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.progress.due_work import covered_by, held_jobs
 from webadmin.progress.log_counts import LET_GO
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.lanes import Waiting, lanes
-from webadmin.schedule.models import Job, LevelQueue
+from webadmin.schedule.models import Job
 from webadmin.schedule.pauses import paused_scopes
 
 WINDOW_SECONDS = 15 * 60

@@ -20,12 +20,11 @@ from webadmin.adminkit.read_only import ReadOnlyAdmin
 from webadmin.adminkit.sections import Facts, Json, Section, Table
 from webadmin.adminkit.verdict import Notice
 from webadmin.base.database import dialect
-from webadmin.lanes.profiles import block_page
-from webadmin.schedule import job_page, queue_words
+from webadmin.schedule import job_page
 from webadmin.schedule import operator_queries as queries
 from webadmin.schedule.explain import explain_job_row
 from webadmin.schedule.lanes import lane_of
-from webadmin.schedule.models import Command, Job, LevelQueue, Worker
+from webadmin.schedule.models import Command, Job, Worker
 from webadmin.schedule.operator_orders import JOB_ORDERS
 from webadmin.schedule.wall_times import wall_times
 
@@ -86,23 +85,6 @@ class KindFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
         return queryset.filter(kind=self.value()) if self.value() in Command.Kind.values else queryset
-
-
-class ReadyFilter(admin.SimpleListFilter):
-    """Queues that hold blocks, and those a job can be made of now."""
-
-    title = "ready"
-    parameter_name = "fill"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        return [("ready", "ready now"), ("waiting", "not yet"), ("empty", "empty")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        if self.value() == "empty":
-            return queryset.filter(block_count=0)
-        if self.value() == "ready":
-            return queryset.filter(ready_at_ms__lte=queries.command_now_ms())
-        return queryset.filter(ready_at_ms__gt=queries.command_now_ms()) if self.value() == "waiting" else queryset
 
 
 @admin.register(Job)
@@ -179,64 +161,6 @@ class JobAdmin(OrderedAdmin):
     @display(description="Age")
     def age(self, row: Job) -> SafeString | str:
         return show.waited(row.added_at_ms, row.now_ms, clock=show.COMMAND_TIME)
-
-
-@admin.register(LevelQueue)
-class LevelQueueAdmin(ReadOnlyAdmin):
-    """Queues by level."""
-
-    list_display = ("place", "ready", "why", "blocks_cell", "oldest")
-    list_filter = (ReadyFilter, LevelFilter, TenantNameFilter, ShardFilter)
-    shortcuts = (("Ready now", "fill=ready"), ("Not yet", "fill=waiting"), ("Empty", "fill=empty"))
-    about = "Blocks that wait to be merged, by tenant, shard and level; and since or until when, and why."
-    empty_list = "No queues. A queue appears with the first block of its tenant, shard and level."
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[LevelQueue]:
-        return queries.queues_for_list(queries.command_now_ms())
-
-    def heading(self, row: LevelQueue) -> str:
-        return f"Queue: {row}"
-
-    def sections(self, row: LevelQueue) -> Sequence[Section]:
-        return [
-            Facts(
-                title="The queue",
-                rows=[
-                    ("Ready", show.note(self.ready(row), self.why(row))),
-                    ("Lane", row.lane),
-                    ("Tenant", self.tenant_cell(row)),
-                    ("Shard, level", f"shard {row.shard}, level {row.level}"),
-                    ("Blocks", self.blocks_cell(row)),
-                    ("Oldest arrival", self.oldest(row)),
-                    ("Newest arrival", show.age(row.newest_arrival_ms, row.now_ms, clock=show.COMMAND_TIME)),
-                ],
-            ),
-            block_page.queue_table(row, row.now_ms),
-        ]
-
-    @display(description="Queue")
-    def place(self, row: LevelQueue) -> SafeString:
-        return show.note(show.name(self.tenant_cell(row)), f"{show.place_text(row.shard, row.level)} · {row.lane}")
-
-    @display(description="Ready")
-    def ready(self, row: LevelQueue) -> SafeString | str:
-        return queue_words.ready_badge(queue_words.QueueFill.from_row(row))
-
-    @display(description="Why")
-    def why(self, row: LevelQueue) -> str:
-        return queue_words.ready_reason(queue_words.QueueFill.from_row(row))
-
-    @display(description="Tenant")
-    def tenant_cell(self, row: LevelQueue) -> str:
-        return job_page.tenant_text(row.tenant)
-
-    @display(description="Blocks")
-    def blocks_cell(self, row: LevelQueue) -> SafeString:
-        return show.note(show.count_text(row.block_count), show.size_text(row.byte_count))
-
-    @display(description="Oldest arrival")
-    def oldest(self, row: LevelQueue) -> SafeString | str:
-        return show.age(row.oldest_arrival_ms, row.now_ms, clock=show.COMMAND_TIME)
 
 
 @admin.register(Worker)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -39,9 +39,6 @@ HEAD_COLUMN_COUNT = 6
 """And the database's clock, which ``head_columns`` adds."""
 HEAD_TABLES = "schedule_loghead h CROSS JOIN schedule_limits l"
 _ENTRY = ("kind", "actor", "command_time_ms", "wall_time", "format_version", "change_set")
-
-Asking = Callable[[], None] | None
-"""Sends statements without waiting for their answers."""
 
 INDEX_MARGIN = 10_000_000
 """Commands of days under full load, which a lost log may have been ahead of what is known of it."""
@@ -91,16 +88,13 @@ def take_head() -> tuple[LogHead, CommandTime]:
     return read_head() if _continue_if_other(server) else held
 
 
-def take_head_for_entry(
-    *, before: Asking = None, also: Sequence[Asking] = (), commits_early: bool = False
-) -> tuple[LogHead, CommandTime, int]:
+def take_head_for_entry(*, commits_early: bool = False) -> tuple[LogHead, CommandTime, int]:
     """Take the head as ``take_head`` does; return the index of the one entry that will be written, too.
 
-    ``before`` and ``also`` send what belongs right before and behind the lock: it is answered with the head.
     ``commits_early`` is as for ``lock_row``.
     """
     statement = _head_statement(_server_state(), next_id_column(Command))
-    [(server, index, *row)] = _take(statement, before=before, also=also, commits_early=commits_early)
+    [(server, index, *row)] = _take(statement, commits_early=commits_early)
     held = _held(row)
     if _continue_if_other(server):  # the index was taken from before
         [(index, *row)] = dialect.ask(_head_statement(next_id_column(Command)))()
@@ -108,19 +102,12 @@ def take_head_for_entry(
     return (*held, int(index))
 
 
-def _take(
-    statement: str, *, before: Asking = None, also: Sequence[Asking] = (), commits_early: bool = False
-) -> list[tuple[Any, ...]]:
+def _take(statement: str, *, commits_early: bool = False) -> list[tuple[Any, ...]]:
     assert connection.in_atomic_block, "the head is held by a transaction"
     # Every statement sees what was committed when its turn comes: what is read after the lock is what its holder left.
     with dialect.together():
-        if before is not None:
-            before()
         dialect.lock_row(LogHead, commits_early=commits_early)
         asked = dialect.ask(statement)
-        for asking in also:
-            if asking is not None:
-                asking()
     return asked()
 
 

@@ -22,16 +22,19 @@ from engine.schedule.explain import (
 )
 from engine.schedule.limits import LimitName
 from engine.schedule.model import JobState
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
 from webadmin.lanes.profiles.operator_queries import find_blocks
+from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
+from webadmin.lanes.profiles.services.retain import past_retention
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule import queries
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.errors import NotFound, PolicyMissing
 from webadmin.schedule.explain_places import explain_tenant, pauses_of
 from webadmin.schedule.hindrances import cap_words, pin_words
-from webadmin.schedule.lanes import lane_of, lanes
-from webadmin.schedule.models import Job, LevelQueue, LogHead
+from webadmin.schedule.lanes import lanes
+from webadmin.schedule.models import Job, LogHead
 from webadmin.schedule.operation_models import Quarantine
 from webadmin.schedule.polling_workers import polling_worker_count
 from webadmin.schedule.register import with_last_error
@@ -87,7 +90,7 @@ def explain_block_row(block: Block) -> Explanation:
     subject = f"{'Block' if block.level else 'Segment'} {block.ulid}"
     if block.state == BlockState.QUEUED and block.queue is not None:
         facts = _queue_facts(block.queue)
-        is_outdated = bool(lane_of(block.queue.lane).outdated([block.id], read_time().wall_ms))
+        is_outdated = bool(past_retention([block.id], now_ms=read_time().wall_ms))
         return explain_outdated(subject, facts) if is_outdated else explain_queued(subject, facts)
     if block.state == BlockState.OWNED and block.owner_job is not None:
         held = Quarantine.objects.filter(block=block, released_at_ms=None).first()
@@ -128,13 +131,15 @@ def _queue_facts(queue: LevelQueue) -> QueueFacts:
     now_ms = read_time().now_ms
     limits = queries.limits_now(now_ms)
     live_jobs = LogHead.objects.values_list("live_job_count", flat=True).get()
+    policy = _policy(queue)
     return QueueFacts(
         name=f"the queue of {_place(queue.tenant, queue.shard, queue.level)}",
         now_ms=now_ms,
         block_count=queue.block_count,
         byte_count=queue.byte_count,
         ready_at_ms=queue.ready_at_ms if queue.ready_at_ms is not None else now_ms,
-        policy=_policy(queue),
+        blocks_max=policy.blocks_max if policy else None,
+        remnant_bytes=policy.remnant_bytes if policy else 0,
         paused=pauses_of(lane=queue.lane, tenant=queue.tenant, level=queue.level, planning=True),
         is_schedule_full=0 < limits.queue_max <= live_jobs,
         polling_workers=polling_worker_count(),
@@ -144,7 +149,7 @@ def _queue_facts(queue: LevelQueue) -> QueueFacts:
 
 def _policy(queue: LevelQueue) -> LevelPolicy | None:
     try:
-        return queries.level_policies().of(queue.lane, queue.tenant, queue.level)
+        return LevelPolicies().of(queue.lane, queue.tenant, queue.level)
     except PolicyMissing:
         return None
 

@@ -10,10 +10,11 @@ from engine.schedule.explain import Explanation, PlaceFacts, explain_place
 from engine.schedule.model import HOLDING_STATES, JobState
 from engine.schedule.pauses import is_paused
 from engine.schedule.progress import count_words
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.schedule.command_log import read_time
 from webadmin.schedule.known_names import is_known_tenant
 from webadmin.schedule.lanes import lanes
-from webadmin.schedule.models import Job, LevelQueue
+from webadmin.schedule.models import Job
 from webadmin.schedule.pauses import paused_scopes
 from webadmin.schedule.polling_workers import polling_worker_count
 

@@ -24,24 +24,24 @@ from webadmin.schedule.queries import effective_limits
 CAPS = (LimitName.RUNNING_MAX, LimitName.RUNNING_BYTES_MAX)
 
 
-def nobodys_jobs(paused: Iterable[PausedScope], *, wall_ms: int) -> QuerySet[Job]:
+def unclaimable_jobs(paused: Iterable[PausedScope], *, wall_ms: int) -> QuerySet[Job]:
     """Return the waiting jobs that no polling worker may take: paused, or pinned to who does not poll."""
     held = Q(pk__in=[])
     for scope in paused:
         if scope.mode is PauseMode.PAUSE:
             held |= Q(pk__isnull=False) if scope.kind is ScopeKind.GLOBAL else Q(**{COLUMNS[scope.kind]: scope.value})
     waiting = Job.objects.filter(state=JobState.WAITING)
-    return waiting.filter(held | Q(Exists(_pins_of_nobody(wall_ms).filter(job=OuterRef("pk")))))
+    return waiting.filter(held | Q(Exists(_unmatched_pins(wall_ms).filter(job=OuterRef("pk")))))
 
 
-def pinned_to_nobody(*, wall_ms: int) -> QuerySet[Job]:
+def jobs_with_unmatched_pins(*, wall_ms: int) -> QuerySet[Job]:
     """Return the waiting jobs whose pins no polling worker fits."""
-    return nobodys_jobs((), wall_ms=wall_ms)
+    return unclaimable_jobs((), wall_ms=wall_ms)
 
 
 def pin_words(job: Job, *, wall_ms: int) -> str:
     """Return who alone may take a job and does not poll, in words; "" if somebody who may polls."""
-    pins = _pins_of_nobody(wall_ms).filter(job=job).order_by("kind", "value")
+    pins = _unmatched_pins(wall_ms).filter(job=job).order_by("kind", "value")
     return " and ".join(_words(pin) for pin in pins)
 
 
@@ -81,7 +81,7 @@ def _cap_words(name: str, limits: EffectiveLimits, scope: Mapping[str, str], run
     return ""
 
 
-def _pins_of_nobody(wall_ms: int) -> QuerySet[JobPin]:
+def _unmatched_pins(wall_ms: int) -> QuerySet[JobPin]:
     """Return the pins that every polling worker is kept off by."""
     kinds = JobPin.Kind
     if not (rules := set(JobPin.objects.values_list("kind", "value").distinct())):

@@ -1,15 +1,15 @@
-"""The kinds of work on the one schedule. What a kind does by itself in the frame of a poll is its ``Lane``.
+"""The interface between the schedule and its lanes, the kinds of work.
 
-The frame (``poll``, ``apply_change_set``) checks tokens, moves jobs, and writes the log; a lane says what a worker is
-told of a job, whether a result fits, and how results take the place of sources. An app registers its lane when Django
-starts; the frame knows none by name.
+The schedule (``poll``, ``apply_change_set``, ``operation``) checks tokens, moves jobs and writes the log. A lane plans
+jobs, specifies them for workers, validates results, and replaces sources by results. An app registers its lane when
+Django starts; the schedule names none.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -17,13 +17,15 @@ from django.db.models import Q
 
 from engine.core.errors import LithifyError
 from engine.protocol.messages import FailureReason
-from engine.schedule.model import JobResult
-from webadmin.schedule.models import Job
+from engine.schedule.fairness import LaneView, TenantView
+from engine.schedule.model import JobResult, PlannedQueue, PlannedWork
+from engine.schedule.pauses import PausedScope
+from webadmin.schedule.models import Job, Limits
+from webadmin.schedule.tenant_shares import CappedTenants, TenantKey
 
 if TYPE_CHECKING:
     from engine.schedule.explain import Explanation
     from webadmin.adminkit.sections import Section
-    from webadmin.schedule.level_queues import QueueChanges
     from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
 
@@ -44,13 +46,11 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapMoment:
-    """The command that completes jobs, and its time; replaced objects may be deleted at ``eligible_at_ms``.
-    ``queue_changes`` takes what the swap changes in level queues."""
+    """The command that completes jobs, and its time; replaced objects may be deleted at ``eligible_at_ms``."""
 
     command_index: int
     command_time_ms: int
     eligible_at_ms: int
-    queue_changes: QueueChanges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,65 @@ class Offer:
     workers: frozenset[str]
     now_ms: int
     lease_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """How many jobs a poll wants planned (``job_max``), at which command time, and what is out of bounds for it.
+
+    ``wall_ms`` is wall time; ``capped`` are tenants at or near their caps.
+    """
+
+    job_max: int
+    now_ms: int
+    wall_ms: int
+    paused: tuple[PausedScope, ...]
+    capped: CappedTenants
+
+
+class LanePlans(ABC):
+    """What one poll has read of a lane's ready queues. Nothing is locked: ``LaneWrite`` checks again."""
+
+    @abstractmethod
+    def tenants(self) -> set[TenantKey]:
+        """Return the tenants whose queues are ready."""
+
+    @abstractmethod
+    def plan(self, lanes: Sequence[LaneView], tenants: Sequence[TenantView]) -> tuple[PlannedQueue, ...]:
+        """Return the jobs to be made of the queues that are next by these shares."""
+
+    @abstractmethod
+    def settle(self) -> bool:
+        """Record what was found on the way that changes only what polls look at; return whether to read again."""
+
+
+class LaneWrite:
+    """What a lane writes in the transaction of one command, beside the rows of jobs.
+
+    The order is ``take_sources``, ``check_sources``, ``swap``, ``finish``; all but the first under the head. This class
+    is for lanes that only replace sources.
+    """
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+
+    def take_sources(self, planned: Sequence[tuple[int, PlannedWork]]) -> None:
+        """Give the planned jobs, each with its row id, their sources."""
+        assert not planned, "a lane whose jobs are planned by polls has a LaneWrite of its own"
+
+    def check_sources(self) -> None:
+        """Raise StaleSnapshot unless all sources were still there."""
+
+    def job_spec(self, plan: PlannedWork) -> dict[str, Any]:
+        """Return what the row of a planned job keeps of its specification, as JSON."""
+        raise NotImplementedError(f"the lane {self.lane.name} plans no jobs in polls")
+
+    def swap(self, swaps: Sequence[Any], prepared: Any, moment: SwapMoment) -> None:
+        """Replace sources by results. Raises SourcesChanged."""
+        self.lane.swap(swaps, prepared, moment)
+
+    def finish(self, now_ms: int) -> None:
+        """Bring up to date what depends on the changes, at the end of the transaction; ``now_ms`` is command time."""
 
 
 class Waiting(NamedTuple):
@@ -88,11 +147,11 @@ class Lane(ABC):
     """A kind of work. Each method takes all jobs of the lane at once and costs a fixed number of statements."""
 
     name: ClassVar[str]
+    ready_at_sql: ClassVar[str] = ""
+    """A query for the command time since when ``read_plans`` finds something, NULL for nothing; part of the first
+    statement of each poll. "" if the lane plans nothing in polls."""
     plans_ahead: ClassVar[bool] = False
     """Whether its jobs are made before a worker asks, so that many of them wait."""
-    swaps_unasked: ClassVar[bool] = False
-    """Whether ``swap`` needs no answer to what it has sent: then it is sent along with the end of the jobs, and must
-    not ask how many rows a statement changed."""
     keeps_wall_time: ClassVar[bool] = True
     """Whether the rows of its sources carry wall time; those of the index carry command time."""
     ends_early: ClassVar[bool] = False
@@ -111,12 +170,13 @@ class Lane(ABC):
         """Make sure that what the swaps refer to has rows, before the turn; ``swap`` is given what this returns."""
         return None
 
-    @abstractmethod
     def swap(self, swaps: Sequence[Any], prepared: Any, moment: SwapMoment) -> None:
         """Put results in the place of sources, inside the transaction that completes their jobs and under the head.
 
-        Raises SourcesChanged, which undoes it all, unless every source is still live and the job's.
+        Raises SourcesChanged, which undoes it all, unless every source is still live and the job's. For lanes without
+        a LaneWrite of their own.
         """
+        raise NotImplementedError(f"the lane {self.name} replaces no sources")
 
     def swapped(self, swaps: Sequence[Any]) -> None:  # noqa: B027
         """Go on after a transaction that put results in place. It must not fail: the poll is answered right after."""
@@ -125,13 +185,21 @@ class Lane(ABC):
     def kept(self, result: JobResult) -> dict[str, Any]:
         """Return what the row of a finished job keeps of its result, as JSON."""
 
+    def read_plans(self, request: PlanRequest) -> LanePlans | None:
+        """Read the ready queues that up to ``job_max`` jobs may be planned from; None if there are none."""
+        return None
+
+    def open_write(self, plans: LanePlans | None = None, *, limits: Limits | None = None) -> LaneWrite:
+        """Return what the lane writes with one command. ``plans`` are those that the command's jobs come from."""
+        return LaneWrite(self)
+
+    def has_waiting_sources(self) -> bool:
+        """Return whether sources wait that only the passing of command time makes a job of."""
+        return False
+
     def offered(self, jobs: Sequence[Job], offer: Offer) -> list[Job]:
         """Return those of the waiting jobs that the worker may take now; only of lanes that plan ahead."""
         return list(jobs)
-
-    def outdated(self, block_ids: Collection[int], wall_ms: int) -> set[int]:
-        """Return those of these queued blocks, by row id, that are dropped soon because of their age."""
-        return set()
 
     def explain(self, name: str) -> list[Explanation]:
         """Explain the lane's own blocks of this id, if it has any beside those of the index."""
@@ -212,6 +280,15 @@ def by_lane(jobs: Iterable[Job]) -> dict[str, list[Job]]:
     for job in jobs:
         found[job.lane].append(job)
     return found
+
+
+def lane_write(run: Operation, name: str) -> LaneWrite:
+    """Return what an operation writes of a lane beside jobs; it is finished at the end of the transaction."""
+    if name not in run.writes:
+        run.writes[name] = lane_of(name).open_write()
+    write = run.writes[name]
+    assert isinstance(write, LaneWrite)
+    return write
 
 
 def check_results(finished: Sequence[Finished]) -> dict[str, Accepted | FailureReason]:

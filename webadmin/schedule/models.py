@@ -1,4 +1,4 @@
-"""The command log, level queues, jobs with their attempts, workers, and the limits an operator may change.
+"""The command log, jobs with their attempts, workers, and the limits an operator may change.
 
 Columns named ``…_ms`` are milliseconds: command time, unless the comment says wall time. Command indexes are plain
 numbers, not foreign keys: old entries of the log are dropped behind a snapshot while their indexes stay in use.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from engine.schedule.model import HOLDING_STATES, AttemptOutcome, JobState, ParkedKind, PolicyName
+from engine.schedule.model import HOLDING_STATES, AttemptOutcome, JobState, ParkedKind
 from webadmin.base.access.confinement import ConfinedManager
 from webadmin.base.access.models import TENANT_NAME_MAX, WorkerCredential
 from webadmin.base.database.fields import ByteOrderedField
@@ -113,58 +113,6 @@ class Command(models.Model):
 
     def __str__(self) -> str:
         return f"{self.index} {self.kind}"
-
-
-class LevelQueue(models.Model):
-    """The blocks of one lane, tenant, shard and level that no job owns; the sums spare polls a look at the blocks.
-
-    ``tenant`` is "" for segments. ``ready_at_ms`` is since (or from) when a job can be made of them, null if empty;
-    ``priority_ms`` the place of that job among those of the tenant. ``is_noticed`` says that a poll has found the queue
-    ready and its tenant awake (``TenantShare``); both change only under the head of the log.
-    """
-
-    lane = ByteOrderedField(max_length=LANE_MAX)
-    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True)
-    shard = models.PositiveBigIntegerField()
-    level = models.PositiveSmallIntegerField()
-    block_count = models.PositiveBigIntegerField(default=0)
-    byte_count = models.PositiveBigIntegerField(default=0)
-    oldest_arrival_ms = models.BigIntegerField(null=True)
-    newest_arrival_ms = models.BigIntegerField(null=True)
-    ready_at_ms = models.BigIntegerField(null=True)
-    priority_ms = models.BigIntegerField(null=True)
-    served_at_ms = models.BigIntegerField(default=0)
-    is_noticed = models.BooleanField(default=False)
-
-    objects = ConfinedManager()
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["lane", "tenant", "shard", "level"], name="level_queue_key_unique"),
-            models.CheckConstraint(
-                condition=Q(block_count=0, byte_count=0, ready_at_ms=None, oldest_arrival_ms=None)
-                | Q(block_count__gt=0, ready_at_ms__isnull=False, oldest_arrival_ms__isnull=False),
-                name="level_queue_is_ready_some_time",
-            ),
-        ]
-        indexes = [
-            # "Which queues have become ready, oldest first, that nobody has noticed yet?" (poll)
-            models.Index(
-                fields=["ready_at_ms", "id"],
-                condition=Q(block_count__gt=0, is_noticed=False),
-                name="level_queue_ready",
-            ),
-            # "Which ready queue of this tenant comes first?" (poll)
-            models.Index(
-                fields=["lane", "tenant", "priority_ms", "id"],
-                condition=Q(block_count__gt=0, is_noticed=True),
-                name="level_queue_of_tenant",
-            ),
-        ]
-        ordering = ["level", "lane", "tenant", "shard"]
-
-    def __str__(self) -> str:
-        return f"{self.lane} {self.tenant or 'segments'} shard {self.shard} level {self.level}"
 
 
 class Worker(models.Model):
@@ -314,9 +262,6 @@ class Limits(SingleRow):
     queue_max = models.PositiveIntegerField(default=10_000)
     cleanup_delay_seconds = models.PositiveIntegerField(default=15 * 60)
     task_memory_bytes = models.PositiveBigIntegerField(default=512 << 20)
-    policy = models.CharField(
-        max_length=10, choices=[(name.value, name.value) for name in PolicyName], default=PolicyName.DEFAULT.value
-    )
 
     class Meta:
         verbose_name_plural = "limits"
@@ -327,39 +272,6 @@ class Limits(SingleRow):
 
     def __str__(self) -> str:
         return "limits"
-
-
-class LevelPolicy(models.Model):
-    """When the blocks of a level make a job: count, age of the oldest, spread of their creation, bytes (0: any).
-
-    ``tenant`` "" is everybody who has no row of their own, and segments. ``result_bytes_max`` caps each result block.
-    ``remnant_bytes`` above 0 lets small remnants of several shards go into one job
-    (``engine.lanes.profiles.plan.consolidation``).
-    """
-
-    lane = ByteOrderedField(max_length=LANE_MAX)
-    tenant = ByteOrderedField(max_length=TENANT_NAME_MAX, blank=True, default="")
-    level = models.PositiveSmallIntegerField()
-    blocks_max = models.PositiveIntegerField()
-    age_seconds = models.PositiveIntegerField()
-    spread_seconds = models.PositiveIntegerField()
-    bytes_max = models.PositiveBigIntegerField(default=0)
-    result_bytes_max = models.PositiveBigIntegerField(default=0)
-    remnant_bytes = models.PositiveBigIntegerField(default=0)
-    remnant_age_seconds = models.PositiveIntegerField(default=0)
-
-    objects = ConfinedManager()
-
-    class Meta:
-        verbose_name_plural = "level policies"
-        constraints = [
-            models.UniqueConstraint(fields=["lane", "tenant", "level"], name="level_policy_key_unique"),
-            models.CheckConstraint(condition=Q(blocks_max__gt=0) & Q(blocks_max__lte=1000), name="level_policy_count"),
-        ]
-        ordering = ["lane", "level", "tenant"]
-
-    def __str__(self) -> str:
-        return f"{self.lane} level {self.level} {self.tenant}".rstrip()
 
 
 # Django finds models through this module.

@@ -16,9 +16,10 @@ from django.db.models.functions import Coalesce
 
 from engine.schedule.limits import ScopeKind
 from engine.schedule.model import HOLDING_STATES, AttemptOutcome, JobState
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
+from webadmin.lanes.profiles.planning.level_policies import EVERYBODY
 from webadmin.schedule import command_log
-from webadmin.schedule.level_policies import EVERYBODY
-from webadmin.schedule.models import Attempt, Command, Job, LevelPolicy, LevelQueue, Limits, Worker
+from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
 from webadmin.schedule.operation_models import LimitChange
 
 DONE_COUNTED_MAX = 10_000

@@ -1,13 +1,10 @@
-"""What every poll reads first, in one round trip: the time, the limits, and what else is worth asking.
-
-Most polls find no pause, no limit of a tenant's own, no job that waits: they need not ask about each.
-"""
+"""The first statement of every poll: the head of the log, the limits, and whether there is anything to do."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,20 +24,16 @@ _LIMITS = (
     "queue_max",
     "cleanup_delay_seconds",
     "task_memory_bytes",
-    "policy",
 )
 _OPENING = """
 SELECT {head}, {limits},
        EXISTS (SELECT 1 FROM schedule_pause WHERE ended_at_ms IS NULL),
        EXISTS (SELECT 1 FROM schedule_limitchange WHERE NOT is_superseded AND scope_kind IN ('tenant', 'job')),
-       EXISTS (SELECT 1 FROM schedule_levelpolicy WHERE tenant <> ''),
-       EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({asked})),
-       EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({ahead})),
+       EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({planned_by_polls})),
+       EXISTS (SELECT 1 FROM schedule_job WHERE state = 'waiting' AND lane IN ({planned_ahead})),
        (SELECT min(lease_expires_ms) FROM schedule_job WHERE state = 'leased'),
        EXISTS (SELECT 1 FROM schedule_jobpin),
-       EXISTS (SELECT 1 FROM schedule_tenantshare WHERE is_awake),
-       (SELECT min(ready_at_ms) FROM schedule_levelqueue WHERE block_count > 0 AND NOT is_noticed),
-       {everywhere}
+       {everywhere}{ready_work}
 FROM {tables}
 """
 _LIMIT_COLUMNS = ("id", "name", "scope_kind", "scope_value", "value", "valid_until_ms")
@@ -52,11 +45,12 @@ WHERE NOT is_superseded AND scope_kind IN ('global', 'lane')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollOpening:
-    """What holds for everything. ``everywhere`` are the limits of everything and of lanes; ``has_own_limits`` says that
-    tenants or jobs have some, ``has_own_policies`` that tenants have some, ``has_pins`` that jobs are pinned,
-    ``has_awake`` that tenants have noticed queues. ``has_waiting_ahead`` is about jobs of lanes that plan ahead,
-    ``has_waiting`` about the others. ``first_expiry_ms`` is the end of the first lease, ``first_ready_ms`` since when a
-    queue waits to be noticed."""
+    """What holds for everything.
+
+    ``everywhere`` are the limits of everything and of lanes; ``has_own_limits`` says that tenants or jobs have some,
+    ``has_pins`` that jobs are pinned. ``has_waiting_ahead`` is about jobs of lanes that plan ahead, ``has_waiting``
+    about the others. ``first_expiry_ms`` is the end of the first lease. ``ready_lanes`` have ready queues.
+    """
 
     time: CommandTime
     last_index: int
@@ -65,48 +59,31 @@ class PollOpening:
     everywhere: EffectiveLimits
     paused: tuple[PausedScope, ...]
     has_own_limits: bool
-    has_own_policies: bool
     has_waiting: bool
     has_waiting_ahead: bool
     has_pins: bool
-    has_awake: bool
     first_expiry_ms: int | None
-    first_ready_ms: int | None
+    ready_lanes: tuple[str, ...]
 
     @property
     def has_expired(self) -> bool:
-        """Say whether the lease of any job is over."""
+        """Whether the lease of any job has expired."""
         return self.first_expiry_ms is not None and self.first_expiry_ms < self.time.now_ms
 
     @property
-    def has_unnoticed(self) -> bool:
-        """Say whether a queue is ready that nobody has noticed."""
-        return self.first_ready_ms is not None and self.first_ready_ms <= self.time.now_ms
-
-    @property
     def has_work(self) -> bool:
-        """Say whether there could be a job for a worker with capacity."""
-        return self.has_waiting or self.has_waiting_ahead or self.has_awake or self.has_expired or self.has_unnoticed
+        """Whether there could be a job for a worker with capacity."""
+        return self.has_waiting or self.has_waiting_ahead or self.has_expired or bool(self.ready_lanes)
 
 
 def open_poll() -> PollOpening:
     """Read what every poll begins with."""
-    return ask_opening()()
-
-
-def ask_opening() -> Callable[[], PollOpening]:
-    """Ask for what every poll begins with."""
-    opening = ask(_opening(head_columns()))
-    return lambda: _answered(opening())
-
-
-def _answered(rows: Sequence[tuple[Any, ...]]) -> PollOpening:
-    [row] = rows
+    statement, queue_lanes = _opening(head_columns())
+    [row] = ask(statement)()
     head, time = head_of(row[:HEAD_COLUMN_COUNT])
     row = row[HEAD_COLUMN_COUNT:]
     columns, flags = row[: len(_LIMITS)], row[len(_LIMITS) :]
-    is_paused, has_own_limits, has_own_policies, has_waiting, has_waiting_ahead, *flags = flags
-    first_expiry_ms, has_pins, has_awake, first_ready_ms, set_everywhere = flags
+    is_paused, has_own_limits, has_waiting, has_waiting_ahead, first_expiry_ms, has_pins, set_everywhere, *ready = flags
     everywhere = _everywhere(json.loads(set_everywhere), time.now_ms)
     return PollOpening(
         time=time,
@@ -116,33 +93,40 @@ def _answered(rows: Sequence[tuple[Any, ...]]) -> PollOpening:
         everywhere=everywhere,
         paused=paused_scopes(time.now_ms) if is_paused else (),
         has_own_limits=bool(has_own_limits),
-        has_own_policies=bool(has_own_policies),
         has_waiting=bool(has_waiting),
         has_waiting_ahead=bool(has_waiting_ahead),
         has_pins=bool(has_pins),
-        has_awake=bool(has_awake),
-        first_ready_ms=first_ready_ms,
         first_expiry_ms=first_expiry_ms,
+        ready_lanes=tuple(
+            lane
+            for lane, ready_ms in zip(queue_lanes, ready, strict=True)
+            if ready_ms is not None and ready_ms <= time.now_ms
+        ),
     )
 
 
 @functools.lru_cache(maxsize=1)
-def _opening(head: str) -> str:
-    """Return the statement that reads most of it, with these columns of the head. Names of lanes stand in it: a kept
-    plan knows no values."""
+def _opening(head: str) -> tuple[str, tuple[str, ...]]:
+    """Return the statement with these columns of the head, and the lanes whose ready queues its last columns are about.
+
+    Names of lanes are part of the text: a cached plan knows no values.
+    """
     names = {ahead: [repr(lane.name) for lane in lanes() if lane.plans_ahead is ahead] for ahead in (False, True)}
-    return _OPENING.format(
+    ready = {lane.name: lane.ready_at_sql for lane in lanes() if lane.ready_at_sql}
+    statement = _OPENING.format(
         head=head,
         limits=", ".join(f"l.{name}" for name in _LIMITS),
         tables=HEAD_TABLES,
-        asked=", ".join(names[False]) or "NULL",
-        ahead=", ".join(names[True]) or "NULL",
+        planned_by_polls=", ".join(names[False]) or "NULL",
+        planned_ahead=", ".join(names[True]) or "NULL",
         everywhere=rows_column(_LIMIT_COLUMNS, _EVERYWHERE),
+        ready_work="".join(f", ({sql})" for sql in ready.values()),
     )
+    return statement, tuple(ready)
 
 
 def _everywhere(rows: Iterable[Sequence[Any]], now_ms: int) -> EffectiveLimits:
-    """Return what is set for everything and for any lane; as ``queries.effective_limits``, for less."""
+    """Return the limits that are set for everything and for lanes."""
     return EffectiveLimits.of(
         [
             SetLimit(

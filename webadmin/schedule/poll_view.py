@@ -1,13 +1,13 @@
-"""Reads what one poll's decisions rest on. The number of queries and rows is bounded by capacity and reports alone.
+"""Read what one poll's decisions rest on. The number of queries and rows is bounded by capacity and reports alone.
 
-Nothing here is locked: whoever applies the decisions checks again what they rest on.
+Nothing here is locked: ``apply_change_set`` checks again what the decisions rest on.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
@@ -17,41 +17,41 @@ from engine.protocol.errors import InvalidToken
 from engine.protocol.messages import FailureReason, JobUpdate, PollRequest, UpdateStatus
 from engine.protocol.tokens import TokenCodec
 from engine.schedule.limits import EffectiveLimits, LimitName
-from engine.schedule.model import HOLDING_STATES, JobState, JobView, PolicyName, Report, ScheduleSnapshot
+from engine.schedule.model import HOLDING_STATES, JobState, JobView, PlannedQueue, Report, ScheduleSnapshot
 from webadmin.base.database.dialect import among, as_instance, read_rows
-from webadmin.schedule.command_log import CommandTime
 from webadmin.schedule.fairness_models import TenantShare
-from webadmin.schedule.hindrances import nobodys_jobs
-from webadmin.schedule.kept_out import without_outdated
-from webadmin.schedule.lanes import Accepted, Finished, by_lane, check_results, lanes
-from webadmin.schedule.level_policies import LevelPolicies
-from webadmin.schedule.models import Job, LevelQueue, Limits, Worker
+from webadmin.schedule.hindrances import unclaimable_jobs
+from webadmin.schedule.lanes import (
+    Accepted,
+    Finished,
+    LanePlans,
+    PlanRequest,
+    by_lane,
+    check_results,
+    lane_of,
+    lanes,
+)
+from webadmin.schedule.models import Job, Worker
 from webadmin.schedule.pins import open_to
-from webadmin.schedule.planning_view import (
-    PlanningRules,
-    QueueFront,
-    ReadyQueues,
+from webadmin.schedule.poll_opening import PollOpening, open_poll
+from webadmin.schedule.queries import effective_limits, schedule_limits
+from webadmin.schedule.tenant_shares import (
+    CappedTenants,
     TenantKey,
-    ask_rules,
     capped_tenants,
-    read_blocks,
-    read_ready,
     read_shares,
     without_ending,
     without_paused,
 )
-from webadmin.schedule.poll_opening import PollOpening, open_poll
-from webadmin.schedule.queries import effective_limits, schedule_limits
-from webadmin.schedule.remnant_view import with_remnants
 from webadmin.schedule.waiting_ahead import waiting_ahead
 
 JOB_COLUMNS = (
     *("id", "name", "lane", "tenant", "shard", "level", "state", "token", "worker_id", "lease_expires_ms"),
     *("failures", "added_at_ms", "priority_ms", "source_bytes", "spec"),
 )
-"""What reports and results are checked against; what else a job's row holds is left to itself."""
+"""What reports and results are checked against."""
 HELD = f"state IN ({', '.join(repr(state.value) for state in HOLDING_STATES)})"
-"""The jobs whose names are unique, in the words of their partial index."""
+"""The jobs whose names are unique, as their partial index has it."""
 HELD_MAX = 1000
 """Jobs of one worker that one poll compares with what the worker names."""
 EXHAUSTED_MAX = 32
@@ -60,25 +60,23 @@ EXHAUSTED_MAX = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollView:
-    """A poll's snapshot, and what applying its decisions needs besides. ``resting`` are queues, by row id, that hold
-    nothing but what is dropped soon; ``nobodys_count`` jobs hold no place, because nobody may take them."""
+    """A poll's snapshot, and what applying its decisions needs besides.
+
+    ``plans`` are, by lane, what the planned jobs come from; ``unclaimable_job_count`` jobs take no place on the
+    schedule, because no worker may take them; ``waits_for_time`` says that only a command lets command time advance.
+    """
 
     snapshot: ScheduleSnapshot
-    time: CommandTime
-    limits: Limits
-    policies: LevelPolicies
-    swaps: dict[str, Any]
-    ready: ReadyQueues
-    fronts: tuple[QueueFront, ...]
-    resting: tuple[int, ...]
-    nobodys_count: int
+    opening: PollOpening
+    reported: Reported
+    plans: dict[str, LanePlans]
+    unclaimable_job_count: int
     waits_for_time: bool
-    last_index: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """What a request says of jobs: those it names, its reports, and, by job name, the swaps of results that fit."""
+    """The jobs that a request names, its reports, and, by job name, the swaps of results that were accepted."""
 
     jobs: dict[str, Job] = field(default_factory=dict)
     reports: tuple[Report, ...] = ()
@@ -89,22 +87,8 @@ class Reported:
         ends = {report.update.job for report in self.reports if report.update.status is not UpdateStatus.IN_PROGRESS}
         return [job for job in self.jobs.values() if job.name in ends and job.state == JobState.LEASED]
 
-    def only_finished(self) -> Reported:
-        """Return this with no other reports than those of results that fit."""
-        reports = tuple(report for report in self.reports if report.result is not None)
-        return replace(self, reports=reports)
-
-    def without(self, done: Iterable[str]) -> Reported:
-        """Return what there is to say once these jobs are done: their reports count no more."""
-        names = frozenset(done)
-        return Reported(
-            jobs={name: job for name, job in self.jobs.items() if name not in names},
-            reports=tuple(replace(one, result=None) if one.update.job in names else one for one in self.reports),
-            swaps={name: swap for name, swap in self.swaps.items() if name not in names},
-        )
-
-    def coming(self) -> dict[str, list[Any]]:
-        """Return, by lane, the swaps that may be made by this poll."""
+    def swaps_by_lane(self) -> dict[str, list[Any]]:
+        """Return, by lane, the swaps that this poll may make."""
         leased = [self.jobs[name] for name in self.swaps if self.jobs[name].state == JobState.LEASED]
         return {lane: [self.swaps[job.name] for job in jobs] for lane, jobs in by_lane(leased).items()}
 
@@ -120,66 +104,73 @@ def read_poll(
     credential: str,
     opening: PollOpening | None = None,
     reported: Reported | None = None,
-    rules: PlanningRules | None = None,
 ) -> PollView:
     """Read everything that ``prepare`` may look at for this request, but what was read before."""
     opening = opening or open_poll()
     reported = reported or read_reported(request.updates, worker, credential)
-    time, jobs = opening.time, reported.jobs
     job_max = request.capacity if opening.has_work else 0
-    if rules is None and (job_max or reported.swaps):
-        rules = ask_rules(job_max)(opening)
-    rules = rules or PlanningRules(policies=LevelPolicies(has_others=opening.has_own_policies))
     assignable = _assignable(request, opening) if job_max else []
     held = _held_jobs(worker, request.heard)
-    ending = [*reported.ending(), *(job for job in held if job.name not in jobs)]
-    ready = read_ready(opening, rules, job_max=job_max, ending=ending)
-    tenants = ready.tenants() | {(job.lane, job.tenant) for job in assignable}
-    own = _own_limits(opening, tenants, [*jobs.values(), *assignable])
-    lanes, shares = read_shares(tenants, ready, own)
-    fronts = read_blocks(
-        ready.queues, rules.policies, (lanes, without_ending(shares, ending)), now_ms=time.now_ms, job_max=job_max
-    )
-    fronts, resting = without_outdated(fronts, wall_ms=time.wall_ms)
-    nobodys = _nobodys_count(opening) if job_max else 0
+    ending = [*reported.ending(), *(job for job in held if job.name not in reported.jobs)]
+    plans = _read_plans(opening, job_max, ending)
+    tenants = {(job.lane, job.tenant) for job in assignable}.union(*(plan.tenants() for plan in plans.values()))
+    own = _own_limits(opening, tenants, [*reported.jobs.values(), *assignable])
+    lane_views, tenant_views = read_shares(tenants, own)
+    without_ended = without_ending(tenant_views, ending)
+    queues: list[PlannedQueue] = []
+    for plan in plans.values():
+        queues += plan.plan(lane_views, without_ended)
+    unclaimable = _unclaimable_job_count(opening) if job_max else 0
     snapshot = ScheduleSnapshot(
-        now_ms=time.now_ms,
+        now_ms=opening.time.now_ms,
         worker=worker.name,
         capacity=request.capacity,
         limits=schedule_limits(opening.limits),
         reports=reported.reports,
-        reported={name: _job_view(job, own) for name, job in jobs.items()},
+        reported={name: _job_view(job, own) for name, job in reported.jobs.items()},
         heard=request.heard,
         held=tuple(_job_view(job, own) for job in held),
         assignable=tuple(_job_view(job, own) for job in assignable),
-        queues=with_remnants([front.to_plan() for front in fronts], now_ms=time.now_ms),
-        live_job_count=opening.live_job_count - nobodys,
-        lanes=lanes,
-        tenants=shares,
+        queues=tuple(queues),
+        live_job_count=opening.live_job_count - unclaimable,
+        lanes=lane_views,
+        tenants=tenant_views,
         paused=opening.paused,
     )
     return PollView(
         snapshot=snapshot,
-        time=time,
-        limits=opening.limits,
-        policies=rules.policies,
-        swaps=reported.swaps,
-        ready=ready,
-        fronts=fronts,
-        resting=resting,
-        nobodys_count=nobodys,
-        waits_for_time=time.is_held_back and (opening.live_job_count > 0 or _any_block_waits()),
-        last_index=opening.last_index,
+        opening=opening,
+        reported=reported,
+        plans=plans,
+        unclaimable_job_count=unclaimable,
+        waits_for_time=opening.time.is_held_back
+        and (opening.live_job_count > 0 or any(lane.has_waiting_sources() for lane in lanes())),
     )
 
 
 def read_reported(updates: Sequence[JobUpdate], worker: Worker, credential: str) -> Reported:
-    """Read the jobs that a worker's request speaks of, and check its tokens and results. Needs nobody's turn."""
+    """Read the jobs that a worker's request names, and check its tokens and results."""
     if not updates:
         return Reported()
     jobs = {job.name: job for job in _reported_jobs(updates, worker)}
     reports, swaps = _read_reports(updates, jobs, worker, credential)
     return Reported(jobs=jobs, reports=reports, swaps=swaps)
+
+
+def _read_plans(opening: PollOpening, job_max: int, ending: Sequence[Job]) -> dict[str, LanePlans]:
+    """Return, by lane, the ready queues that new jobs may be planned from."""
+    if not (job_max and opening.ready_lanes):
+        return {}
+    has_caps = opening.has_own_limits
+    request = PlanRequest(
+        job_max=job_max,
+        now_ms=opening.time.now_ms,
+        wall_ms=opening.time.wall_ms,
+        paused=opening.paused,
+        capped=capped_tenants(opening.time.now_ms, opening.ready_lanes, ending) if has_caps else CappedTenants(),
+    )
+    found = {name: lane_of(name).read_plans(request) for name in opening.ready_lanes}
+    return {name: plans for name, plans in found.items() if plans is not None}
 
 
 def _own_limits(opening: PollOpening, tenants: Collection[TenantKey], jobs: Sequence[Job]) -> EffectiveLimits:
@@ -190,16 +181,12 @@ def _own_limits(opening: PollOpening, tenants: Collection[TenantKey], jobs: Sequ
     return effective_limits(opening.time.now_ms, tenants=names, jobs={job.name for job in jobs})
 
 
-def _nobodys_count(opening: PollOpening) -> int:
-    """Return how many jobs fill the schedule that nobody may take now; asked only where it is full."""
+def _unclaimable_job_count(opening: PollOpening) -> int:
+    """Return how many jobs fill the schedule that no worker may take now; read only where it is full."""
     is_full = 0 < opening.limits.queue_max <= opening.live_job_count
     if not (is_full and (opening.paused or opening.has_pins)):
         return 0
-    return nobodys_jobs(opening.paused, wall_ms=opening.time.wall_ms).count()
-
-
-def _any_block_waits() -> bool:
-    return LevelQueue.objects.filter(block_count__gt=0).exists()
+    return unclaimable_jobs(opening.paused, wall_ms=opening.time.wall_ms).count()
 
 
 def _reported_jobs(updates: Sequence[JobUpdate], worker: Worker) -> list[Job]:
@@ -215,7 +202,7 @@ def _reported_jobs(updates: Sequence[JobUpdate], worker: Worker) -> list[Job]:
 
 
 def _held_jobs(worker: Worker, heard: int) -> list[Job]:
-    """Return what the worker should know that it has. It only asks after an answer was lost."""
+    """Return what the worker should know that it holds. It sends ``heard`` only after an answer was lost."""
     if not heard:
         return []
     held = Job.objects.filter(state=JobState.LEASED, worker=worker, token__lte=heard).select_related("worker")
@@ -256,8 +243,6 @@ def _decode(codec: TokenCodec, update: JobUpdate, credential: str) -> int | None
 def _assignable(request: PollRequest, opening: PollOpening) -> list[Job]:
     """Return the first jobs that wait, and the longest expired; named jobs are not assigned, so that many more."""
     jobs = open_to(Job.objects.all(), worker=request.worker, build=request.build) if opening.has_pins else Job.objects
-    if opening.limits.policy == PolicyName.REFERENCE:  # it orders them by itself, so it has to see all
-        return list(jobs.filter(state__in=(JobState.WAITING, JobState.LEASED)).select_related("worker"))
     count = request.capacity + len(request.updates)
     jobs = without_paused(jobs.all(), opening.paused, planning=False)
     found: list[Job] = []

@@ -1,4 +1,4 @@
-"""What others may ask of the schedule: its limits and policies."""
+"""The limits of the schedule that are in force."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Collection
 from django.db.models import Q
 
 from engine.schedule.limits import EVERYTHING, EffectiveLimits, LimitName, Scope, ScopeKind, SetLimit
-from engine.schedule.model import PolicyName, ScheduleLimits
+from engine.schedule.model import ScheduleLimits
 from webadmin.schedule import models
-from webadmin.schedule.level_policies import LevelPolicies
 from webadmin.schedule.operation_models import LimitChange
 
 LIMIT_COLUMNS = tuple(name.value for name in LimitName if hasattr(models.Limits, name.value))
@@ -68,10 +67,4 @@ def schedule_limits(limits: models.Limits) -> ScheduleLimits:
         lease_ms=limits.lease_seconds * 1000,
         failures_max=limits.failures_max,
         queue_max=limits.queue_max,
-        policy=PolicyName(limits.policy),
     )
-
-
-def level_policies() -> LevelPolicies:
-    """Return the policies of everybody; those of single tenants are read when they are asked for."""
-    return LevelPolicies()

@@ -6,12 +6,10 @@ from django.urls import path
 
 from webadmin.schedule import operations_api as operations
 from webadmin.schedule.api import PollView
-from webadmin.schedule.policy_api import LevelPoliciesView
 
 urlpatterns = [
     path("jobs/poll", PollView.as_view(), name="poll-jobs"),
     path("operations/limits", operations.LimitsView.as_view(), name="limits"),
-    path("operations/level-policies", LevelPoliciesView.as_view(), name="level-policies"),
     path("operations/pauses", operations.PausesView.as_view(), name="pauses"),
     path("operations/resume", operations.ResumeView.as_view(), name="resume"),
     path("operations/parked", operations.ParkedView.as_view(), name="parked"),

@@ -16,8 +16,8 @@ from webadmin.schedule.fairness_models import TenantShare
 from webadmin.schedule.lanes import Offer, lane_of, lanes
 from webadmin.schedule.models import Job, Worker
 from webadmin.schedule.operator_queries import polling_workers
-from webadmin.schedule.planning_view import TENANTS_MAX
 from webadmin.schedule.poll_opening import PollOpening
+from webadmin.schedule.tenant_shares import TENANTS_MAX
 
 OTHERS = 4
 """So many times the jobs and tenants that a worker could take are looked at: some may be for others first."""

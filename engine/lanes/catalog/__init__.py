@@ -1,1 +1,1 @@
-"""Branches of the catalog: staged changes are merged into immutable ranges."""
+"""The catalog lane: merges staged changes of branches into immutable ranges."""

@@ -1,7 +1,7 @@
-"""Layers applied on a metarange: the merge of a compaction, of a commit, and of an import.
+"""Apply layers to a metarange: the merge behind a compaction, a commit and an import.
 
-``apply_layers`` does it in one process; a Spark job carries out the units of the same plan elsewhere (``run_unit``)
-and ends with the same ``finish``. Memory: the file being written and a few blocks of each layer and of the base's
+``apply_layers`` runs in one process. A Spark job runs the units of the same plan elsewhere (``run_unit``) and ends with
+the same ``finish``. Memory is bounded by the file being written and a few blocks of each layer and of the base's
 ranges, whatever the sizes of layers and base.
 """
 
@@ -23,18 +23,18 @@ from engine.lanes.catalog.intervals import union_of
 from engine.lanes.catalog.runs import READ_BLOCKS, Layer
 
 MEMORY_BYTES = 64 << 20
-"""How much of the layers is read ahead, all together."""
+"""Bytes of all layers together that are read ahead."""
 
 
 class ApplyInconsistent(LithifyError):
-    """What was written does not hold as many entries as base and changes give; it must not be published."""
+    """The written ranges do not hold the number of entries that base and changes give; they must not be published."""
 
     code = "apply_inconsistent"
 
 
 @dataclass(frozen=True, slots=True)
 class UnitResult:
-    """The files of one unit, what its merge did, and the bytes that were written (not those that existed)."""
+    """The files of one unit, the counts of its merge, and the bytes written (files that existed are not counted)."""
 
     ranges: tuple[FileInfo, ...]
     counts: MergeCounts
@@ -43,9 +43,9 @@ class UnitResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyResult:
-    """The new metarange and what making it took. ``counts.removed`` includes the entries of dropped ranges.
+    """The new metarange and the cost of its creation. ``counts.removed`` includes the entries of dropped ranges.
 
-    ``written`` are the ids of the ranges that are not in the base.
+    ``written`` holds the ids of the ranges that are not in the base.
     """
 
     metarange: Metarange
@@ -66,9 +66,9 @@ def apply_layers(
     memory_bytes: int = MEMORY_BYTES,
     run_all: Callable[[Callable[[Unit], UnitResult], Iterable[Unit]], Iterable[UnitResult]] = map,
 ) -> ApplyResult:
-    """Write the metarange that the layers (newest first) make of the base, and the ranges it needs.
+    """Apply layers (newest first) to the base; write the new ranges and the metarange.
 
-    ``run_all`` maps the work on units; results may come in any order. With nothing to change the base is the result.
+    ``run_all`` maps the work over units; results may come in any order. Returns the base itself if nothing changes.
     """
     rules = rules or SplitRules()
     plan = plan_apply(base, layers, rules, unit_bytes)
@@ -114,7 +114,10 @@ def run_unit(
 
 
 def finish(files: CatalogFiles, base: Metarange, plan: ApplyPlan, results: Iterable[UnitResult]) -> ApplyResult:
-    """Put the ranges of all units between those that stay, check that no entry is lost, and write the metarange."""
+    """Combine new and kept ranges, check the number of entries, and write the metarange.
+
+    Raises ApplyInconsistent if the number of entries is not the expected one.
+    """
     ranges = [base.ranges[number] for number in plan.kept]
     counts = MergeCounts(removed=sum(base.ranges[number].rows for number in plan.dropped))
     bytes_written = done = 0
@@ -126,7 +129,7 @@ def finish(files: CatalogFiles, base: Metarange, plan: ApplyPlan, results: Itera
     ranges.sort(key=lambda info: info.first_key)
     expected = base.rows + counts.added - counts.removed
     if done != len(plan.units) or sum(info.rows for info in ranges) != expected:
-        raise ApplyInconsistent(f"{sum(info.rows for info in ranges)} entries where {expected} are expected")
+        raise ApplyInconsistent(f"{sum(info.rows for info in ranges)} entries in the new ranges, expected {expected}")
     metarange = base
     if [info.id for info in ranges] != [info.id for info in base.ranges]:
         metarange, size = files.write_metarange(ranges)
@@ -142,7 +145,7 @@ def finish(files: CatalogFiles, base: Metarange, plan: ApplyPlan, results: Itera
 
 
 def hidden_of(layers: Sequence[Layer]) -> list[tuple[Interval, ...]]:
-    """Return the intervals that hide rows of each layer (those of newer layers), and as the last those of the base."""
+    """Return the intervals that hide rows of each layer (those of newer layers), and last those that hide the base."""
     hidden: list[tuple[Interval, ...]] = [()]
     for layer in layers:
         hidden.append(union_of((*hidden[-1], *layer.intervals)))

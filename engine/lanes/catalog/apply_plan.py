@@ -1,8 +1,9 @@
-"""What applying layers on a metarange will rewrite: pure, and the same however many workers carry it out.
+"""Plan which ranges an application of layers to a metarange rewrites.
 
-Ranges that no change touches are kept as they are. Neighbouring changed ranges are written anew together, in *units*
-whose borders are borders of ranges (or, in stretches without ranges, keys chosen by their hash): a unit's files depend
-on nothing but the unit. Small ranges beside changed ones are taken in as soon as that is cheap.
+The plan is pure: it is the same however many workers execute it. Ranges that no change touches are kept. Neighbouring
+changed ranges are rewritten together in *units*. The borders of units are borders of ranges or, where there are no
+ranges, keys chosen by their hash, so a unit's files depend on nothing but the unit. Small ranges beside changed ones
+are merged into them when that is cheap.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from engine.lanes.catalog.runs import Layer
 
 UNIT_BYTES = 16 << 20
 FAN_OUT = 4
-"""Small neighbours are taken in when there are this many less one of at most the size of what is written anyway, or
-when together they are at most this part of it: so an entry is rewritten by a logarithm of times only."""
+"""Limits the rewriting of small neighbours, so that an entry is rewritten a logarithmic number of times.
+
+Neighbours are merged if there are at least this many, less one, that are no larger than what is written anyway, or if
+their sum is at most this fraction of it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A stretch of keys, behind ``after`` up to ``upto``, with the base ranges ``first`` to before ``end`` in it."""
+    """A key range, ``after`` exclusive, ``upto`` inclusive, with the base ranges ``first`` to ``end`` (exclusive)."""
 
     first: int
     end: int
@@ -36,7 +40,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyPlan:
-    """``units`` are to be written, ``kept`` and ``dropped`` are numbers of ranges of the base."""
+    """Units to write; ``kept`` and ``dropped`` are indexes of ranges of the base."""
 
     units: tuple[Unit, ...]
     kept: tuple[int, ...]
@@ -45,14 +49,14 @@ class ApplyPlan:
 
     @property
     def size(self) -> int:
-        """Return about how many bytes of entries will be read: of ranges and of changes."""
+        """Return the estimated bytes of entries to read, from ranges and changes."""
         return sum(unit.size for unit in self.units)
 
 
 def plan_apply(
     base: Metarange, layers: Sequence[Layer], rules: SplitRules | None = None, unit_bytes: int = UNIT_BYTES
 ) -> ApplyPlan:
-    """Plan the application of layers (newest first). Reads the keys of all layers once, nothing of the base."""
+    """Plan the application of layers (newest first). Reads the keys of all layers once and nothing of the base."""
     rules = rules or SplitRules()
     slots = _Slots(base)
     for layer in layers:
@@ -68,7 +72,7 @@ def plan_apply(
 
 @dataclass(slots=True)
 class _Slots:
-    """The ranges of a base (odd: range i is 2i+1) and the gaps around them (even), with the changes in each."""
+    """The ranges of a base (range i is slot 2i+1) and the gaps around them (even slots), with the changes in each."""
 
     base: Metarange
     firsts: list[bytes] = field(init=False)
@@ -91,7 +95,7 @@ class _Slots:
             self.borders.setdefault(2 * self.base.range_of(key), set()).add(key)
 
     def cover(self, intervals: Sequence[Interval]) -> None:
-        """Drop the ranges that lie in an interval and have no changes, touch those that lie partly in one."""
+        """Drop ranges inside an interval without changes, and mark ranges partly inside an interval as touched."""
         for start, end in intervals:
             for number in range(self.base.range_of(start), len(self.base.ranges)):
                 info = self.base.ranges[number]
@@ -104,15 +108,15 @@ class _Slots:
                     self.touched.add(2 * number + 1)
 
     def size_of(self, slot: int) -> int:
-        """Return the bytes of a slot: of its range and of the changes in it."""
+        """Return the bytes of a slot: its range and the changes in it."""
         return self.sizes.get(slot, 0) + (self.base.ranges[slot // 2].size if slot % 2 else 0)
 
     def is_free(self, number: int) -> bool:
-        """Return whether this is a range that nothing happens to."""
+        """Return whether the base has this range and it is neither dropped nor touched."""
         return 0 <= number < len(self.base.ranges) and not (number in self.dropped or 2 * number + 1 in self.touched)
 
     def touched_runs(self) -> list[list[int]]:
-        """Return the touched slots, those together between which there is no range."""
+        """Return runs of touched slots; slots with no range between them belong to one run."""
         runs: list[list[int]] = []
         for slot in sorted(self.touched):
             if runs and (slot == runs[-1][-1] + 1 or (slot % 2 and slot == runs[-1][-1] + 2)):
@@ -123,7 +127,7 @@ class _Slots:
 
 
 def _absorb_neighbours(slots: _Slots, rules: SplitRules) -> None:
-    """Touch the small ranges beside each run of touched slots that are worth being written with it."""
+    """Mark small ranges beside each run of touched slots as touched where rewriting them is worth it."""
     for run in slots.touched_runs():
         size = sum(map(slots.size_of, run))
         for number, step in ((run[0] // 2 - 1, -1), ((run[-1] + 1) // 2, 1)):
@@ -136,7 +140,7 @@ def _absorb_neighbours(slots: _Slots, rules: SplitRules) -> None:
 
 
 def _worth_taking(sizes: Sequence[int], written: int) -> tuple[int, int]:
-    """Return how many of the neighbours' sizes (nearest first) to take in, and what is written then."""
+    """Return how many neighbours (sizes given nearest first) to merge, and the bytes written with them."""
     taken = 0
     while True:
         end = taken
@@ -149,7 +153,7 @@ def _worth_taking(sizes: Sequence[int], written: int) -> tuple[int, int]:
 
 
 def _units_of(slots: _Slots, run: Sequence[int], unit_bytes: int) -> Iterable[Unit]:
-    """Cut a run of slots into units of about ``unit_bytes``."""
+    """Split a run of slots into units of about ``unit_bytes``."""
     ranges = slots.base.ranges
     open_first, size = run[0] // 2, 0
     after = ranges[open_first - 1].last_key if open_first else None

@@ -1,4 +1,4 @@
-"""A job of the catalog lane: runs in the store applied on a metarange, in one process or unit by unit elsewhere."""
+"""Run a job of the catalog lane: apply stored runs to a metarange, in one process or unit by unit on Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.storage import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class CompactJob:
-    """A specification with what it names, opened."""
+    """A job specification with its base metarange and layers opened."""
 
     spec: CatalogCompactSpec
     files: CatalogFiles
@@ -31,7 +31,7 @@ class CompactJob:
 
     @classmethod
     def open(cls, spec: CatalogCompactSpec, store: ObjectStore) -> CompactJob:
-        """Read the base's metarange; layers are read when they are needed."""
+        """Read the base metarange. Layers are read on demand."""
         files = CatalogFiles(store, spec.prefix)
         layers = tuple(
             Layer(stored_run(store, each.key, RunInfo(each.rows, each.file_bytes, each.tail_bytes)), each.intervals)
@@ -47,7 +47,7 @@ class CompactJob:
         )
 
     def plan(self) -> ApplyPlan:
-        """Return the units; the same wherever it is made."""
+        """Return the plan; it is the same in every process."""
         return plan_apply(self.base, self.layers, self.rules, self.spec.unit_bytes)
 
     def run_unit(self, unit: Unit) -> UnitResult:
@@ -57,11 +57,11 @@ class CompactJob:
         )
 
     def finish(self, plan: ApplyPlan, results: Iterable[UnitResult]) -> CatalogCompactResult:
-        """Write the metarange and compare it with the head."""
-        made = finish(self.files, self.base, plan, results)
+        """Write the metarange and compare its content with the head."""
+        applied = finish(self.files, self.base, plan, results)
         head = self.files.read_metarange(self.spec.head)
-        differences = diff_states(StateReader(self.files, head), StateReader(self.files, made.metarange))
-        return _result(made, equals_head=next(differences, None) is None)
+        differences = diff_states(StateReader(self.files, head), StateReader(self.files, applied.metarange))
+        return _result(applied, equals_head=next(differences, None) is None)
 
 
 def run(
@@ -71,9 +71,9 @@ def run(
     cancelled: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CatalogCompactResult:
-    """Carry the job out in this process, unit by unit. ``progress`` counts bytes of entries.
+    """Run the job in this process, unit by unit. ``progress`` receives done and total bytes of entries.
 
-    MergeCancelled as soon as ``cancelled`` says so between two units; what was written then is an orphan.
+    Raises MergeCancelled if ``cancelled`` returns true between two units; what was written by then is orphaned.
     """
     job = CompactJob.open(spec, store)
     return run_planned(job, job.plan(), cancelled=cancelled, progress=progress)
@@ -86,12 +86,12 @@ def run_planned(
     cancelled: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CatalogCompactResult:
-    """Carry a plan out as ``run`` does."""
+    """Run a plan like ``run``."""
     results = []
     done = 0
     for unit in plan.units:
         if cancelled():
-            raise MergeCancelled(f"nobody wants job {job.spec.job} any more")
+            raise MergeCancelled(f"job {job.spec.job} cancelled")
         results.append(job.run_unit(unit))
         done += unit.size
         progress(done, plan.size)
@@ -99,7 +99,7 @@ def run_planned(
 
 
 def unit_to_json(unit: Unit) -> list[Any]:
-    """Return a unit as it travels to an executor."""
+    """Return a unit in the form that is sent to an executor."""
     return [unit.first, unit.end, to_text(unit.after), to_text(unit.upto), unit.size]
 
 
@@ -110,7 +110,7 @@ def unit_from_json(data: list[Any]) -> Unit:
 
 
 def unit_result_to_json(result: UnitResult) -> dict[str, Any]:
-    """Return a unit's result as it travels back."""
+    """Return a unit's result in the form that an executor sends back."""
     counts = result.counts
     return {
         "ranges": [[to_text(part) for part in row_of(info)] for info in result.ranges],
@@ -133,18 +133,18 @@ def unit_result_from_json(data: dict[str, Any]) -> UnitResult:
     return UnitResult(ranges, MergeCounts(*data["counts"]), data["bytes_written"])
 
 
-def _result(made: ApplyResult, *, equals_head: bool) -> CatalogCompactResult:
-    counts = made.counts
+def _result(applied: ApplyResult, *, equals_head: bool) -> CatalogCompactResult:
+    counts = applied.counts
     return CatalogCompactResult(
-        metarange=made.metarange.id,
+        metarange=applied.metarange.id,
         equals_head=equals_head,
-        written=tuple(sorted(made.written)),
+        written=tuple(sorted(applied.written)),
         rows_read=counts.rows_read,
         added=counts.added,
         changed=counts.changed,
         removed=counts.removed,
         bytes_changed=counts.bytes_changed,
-        bytes_written=made.bytes_written,
-        ranges_kept=made.ranges_kept,
-        ranges_dropped=made.ranges_dropped,
+        bytes_written=applied.bytes_written,
+        ranges_kept=applied.ranges_kept,
+        ranges_dropped=applied.ranges_dropped,
     )

@@ -1,4 +1,4 @@
-"""What differs between two states, and between a branch and its commit."""
+"""Compare two states, and a branch with its head commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.lanes.catalog.state_reader import AscendingLookup, StateReader
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A key's values on two sides; at least one is there, and their identities differ."""
+    """A key's entries before and after. At least one exists, and their identities differ."""
 
     key: bytes
     before: Entry | None
@@ -32,9 +32,9 @@ class Change:
 def diff_states(
     left: StateReader, right: StateReader, start: bytes = b"", end: bytes | None = None
 ) -> Iterator[Change]:
-    """Yield what differs from ``start`` up to before ``end``. Ranges that both states have are not read.
+    """Yield the differences for keys from ``start`` up to ``end`` (exclusive).
 
-    A range in both holds the same entries in both, and no other range of either reaches between them.
+    Ranges that both states have are not read: they hold the same entries, and no other range of either overlaps them.
     """
     ours, theirs = without_common(left.metarange, right.metarange)
     lefts, rights = left.over(ours).scan(start, end), right.over(theirs).scan(start, end)
@@ -54,7 +54,7 @@ def diff_states(
 
 
 Differences = Callable[[StateReader, StateReader, bytes, bytes | None], Iterable[Change]]
-"""Yields what differs between two states in a stretch of keys, like ``diff_states``."""
+"""Yields the differences of two states in a key range, like ``diff_states``."""
 
 
 def diff_uncommitted(
@@ -65,11 +65,11 @@ def diff_uncommitted(
     end: bytes | None = None,
     differences: Differences = diff_states,
 ) -> Iterator[Change]:
-    """Yield how what is visible on a branch differs from its head commit.
+    """Yield the differences between what is visible on a branch and its head commit.
 
-    Values are compared, not differences: what the overlay says of a key hides what the snapshot changed there, also
-    where that leaves nothing to tell. What reading raises passes through: a list is whole or an error.
-    ``differences`` tells how the snapshot differs: a caller may remember that.
+    Values are compared: a row of the overlay hides a change of the snapshot even if its value equals the commit's. Read
+    errors propagate, so a list is either complete or an error. ``differences`` compares commit and snapshot; callers
+    may pass a cached comparison.
     """
     entries = AscendingLookup(committed)
     folded = differences(committed, snapshot, start, end) if snapshot else ()
@@ -85,7 +85,7 @@ def diff_uncommitted(
 
 
 def reset_rows(changes: Iterable[Change]) -> Iterator[Row]:
-    """Return the rows that, staged in a fresh token, undo uncommitted changes."""
+    """Yield the rows that undo uncommitted changes when staged under a new token."""
     for change in changes:
         yield change.before or (change.key, b"", b"")
 
@@ -93,7 +93,7 @@ def reset_rows(changes: Iterable[Change]) -> Iterator[Row]:
 def _candidates(
     overlay: Overlay, committed: StateReader, changes: Iterable[Change], start: bytes, end: bytes | None
 ) -> Iterator[tuple[bytes, Row | None, Change | None]]:
-    """Yield the keys that may differ, with the overlay's row and the snapshot's change."""
+    """Yield the keys that may differ, each with the overlay's row and the snapshot's change."""
     staged = ((row[0], 0, row, None) for row in overlay.scan(start, end))
     folded = ((each.key, 1, None, each) for each in changes)
     covered = ((key, 2, None, None) for key in _covered_keys(overlay, committed, start, end))
@@ -108,10 +108,10 @@ def _candidates(
 
 
 def _covered_keys(overlay: Overlay, committed: StateReader, start: bytes, end: bytes | None) -> Iterator[bytes]:
-    for first, behind in overlay.covered:
-        stop = end if behind is None else behind if end is None else min(end, behind)
-        if stop is None or max(start, first) < stop:
-            yield from (entry.key for entry in committed.scan(max(start, first), stop))
+    for first, stop in overlay.covered:
+        last = end if stop is None else stop if end is None else min(end, stop)
+        if last is None or max(start, first) < last:
+            yield from (entry.key for entry in committed.scan(max(start, first), last))
 
 
 def without_common(left: Metarange, right: Metarange) -> tuple[list[FileInfo], list[FileInfo]]:

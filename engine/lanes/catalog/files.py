@@ -1,4 +1,4 @@
-"""The catalog's files in an object store: written under the hash of their bytes, read with checks."""
+"""Read and write the catalog's files in an object store: named by the hash of their bytes, verified on read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDERS = {Kind.RANGE: "ranges", Kind.METARANGE: "metaranges"}
 class CatalogFiles:
     """Ranges and metaranges of one repository under a prefix of a store (``""`` or ending in ``/``).
 
-    A file that is damaged raises a BadObject that names its key, one that is missing an ObjectNotFound.
+    Reads raise a BadObject that names the key if a file is damaged, and ObjectNotFound if it is missing.
     """
 
     def __init__(self, store: ObjectStore, prefix: str = "") -> None:
@@ -30,29 +30,32 @@ class CatalogFiles:
         return f"{self.prefix}{FOLDERS[kind]}/{id_[:2]}/{id_}"
 
     def put(self, kind: bytes, info: FileInfo, data: bytes) -> None:
-        """Write a file. One that is there already is written again, so that no sweep by age takes it for old."""
+        """Write a file. An existing one is written again, so that its age is renewed for garbage collection."""
         self.store.put(self.key(kind, info.id), data)
 
     def write_metarange(self, ranges: Iterable[FileInfo]) -> tuple[Metarange, int]:
-        """Write the metarange of ascending ranges; return it and its bytes. UnsortedKeys if they overlap."""
+        """Write the metarange of ascending ranges; return it and its size in bytes.
+
+        Raises UnsortedKeys if ranges overlap.
+        """
         metarange, data = metarange_of(ranges)
         self.store.put(self.key(Kind.METARANGE, metarange.id), data)
         return metarange, len(data)
 
     def read_metarange(self, id_: str) -> Metarange:
-        """Read a metarange whole."""
+        """Read a whole metarange."""
         key = self.key(Kind.METARANGE, id_)
         data = self.store.get(key)
         try:
             if hashlib.sha256(data).hexdigest() != id_:
-                raise ChecksumMismatch("metarange", -1, "its bytes are not those its name was made of")
+                raise ChecksumMismatch("metarange", -1, "the SHA-256 of the bytes is not the file's name")
             rows = [row for block in _blocks_of(data, Kind.METARANGE) for row in decode_block(block)]
             return Metarange(id=id_, ranges=tuple(info_of(row) for row in rows))
         except BadObject as error:
             raise error.in_object(key) from error
 
     def read_index(self, info: FileInfo) -> FileIndex:
-        """Read the index of a range: one request."""
+        """Read the index of a range in one request."""
         key = self.key(Kind.RANGE, info.id)
         try:
             tail = self._bytes(key, info.file_bytes - info.tail_bytes, info.tail_bytes)
@@ -61,7 +64,7 @@ class CatalogFiles:
             raise error.in_object(key) from error
 
     def read_blocks(self, info: FileInfo, index: FileIndex, first: int, count: int) -> list[list[Row]]:
-        """Read neighbouring blocks of a range in one request; return the rows of each."""
+        """Read consecutive blocks of a range in one request; return the rows of each."""
         key = self.key(Kind.RANGE, info.id)
         places = index.places[first : first + count]
         start = places[0].offset
@@ -75,29 +78,29 @@ class CatalogFiles:
             raise error.in_object(key) from error
 
     def whole_blocks(self, info: FileInfo) -> Iterator[bytes]:
-        """Read a whole range in one request and yield its blocks, each checked."""
+        """Read a whole range in one request and yield its verified blocks."""
         key = self.key(Kind.RANGE, info.id)
         data = self.store.get(key)
         try:
             if len(data) != info.file_bytes:
-                raise Truncated("range", len(data), f"{len(data)} bytes where there should be {info.file_bytes}")
+                raise Truncated("range", len(data), f"{len(data)} bytes, expected {info.file_bytes}")
             yield from _blocks_of(data, Kind.RANGE)
         except BadObject as error:
             raise error.in_object(key) from error
 
     def verify(self, info: FileInfo) -> None:
-        """Read a range and check that its bytes and rows are what its name and description say."""
+        """Read a range and check that its bytes and rows match its name and description. Raises BadObject."""
         key = self.key(Kind.RANGE, info.id)
         data = self.store.get(key)
         try:
             if hashlib.sha256(data).hexdigest() != info.id:
-                raise ChecksumMismatch("range", -1, "its bytes are not those its name was made of")
+                raise ChecksumMismatch("range", -1, "the SHA-256 of the bytes is not the file's name")
             rows = [row for block in _blocks_of(data, Kind.RANGE) for row in decode_block(block)]
             keys = [row[0] for row in rows]
             if keys[:1] != [info.first_key] or keys[-1] != info.last_key or len(rows) != info.rows:
-                raise BadObject("range", -1, "its rows are not those that the metarange describes")
+                raise BadObject("range", -1, "the rows do not match the metarange's description")
             if not all(identity for _, identity, _ in rows):
-                raise BadObject("range", -1, "a range cannot hold a tombstone")
+                raise BadObject("range", -1, "a range must not contain tombstones")
         except BadObject as error:
             raise error.in_object(key) from error
 
@@ -105,18 +108,18 @@ class CatalogFiles:
         try:
             return self.store.get_range(key, offset, length)
         except InvalidRange as error:
-            raise Truncated("range", offset, "the file is shorter than the metarange says") from error
+            raise Truncated("range", offset, "the file is shorter than the metarange states") from error
 
 
 def metarange_of(ranges: Iterable[FileInfo]) -> tuple[Metarange, bytes]:
     """Return the metarange of ascending ranges and its bytes, without writing anything."""
     listed = tuple(ranges)
     metarange = Metarange(id="", ranges=listed).checked()
-    made: list[tuple[FileInfo, bytes]] = []
-    builder = FileBuilder(Kind.METARANGE, lambda info, data: made.append((info, data)))
+    files: list[tuple[FileInfo, bytes]] = []
+    builder = FileBuilder(Kind.METARANGE, lambda info, data: files.append((info, data)))
     if not encode_rows((row_of(info) for info in listed), builder, None):
         builder.cut()
-    info, data = made[0]
+    info, data = files[0]
     return Metarange(id=info.id, ranges=metarange.ranges), data
 
 

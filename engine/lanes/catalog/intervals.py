@@ -1,4 +1,4 @@
-"""Intervals of keys: their union, and whether it has a key."""
+"""Unions of key intervals, and lookup of the interval that contains a key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def union_of(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def interval_of(intervals: Sequence[Interval], key: bytes) -> Interval | None:
-    """Return the interval of an ascending union that has the key."""
+    """Return the interval of an ascending union that contains the key, None if there is none."""
     at = bisect_right(intervals, key, key=lambda interval: interval[0]) - 1
     if at < 0:
         return None

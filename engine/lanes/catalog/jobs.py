@@ -8,12 +8,12 @@ from typing import Any
 
 KIND = "catalog"
 Span = tuple[bytes, bytes | None]
-"""Deleted keys: from one up to before another (None: without end)."""
+"""Deleted keys: start, and end (exclusive, None for unbounded)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerFile:
-    """A token's rows as a run in the store, and the intervals of keys that the token deletes beneath them."""
+    """A token's rows as a run in the store, and the key intervals that the token deletes from layers below it."""
 
     key: str
     rows: int
@@ -22,8 +22,8 @@ class LayerFile:
     intervals: tuple[Span, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in ("key", "rows", "file_bytes", "tail_bytes")}
-        return told | {"intervals": [[to_text(start), to_text(end)] for start, end in self.intervals]}
+        plain = {name: getattr(self, name) for name in ("key", "rows", "file_bytes", "tail_bytes")}
+        return plain | {"intervals": [[to_text(start), to_text(end)] for start, end in self.intervals]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LayerFile:
@@ -33,13 +33,13 @@ class LayerFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogCompactSpec:
-    """All a compaction of a branch, or the merge of a commit, needs to know.
+    """The specification of a branch's compaction or a commit's merge.
 
-    Ranges and metaranges lie in the node's store under ``prefix``. The layers (newest first) are applied on the
-    metarange ``base``; ``head`` is that of the branch's head commit. Files are cut by the four numbers of
-    ``engine.formats.ranges.layout.SplitRules``, work by ``unit_bytes``. Results are named by their bytes, so that no
-    fencing token is needed in them. ``task_memory_bytes`` bounds what is read ahead. A node with Spark merges in its
-    own process what has at most ``here_rows`` staged rows and rewrites at most ``here_bytes``.
+    Ranges and metaranges are stored in the node's store under ``prefix``. The layers (newest first) are applied to the
+    metarange ``base``; ``head`` is the metarange of the branch's head commit. The four split numbers are those of
+    ``engine.formats.ranges.layout.SplitRules``; ``unit_bytes`` is the size of a unit of work. Results are named by
+    their bytes and need no fencing token. ``task_memory_bytes`` bounds what is read ahead. A node with Spark merges in
+    its own process if at most ``here_rows`` staged rows are read and at most ``here_bytes`` are rewritten.
     """
 
     job: str
@@ -58,8 +58,8 @@ class CatalogCompactSpec:
     here_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        told = {"kind": KIND} | {name: getattr(self, name) for name in _PLAIN}
-        return told | {"layers": [each.to_json() for each in self.layers]}
+        plain = {"kind": KIND} | {name: getattr(self, name) for name in _PLAIN}
+        return plain | {"layers": [each.to_json() for each in self.layers]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CatalogCompactSpec:
@@ -72,9 +72,9 @@ _PLAIN = tuple(field.name for field in fields(CatalogCompactSpec) if field.name 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogCompactResult:
-    """What a finished compaction reports: the metarange it made, and whether that equals the head's content.
+    """The report of a finished compaction: the new metarange, and whether its content equals the head's.
 
-    ``written`` are the ids of its ranges that the base does not have: with the metarange, all that it put.
+    ``written`` holds the ids of its ranges that the base does not have; with the metarange these are all files written.
     """
 
     metarange: str
@@ -93,15 +93,15 @@ class CatalogCompactResult:
         return {"kind": KIND} | asdict(self)
 
     def to_log(self) -> list[dict[str, Any]]:
-        """Return what the command log keeps: a compaction has one result."""
+        """Return the entry of the command log: a compaction has one result."""
         return [{"metarange": self.metarange, "equals_head": self.equals_head, "files": len(self.written)}]
 
 
 def to_text(data: bytes | None) -> str | None:
-    """Return bytes as JSON can say them."""
+    """Encode bytes for JSON (base64)."""
     return None if data is None else base64.b64encode(data).decode()
 
 
 def of_text(text: str | None) -> bytes | None:
-    """Return what ``to_text`` was given."""
+    """Decode what ``to_text`` returned."""
     return None if text is None else base64.b64decode(text)

@@ -1,4 +1,4 @@
-"""Reads specifications and results of the catalog lane that somebody sent; every refusal names the field."""
+"""Read and check specifications and results of the catalog lane. All input is verified; errors name the field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAYERS_MAX = 10_000
 RANGES_MAX = 1_000_000
 INTERVALS_MAX = 100_000
 ENTRY_KEY_MAX = 1025
-"""An interval may end right behind a key of 1,024 bytes."""
+"""An interval may end at the successor of a key of 1,024 bytes."""
 _ID = re.compile("[0-9a-f]{64}")
 _COUNTS = (
     "rows_read",
@@ -29,7 +29,7 @@ _COUNTS = (
 
 
 def read_catalog_spec(data: object) -> CatalogCompactSpec:
-    """Return the specification in its checked form. Raises InvalidMessage."""
+    """Return the checked specification. Raises InvalidMessage."""
     fields = Fields.of(data, "spec")
     _check_kind(fields)
     return CatalogCompactSpec(
@@ -51,7 +51,7 @@ def read_catalog_spec(data: object) -> CatalogCompactSpec:
 
 
 def read_catalog_result(data: object) -> CatalogCompactResult:
-    """Return the result in its checked form. Raises InvalidMessage."""
+    """Return the checked result. Raises InvalidMessage."""
     fields = Fields.of(data, "result")
     _check_kind(fields)
     equals_head = fields.values.get("equals_head")
@@ -60,7 +60,7 @@ def read_catalog_result(data: object) -> CatalogCompactResult:
     counts = {name: fields.integer(name, 0, COUNT_MAX, default=0) for name in _COUNTS}
     written = fields.items("written", RANGES_MAX, default=())
     if not all(isinstance(id_, str) and _ID.fullmatch(id_) for id_ in written):
-        raise fields.error("written", "ids of 64 hex digits are expected")
+        raise fields.error("written", "ids of 64 hexadecimal digits are expected")
     return CatalogCompactResult(
         metarange=_id(fields, "metarange"), equals_head=equals_head, written=tuple(written), **counts
     )
@@ -81,7 +81,7 @@ def _interval(fields: Fields, number: int) -> Span:
     ends = fields.items("intervals", INTERVALS_MAX)[number]
     place = f"intervals[{number}]"
     if not isinstance(ends, list | tuple) or len(ends) != 2:
-        raise fields.error(place, "a first key and one behind the last are expected")
+        raise fields.error(place, "a pair of start and end keys is expected")
     pair = Fields.of({"start": ends[0], "end": ends[1]}, f"{fields.path}.{place}")
     end = None if ends[1] is None else pair.data("end", ENTRY_KEY_MAX)
     return pair.data("start", ENTRY_KEY_MAX), end
@@ -95,14 +95,14 @@ def _check_kind(fields: Fields) -> None:
 def _id(fields: Fields, name: str) -> str:
     value = fields.text(name, 64)
     if not _ID.fullmatch(value):
-        raise fields.error(name, "64 hex digits are expected")
+        raise fields.error(name, "64 hexadecimal digits are expected")
     return value
 
 
 def _key(fields: Fields, name: str, *, is_folder: bool = False) -> str:
     key = fields.text(name, KEY_MAX)
     if is_folder and key and not key.endswith("/"):
-        raise fields.error(name, "a slash is expected at its end")
+        raise fields.error(name, "a trailing slash is expected")
     try:
         check_key("read", key + "x" if is_folder else key)
     except InvalidKey as error:

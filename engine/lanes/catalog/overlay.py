@@ -1,4 +1,4 @@
-"""The staged changes of a branch, all layers at once: what they say of a key, and of all keys in order."""
+"""The combined staged changes of a branch: lookup of one key, and scans in key order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.formats.ranges.model import IntervalTombstone, Row
 from engine.lanes.catalog.intervals import interval_of, union_of
 
 SEEK_STEPS = 100
-"""How many rows a cursor steps over before it asks for the rows from a later key on: a new query costs about that."""
+"""Rows that a cursor steps over before it queries again from the later key; a new query costs about as much."""
 
 
 class LayerRow(NamedTuple):
@@ -30,22 +30,22 @@ class LayerInterval(NamedTuple):
 
 
 class StagedRows(Protocol):
-    """The staged rows of one version of a branch's record. What reading raises reaches whoever asked."""
+    """The staged rows of one version of a branch's record. Read errors propagate to the caller."""
 
     def of_key(self, key: bytes) -> Sequence[LayerRow]:
-        """Return the rows of a key in all layers, in any order: one query, however many layers there are."""
+        """Return the rows of a key in all layers, in any order, with one query."""
 
     def scan(self, start: bytes, end: bytes | None) -> Iterator[LayerRow]:
-        """Yield rows from ``start`` up to before ``end``, by key, and of each key by layer."""
+        """Yield rows from ``start`` up to ``end`` (exclusive), ordered by key and layer."""
 
     def intervals(self) -> Sequence[LayerInterval]:
         """Return all interval tombstones."""
 
 
 class Overlay:
-    """What all layers together say; ``covered`` are the keys that some interval deletes, where no row says otherwise.
+    """The combined content of all layers. ``covered`` is the union of the staged interval tombstones.
 
-    ``rows_read`` counts the staged rows that were looked at.
+    A row that no interval hides takes precedence over ``covered``. ``rows_read`` counts the staged rows read.
     """
 
     def __init__(self, staged: StagedRows) -> None:
@@ -55,7 +55,7 @@ class Overlay:
         self.rows_read = 0
 
     def lookup(self, key: bytes) -> Row | None:
-        """Return what the layers say of a key: a value, a tombstone (empty identity), or None for nothing."""
+        """Return the deciding row of a key: a value, a tombstone (empty identity), or None if nothing is staged."""
         rows = sorted(self._staged.of_key(key), key=lambda row: row.layer)
         self.rows_read += len(rows)
         row = self._decided(rows)
@@ -64,7 +64,7 @@ class Overlay:
         return row
 
     def scan(self, start: bytes = b"", end: bytes | None = None) -> Iterator[Row]:
-        """Yield, for each key with a row that is not hidden, the row that decides: a value or a tombstone."""
+        """Yield the deciding row, a value or a tombstone, of each key with a row that is not hidden."""
         group: list[LayerRow] = []
         for row in self._staged.scan(start, end):
             self.rows_read += 1
@@ -77,7 +77,7 @@ class Overlay:
             yield decided
 
     def cursor(self, start: bytes, end: bytes | None = None) -> OverlayCursor:
-        """Return a cursor at the first row that decides from ``start`` on."""
+        """Return a cursor at the first deciding row from ``start`` on."""
         return OverlayCursor(self, start, end)
 
     def _decided(self, rows: Sequence[LayerRow]) -> Row | None:
@@ -89,7 +89,7 @@ class Overlay:
 
 
 class OverlayCursor:
-    """Stands on a row that decides (``row``; None behind the last)."""
+    """A cursor over deciding rows; ``row`` is the current one, None after the last."""
 
     def __init__(self, overlay: Overlay, start: bytes, end: bytes | None) -> None:
         self._overlay, self._end = overlay, end
@@ -97,11 +97,11 @@ class OverlayCursor:
         self.row = next(self._rows, None)
 
     def step(self) -> None:
-        """Go to the next row."""
+        """Advance to the next row."""
         self.row = next(self._rows, None)
 
     def seek(self, key: bytes) -> None:
-        """Go forward to the first row whose key is not less than ``key``."""
+        """Advance to the first row whose key is not less than ``key``."""
         for _ in range(SEEK_STEPS):
             if self.row is None or self.row[0] >= key:
                 return
@@ -117,7 +117,7 @@ def _hides(layered: LayerInterval, row: LayerRow) -> bool:
 
 
 class NoRows:
-    """Nothing is staged: the view of a commit."""
+    """An empty set of staged rows, for the view of a commit."""
 
     def of_key(self, key: bytes) -> Sequence[LayerRow]:
         return ()

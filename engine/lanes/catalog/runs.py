@@ -1,4 +1,4 @@
-"""The rows of one token as a sorted file, in memory or in the store: what a merge reads in place of a database."""
+"""Sorted files with the rows of one token, in memory or in the store: the input of a merge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COPY_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """How long a run's file is, how much of it is its tail, and how many rows it has."""
+    """The number of rows of a run, and the bytes of its file and of the file's tail."""
 
     rows: int
     file_bytes: int
@@ -32,7 +32,7 @@ class RunInfo:
 
 
 class StagedRun:
-    """The sorted rows of a token, read by range; ``name`` is what errors call it."""
+    """The sorted rows of a token, read by byte range; ``name`` identifies the run in errors."""
 
     def __init__(self, info: RunInfo, read: Callable[[int, int], bytes], name: str) -> None:
         self.info, self.name, self._read = info, name, read
@@ -49,12 +49,12 @@ class StagedRun:
         return self._index
 
     def copy_to(self, write: Callable[[bytes], object]) -> None:
-        """Hand out the file's bytes, some megabytes at a time."""
+        """Pass the file's bytes to ``write`` in pieces of ``COPY_BYTES``."""
         for offset in range(0, self.info.file_bytes, COPY_BYTES):
             write(self._read(offset, min(COPY_BYTES, self.info.file_bytes - offset)))
 
     def blocks(self, after: bytes | None = None, *, at_once: int = READ_BLOCKS) -> Iterator[bytes]:
-        """Yield the blocks, from the first with a key behind ``after``; ``at_once`` of them are read and held."""
+        """Yield the blocks from the first with a key greater than ``after``; ``at_once`` blocks are read and held."""
         index = self.index
         first = 0 if after is None else index.block_behind(after)
         for begin in range(first, len(index.places), at_once):
@@ -70,15 +70,15 @@ class StagedRun:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one token says: rows, and behind them intervals of deleted keys (ascending, disjoint)."""
+    """The content of one token: rows, and intervals of deleted keys below them (ascending, disjoint)."""
 
     run: StagedRun
     intervals: tuple[Interval, ...] = ()
 
 
 def write_run(rows: Iterable[Row], write: Callable[[bytes], object]) -> RunInfo:
-    """Write ascending rows as a run, block by block; UnsortedKeys if they do not ascend."""
-    sink = _Streaming(write)
+    """Write ascending rows as a run, block by block. Raises UnsortedKeys if they do not ascend."""
+    sink = _StreamSink(write)
     encode_rows(rows, sink, None)
     return sink.finish()
 
@@ -92,7 +92,7 @@ def memory_run(rows: Iterable[Row], name: str = "staged rows") -> StagedRun:
 
 @contextmanager
 def spooled_run(rows: Iterable[Row], memory_bytes: int = SPOOL_BYTES, name: str = "staged rows") -> Iterator[StagedRun]:
-    """Give a run that is held in memory up to this size, and in a temporary file beyond it."""
+    """Provide a run that is held in memory up to ``memory_bytes``, and in a temporary file beyond."""
     lock = Lock()
     with SpooledTemporaryFile(memory_bytes) as file:
         info = write_run(rows, file.write)
@@ -106,14 +106,14 @@ def spooled_run(rows: Iterable[Row], memory_bytes: int = SPOOL_BYTES, name: str 
 
 
 def stored_run(store: ObjectStore, key: str, info: RunInfo) -> StagedRun:
-    """Return a run that was written to the store."""
+    """Return a run that is in the store."""
     return StagedRun(info, lambda offset, length: store.get_range(key, offset, length), key)
 
 
 def layer_rows(records: Iterable[StagedRecord], intervals: Sequence[IntervalTombstone]) -> Iterator[Row]:
-    """Yield a token's records as rows, without those that an interval of the same token deleted after them.
+    """Yield a token's records as rows, except those that a later interval of the same token deletes.
 
-    Errors of ``records`` pass through: a layer is whole or it is not made.
+    Errors of ``records`` propagate, so a layer is complete or not built.
     """
     for record in records:
         if not any(each.generation > record.generation and each.covers(record.key) for each in intervals):
@@ -126,8 +126,8 @@ def memory_layer(records: Iterable[StagedRecord], intervals: Sequence[IntervalTo
     return Layer(memory_run(layer_rows(records, intervals)), covered)
 
 
-class _Streaming:
-    """A sink that passes the blocks of one file on."""
+class _StreamSink:
+    """A block sink that writes the blocks of one file as they come."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
@@ -147,7 +147,7 @@ class _Streaming:
         self._write(data)
 
     def cut(self) -> None:
-        """Nothing: a run is one file."""
+        """Do nothing: a run is one file."""
 
     def finish(self) -> RunInfo:
         head = header(Kind.STAGED)

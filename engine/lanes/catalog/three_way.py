@@ -1,7 +1,6 @@
-"""Three-way merges of states: merge, revert and cherry-pick. They know commits only, never what is staged.
+"""Three-way merges of states: merge, revert and cherry-pick. They read commits only, never staged changes.
 
-What only the source changed, in ranges that the destination has as the common base had them, is taken over as ranges,
-unread. Everything else is compared key by key.
+Ranges that only the source changed are taken over without being read. Everything else is compared by key.
 """
 
 from __future__ import annotations
@@ -10,22 +9,37 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from engine.core.errors import LithifyError
 from engine.formats.ranges.layout import SplitRules
 from engine.formats.ranges.metarange import Metarange
 from engine.formats.ranges.model import Entry, Row, prefix_end
 from engine.formats.ranges.range_file import FileInfo
 from engine.lanes.catalog.apply import apply_layers
 from engine.lanes.catalog.diff import Change, diff_states, without_common
-from engine.lanes.catalog.errors import MergeConflict
 from engine.lanes.catalog.intervals import union_of
 from engine.lanes.catalog.runs import Layer, spooled_run
 from engine.lanes.catalog.state_reader import AscendingLookup, StateReader
 
-CONFLICTS_TOLD = 100
+CONFLICT_KEYS_MAX = 100
+
+
+class MergeConflict(LithifyError):
+    """Source and destination changed the same keys differently; ``keys`` holds the first of ``count`` conflicts."""
+
+    code = "merge_conflict"
+
+    def __init__(self, keys: Sequence[bytes], count: int) -> None:
+        super().__init__(tuple(keys), count)
+        self.keys = tuple(keys)
+        self.count = count
+
+    def __str__(self) -> str:
+        first = ", ".join(repr(key.decode("utf-8", "backslashreplace")) for key in self.keys[:3])
+        return f"{self.count} keys were changed on both sides, the first: {first}"
 
 
 class Side(enum.Enum):
-    """Whose value stays where both sides changed a key."""
+    """Which side wins where both changed a key."""
 
     SOURCE = "source-wins"
     DESTINATION = "dest-wins"
@@ -35,7 +49,7 @@ class Side(enum.Enum):
 class Compared:
     """A key that the source changed since the base, with the destination's entry.
 
-    It conflicts if the destination changed it too, otherwise.
+    It is a conflict if the destination changed the key to another value.
     """
 
     change: Change
@@ -44,13 +58,13 @@ class Compared:
 
 
 Resolver = Callable[[Compared], Side | None]
-"""Says whose value stays, or None if it has no opinion."""
+"""Returns the side that wins, or None to leave the decision to the next resolver."""
 
 
 def compare(
     destination: StateReader, source: StateReader, base: StateReader, start: bytes = b"", end: bytes | None = None
 ) -> Iterator[Compared]:
-    """Yield what merging the source into the destination would change in a stretch, and where they conflict."""
+    """Yield the changes that a merge of the source into the destination makes in a key range, with their conflicts."""
     entries = AscendingLookup(destination)
     for change in diff_states(base, source, start, end):
         theirs = entries.get(change.key)
@@ -70,16 +84,16 @@ def merge_states(
 ) -> Metarange:
     """Return the destination with what the source changed since the base.
 
-    It is the destination's own metarange if there is nothing to change, and the source's if the destination is the
-    base. Where both changed a key the first resolver with an opinion decides, then the strategy; without one
-    MergeConflict is raised and nothing is published.
+    This is the destination's own metarange if nothing changes, and the source's if the destination is the base. The
+    first resolver that returns a side decides a conflict, then the strategy. Raises MergeConflict if a conflict is
+    undecided.
     """
     if source.metarange.id == base.metarange.id or source.metarange.id == destination.metarange.id:
         return destination.metarange
     if destination.metarange.id == base.metarange.id:
         return source.metarange
     taken = _take_ranges(destination.metarange, source.metarange, base.metarange)
-    rows = _decided(
+    rows = _resolved_rows(
         compare(destination, source.over(taken.source_left), base.over(taken.base_left)),
         (*resolvers, lambda _: strategy),
     )
@@ -122,8 +136,8 @@ def import_rows(
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """The destination's ranges after taking over ranges, and those that are left to be compared by key."""
+class _TakenOver:
+    """The destination's ranges after the take-over of ranges, and those left to compare by key."""
 
     ranges: tuple[FileInfo, ...]
     base_left: list[FileInfo]
@@ -131,33 +145,33 @@ class _Taken:
     is_any: bool
 
 
-def _take_ranges(destination: Metarange, source: Metarange, base: Metarange) -> _Taken:
+def _take_ranges(destination: Metarange, source: Metarange, base: Metarange) -> _TakenOver:
     ours = {info.id for info in destination.ranges}
     base_only, source_only = without_common(base, source)
-    gone: set[str] = set()
-    came: list[FileInfo] = []
+    removed: set[str] = set()
+    added: list[FileInfo] = []
     base_left: list[FileInfo] = []
     source_left: list[FileInfo] = []
-    for old, new in _stretches(base_only, source_only):
+    for old, new in _overlap_groups(base_only, source_only):
         first = min(info.first_key for info in (*old, *new))
         last = max(info.last_key for info in (*old, *new))
         here = destination.ranges[destination.range_of(first) :]
         touching = {info.id for info in _until(here, last)}
         if touching == {info.id for info in old} and touching <= ours:
-            gone |= touching
-            came += new
+            removed |= touching
+            added += new
         else:
             base_left += old
             source_left += new
-    kept = [info for info in destination.ranges if info.id not in gone]
-    ranges = sorted((*kept, *came), key=lambda info: info.first_key)
-    return _Taken(tuple(ranges), base_left, source_left, bool(gone or came))
+    kept = [info for info in destination.ranges if info.id not in removed]
+    ranges = sorted((*kept, *added), key=lambda info: info.first_key)
+    return _TakenOver(tuple(ranges), base_left, source_left, bool(removed or added))
 
 
-def _stretches(
+def _overlap_groups(
     base_only: Sequence[FileInfo], source_only: Sequence[FileInfo]
 ) -> Iterator[tuple[list[FileInfo], list[FileInfo]]]:
-    """Yield ranges of both that overlap each other, together: no other range of either state reaches into them."""
+    """Yield groups of overlapping ranges of both; no other range of either state overlaps a group."""
     tagged = sorted(
         [(info.first_key, 0, info) for info in base_only] + [(info.first_key, 1, info) for info in source_only],
         key=lambda each: each[:2],
@@ -181,18 +195,18 @@ def _until(ranges: Sequence[FileInfo], last: bytes) -> Iterator[FileInfo]:
         yield info
 
 
-def _decided(compared: Iterable[Compared], resolvers: Sequence[Resolver]) -> Iterator[Row]:
-    """Yield the rows that the source's changes put into the destination; MergeConflict at the end if there is one."""
+def _resolved_rows(compared: Iterable[Compared], resolvers: Sequence[Resolver]) -> Iterator[Row]:
+    """Yield the rows that the source's changes put into the destination. Raises MergeConflict at the end."""
     conflicts: list[bytes] = []
     count = 0
     for each in compared:
         side: Side | None = Side.SOURCE
         if each.is_conflict:
-            opinions = (resolver(each) for resolver in resolvers)
-            side = next((opinion for opinion in opinions if opinion is not None), None)
+            choices = (resolver(each) for resolver in resolvers)
+            side = next((choice for choice in choices if choice is not None), None)
         if side is None:
             count += 1
-            conflicts += [each.change.key] if count <= CONFLICTS_TOLD else []
+            conflicts += [each.change.key] if count <= CONFLICT_KEYS_MAX else []
         elif side is Side.SOURCE:
             yield each.change.after or (each.change.key, b"", b"")
     if count:

@@ -1,7 +1,7 @@
-"""What is visible on a branch: its staged changes over its base. A commit is a view without changes.
+"""The visible entries of a branch: its staged changes over its base. A commit is a view without changes.
 
-The base is the branch's snapshot if it has one, else its head commit; what a snapshot lacks is deleted, the commit is
-not asked again.
+The base is the branch's snapshot if it has one, else its head commit. A key that the snapshot lacks is deleted; the
+commit is not consulted.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from engine.lanes.catalog.state_reader import StateReader
 
 @dataclass(frozen=True, slots=True)
 class CommonPrefix:
-    """Stands in a listing for all keys that begin with it."""
+    """Represents all keys with this prefix in a listing."""
 
     key: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Part of a listing in the order of keys.
+    """Part of a listing in key order.
 
-    ``after`` is what to list on from, None behind the last. ``staged_rows`` and ``base_rows`` were looked at for it:
-    many of them for few items are what compaction would save.
+    ``after`` is where the next page starts, None on the last page. ``staged_rows`` and ``base_rows`` count the rows
+    read; a high number per item is the cost that a compaction removes.
     """
 
     items: tuple[Entry | CommonPrefix, ...]
@@ -37,38 +37,38 @@ class Page:
 
 
 class View:
-    """Reads a branch, or a commit. One call is of one version of the branch's record: that of its ``overlay``."""
+    """Reads a branch or a commit. All reads see the version of the branch's record that ``overlay`` was made from."""
 
     def __init__(self, base: StateReader, overlay: Overlay | None = None) -> None:
         self.base = base
         self.overlay = overlay or Overlay(NoRows())
 
     def get(self, key: bytes) -> Entry | None:
-        """Return the visible entry of a key."""
+        """Return the visible entry of a key, None if there is none."""
         row = self.overlay.lookup(key)
         if row is None:
             return self.base.get(key)
         return Entry(*row) if row[1] else None
 
     def needs_tombstone(self, key: bytes) -> bool:
-        """Return whether deleting the key takes a tombstone: wherever anything is known of it.
+        """Return whether a deletion of the key needs a tombstone: whenever any row of it exists.
 
-        Also where the newest row is a tombstone: if it is in a sealed token, a writer that was late may have put it
-        there after a build had read the token, and it goes with it.
+        This includes a newest row that is a tombstone. If that row is in a sealed token, a late writer may have added
+        it after a build had read the token, and it disappears with the token.
         """
         return self.overlay.lookup(key) is not None or self.base.get(key) is not None
 
     def list_page(
         self, *, prefix: bytes = b"", after: bytes = b"", delimiter: bytes = b"", amount: int = 1_000
     ) -> Page:
-        """Return up to ``amount`` items behind ``after`` whose keys begin with ``prefix``.
+        """Return up to ``amount`` items after ``after`` whose keys begin with ``prefix``.
 
-        With a delimiter, keys that have it behind the prefix are told by what they begin with up to it, once. Such a
-        common prefix given as ``after`` is passed over with all it stands for.
+        With a delimiter, keys that contain it after the prefix are listed once, as their common prefix. A common prefix
+        given as ``after`` skips all keys it represents. Raises InvalidRecord for an ``amount`` below 1.
         """
         if amount < 1:
-            raise InvalidRecord(f"a page of {amount} items")
-        walk = _Walk(self, prefix, after, delimiter)
+            raise InvalidRecord(f"page size {amount} is below 1")
+        walk = _ListWalk(self, prefix, after, delimiter)
         items: list[Entry | CommonPrefix] = []
         while (item := walk.next_item()) is not None:
             if len(items) == amount:
@@ -77,8 +77,8 @@ class View:
         return walk.page(items, None)
 
 
-class _Walk:
-    """Goes through one listing."""
+class _ListWalk:
+    """Iterates over one listing."""
 
     def __init__(self, view: View, prefix: bytes, after: bytes, delimiter: bytes) -> None:
         self._prefix, self._delimiter = prefix, delimiter
@@ -93,7 +93,7 @@ class _Walk:
         self._base = view.base.cursor(start or b"")
 
     def next_item(self) -> Entry | CommonPrefix | None:
-        """Return the next item, None behind the last."""
+        """Return the next item, None after the last."""
         while (row := self._next_row()) is not None:
             if row[1]:
                 return self._item(row)
@@ -104,21 +104,21 @@ class _Walk:
         return Page(tuple(items), after, staged_rows, self._base.rows_read)
 
     def _next_row(self) -> Row | None:
-        """Step over the next key and return what decides it; a tombstone has no identity."""
-        own = self._visible_base_row()
+        """Advance past the next key and return its deciding row; a tombstone has no identity."""
+        base_row = self._visible_base_row()
         staged = self._staged.row
-        if self._is_over or (own is None and staged is None):
+        if self._is_over or (base_row is None and staged is None):
             return None
-        if staged is None or (own is not None and own[0] < staged[0]):
+        if staged is None or (base_row is not None and base_row[0] < staged[0]):
             self._base.step()
-            return own
-        if own is not None and own[0] == staged[0]:
+            return base_row
+        if base_row is not None and base_row[0] == staged[0]:
             self._base.step()
         self._staged.step()
         return staged
 
     def _visible_base_row(self) -> Row | None:
-        """Return the base's row here; those that an interval deletes are passed over at once."""
+        """Return the base's current row, skipping rows that an interval deletes."""
         while (row := self._base.row) is not None:
             if self._end is not None and row[0] >= self._end:
                 return None
@@ -134,12 +134,12 @@ class _Walk:
         common = self._common(row[0])
         if common is None:
             return Entry(*row)
-        behind = prefix_end(common)
-        if behind is None:
+        next_key = prefix_end(common)
+        if next_key is None:
             self._is_over = True
         else:
-            self._base.seek(behind)
-            self._staged.seek(behind)
+            self._base.seek(next_key)
+            self._staged.seek(next_key)
         return CommonPrefix(common)
 
     def _common(self, key: bytes) -> bytes | None:

@@ -1,1 +1,1 @@
-"""Parquet files of tables are compacted along a timeline."""
+"""The tables lane: compacts the Parquet files of tables along a timeline."""

@@ -1,4 +1,4 @@
-"""The job specification and result of the tables lane (Parquet files on a timeline), and their JSON form."""
+"""Job specification and result of the tables lane (Parquet files on a timeline), and their JSON form."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from engine.core import ulids
 
 KIND = "tables"
 FUNCTIONS = ("sum", "min", "max", "count", "distinct")
-"""What a roll-up can do with a column; ``distinct`` keeps a sketch of its values, ``count`` counts rows."""
+"""Functions of roll-up metrics; ``distinct`` keeps a sketch of the values, ``count`` counts rows."""
 TIME_UNITS = ("", "s", "ms", "us", "ns")
-"""What an integer time column counts since 1970; "" for columns that are timestamps or dates."""
+"""Units of integer time columns since 1970; "" for timestamp and date columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFile:
     """A Parquet file to merge: its path below the data source's URL, its size in bytes and its rows.
 
-    ``whole``: all its rows belong to the chunk it is listed in. Otherwise it is listed in several chunks, and each
-    takes the rows whose time lies in it.
+    ``whole``: all its rows belong to the chunk that lists it. Otherwise several chunks list it, and each takes the rows
+    with times inside it.
     """
 
     path: str
@@ -32,20 +32,20 @@ class TableFile:
 
     @property
     def folder(self) -> str:
-        """The file's folder ("dt=2024-02-01/region=eu", "" for the top); files of one folder are merged together."""
+        """The file's folder ("dt=2024-02-01/region=eu", "" for the top); files of two folders are never merged."""
         return self.path.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChunk:
-    """A time chunk, the end exclusive (unix milliseconds), and its files; their order decides among equal rows."""
+    """A time chunk (Unix ms, end exclusive) and its files; their order decides among equal rows."""
 
     start_ms: int
     end_ms: int
     files: tuple[TableFile, ...]
 
     def folders(self) -> dict[str, list[TableFile]]:
-        """Return the files by folder, the folders in order."""
+        """Return the files by folder, folders sorted."""
         found: dict[str, list[TableFile]] = {}
         for file in self.files:
             found.setdefault(file.folder, []).append(file)
@@ -56,7 +56,7 @@ class TableChunk:
 class Metric:
     """A column ``name`` of rolled-up rows: ``function`` of the source column ``column`` ("" for ``count``).
 
-    A file that is rolled up already has ``name`` only, and is rolled up from it.
+    In a file that is already rolled up, ``name`` itself is the source.
     """
 
     name: str
@@ -66,9 +66,9 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollUp:
-    """Rows of equal ``dimensions`` and time become one; the time is cut to steps of ``granularity_ms`` (0: it stays).
+    """Combine rows of equal ``dimensions`` and time; times are truncated to ``granularity_ms`` (0: not truncated).
 
-    Steps are counted from the start of the chunk, so that no row leaves its chunk.
+    Steps are counted from the start of the chunk, so that every row stays in its chunk.
     """
 
     dimensions: tuple[str, ...]
@@ -78,12 +78,12 @@ class RollUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMergeSpec:
-    """All a merge of Parquet files needs to know.
+    """The specification of a merge of Parquet files.
 
-    The files lie below ``url``. ``source`` is the data source's name. ``time_column`` has the unit ``time_unit`` if its
-    type does not say it. Rows are put in the order of ``sort_columns``, then time, then as they came. ``target_bytes``
-    bounds an output file, ``target_rows`` too unless it is 0. ``fence`` is the fencing token (a command index), mixed
-    into the names of the outputs. ``task_memory_bytes`` bounds what the merge of one folder of a chunk may hold.
+    The files are stored below ``url``. ``source`` is the data source's name. ``time_column`` has the unit ``time_unit``
+    if its type has none. Rows are sorted by ``sort_columns``, then time, then source order. ``target_bytes`` limits the
+    size of an output file, and ``target_rows`` its rows unless it is 0. ``fence`` is the fencing token (a command
+    index), part of the names of outputs. ``task_memory_bytes`` bounds the memory of the merge of one folder of a chunk.
     """
 
     job: str
@@ -101,9 +101,9 @@ class TableMergeSpec:
     task_memory_bytes: int = 512 << 20
 
     def output_path(self, chunk: TableChunk, folder: str, number: int) -> str:
-        """Return where the ``number``-th output of a chunk's folder lies, counted from 0."""
-        told = [self.job, self.fence, chunk.start_ms, chunk.end_ms, folder, number]
-        entropy = xxhash.xxh3_128_digest(repr(told).encode())[: ulids.ENTROPY_BYTES]
+        """Return the path of the ``number``-th output of a chunk's folder, counted from 0."""
+        parts = [self.job, self.fence, chunk.start_ms, chunk.end_ms, folder, number]
+        entropy = xxhash.xxh3_128_digest(repr(parts).encode())[: ulids.ENTROPY_BYTES]
         ulid = ulids.make(min(max(chunk.start_ms, 0), ulids.TIME_MS_MAX), entropy)
         return f"{folder}/lithify-{ulid}.parquet" if folder else f"lithify-{ulid}.parquet"
 
@@ -112,7 +112,7 @@ class TableMergeSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TableMergeSpec:
-        """Build a specification from what ``to_json`` gave; ``table_specs`` reads what others say."""
+        """Return the specification that ``to_json`` encoded; ``read_table_spec`` reads untrusted input."""
         roll_up = data["roll_up"]
         return cls(
             **{name: data[name] for name in _PLAIN},
@@ -130,11 +130,11 @@ class TableMergeSpec:
 
 
 _PLAIN = tuple(name for name in TableMergeSpec.__slots__ if name not in ("chunks", "sort_columns", "roll_up"))
-"""The fields that JSON gives back as they are."""
+"""The fields that are JSON values as they are."""
 
 
 def roll_up_from_json(data: Mapping[str, Any]) -> RollUp:
-    """Build a roll-up from its JSON form."""
+    """Return the roll-up of a JSON form."""
     return RollUp(
         dimensions=tuple(data["dimensions"]),
         metrics=tuple(Metric(**metric) for metric in data["metrics"]),
@@ -144,9 +144,10 @@ def roll_up_from_json(data: Mapping[str, Any]) -> RollUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """A Parquet file that a merge wrote: ``crc32c`` covers all of it.
+    """A Parquet file that a merge wrote; ``crc32c`` covers the whole file.
 
-    ``min_time_ms`` and ``max_time_ms`` bound the time column, rounded down to milliseconds; None if all are null.
+    ``min_time_ms`` and ``max_time_ms`` bound the time column, rounded down to milliseconds; None if all values are
+    null.
     """
 
     path: str
@@ -159,11 +160,11 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkResult:
-    """What became of a chunk: the paths of its sources, all of them read, and the files written in their place.
+    """The result of a chunk: the paths of its sources, all of them read, and the files written in their place.
 
-    ``rows_read`` are rows of this chunk only. ``bytes_read`` is its real share of its sources' bytes (by rows).
-    ``sums`` are the exact sums of whole-number and decimal columns of the rows read (of roll-ups: the summed columns),
-    as text; the merge has found them in what it wrote.
+    ``rows_read`` counts rows of this chunk only. ``bytes_read`` is the chunk's share of its sources' bytes, by rows.
+    ``sums`` are the exact sums of integer and decimal columns of the rows read (for roll-ups: of summed columns), as
+    text; the merge has verified them against the rows written.
     """
 
     start_ms: int
@@ -182,7 +183,7 @@ class ChunkResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMergeResult:
-    """What a finished merge reports: every chunk of its specification, in its order."""
+    """The report of a finished merge: every chunk of the specification, in its order."""
 
     chunks: tuple[ChunkResult, ...]
 
@@ -191,7 +192,7 @@ class TableMergeResult:
         return [file for chunk in self.chunks for file in chunk.outputs]
 
     def to_log(self) -> list[dict[str, Any]]:
-        """Return what the command log keeps of the files written."""
+        """Return the entries of the command log for the written files."""
         return [{"path": file.path, "size": file.size} for file in self.outputs]
 
     def to_json(self) -> dict[str, Any]:

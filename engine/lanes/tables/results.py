@@ -1,4 +1,4 @@
-"""Reads the result of a merge of Parquet files out of a worker's report; the worker may be broken or hostile."""
+"""Read and check the result of a merge of Parquet files from a worker's report, which is untrusted."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from engine.storage.model import InvalidKey
 
 CHUNKS_MAX = 10_000
 FILES_MAX = 100_000
-"""Of one chunk."""
+"""Limit of the files of one chunk."""
 COLUMNS_MAX = 10_000
 TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
 _SUM = re.compile(r"-?[0-9]{1,100}(\.[0-9]{1,100})?")
 
 
 def read_table_result(data: object) -> TableMergeResult:
-    """Return the result in its checked form. Raises InvalidMessage."""
+    """Return the checked result. Raises InvalidMessage."""
     fields = Fields.of(data, "result")
     if fields.text("kind", NAME_MAX) != KIND:
         raise fields.error("kind", f"{KIND!r} is expected")
@@ -38,7 +38,7 @@ def table_path(fields: Fields, name: str) -> str:
 
 
 def checked_path(path: str, where: str) -> str:
-    """Return a path if the stores can hold it."""
+    """Return a path that stores accept. Raises InvalidMessage."""
     try:
         return check_key("read", path)
     except InvalidKey as error:
@@ -50,7 +50,7 @@ def _chunk(fields: Fields) -> ChunkResult:
     outputs = tuple(_file(file) for file in fields.objects("outputs", FILES_MAX))
     rows_written = fields.integer("rows_written", 0, COUNT_MAX)
     if sum(file.rows for file in outputs) != rows_written:
-        raise fields.error("rows_written", "the outputs have another number of rows")
+        raise fields.error("rows_written", "it differs from the rows of the outputs")
     return ChunkResult(
         start_ms=start,
         end_ms=fields.integer("end_ms", start + 1, TIME_MAX),
@@ -71,7 +71,7 @@ def _sources(fields: Fields) -> tuple[str, ...]:
             raise InvalidMessage(where, "paths are expected")
         paths.append(checked_path(path, where))
     if len(set(paths)) != len(paths):
-        raise InvalidMessage(where, "a path stands twice")
+        raise InvalidMessage(where, "a path appears twice")
     return tuple(paths)
 
 

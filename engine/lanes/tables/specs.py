@@ -1,4 +1,4 @@
-"""Reads the specification of a merge of Parquet files on the worker's side, where paths become objects."""
+"""Read and check the specification of a merge of Parquet files on the worker, where paths become objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SORT_COLUMNS_MAX = 100
 
 
 def read_table_spec(data: object) -> TableMergeSpec:
-    """Return the specification in its checked form. Raises InvalidMessage."""
+    """Return the checked specification. Raises InvalidMessage."""
     fields = Fields.of(data, "spec")
     if fields.text("kind", NAME_MAX) != KIND:
         raise fields.error("kind", f"{KIND!r} is expected")
@@ -34,7 +34,7 @@ def read_table_spec(data: object) -> TableMergeSpec:
         raise fields.error("chunks", "at least one is expected")
     for before, after in itertools.pairwise(chunks):
         if after.start_ms < before.end_ms:
-            raise fields.error("chunks", "they are expected in the order of time, apart from each other")
+            raise fields.error("chunks", "chunks in time order without overlap are expected")
     roll_up = fields.optional("roll_up")
     return TableMergeSpec(
         job=fields.text("job", JOB_NAME_MAX, empty=False),
@@ -54,7 +54,7 @@ def read_table_spec(data: object) -> TableMergeSpec:
 
 
 def read_roll_up(fields: Fields) -> RollUp:
-    """Return a roll-up in its checked form; also of a policy. Raises InvalidMessage."""
+    """Return a checked roll-up, of a specification or a policy. Raises InvalidMessage."""
     dimensions = _names(fields, "dimensions", COLUMNS_MAX)
     metrics = tuple(_metric(metric) for metric in fields.objects("metrics", COLUMNS_MAX))
     names = [*dimensions, *(metric.name for metric in metrics)]
@@ -69,7 +69,7 @@ def _metric(fields: Fields) -> Metric:
     function = fields.choice("function", FUNCTIONS)
     column = fields.text("column", COLUMN_NAME_MAX, default="")
     if bool(column) == (function == "count"):
-        raise fields.error("column", "count has none, every other function has one")
+        raise fields.error("column", "a column is expected for every function but count")
     return Metric(name=fields.text("name", COLUMN_NAME_MAX, empty=False), function=function, column=column)
 
 
@@ -77,9 +77,9 @@ def _names(fields: Fields, name: str, count_max: int) -> tuple[str, ...]:
     where = f"{fields.path}.{name}"
     names = fields.items(name, count_max, default=())
     if not all(isinstance(one, str) and 0 < len(one) <= COLUMN_NAME_MAX for one in names):
-        raise InvalidMessage(where, "names of columns are expected")
+        raise InvalidMessage(where, "column names are expected")
     if len(set(names)) != len(names):
-        raise InvalidMessage(where, "a column stands twice")
+        raise InvalidMessage(where, "a column appears twice")
     return tuple(names)
 
 
@@ -89,7 +89,7 @@ def _chunk(fields: Fields) -> TableChunk:
     if not files:
         raise fields.error("files", "at least one is expected")
     if len({file.path for file in files}) != len(files):
-        raise fields.error("files", "a file stands twice")
+        raise fields.error("files", "a file appears twice")
     return TableChunk(start_ms=start, end_ms=fields.integer("end_ms", start + 1, TIME_MAX), files=files)
 
 

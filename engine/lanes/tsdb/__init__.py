@@ -1,1 +1,1 @@
-"""Prometheus blocks are compacted by time interval."""
+"""The tsdb lane: compacts Prometheus blocks by time interval."""

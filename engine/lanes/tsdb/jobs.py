@@ -1,4 +1,4 @@
-"""The job specification and result of the tsdb lane (Prometheus blocks), and their JSON form."""
+"""Job specification and result of the tsdb lane (Prometheus blocks), and their JSON form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KIND = "tsdb"
 class BlockFile:
     """A file of a block: its name inside the block (``index``, ``chunks/000001``) and its size in bytes.
 
-    ``crc32c`` covers the whole file; None where nobody has read it (files of other writers).
+    ``crc32c`` covers the whole file; None for files of other writers that were not read.
     """
 
     name: str
@@ -25,7 +25,7 @@ class BlockFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TsdbSource:
-    """A block to merge: its files but ``meta.json``, whose content is ``meta`` as the bucket has it."""
+    """A block to merge: its files except ``meta.json``, and the unchanged content of that in ``meta``."""
 
     id: str
     level: int
@@ -35,13 +35,13 @@ class TsdbSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TsdbMergeSpec:
-    """All a merge of Prometheus blocks needs to know.
+    """The specification of a merge of Prometheus blocks.
 
-    The blocks lie in the bucket ``bucket_url`` at ``<folder><id>/<file>``; ``folder`` is "" or ends with a slash.
-    ``range_start_ms`` and ``range_end_ms`` bound the interval, the end exclusive. The job makes the part ``partition``
-    of ``partitions`` that the interval is cut into by series hash. ``winner`` names the rule for conflicting samples.
-    ``thanos`` is what the result's ``meta.json`` says under that name, None if nothing. ``fence`` is the
-    fencing token (a command index), mixed into the result's id. ``task_memory_bytes`` bounds what the merge may hold.
+    The blocks are in the bucket ``bucket_url`` with the keys ``<folder><id>/<file>``; ``folder`` is "" or ends with a
+    slash. ``range_start_ms`` and ``range_end_ms`` (exclusive) bound the interval. The job writes partition
+    ``partition`` of ``partitions``, the numbers of partitions by series hash. ``winner`` is the rule for conflicting
+    samples. ``thanos`` is the result's section of that name in ``meta.json``, None for none. ``fence`` is the fencing
+    token (a command index), part of the result's id. ``task_memory_bytes`` bounds the memory of the merge.
     """
 
     job: str
@@ -61,13 +61,13 @@ class TsdbMergeSpec:
     task_memory_bytes: int = 512 << 20
 
     def result_id(self) -> str:
-        """Return the ULID of the block that this job writes under this token."""
+        """Return the ULID of the block that this job writes with this fencing token."""
         sources = [(source.id, source.level) for source in self.sources]
         return block_ids.result_ids(sources, self.partitions, self.fence)[self.partition]
 
     def to_json(self) -> dict[str, Any]:
-        told = {"kind": KIND} | {name: getattr(self, name) for name in _PLAIN}
-        return told | {
+        plain = {"kind": KIND} | {name: getattr(self, name) for name in _PLAIN}
+        return plain | {
             "sources": [
                 {
                     "id": source.id,
@@ -96,12 +96,12 @@ class TsdbMergeSpec:
 
 
 _PLAIN = tuple(name for name in TsdbMergeSpec.__slots__ if name != "sources")
-"""The fields that JSON can say as they are."""
+"""The fields that are JSON values as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBlock:
-    """A block that a merge wrote and uploaded, all but its ``meta.json``, whose content to be is ``meta``."""
+    """A block that a merge wrote and uploaded, except ``meta.json``, whose future content is ``meta``."""
 
     id: str
     files: tuple[BlockFile, ...]
@@ -110,7 +110,7 @@ class WrittenBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TsdbMergeResult:
-    """What a finished merge reports: the ids of the blocks it merged, and the block it wrote.
+    """The report of a finished merge: the ids of the merged blocks, and the written block.
 
     ``block`` is None if no sample was left.
     """
@@ -123,7 +123,7 @@ class TsdbMergeResult:
     bytes_read: int = 0
 
     def to_log(self) -> list[dict[str, Any]]:
-        """Return what the command log keeps of the block."""
+        """Return the entries of the command log."""
         return [] if self.block is None else [{"id": self.block.id, "size": sum(f.size for f in self.block.files)}]
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reads the result of a merge of Prometheus blocks out of a worker's report; the worker may be broken or hostile."""
+"""Read and check the result of a merge of Prometheus blocks from a worker's report, which is untrusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILE = re.compile(r"index|tombstones|chunks/[0-9]{6}")
 
 
 def read_tsdb_result(data: object) -> TsdbMergeResult:
-    """Return the result in its checked form. Raises InvalidMessage."""
+    """Return the checked result. Raises InvalidMessage."""
     fields = Fields.of(data, "result")
     if fields.text("kind", NAME_MAX) != KIND:
         raise fields.error("kind", f"{KIND!r} is expected")
@@ -36,7 +36,7 @@ def read_tsdb_result(data: object) -> TsdbMergeResult:
 
 
 def is_file_name(name: str) -> bool:
-    """Tell whether a block may have a file of this name beside its ``meta.json``."""
+    """Return whether a block may have a file of this name beside its ``meta.json``."""
     return _FILE.fullmatch(name) is not None
 
 
@@ -44,9 +44,9 @@ def _block(fields: Fields) -> WrittenBlock:
     files = tuple(_file(file) for file in fields.objects("files", FILES_MAX))
     names = [file.name for file in files]
     if len(set(names)) != len(names):
-        raise fields.error("files", "a name stands twice")
+        raise fields.error("files", "a name appears twice")
     if "index" not in names:
-        raise fields.error("files", "there is no index")
+        raise fields.error("files", "the index is missing")
     return WrittenBlock(
         id=fields.text("id", ULID_LENGTH, empty=False), files=files, meta=fields.data("meta", META_BYTES_MAX)
     )

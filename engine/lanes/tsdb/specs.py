@@ -1,4 +1,4 @@
-"""Reads the specification of a merge of Prometheus blocks on the worker's side, where ids and names become paths."""
+"""Read and check the specification of a merge of Prometheus blocks on the worker, where ids and names become paths."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from engine.storage.model import InvalidKey
 
 LAYOUTS = ("cortex", "thanos")
 WINNERS = ("default", "prometheus")
-"""Rules for conflicting samples of one series and time: the documented one, and that of Prometheus."""
+"""Rules for conflicting samples of one series and time: Lithify's own and that of Prometheus."""
 PARTITIONS_MAX = 1 << 20
 LEVEL_MAX = (1 << 32) - 1
-"""A level goes into a result's id as 32 bits."""
+"""A level is part of a result's id as 32 bits."""
 URL_MAX = 4096
 TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def read_tsdb_spec(data: object) -> TsdbMergeSpec:
-    """Return the specification in its checked form. Raises InvalidMessage."""
+    """Return the checked specification. Raises InvalidMessage."""
     fields = Fields.of(data, "spec")
     if fields.text("kind", NAME_MAX) != KIND:
         raise fields.error("kind", f"{KIND!r} is expected")
@@ -31,7 +31,7 @@ def read_tsdb_spec(data: object) -> TsdbMergeSpec:
     if not sources:
         raise fields.error("sources", "at least one is expected")
     if len({source.id for source in sources}) != len(sources):
-        raise fields.error("sources", "a block stands twice")
+        raise fields.error("sources", "a block appears twice")
     partitions = fields.integer("partitions", 1, PARTITIONS_MAX)
     start = fields.integer("range_start_ms", TIME_MIN, TIME_MAX)
     return TsdbMergeSpec(
@@ -61,7 +61,7 @@ def _folder(fields: Fields) -> str:
         except InvalidKey as error:
             raise fields.error("folder", error.reason) from error
         if not folder.endswith("/"):
-            raise fields.error("folder", "a slash is expected at its end")
+            raise fields.error("folder", "a trailing slash is expected")
     return folder
 
 
@@ -73,7 +73,7 @@ def _source(fields: Fields) -> TsdbSource:
         raise fields.error("id", error.reason) from error
     files = tuple(_file(file) for file in fields.objects("files", FILES_MAX))
     if len({file.name for file in files}) != len(files):
-        raise fields.error("files", "a name stands twice")
+        raise fields.error("files", "a name appears twice")
     return TsdbSource(
         id=block_id, level=fields.integer("level", 0, LEVEL_MAX), files=files, meta=fields.data("meta", META_BYTES_MAX)
     )
@@ -82,6 +82,6 @@ def _source(fields: Fields) -> TsdbSource:
 def _file(fields: Fields) -> BlockFile:
     name = fields.text("name", NAME_MAX)
     if not is_file_name(name):
-        raise InvalidMessage(f"{fields.path}.name", f"{name!r} is no file of a block")
+        raise InvalidMessage(f"{fields.path}.name", f"{name!r} is not a file of a block")
     crc32c = fields.integer("crc32c", 0, (1 << 32) - 1) if fields.values.get("crc32c") is not None else None
     return BlockFile(name=name, size=fields.integer("size", 0, COUNT_MAX), crc32c=crc32c)

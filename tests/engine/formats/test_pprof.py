@@ -264,7 +264,7 @@ def test_damaged_gzip_is_refused_at_every_step_of_truncation() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x32\x00", b"\x1f\x8b"])
-def test_what_is_no_profile_at_all_says_so(data: bytes) -> None:
+def test_data_that_is_no_profile_is_a_bad_object(data: bytes) -> None:
     with pytest.raises(BadObject):
         pprof.parse_profile(data)
 

@@ -13,9 +13,17 @@ from engine.ingest.model import Refused
 @pytest.mark.parametrize(
     ("text", "name", "tags"),
     [
-        pytest.param("foo", "foo", {}, id="row 1"),
-        pytest.param("foo{bar=1,baz=2}", "foo", {"bar": "1", "baz": "2"}, id="row 2"),
-        pytest.param(" foo { bar = 1 , baz = 2 } ", "foo", {"bar": "1", "baz": "2"}, id="row 3"),
+        pytest.param("foo", "foo", {}, id="row 1", marks=pytest.mark.row("profile-api-1")),
+        pytest.param(
+            "foo{bar=1,baz=2}", "foo", {"bar": "1", "baz": "2"}, id="row 2", marks=pytest.mark.row("profile-api-2")
+        ),
+        pytest.param(
+            " foo { bar = 1 , baz = 2 } ",
+            "foo",
+            {"bar": "1", "baz": "2"},
+            id="row 3",
+            marks=pytest.mark.row("profile-api-3"),
+        ),
         pytest.param("a{b=1}c=2,", "a", {"b": "1", "c": "2"}, id="reading goes on after a value's brace"),
         pytest.param("a{b}c=2,", "a", {}, id="nothing after the brace of a key without value"),
         pytest.param("a{b=1,c=2", "a", {"b": "1"}, id="an unfinished pair is lost"),
@@ -24,13 +32,14 @@ from engine.ingest.model import Refused
         pytest.param("a{b=}", "a", {"b": ""}, id="an empty value"),
     ],
 )
-def test_a_name_reads_as_the_sheet_says(text: str, name: str, tags: dict[str, str]) -> None:
+def test_a_name_is_parsed_as_in_the_reference(text: str, name: str, tags: dict[str, str]) -> None:
     parsed = parse_application_name(text)
     assert (parsed.name, parsed.tags) == (name, tags)
 
 
+@pytest.mark.row("profile-api-4")
 @pytest.mark.parametrize(("text", "normalised"), [("foo{baz=1,bar=2}", "foo{bar=2,baz=1}"), ("foo", "foo{}")])
-def test_row_4_a_normalised_name_has_its_tags_in_order(text: str, normalised: str) -> None:
+def test_a_normalised_name_has_sorted_tags(text: str, normalised: str) -> None:
     assert parse_application_name(text).normalised() == normalised
 
 

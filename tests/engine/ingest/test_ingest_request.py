@@ -51,8 +51,9 @@ def function_names(profile: Profile) -> list[str]:
     return [profile.strings[ref].decode() for ref in profile.functions.names.tolist()]
 
 
+@pytest.mark.row("profile-api-9")
 @pytest.mark.parametrize(("text", "rate"), [("-1", 100), ("0", 0), ("abc", 100), ("97", 97), ("", 100)])
-def test_row_9_the_rate(text: str, rate: int) -> None:
+def test_the_sample_rate_is_parsed_with_a_default(text: str, rate: int) -> None:
     assert rate_of(text) == rate
 
 
@@ -70,12 +71,14 @@ def test_format_or_type_name_a_tree_and_the_first_row_that_fits_wins() -> None:
     assert first_row_wins == by_type
 
 
-def test_row_12_a_form_without_a_profile_is_taken_and_nothing_is_stored() -> None:
+@pytest.mark.row("profile-api-12")
+def test_a_form_with_an_empty_profile_is_accepted_and_stores_nothing() -> None:
     assert ingested(content_type=FORM, parts={"profile": b""}) == []
     assert ingested(content_type=FORM) == []
 
 
-def test_row_13_a_cumulative_profile_with_the_one_before_is_refused() -> None:
+@pytest.mark.row("profile-api-13")
+def test_a_form_with_a_previous_profile_is_refused() -> None:
     with pytest.raises(Refused, match="unsupported client version"):
         ingested(content_type=FORM, parts={"profile": make_pprof(), "prev_profile": make_pprof()})
 
@@ -85,6 +88,7 @@ CONFIG = {"alloc_objects": {"units": "objects"}, "goroutine": {"display-name": "
 BLOCK = {"contentions": {"display-name": "block_count"}, "delay": {"display-name": "block_duration"}}
 
 
+@pytest.mark.row("profile-api-14", "profile-api-15", "profile-api-16", "profile-api-17", "profile-api-18")
 @pytest.mark.parametrize(
     ("types", "period_type", "config", "expected"),
     [
@@ -136,7 +140,7 @@ BLOCK = {"contentions": {"display-name": "block_count"}, "delay": {"display-name
         pytest.param([("odd", "count")], ("", ""), None, ["odd:odd:count::"], id="a type of its own"),
     ],
 )
-def test_rows_14_to_18_the_metric_is_read_off_the_sample_types(
+def test_the_metric_follows_from_the_sample_types(
     types: list[ValueType], period_type: ValueType, config: object, expected: list[str]
 ) -> None:
     parts = {"profile": typed(*types, period_type=period_type)}
@@ -146,7 +150,8 @@ def test_rows_14_to_18_the_metric_is_read_off_the_sample_types(
     assert profile_types(pushed) == expected
 
 
-def test_row_19_functions_with_id_0_are_mended_for_the_dotnet_profiler_only() -> None:
+@pytest.mark.row("profile-api-19")
+def test_functions_with_id_0_are_repaired_for_the_dotnet_profiler_only() -> None:
     profile = parse_profile(typed(("inuse-space", "bytes")))
     profile.functions.ids[:] = 0
     profile.locations.line_function_ids[:] = 0
@@ -159,6 +164,7 @@ def test_row_19_functions_with_id_0_are_mended_for_the_dotnet_profiler_only() ->
     assert refused.value.reason == "malformed_profile"
 
 
+@pytest.mark.row("profile-api-21")
 @pytest.mark.parametrize(
     ("spy", "file", "name"),
     [
@@ -168,7 +174,7 @@ def test_row_19_functions_with_id_0_are_mended_for_the_dotnet_profiler_only() ->
         ("gospy", "a.go", "main"),
     ],
 )
-def test_row_21_interpreters_profilers_get_the_file_before_the_name(spy: str, file: str, name: str) -> None:
+def test_profilers_of_interpreters_have_the_file_before_the_function_name(spy: str, file: str, name: str) -> None:
     (pushed,) = ingested(typed(("cpu", "nanoseconds"), file=file), format="pprof", spy=spy)
     assert function_names(pushed.profile) == [name]
     assert parse_profile(pushed.pprof).strings == pushed.profile.strings

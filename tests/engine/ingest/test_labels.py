@@ -32,7 +32,7 @@ def test_labels_come_out_sorted() -> None:
     ("labels", "reason"),
     [((), "missing_labels"), ((("service_name", "web"),), "invalid_labels"), ((("__name__", ""),), "invalid_labels")],
 )
-def test_a_series_that_says_not_what_it_measured_is_refused(labels: tuple[tuple[str, str], ...], reason: str) -> None:
+def test_a_series_without_what_it_measured_is_refused(labels: tuple[tuple[str, str], ...], reason: str) -> None:
     with pytest.raises(Refused) as refused:
         check_labels(labels, LIMITS)
     assert refused.value.reason == reason
@@ -46,7 +46,7 @@ def test_a_series_that_says_not_what_it_measured_is_refused(labels: tuple[tuple[
         (("bad\ud800", "x"), "not valid text was replaced"),
     ],
 )
-def test_one_odd_label_never_drops_the_profile_and_is_told(odd: tuple[str, str], note: str) -> None:
+def test_an_odd_label_is_noted_and_never_drops_the_profile(odd: tuple[str, str], note: str) -> None:
     found = check_labels([CPU, ("region", "eu"), odd], LIMITS)
     assert dict(found.labels)["region"] == "eu"
     assert note in found.notes[0]
@@ -76,14 +76,16 @@ def test_labels_are_counted_with_name_and_service() -> None:
         checked(CPU, ("a", "1"), ("b", "1"), ("c", "1"))
 
 
-def test_row_31_sessions_are_left_out_or_limited_to_so_many() -> None:
+@pytest.mark.row("profile-api-31")
+def test_session_ids_are_removed_or_limited_in_number() -> None:
     session = ("__session_id__", (4).to_bytes(8, "little").hex())
     assert "__session_id__" not in checked(CPU, session)
     assert checked(CPU, session, limits=PushLimits(sessions_max=3))["__session_id__"] == (1).to_bytes(8, "little").hex()
     assert "__session_id__" not in checked(CPU, ("__session_id__", "four"), limits=PushLimits(sessions_max=3))
 
 
-def test_row_32_delta_profiles_of_go_get_the_plain_metric() -> None:
+@pytest.mark.row("profile-api-32")
+def test_go_delta_profiles_have_the_plain_metric_name() -> None:
     found = checked(("__name__", "godeltaprof_memory"), limits=PushLimits())
     assert (found["__name__"], found["__delta__"], found["__name_replaced__"]) == (
         "memory",
@@ -92,7 +94,7 @@ def test_row_32_delta_profiles_of_go_get_the_plain_metric() -> None:
     )
 
 
-def test_wall_time_that_says_it_is_cpu_is_cpu() -> None:
+def test_wall_profiles_of_cpu_samples_become_cpu_profiles() -> None:
     found = checked(("__name__", "wall"), ("__type__", "cpu"), limits=PushLimits())
     assert (found["__name__"], found["__name_replaced__"]) == ("process_cpu", "wall")
 

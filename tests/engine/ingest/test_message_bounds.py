@@ -20,7 +20,7 @@ EMPTY = b"\x0a\x00"
 
 
 class Unparsed(AssertionError):
-    """A parser was asked."""
+    """A parser was called."""
 
 
 def field(number: int, content: bytes) -> bytes:

@@ -76,6 +76,7 @@ def types_of(pushed: PushedProfile) -> str:
     return ":".join([dict(pushed.labels)["__name__"], *(profile.strings[ref].decode() for ref in refs)])
 
 
+@pytest.mark.row("profile-api-57")
 @pytest.mark.parametrize(
     ("attributes", "service"),
     [
@@ -84,14 +85,15 @@ def types_of(pushed: PushedProfile) -> str:
         ({"process.executable.name": "bash", "service.name": "shop"}, "shop"),
     ],
 )
-def test_row_57_the_service(attributes: dict[str, str], service: str) -> None:
+def test_the_service_name_follows_from_resource_attributes(attributes: dict[str, str], service: str) -> None:
     (pushed,) = decoded(request_of(attributes=attributes))
     labels = dict(pushed.labels)
     assert labels["service_name"] == service
     assert (labels["__otel__"], labels["__delta__"]) == ("true", "false")
 
 
-def test_row_58_samples_with_a_period_of_cpu_are_nanoseconds() -> None:
+@pytest.mark.row("profile-api-58")
+def test_samples_with_a_period_of_cpu_are_nanoseconds() -> None:
     (pushed,) = decoded(request_of())
     assert types_of(pushed) == "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
     assert pushed.profile.samples.values.tolist() == [1_000_000_000]

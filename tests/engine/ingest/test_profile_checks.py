@@ -109,10 +109,9 @@ BREAKS: list[tuple[str, Callable[[Profile], Profile]]] = [
 ]
 
 
+@pytest.mark.row("profile-api-19", "profile-api-20")
 @pytest.mark.parametrize(("message", "damage"), BREAKS, ids=[message for message, _ in BREAKS])
-def test_rows_19_and_20_a_malformed_profile_is_refused_with_what_is_wrong(
-    message: str, damage: Callable[[Profile], Profile]
-) -> None:
+def test_a_malformed_profile_is_refused_with_the_reason(message: str, damage: Callable[[Profile], Profile]) -> None:
     with pytest.raises(Refused, match=message) as refused:
         check_profile(damage(parsed(make_pprof())), LIMITS, now_ns=NOW_NS)
     assert refused.value.reason == "malformed_profile"

@@ -56,7 +56,7 @@ def test_a_recorded_request_of_the_sdk_is_taken_whole(foreign_data: Path, name: 
         assert values.tolist() == [graph["total"] for graph in sample["flame_graph_per_sample_type"]]
 
 
-def test_gzipped_and_plain_profiles_are_told_apart_by_their_first_bytes() -> None:
+def test_gzipped_and_plain_profiles_are_distinguished_by_their_first_bytes() -> None:
     plain = make_pprof()
     push = decoded(push_of((CPU, [plain, gzip.compress(plain)])))
     assert [profile.pprof for profile in push.profiles] == [plain, plain]
@@ -82,13 +82,15 @@ def test_good_series_are_taken_though_others_are_refused() -> None:
     assert [refused.reason for refused in push.refused] == ["invalid_labels", "malformed_profile"]
 
 
+@pytest.mark.row("profile-api-29", "profile-api-30")
 @pytest.mark.parametrize("series", [[], [(CPU, [])]])
-def test_rows_29_and_30_a_push_without_profiles_is_refused(series: list[tuple[dict[str, str], list[bytes]]]) -> None:
+def test_a_push_without_profiles_is_refused(series: list[tuple[dict[str, str], list[bytes]]]) -> None:
     with pytest.raises(Refused, match="no profiles received"):
         decoded(push_of(*series))
 
 
-def test_row_26_a_profile_over_the_size_limit_is_refused_whether_zipped_or_not() -> None:
+@pytest.mark.row("profile-api-26")
+def test_a_profile_over_the_size_limit_is_refused_compressed_or_not() -> None:
     profile = make_pprof()
     limits = PushLimits(profile_bytes_max=len(profile) - 1)
     push = decoded(push_of((CPU, [profile]), (CPU, [gzip.compress(profile)])), limits)
@@ -96,7 +98,8 @@ def test_row_26_a_profile_over_the_size_limit_is_refused_whether_zipped_or_not()
     assert "uncompressed profile payload size exceeds limit of" in push.refused[0].message
 
 
-def test_row_27_two_profiles_may_not_be_over_the_body_limit_together() -> None:
+@pytest.mark.row("profile-api-27")
+def test_two_profiles_over_the_body_limit_together_are_refused() -> None:
     profile = make_pprof()
     push = decoded(push_of((CPU, [profile, profile])), PushLimits(body_bytes_max=2 * len(profile) - 1))
     assert (push.profiles, push.refused[0].reason) == ((), "profile_size_limit")

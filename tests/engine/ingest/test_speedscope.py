@@ -36,13 +36,15 @@ SIMPLE = evented(
 )
 
 
-def test_row_22_an_evented_profile_of_no_unit() -> None:
+@pytest.mark.row("profile-api-22")
+def test_an_evented_profile_without_a_unit_is_converted() -> None:
     (profile,) = parse_speedscope(file_of(SIMPLE))
     assert profile.stacks == {(b"a", b"b"): 500, (b"a", b"b", b"c"): 500, (b"a", b"b", b"d"): 400}
     assert (profile.name, profile.rate) == ("simple.txt", 10_000)
 
 
-def test_row_23_two_sampled_profiles_in_seconds() -> None:
+@pytest.mark.row("profile-api-23")
+def test_two_sampled_profiles_in_seconds_are_converted_separately() -> None:
     stacks = [[A, B, C]] * 2 + [[A, B, D], [A, B, C], [A, B]]
     first, second = parse_speedscope(
         file_of(sampled(stacks, [1, 1, 4, 3, 5]), sampled(stacks, [1, 1, 4, 3, 5], name="two"))
@@ -53,7 +55,8 @@ def test_row_23_two_sampled_profiles_in_seconds() -> None:
     assert first.rate == 100
 
 
-def test_row_24_equal_profiles_are_one() -> None:
+@pytest.mark.row("profile-api-24")
+def test_equal_profiles_are_merged() -> None:
     (profile,) = parse_speedscope(file_of(SIMPLE, SIMPLE, SIMPLE))
     assert profile.stacks == {(b"a", b"b"): 1500, (b"a", b"b", b"c"): 1500, (b"a", b"b", b"d"): 1200}
 

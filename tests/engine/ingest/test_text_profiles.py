@@ -45,11 +45,13 @@ def test_rate_zero_leaves_samples() -> None:
     assert profile.samples.values.tolist() == [7]
 
 
-def test_row_10_the_service_is_the_application() -> None:
+@pytest.mark.row("profile-api-10")
+def test_the_service_name_is_the_application_by_default() -> None:
     assert ("service_name", "testapp") in pushed("testapp", b"x 1").labels
 
 
-def test_row_11_a_service_name_given_stays_and_the_application_is_kept_beside_it() -> None:
+@pytest.mark.row("profile-api-11")
+def test_a_given_service_name_is_kept_and_the_application_is_app_name() -> None:
     labels = dict(pushed("testapp{service_name=custom-service}", b"x 1").labels)
     assert (labels["service_name"], labels["app_name"]) == ("custom-service", "testapp")
     labels = dict(pushed("testapp{service_name=custom-service,app_name=mine}", b"x 1").labels)

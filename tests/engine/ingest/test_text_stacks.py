@@ -1,4 +1,4 @@
-"""Folded lines, lines, tries and trees: known answers of the format sheet, and bytes nobody vouches for."""
+"""Folded lines, lines, tries and trees: known answers of the format sheet, and untrusted bytes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ TRIE = bytes.fromhex("000001 02 6162 0002 01 63 0100 01 64 0200")
 TREE = bytes.fromhex("000001 01 61 0002 01 62 0100 01 63 0200")
 
 
-def test_row_5_folded_stacks_count() -> None:
+@pytest.mark.row("profile-api-5")
+def test_folded_stacks_have_their_counts() -> None:
     assert parse_folded(b"foo;bar 10\nfoo;baz 20\n") == {(b"foo", b"bar"): 10, (b"foo", b"baz"): 20}
 
 
-def test_row_6_a_line_is_a_stack_that_counts_one() -> None:
+@pytest.mark.row("profile-api-6")
+def test_a_line_is_a_stack_that_counts_one() -> None:
     assert parse_lines(b"foo;bar\nfoo;baz") == {(b"foo", b"bar"): 1, (b"foo", b"baz"): 1}
 
 
-def test_row_7_trie_and_tree_give_their_stacks() -> None:
+@pytest.mark.row("profile-api-7")
+def test_trie_and_tree_give_their_stacks() -> None:
     assert parse_trie(TRIE) == {(b"abc",): 1, (b"abd",): 2}
     assert tree(TREE) == {(b"a", b"b"): 1, (b"a", b"c"): 2}
 
 
+@pytest.mark.row("profile-api-8")
 @pytest.mark.parametrize(
     "data", [b"\xff" * 9 + b"\x01", b"\x00\x00" + bytes.fromhex("817d")], ids=["name length", "child count 16001"]
 )
-def test_row_8_lengths_and_counts_beyond_the_limits_exceed_the_maximum(data: bytes) -> None:
+def test_lengths_and_counts_beyond_the_limits_are_refused(data: bytes) -> None:
     with pytest.raises(Refused, match="exceeds maximum"):
         tree(data)
 

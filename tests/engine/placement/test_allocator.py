@@ -148,7 +148,8 @@ def test_ours_grows_like_the_origin() -> None:
     assert targets(steps, limits()) == [row[0] for row in traced(origin(), steps)]
 
 
-def test_weakness_17_9_shards_are_given_up_in_steps_and_not_all_at_once() -> None:
+@pytest.mark.row("placement-weakness-17.9")
+def test_shards_are_released_in_steps_and_not_all_at_once() -> None:
     steps: list[tuple[float, float]] = [(0, 20 * UNIT), *((15 * tick, UNIT / 2) for tick in range(1, 170))]
     found = targets(steps, limits())
     falls = [before - after for before, after in itertools.pairwise(found) if before != after]
@@ -160,14 +161,16 @@ def test_weakness_17_9_shards_are_given_up_in_steps_and_not_all_at_once() -> Non
     assert sum(found) < sum(cliff)
 
 
-def test_l30_a_rise_that_goes_on_never_shrinks_anything() -> None:
+@pytest.mark.row("L30")
+def test_a_continuous_rise_never_decreases_a_target() -> None:
     found = targets([(15 * tick, 2 * tick * UNIT) for tick in range(100)], limits(dataset_shards_max=10))
     assert found == sorted(found)
     assert found[-1] == 10
 
 
+@pytest.mark.row("L31")
 @pytest.mark.parametrize("units", [0, 1, 2, 7])
-def test_l31_exactly_so_many_units_take_one_shard_more(units: int) -> None:
+def test_a_usage_of_exactly_k_units_needs_k_plus_1_shards(units: int) -> None:
     assert targets([(0, units * UNIT)], limits()) == [units + 1]
     assert traced(origin(), [(0, units * UNIT)])[0][0] == units + 1
 
@@ -182,8 +185,9 @@ bounds = st.tuples(st.integers(1, 20), st.integers(0, 40)).map(
 usages = st.lists(st.tuples(st.integers(1, 900), st.integers(0, 600)), min_size=1, max_size=40)
 
 
+@pytest.mark.row("placement-property-10")
 @given(usages, bounds)
-def test_property_10_targets_stay_in_their_bounds(steps: list[tuple[int, int]], allowed: TenantLimits) -> None:
+def test_targets_stay_in_their_bounds(steps: list[tuple[int, int]], allowed: TenantLimits) -> None:
     now, state, history = ORIGIN_S, Allocation(), []
     for wait, usage in steps:
         now += wait
@@ -200,8 +204,9 @@ def test_property_10_targets_stay_in_their_bounds(steps: list[tuple[int, int]], 
         assert len(state.needs) <= 17
 
 
+@pytest.mark.row("placement-property-10")
 @given(usages, bounds, st.integers(0, 600), st.integers(5, 120))
-def test_property_10_a_constant_usage_settles_within_two_windows(
+def test_a_constant_usage_settles_within_two_windows(
     steps: list[tuple[int, int]], allowed: TenantLimits, usage: int, tick: int
 ) -> None:
     now, state = ORIGIN_S, Allocation()
@@ -214,8 +219,9 @@ def test_property_10_a_constant_usage_settles_within_two_windows(
     assert state.target == min(allowed.dataset_shards_max, max(allowed.dataset_shards_min, usage // 10 + 1))
 
 
+@pytest.mark.row("placement-property-11")
 @given(st.integers(1, 40), st.lists(st.integers(0, 1_000), min_size=1, max_size=30))
-def test_property_11_restored_shards_stay_for_a_decay_window(shards: int, usages: list[int]) -> None:
+def test_restored_shards_stay_for_a_decay_window(shards: int, usages: list[int]) -> None:
     allowed = limits(unit_bytes=10)
     state = Allocation.restored(shards, ORIGIN_S)
     for tick, usage in enumerate(usages):

@@ -69,7 +69,8 @@ def l24() -> tuple[PlacementRules, dict]:
     return build_rules(L24_RULES, restore_states(L24_RULES), found, L24_SETTINGS)
 
 
-def test_l24_limits_and_strategies_follow_usage_and_configuration() -> None:
+@pytest.mark.row("L24")
+def test_limits_and_strategies_follow_usage_and_configuration() -> None:
     rules, _ = l24()
     assert [found.dataset_shards for found in rules.datasets.values()] == [5, 4, 3, 5]
     assert [found.load_balancing for found in rules.datasets.values()] == [RANDOM, STABLE, STABLE, RANDOM]
@@ -77,14 +78,16 @@ def test_l24_limits_and_strategies_follow_usage_and_configuration() -> None:
     assert (rules.version, rules.created_at_ms) == (8, NOW_MS + 15_000)
 
 
-def test_l25_a_dataset_without_statistics_keeps_its_rule() -> None:
+@pytest.mark.row("L25")
+def test_a_dataset_without_statistics_keeps_its_rule() -> None:
     before, states = l24()
     after, _ = build_rules(before, states, statistics(NOW_MS + 30_000, a=4.5), L24_SETTINGS)
     assert sorted(after.datasets) == sorted(before.datasets)
     assert [after.datasets[name, "d"] for name in "bcd"] == [before.datasets[name, "d"] for name in "bcd"]
 
 
-def test_l26_rules_without_statistics_expire() -> None:
+@pytest.mark.row("L26")
+def test_rules_without_statistics_expire() -> None:
     before, states = l24()
     soon, _ = build_rules(before, states, statistics(NOW_MS + 15 * MINUTE_MS), L24_SETTINGS)
     assert len(soon.datasets) == 4
@@ -113,7 +116,8 @@ def test_pins_to_shards_that_do_not_exist_are_refused(shards: tuple[int, ...]) -
         DatasetOverride(dataset_shards=-1).check(12)
 
 
-def test_weakness_17_11_a_tenant_limit_that_binds_is_shown() -> None:
+@pytest.mark.row("placement-weakness-17.11")
+def test_a_tenant_limit_that_binds_is_shown() -> None:
     assert DatasetRule(tenant_shards=2, dataset_shards=5).is_capped()
     assert not DatasetRule(tenant_shards=0, dataset_shards=5).is_capped()
 
@@ -178,7 +182,8 @@ def segment(size: int = 10 * UNIT) -> BlockMeta:
     )
 
 
-def test_l17_and_property_14_older_rules_are_ignored_and_equal_ones_taken_again(store: FailingStore) -> None:
+@pytest.mark.row("L17", "placement-property-14")
+def test_older_rules_are_ignored_and_equal_versions_are_applied_again(store: FailingStore) -> None:
     publish_rules(signed(store), L24_RULES)
     reader = RulesReader(signed(store))
     assert reader.start() == L24_RULES
@@ -190,7 +195,8 @@ def test_l17_and_property_14_older_rules_are_ignored_and_equal_ones_taken_again(
     assert reader.rules == L24_RULES
 
 
-def test_l18_a_reader_starts_with_empty_rules_and_takes_the_first_it_sees(store: FailingStore) -> None:
+@pytest.mark.row("L18")
+def test_a_reader_starts_with_empty_rules_and_applies_the_first_it_reads(store: FailingStore) -> None:
     reader = RulesReader(signed(store))
     assert reader.start() == PlacementRules()
     publish_rules(
@@ -199,8 +205,9 @@ def test_l18_a_reader_starts_with_empty_rules_and_takes_the_first_it_sees(store:
     assert reader.refresh().version == 7
 
 
+@pytest.mark.row("L19")
 @pytest.mark.parametrize("data", [b"\xff\xff", b"", b"\x28\x09"])
-def test_l19_a_reader_does_not_start_on_rules_it_cannot_read(store: FailingStore, data: bytes) -> None:
+def test_a_reader_does_not_start_on_rules_it_cannot_read(store: FailingStore, data: bytes) -> None:
     signed(store).put(RULES_KEY, data)
     with pytest.raises(BadDocument):
         RulesReader(signed(store)).start()
@@ -209,7 +216,8 @@ def test_l19_a_reader_does_not_start_on_rules_it_cannot_read(store: FailingStore
         RulesReader(signed(store)).start()
 
 
-def test_weakness_17_14_two_publishers_of_one_version_are_noticed_and_versions_stay(store: FailingStore) -> None:
+@pytest.mark.row("placement-weakness-17.14")
+def test_two_publishers_of_one_version_are_detected_and_versions_kept(store: FailingStore) -> None:
     publish_rules(signed(store), L24_RULES)
     publish_rules(signed(store), L24_RULES)
     with pytest.raises(StaleDocument):

@@ -21,13 +21,15 @@ def answering(**answers: Answer) -> Callable[[str], Answer]:
     return lambda instance: answers.get(instance, Answer.UNAVAILABLE)
 
 
-def test_l37_the_next_instance_is_tried_until_one_accepts() -> None:
+@pytest.mark.row("L37")
+def test_the_next_instance_is_tried_until_one_accepts() -> None:
     result = deliver(CANDIDATES, answering(w3=Answer.ACCEPTED))
     assert (result.answer, result.instance, result.attempts) == (Answer.ACCEPTED, "w3", ("w0", "w1", "w2", "w3"))
 
 
+@pytest.mark.row("L38")
 @pytest.mark.parametrize("answer", [Answer.REFUSED, Answer.FAILED])
-def test_l38_an_answer_that_another_try_would_repeat_ends_it(answer: Answer) -> None:
+def test_a_permanent_error_ends_delivery(answer: Answer) -> None:
     result = deliver(CANDIDATES, answering(w1=answer, w2=Answer.ACCEPTED))
     assert (result.answer, result.instance, result.attempts) == (answer, "w1", ("w0", "w1"))
 
@@ -37,13 +39,13 @@ def test_every_instance_is_tried_once_before_giving_up() -> None:
     assert (result.answer, result.instance, result.attempts) == (Answer.UNAVAILABLE, None, tuple(NAMES))
 
 
-def test_instances_whose_breaker_is_open_are_asked_last() -> None:
+def test_instances_with_an_open_breaker_are_tried_last() -> None:
     result = deliver(CANDIDATES, answering(w0=Answer.ACCEPTED), may_try=lambda name: name != "w0")
     assert result.attempts == (*NAMES[1:], "w0")
     assert result.answer is Answer.ACCEPTED
 
 
-def test_candidates_are_not_asked_for_before_they_are_needed() -> None:
+def test_candidates_are_computed_lazily() -> None:
     ring = change_ring(EMPTY_RING, [Instance(id=name) for name in NAMES])
     decision = Placer(ring, PlacementRules()).decide("a", "checkout", 1)
     rest = decision.candidates()
@@ -79,7 +81,8 @@ def heartbeat(name: str, at_ms: int, state: InstanceState = InstanceState.ACTIVE
     return Heartbeat(instance=Instance(id=name, state=state), at_ms=at_ms)
 
 
-def test_weakness_17_10_a_lapse_moves_nothing_and_others_take_over_at_once() -> None:
+@pytest.mark.row("placement-weakness-17.10")
+def test_a_missed_heartbeat_moves_nothing_and_others_take_over_at_once() -> None:
     beats = [heartbeat("a", 100_000), heartbeat("b", 96_000), heartbeat("c", 40_000), heartbeat("d", 100_000)]
     present = members(beats, 100_000)
     assert [(one.id, one.state) for one in present] == [
@@ -94,6 +97,6 @@ def test_weakness_17_10_a_lapse_moves_nothing_and_others_take_over_at_once() -> 
     assert {placed.decide("t", f"s{number}", 0).instance for number in range(200)} == {"a", "d"}
 
 
-def test_an_instance_that_says_it_leaves_gives_its_shards_away_at_once() -> None:
+def test_a_leaving_instance_loses_its_shards_at_once() -> None:
     assert members([heartbeat("a", 0, InstanceState.LEAVING), heartbeat("b", 0)], 1) == [Instance(id="b")]
     assert members([heartbeat("b", 0)], 60_000) == []

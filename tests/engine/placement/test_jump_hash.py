@@ -28,7 +28,7 @@ def test_the_compiled_hash_is_the_one_in_use() -> None:
     assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == jump_hash.IMPLEMENTATION
 
 
-def test_vectors_of_section_13_1_hold(implementation: ModuleType) -> None:
+def test_the_table_of_buckets_holds(implementation: ModuleType) -> None:
     for key, buckets in JUMP_TABLE.items():
         assert [implementation.jump_hash(key, count) for count in JUMP_BUCKETS] == buckets, key
 
@@ -51,12 +51,13 @@ def test_arrays_of_every_length_are_hashed_to_their_end(implementation: ModuleTy
     assert implementation.jump_hash_array(some, 1000).tolist() == [_jump_hash_py.jump_hash(int(k), 1000) for k in some]
 
 
-def test_the_hash_without_any_bucket_is_minus_one_below_the_door(implementation: ModuleType) -> None:
+def test_the_hash_without_buckets_is_minus_one(implementation: ModuleType) -> None:
     assert [implementation.jump_hash(7, buckets) for buckets in (0, -1, -(1 << 62))] == [-1, -1, -1]
 
 
+@pytest.mark.row("placement-property-4")
 @given(keys, st.integers(1, 3000))
-def test_property_4_a_key_stays_or_goes_to_the_new_bucket(key: int, buckets: int) -> None:
+def test_a_key_stays_or_goes_to_the_new_bucket(key: int, buckets: int) -> None:
     before, after = jump_hash.jump_hash(key, buckets), jump_hash.jump_hash(key, buckets + 1)
     assert after in (before, buckets)
     assert 0 <= before < buckets
@@ -69,7 +70,8 @@ def test_twin_and_compiled_agree(some: list[int], buckets: int) -> None:
     assert jump_hash.jump_hash_array(np.array(some, np.uint64), buckets).tolist() == expected
 
 
-def test_property_4_keys_are_spread_evenly_and_move_as_few_as_can() -> None:
+@pytest.mark.row("placement-property-4")
+def test_keys_are_spread_evenly_and_as_few_as_possible_move() -> None:
     some = np.random.default_rng(4).integers(0, 1 << 64, 200_000, np.uint64)
     ten, eleven = jump_hash.jump_hash_array(some, 10), jump_hash.jump_hash_array(some, 11)
     counts = np.bincount(ten, minlength=10)

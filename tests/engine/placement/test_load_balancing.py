@@ -42,7 +42,7 @@ SKEWED, EVEN = statistics(4, 0.25, 0.25, 0.25), statistics(1, 1, 1, 1)
         ((4, 0.25), 5, False),  # fewer than half the shards are in use yet
     ],
 )
-def test_the_table_of_section_9_holds(units: tuple[float, ...], target: int, skewed: bool) -> None:
+def test_strategies_follow_the_skew_of_the_usage(units: tuple[float, ...], target: int, skewed: bool) -> None:
     found = statistics(*units) if units else replace(EVEN, shards=(), deviation=0.0)
     assert is_skewed(found, target, UNIT) is skewed
     wanted = RANDOM if skewed else STABLE
@@ -55,7 +55,8 @@ def test_a_fixed_choice_is_applied_each_time(configured: LoadBalancing) -> None:
         assert choose(Balance(choice=before), configured, SKEWED, 4, UNIT, 5.0).choice is configured
 
 
-def test_l33_the_fingerprint_returns_when_the_hold_is_over() -> None:
+@pytest.mark.row("L33")
+def test_the_fingerprint_strategy_returns_after_the_hold_time() -> None:
     """While requests are spread at random no skew can be seen: time decides, not the statistics."""
     state = choose(Balance(), DYNAMIC, SKEWED, 4, UNIT, 100.0)
     assert state.choice is RANDOM

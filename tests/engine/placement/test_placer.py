@@ -51,31 +51,36 @@ def test_the_compiled_placer_is_the_one_in_use() -> None:
     assert ("python" if os.environ.get("LITHIFY_PURE") == "1" else "compiled") == placer.IMPLEMENTATION
 
 
-def test_l1_without_instances_there_is_no_place(twin: ModuleType) -> None:
+@pytest.mark.row("L1")
+def test_without_instances_the_ring_is_empty(twin: ModuleType) -> None:
     with pytest.raises(EmptyRing, match="start a segment writer"):
         twin.Placer(EMPTY_RING, NO_RULES).decide("tenant-a", "checkout", 1)
 
 
+@pytest.mark.row("L2")
 @pytest.mark.parametrize("limits", [(0, 0), (1, 1), (1024, 512), (1024, 2048)])
-def test_l2_every_instance_is_offered_whatever_the_limits(twin: ModuleType, limits: tuple[int, int]) -> None:
+def test_every_instance_is_offered_whatever_the_limits(twin: ModuleType, limits: tuple[int, int]) -> None:
     ring = ring_of(*instances(3, tokens=1), shards=3)
     decision = twin.Placer(ring, rules_for(limits[1], limits[0])).decide("tenant-a", "checkout", FINGERPRINT)
     assert sorted(names(decision)) == ["writer-0", "writer-1", "writer-2"]
 
 
-def test_l3_a_ring_of_one_instance_offers_one(twin: ModuleType) -> None:
+@pytest.mark.row("L3")
+def test_a_ring_of_one_instance_offers_it_once(twin: ModuleType) -> None:
     ring = change_ring(ring_of(*instances(3)), instances(1))
     decision = twin.Placer(ring, NO_RULES).decide("tenant-a", "checkout", FINGERPRINT)
     assert names(decision) == [decision.instance] == ["writer-0"]
 
 
-def test_l4_the_same_key_has_the_same_order_twice(twin: ModuleType) -> None:
+@pytest.mark.row("L4")
+def test_the_same_key_has_the_same_candidate_order(twin: ModuleType) -> None:
     one = twin.Placer(ring_of(*instances(5)), rules_for(4, 8)).decide("tenant-a", "checkout", FINGERPRINT)
     other = twin.Placer(ring_of(*instances(5)), rules_for(4, 8)).decide("tenant-a", "checkout", FINGERPRINT)
     assert list(one.order()) == list(one.order()) == list(other.order())
 
 
-def test_l5_other_picks_of_a_dataset_rotate_its_shards_and_share_the_rest(twin: ModuleType) -> None:
+@pytest.mark.row("L5")
+def test_other_picks_of_a_dataset_rotate_its_shards_and_share_the_rest(twin: ModuleType) -> None:
     placed = twin.Placer(ring_of(*instances(3), shards=12), rules_for(4, 8))
     orders = [list(placed.decide("tenant-a", "checkout", pick).order()) for pick in range(4)]
     for pick, order in enumerate(orders):
@@ -83,12 +88,14 @@ def test_l5_other_picks_of_a_dataset_rotate_its_shards_and_share_the_rest(twin: 
         assert order[4:] == orders[0][4:]
 
 
-def test_l6_the_order_ends_after_every_shard(twin: ModuleType) -> None:
+@pytest.mark.row("L6")
+def test_the_order_ends_after_every_shard(twin: ModuleType) -> None:
     decision = twin.Placer(ring_of(*instances(3)), rules_for(2, 3)).decide("tenant-a", "checkout", FINGERPRINT)
     assert sorted(decision.order()) == list(range(24))
 
 
-def test_l15_only_active_instances_are_offered_once_each_and_in_order(twin: ModuleType) -> None:
+@pytest.mark.row("L15")
+def test_only_active_instances_are_offered_once_each_and_in_order(twin: ModuleType) -> None:
     members = instances(5)
     members[1] = replace(members[1], state=InstanceState.LEAVING)
     members[3] = replace(members[3], state=InstanceState.PENDING)
@@ -99,7 +106,8 @@ def test_l15_only_active_instances_are_offered_once_each_and_in_order(twin: Modu
     assert ring.tables == ring_of(*instances(5)).tables  # a pause of one instance moves nothing
 
 
-def test_l16_a_rule_is_for_its_dataset_and_no_other(twin: ModuleType) -> None:
+@pytest.mark.row("L16")
+def test_a_rule_applies_to_its_dataset_only(twin: ModuleType) -> None:
     placed = twin.Placer(ring_of(*instances(3)), rules_for(4, 4, LoadBalancing.ROUND_ROBIN))
 
     def shards(tenant: str, dataset: str) -> int:
@@ -108,7 +116,8 @@ def test_l16_a_rule_is_for_its_dataset_and_no_other(twin: ModuleType) -> None:
     assert (shards("tenant-a", "checkout"), shards("tenant-a", "other"), shards("tenant-b", "checkout")) == (4, 1, 1)
 
 
-def test_l36_the_home_zone_comes_first_and_the_others_only_if_allowed(twin: ModuleType) -> None:
+@pytest.mark.row("L36")
+def test_the_home_zone_is_tried_first_and_others_only_if_allowed(twin: ModuleType) -> None:
     members = [Instance(id=f"{zone}-{number}", zone=zone) for zone in ("east", "west") for number in range(3)]
     may, may_not = NO_RULES, PlacementRules(default_limits=TenantLimits(may_leave_zone=False))
     ring = ring_of(*members)
@@ -145,7 +154,8 @@ def test_a_fleet_without_an_active_instance_takes_nothing(twin: ModuleType) -> N
         twin.Placer(ring, NO_RULES).decide("tenant-a", "checkout", 1)
 
 
-def test_property_13_a_fallback_keeps_the_shard_and_says_how_far_it_went(twin: ModuleType) -> None:
+@pytest.mark.row("placement-property-13")
+def test_a_fallback_keeps_the_shard_and_reports_its_distance(twin: ModuleType) -> None:
     ring = ring_of(*instances(4))
     before = twin.Placer(ring, rules_for(2)).decide("tenant-a", "checkout", FINGERPRINT)
     failed = [replace(one, state=InstanceState.LEAVING) if one.id == before.instance else one for one in ring.instances]
@@ -176,7 +186,8 @@ def test_pinned_shards_are_used_and_those_the_ring_lacks_are_passed_over(twin: M
     assert shards(700) == shards()
 
 
-def test_property_12_round_robin_is_uniform_and_fingerprints_stay(twin: ModuleType) -> None:
+@pytest.mark.row("placement-property-12")
+def test_round_robin_is_uniform_and_fingerprints_stay(twin: ModuleType) -> None:
     placed = twin.Placer(ring_of(*instances(4)), rules_for(8, 0, LoadBalancing.ROUND_ROBIN), seed=12)
     counts = Counter(placed.decide("tenant-a", "checkout", FINGERPRINT).shard for _ in range(4_000))
     assert len(counts) == 8
@@ -218,8 +229,9 @@ def test_a_ring_whose_table_is_torn_is_refused(twin: ModuleType) -> None:
         twin.Placer(ring, NO_RULES).check()
 
 
+@pytest.mark.row("placement-property-9")
 @given(st.integers(0, 1 << 32))
-def test_property_9_twin_and_compiled_decide_alike(seed: int) -> None:
+def test_twin_and_compiled_decide_alike(seed: int) -> None:
     draw = random.Random(seed)
     zones = ("", "east", "west")[: draw.randint(1, 3)]
     states = [InstanceState.ACTIVE] * 3 + [InstanceState.LEAVING]
@@ -257,7 +269,7 @@ def test_property_9_twin_and_compiled_decide_alike(seed: int) -> None:
     placers[1].check()
 
 
-def test_the_example_of_section_3_goes_on_to_the_next_instance(twin: ModuleType) -> None:
+def test_the_fallback_example_continues_with_the_next_instance(twin: ModuleType) -> None:
     """Slots 0 to 3 are A's, 4 to 7 B's, 8 to 11 C's; the tenant starts at 3, its dataset one further."""
     slots = (4, 11, 5, 2, 3, 0, 7, 9, 8, 10, 1, 6)
     members = tuple(Instance(id=name) for name in "ABC")

@@ -59,8 +59,9 @@ def test_the_origins_tables_follow_from_its_steps() -> None:
     assert [reference.permutation(steps[:count]) for count in (4, 8, 12, 16)] == [P4, P8, P12, P16]
 
 
+@pytest.mark.row("L13")
 @pytest.mark.parametrize("steps", [steps_behind(P16) * 2, reference.steps(32)], ids=["origin", "documented generator"])
-def test_l13_growing_and_shrinking_back_gives_the_same_tables(steps: list[int]) -> None:
+def test_growing_and_shrinking_back_gives_the_same_tables(steps: list[int]) -> None:
     steps = [step % (index + 1) for index, step in enumerate(steps)]
     tables = [reference.permutation(steps[:count]) for count in [*range(0, 33, 4), *range(28, -1, -4)]]
     assert tables == tables[::-1]
@@ -75,14 +76,16 @@ def test_steps_are_a_documented_generator_and_stay_inside() -> None:
     assert all(0 <= step <= index for index, step in enumerate(reference.steps(5_120)))
 
 
+@pytest.mark.row("L14")
 @pytest.mark.parametrize("shards", [5_000, 5_120])
-def test_l14_rings_beyond_4096_shards_work(shards: int) -> None:
+def test_rings_beyond_4096_shards_work(shards: int) -> None:
     tokens = fleet(range(1_280))
     check_table(assign_shards([None] * shards, tokens), tokens)
     assert sorted(reference.permutation(reference.steps(shards))) == list(range(shards))
 
 
-def test_l34_an_instance_that_joins_takes_only_what_it_hosts() -> None:
+@pytest.mark.row("L34")
+def test_a_joining_instance_takes_only_its_own_slots() -> None:
     """The name sorts before all others but one: the origin's table shifts by it."""
     before = formed(range(2, 10), 32)
     after = assign_shards(before, fleet(range(2, 11)))
@@ -93,14 +96,16 @@ def test_l34_an_instance_that_joins_takes_only_what_it_hosts() -> None:
     assert len(changed(theirs[0], theirs[1][:32])) > 4 * len(moved)
 
 
-def test_l35_when_the_first_instance_leaves_only_its_shards_move() -> None:
+@pytest.mark.row("L35")
+def test_when_the_first_instance_leaves_only_its_shards_move() -> None:
     before = formed(range(10), 40)
     after = assign_shards(before, fleet(range(1, 10)))
     assert changed(before, after) == [position for position, owner in enumerate(before) if owner == "writer-0"]
 
 
+@pytest.mark.row("placement-weakness-17.3")
 @pytest.mark.parametrize("position", range(100))
-def test_weakness_17_3_whoever_leaves_or_joins_only_the_unavoidable_moves(position: int) -> None:
+def test_a_join_or_leave_at_any_position_moves_only_the_unavoidable_shards(position: int) -> None:
     before = formed(range(100), 800)
     others = [number for number in range(100) if number != position]
     assert len(changed(before, assign_shards(before, fleet(others)))) == 8
@@ -108,13 +113,15 @@ def test_weakness_17_3_whoever_leaves_or_joins_only_the_unavoidable_moves(positi
     assert len(changed(smaller, assign_shards(smaller, fleet(range(100))))) == 8
 
 
-def test_property_8_each_instance_hosts_exactly_its_tokens() -> None:
+@pytest.mark.row("placement-property-8")
+def test_each_instance_hosts_exactly_its_tokens() -> None:
     tokens = {"a": 4, "b": 2, "c": 7, "d": 1}
     assert Counter(assign_shards([None] * 14, tokens)) == tokens
 
 
+@pytest.mark.row("placement-property-7")
 @given(members, st.integers(0, 80), st.lists(members, max_size=4))
-def test_property_7_shares_are_kept_and_nothing_moves_that_may_stay(
+def test_shares_are_kept_and_only_necessary_shards_move(
     first: dict[str, int], shards: int, later: list[dict[str, int]]
 ) -> None:
     table = assign_shards([None] * shards, first)
@@ -131,8 +138,9 @@ def test_property_7_shares_are_kept_and_nothing_moves_that_may_stay(
             assert stayed == min(held[instance], counts[instance])  # nobody gives one away and takes another
 
 
+@pytest.mark.row("placement-property-7")
 @given(members, st.integers(1, 60), st.integers(0, 60))
-def test_property_7_a_ring_that_grows_for_the_same_instances_keeps_its_table(
+def test_a_ring_that_grows_for_the_same_instances_keeps_its_table(
     tokens: dict[str, int], shards: int, more: int
 ) -> None:
     before = assign_shards([None] * shards, tokens)
@@ -142,7 +150,8 @@ def test_property_7_a_ring_that_grows_for_the_same_instances_keeps_its_table(
     assert len(changed(before, after[:shards])) <= sum(shards * weight % total > 0 for weight in tokens.values())
 
 
-def test_weakness_17_13_neighbouring_shards_are_on_different_instances() -> None:
+@pytest.mark.row("placement-weakness-17.13")
+def test_neighbouring_shards_are_on_different_instances() -> None:
     """Also after a hundred instances came and went in no order."""
     draw, live, born = random.Random(13), set(range(60)), 60
     table = formed(sorted(live), 480)

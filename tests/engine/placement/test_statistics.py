@@ -76,7 +76,8 @@ def test_samples_come_from_a_segments_metadata() -> None:
     assert costs == [1_105, 115]  # weakness 17.8: not bytes alone
 
 
-def test_l27_two_tenants_with_one_dataset_name_are_kept_apart() -> None:
+@pytest.mark.row("L27")
+def test_statistics_of_tenants_with_the_same_dataset_name_are_separate() -> None:
     usage = UsageAccumulator(half_life_s=10)
     usage.add(sample(1, 100), 0)
     usage.add(sample(1, 900, tenant="b"), 0)
@@ -87,7 +88,8 @@ def test_l27_two_tenants_with_one_dataset_name_are_kept_apart() -> None:
     ]
 
 
-def test_l28_and_property_15_what_moves_to_another_shard_adds_up() -> None:
+@pytest.mark.row("L28", "placement-property-15")
+def test_usage_that_moves_to_another_shard_adds_up() -> None:
     """A dataset that writes 10 a second moves from shard 1 to shard 2 at second 100."""
     usage = UsageAccumulator(half_life_s=10)
     for second in range(200):
@@ -100,7 +102,8 @@ def test_l28_and_property_15_what_moves_to_another_shard_adds_up() -> None:
     assert usages(usage.build(200, 0)) == [(1, 0), (2, 10)]
 
 
-def test_l28_ten_seconds_after_the_move_and_forty_later_the_sheets_usages_are_seen() -> None:
+@pytest.mark.row("L28")
+def test_usages_10_and_40_seconds_after_a_move_are_those_of_the_reference() -> None:
     """Shard 1 was seen for one and a bit half-lives before the move, so it is remembered with 3 of 10."""
     usage = UsageAccumulator(half_life_s=10)
     seen = {}
@@ -111,7 +114,8 @@ def test_l28_ten_seconds_after_the_move_and_forty_later_the_sheets_usages_are_se
     assert (seen[64][1], seen[64][2]) == (0, 10)
 
 
-def test_l29_a_counter_that_is_not_fed_is_dropped() -> None:
+@pytest.mark.row("L29")
+def test_a_stale_counter_is_dropped() -> None:
     usage = UsageAccumulator(half_life_s=10, retention_s=60)
     usage.add(sample(1, 100), 0)
     usage.add(sample(2, 100), 50)
@@ -123,8 +127,9 @@ def test_l29_a_counter_that_is_not_fed_is_dropped() -> None:
     assert usage.deviations == {}
 
 
+@pytest.mark.row("L32")
 @pytest.mark.parametrize("tick", [1, 5, 15, 30])
-def test_l32_the_deviation_is_the_true_one_whatever_the_interval(tick: int) -> None:
+def test_the_standard_deviation_does_not_depend_on_the_interval(tick: int) -> None:
     """Weakness 17.1: the origin's is divided by the interval, 0.091 of the mean instead of 1.367 at 15 s."""
     usage = UsageAccumulator(half_life_s=30)
     rates = {1: 4_000, 2: 250, 3: 250, 4: 250}

@@ -48,14 +48,14 @@ def order_of(space: int, tenant: tuple[int, int], dataset: tuple[int, int], pick
 
 
 @pytest.mark.parametrize("name", HASHED)
-def test_vectors_of_section_13_2_hold(name: str) -> None:
+def test_published_key_hashes_and_buckets_hold(name: str) -> None:
     hashed, *buckets = HASHED[name]
     assert key_hash(name) == hashed
     assert [jump_hash(hashed, count) for count in (8, 12, 64, 128)] == buckets
 
 
 @pytest.mark.parametrize("row", PLACEMENTS, ids=lambda row: f"{row[0]}/{row[1]}/{row[2]}/pick {row[7]}")
-def test_vectors_of_section_13_3_hold(row: tuple) -> None:
+def test_published_placements_hold(row: tuple) -> None:
     tenant, dataset, space, limits, effective, offsets, positions, pick, shard, order = row
     subring = dataset_subring(space, key_hash(tenant), key_hash(dataset), *limits)
     assert effective_sizes(space, *limits) == effective
@@ -77,38 +77,44 @@ def test_vectors_of_section_13_3_hold(row: tuple) -> None:
         (3, [7, 4, 5, 6, 8, 9, 10, 3, 11, 0, 1, 2]),
     ],
 )
-def test_the_example_of_section_3_holds(pick: int, order: list[int]) -> None:
+def test_the_published_fallback_order_holds(pick: int, order: list[int]) -> None:
     assert order_of(12, (3, 8), (1, 4), pick) == order
 
 
+@pytest.mark.row("L11")
 @pytest.mark.parametrize(
     ("pick", "start"), [(0, [2, 3, 8, 9]), (1, [3, 8, 9, 2]), (2, [8, 9, 2, 3]), (3, [9, 2, 3, 8])]
 )
-def test_l11_a_dataset_wraps_inside_its_tenant(pick: int, start: list[int]) -> None:
+def test_a_dataset_wraps_inside_its_tenant(pick: int, start: list[int]) -> None:
     subring = dataset_subring(12, FIXTURE_KEY, FIXTURE_KEY, 8, 4)
     assert subring.parent().positions() == [8, 9, 10, 11, 0, 1, 2, 3]
     assert list(fallback_order(subring, pick)) == [*start, 10, 11, 0, 1, 4, 5, 6, 7]
 
 
+@pytest.mark.row("L7")
 @pytest.mark.parametrize("pick", range(8))
-def test_l7_a_dataset_as_large_as_its_tenant(pick: int) -> None:
+def test_a_dataset_as_large_as_its_tenant_rotates_its_shards(pick: int) -> None:
     tenant = [8, 9, 10, 11, 0, 1, 2, 3]
     assert order_of(12, (8, 8), (0, 8), pick) == [*tenant[pick:], *tenant[:pick], 4, 5, 6, 7]
 
 
-def test_l8_a_dataset_inside_its_tenant() -> None:
+@pytest.mark.row("L8")
+def test_a_dataset_inside_its_tenant_falls_back_to_the_tenant_then_the_ring() -> None:
     assert order_of(12, (1, 8), (2, 4), 1) == [4, 5, 6, 3, 7, 8, 1, 2, 9, 10, 11, 0]
 
 
-def test_l9_a_dataset_at_the_start_of_its_tenant() -> None:
+@pytest.mark.row("L9")
+def test_a_dataset_at_the_start_of_its_tenant_is_followed_by_the_rest_of_the_tenant() -> None:
     assert order_of(12, (1, 8), (0, 4), 0) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0]
 
 
-def test_l10_a_tenant_wraps_around_the_ring() -> None:
+@pytest.mark.row("L10")
+def test_a_tenant_wraps_around_the_ring() -> None:
     assert order_of(12, (8, 8), (2, 4), 0) == [10, 11, 0, 1, 2, 3, 8, 9, 4, 5, 6, 7]
 
 
-def test_l12_a_parent_one_larger_than_its_child_is_tried_in_full() -> None:
+@pytest.mark.row("L12")
+def test_a_parent_one_larger_than_its_child_is_complete_in_the_order() -> None:
     """Weakness 17.4: of these 23,387 orders the origin's rule leaves 7,581 incomplete."""
     complete = incomplete = 0
     for subring in every_small_subring():
@@ -120,8 +126,9 @@ def test_l12_a_parent_one_larger_than_its_child_is_tried_in_full() -> None:
     assert (complete, incomplete) == (23_387, 7_581)
 
 
+@pytest.mark.row("placement-property-1")
 @given(subrings(), st.integers(0, 200))
-def test_property_1_the_order_is_a_permutation_that_widens(subring: Subring, pick: int) -> None:
+def test_the_order_is_a_permutation_that_widens(subring: Subring, pick: int) -> None:
     order = list(fallback_order(subring, pick))
     tenant = subring.parent()
     assert sorted(order) == list(range(subring.space))
@@ -129,8 +136,9 @@ def test_property_1_the_order_is_a_permutation_that_widens(subring: Subring, pic
     assert set(order[: tenant.size()]) == set(tenant.positions())
 
 
+@pytest.mark.row("placement-property-2", "placement-property-3")
 @given(subrings(), st.integers(0, 200))
-def test_properties_2_and_3_subrings_are_nested_have_their_sizes_and_go_around(subring: Subring, index: int) -> None:
+def test_subrings_are_nested_have_their_sizes_and_wrap_around(subring: Subring, index: int) -> None:
     tenant = subring.parent()
     assert set(subring.positions()) <= set(tenant.positions()) <= set(range(subring.space))
     assert (len(set(subring.positions())), len(set(tenant.positions()))) == (subring.size(), tenant.size())
@@ -138,16 +146,16 @@ def test_properties_2_and_3_subrings_are_nested_have_their_sizes_and_go_around(s
     assert tenant.parent() == Subring.whole(subring.space)
 
 
+@pytest.mark.row("placement-property-5")
 @given(sizes, hashes, hashes, st.integers(0, 60), st.integers(1, 60))
-def test_property_5_a_dataset_that_grows_keeps_what_it_has(
-    space: int, tenant: int, dataset: int, limit: int, shards: int
-) -> None:
+def test_a_growing_dataset_keeps_its_shards(space: int, tenant: int, dataset: int, limit: int, shards: int) -> None:
     small = dataset_subring(space, tenant, dataset, limit, shards).positions()
     large = dataset_subring(space, tenant, dataset, limit, shards + 1).positions()
     assert large[: len(small)] == small
 
 
-def test_property_6_tenants_that_move_when_the_ring_grows_go_to_its_new_end() -> None:
+@pytest.mark.row("placement-property-6")
+def test_tenants_that_move_when_the_ring_grows_move_to_its_new_end() -> None:
     offsets = [(jump_hash(key_hash(f"tenant-{i}"), 40), jump_hash(key_hash(f"tenant-{i}"), 44)) for i in range(20_000)]
     moved = [after for before, after in offsets if before != after]
     assert min(moved) >= 40

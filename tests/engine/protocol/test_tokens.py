@@ -1,4 +1,4 @@
-"""Fencing tokens on the wire: who can read them, and what nobody can forge."""
+"""Fencing tokens on the wire: who can read them, and that they cannot be forged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CODEC = TokenCodec([NEW, OLD])
 
 
 @given(st.integers(1, INDEX_MAX), st.text(max_size=40), st.text(max_size=20))
-def test_a_token_says_its_index_to_the_service_that_wrote_it(index: int, job: str, credential: str) -> None:
+def test_a_token_decodes_to_its_index_by_its_issuer(index: int, job: str, credential: str) -> None:
     token = CODEC.encode(job=job, index=index, credential=credential)
     assert CODEC.decode(token, job=job, credential=credential) == index
     assert len(token) <= 200

@@ -1,4 +1,4 @@
-"""Who may work and who waits: memory is shared in the order of asking, and nobody waits for ever or for nothing."""
+"""Which queries run and which wait: memory is shared first come, first served, and no query waits for ever."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ask(asker: Asker, more: int) -> Asker:
     return asker
 
 
-def test_what_fits_works_at_once_and_the_rest_in_the_order_of_asking(people: ThreadPoolExecutor) -> None:
+def test_queries_that_fit_run_at_once_and_the_rest_first_come_first_served(people: ThreadPoolExecutor) -> None:
     memory = budget(100)
     first, second = ask(Asker(memory, PATIENT), 60), ask(Asker(memory, PATIENT), 40)
     waiting: list[Future[Asker]] = []
@@ -94,7 +94,7 @@ def test_only_so_many_wait_and_only_so_long(people: ThreadPoolExecutor) -> None:
     assert (impatient.waiting, impatient.bytes_held) == (0, 0)
 
 
-def test_who_waits_may_run_out_of_time_or_leave_and_is_out_of_the_line(people: ThreadPoolExecutor) -> None:
+def test_a_waiting_query_that_times_out_or_is_abandoned_leaves_the_queue(people: ThreadPoolExecutor) -> None:
     memory = budget(10)
     holder = ask(Asker(memory, PATIENT), 10)
     gone = threading.Event()

@@ -10,7 +10,7 @@ from engine.query.duplicates import shared_times
 from engine.storage.section_cache import SectionCache
 
 
-def test_what_was_longest_not_asked_for_is_forgotten_first() -> None:
+def test_the_least_recently_used_entry_is_evicted_first() -> None:
     cache = SectionCache(10)
     made: list[str] = []
 

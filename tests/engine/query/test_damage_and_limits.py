@@ -224,7 +224,7 @@ def test_a_series_number_that_would_take_all_memory_is_refused(engine: QueryEngi
     assert "a series has a number beyond" in str(run.report().damage[0])
 
 
-def test_what_the_cost_says_is_what_the_store_was_asked(engine: QueryEngine, store: ObjectStore) -> None:
+def test_the_reported_cost_equals_the_requests_to_the_store(engine: QueryEngine, store: ObjectStore) -> None:
     big = tuple(row((f"function-{n}",), id=n, labels=series_labels(region=str(n % 5))) for n in range(200))
     blocks = [block_of(store, n, Dataset("acme", "api", big)) for n in range(2)]
     before = store.usage.requests().get("get_range", 0)
@@ -239,7 +239,7 @@ def test_what_the_cost_says_is_what_the_store_was_asked(engine: QueryEngine, sto
     assert all(cost.phases[name] > 0 for name in ("open", "series", "rows", "symbols", "merge"))
 
 
-def test_of_a_large_dataset_only_the_columns_asked_for_are_read(
+def test_only_the_requested_columns_of_a_large_dataset_are_read(
     engine: QueryEngine, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset_reader, "WHOLE_BYTES", 0)
@@ -353,7 +353,7 @@ def test_what_an_answer_keeps_is_bounded_by_memory(
         select_series(engine.run(QueryLimits(memory=1000)), three, ALWAYS)
 
 
-def test_a_question_that_nobody_waits_for_ends(engine: QueryEngine, three: list[QueryBlock]) -> None:
+def test_an_abandoned_query_ends(engine: QueryEngine, three: list[QueryBlock]) -> None:
     gone = threading.Event()
     asker = Asker(engine.memory, 300, gone.is_set)
     assert sum(stacks(engine.run(asker=asker), three).values()) == 106
@@ -390,7 +390,7 @@ def test_questions_without_sense_are_refused(engine: QueryEngine) -> None:
         label_values(engine.run(), [], ALWAYS, "")
 
 
-def test_a_profile_type_has_five_parts_and_a_sixth_that_says_nothing() -> None:
+def test_a_profile_type_has_five_parts_and_an_ignored_sixth() -> None:
     assert type_id(CPU) == type_id(f"{CPU}:delta") == CPU
     assert ALWAYS.of_type(CPU).matchers == (equal("__profile_type__", CPU),)
     for text, parts in (("a:b:c:d", 4), ("a", 1), ("a:b:c:d:e:f:g", 7)):
@@ -398,7 +398,7 @@ def test_a_profile_type_has_five_parts_and_a_sixth_that_says_nothing() -> None:
             type_id(text)
 
 
-def test_the_points_of_the_sheet(engine: QueryEngine, store: ObjectStore) -> None:
+def test_timeline_points_are_those_of_the_reference(engine: QueryEngine, store: ObjectStore) -> None:
     rows = [
         row(value=value, id=n, time_ns=ms * 1_000_000)
         for n, (ms, value) in enumerate([(947, 100), (987, 300), (1847, 200)])

@@ -172,7 +172,7 @@ def one_block(store: ObjectStore, *entries: ProfileRow) -> list[QueryBlock]:
     return blocks_in(store, [write_block(store, [Dataset("acme", "api", entries)])])
 
 
-def test_places_say_file_and_line(store: ObjectStore, engine: QueryEngine) -> None:
+def test_frames_have_file_and_line(store: ObjectStore, engine: QueryEngine) -> None:
     blocks = one_block(store, row(("leaf", "main")))
     wish = SampleWish(columns=("frames", "stack", "value"))
     (batch,) = read_all(engine, blocks, ALWAYS, wish, 1 << 20)
@@ -242,7 +242,7 @@ def test_what_is_read_after_opening_is_counted(
     assert (cost.requests, cost.bytes_read, cost.objects_opened) == (len(lengths), sum(lengths), 1)
 
 
-def test_damage_is_told_and_a_missing_object_too(store: ObjectStore, engine: QueryEngine) -> None:
+def test_damage_and_missing_objects_are_reported(store: ObjectStore, engine: QueryEngine) -> None:
     blocks = one_block(store, row())
     told: list[Damage] = []
 
@@ -287,7 +287,9 @@ def test_parts_by_series_have_the_rest_of_a_damaged_dataset_once(
     assert {each.key for each in told} == {key}
 
 
-def test_rows_outside_of_what_their_dataset_says_are_not_lost_silently(store: ObjectStore, engine: QueryEngine) -> None:
+def test_rows_outside_of_the_time_range_of_their_dataset_are_not_lost_silently(
+    store: ObjectStore, engine: QueryEngine
+) -> None:
     def at(offset_ms: int) -> ProfileRow:
         return row(id=offset_ms, time_ns=(TIME_MS + offset_ms) * 10**6)
 

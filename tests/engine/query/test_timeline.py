@@ -16,13 +16,15 @@ def drawn(points: dict[int, int], start_ms: int, end_ms: int, step_s: int) -> tu
     return found.start_s, found.samples
 
 
-def test_row_53_range_and_points_fall_on_whole_steps() -> None:
+@pytest.mark.row("profile-api-53")
+def test_range_and_points_are_aligned_to_whole_steps() -> None:
     points = {23: 69, 53: 91}
     assert drawn(points, 3_000, 63_000, 10) == (0, [0, 0, 69, 0, 0, 91])
     assert drawn(points, 3_000, 53_000, 10) == (0, [0, 0, 69, 0, 0])
 
 
-def test_row_54_ends_in_the_middle_of_a_second() -> None:
+@pytest.mark.row("profile-api-54")
+def test_ranges_that_start_or_end_within_a_second_are_rounded_to_steps() -> None:
     points = {2: 69, 3: 83, 6: 85, 8: 91}
     samples = [0, 0, 69, 83, 0, 0, 85, 0, 91, 0]
     assert drawn(points, 0, 10_000, 1) == (0, samples)
@@ -37,6 +39,7 @@ def test_values_are_whole_and_not_negative() -> None:
     assert timeline([Point(0, 1.9)], 0, 1_000, 1).samples == [1]
 
 
+@pytest.mark.row("profile-api-55")
 @pytest.mark.parametrize(
     ("seconds", "step"),
     [
@@ -52,5 +55,5 @@ def test_values_are_whole_and_not_negative() -> None:
         (3_628_800 * 1_500, 31_536_000),
     ],
 )
-def test_row_55_the_step_of_a_range(seconds: int, step: int) -> None:
+def test_the_step_follows_the_length_of_the_range(seconds: int, step: int) -> None:
     assert step_of(1_000, 1_000 + seconds * 1_000) == step

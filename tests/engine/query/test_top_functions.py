@@ -163,9 +163,7 @@ def test_what_the_index_does_not_show_is_not_read(store: ObjectStore) -> None:
         ((mask(from_ms=TIME_MS + 1),), ["eu", "us"]),
     ],
 )
-def test_a_dataset_index_does_not_tell_of_series_that_are_hidden_whole(
-    wanted: Sequence[DeleteMask], left: list[str]
-) -> None:
+def test_a_dataset_index_omits_fully_masked_series(wanted: Sequence[DeleteMask], left: list[str]) -> None:
     times = {"eu": [0], "us": [0, 5]}
     entries = [
         row(labels=series_labels(region=region), time_ns=(TIME_MS + ms) * 1_000_000, id=ms)

@@ -177,7 +177,7 @@ def test_go_reads_what_the_recorder_writes(tmp_path: Path) -> None:
         assert "recorded_window" in run_pprof(tmp_path, "-top", str(recording.path))
 
 
-def test_files_say_the_types_and_the_values_of_a_window(tmp_path: Path) -> None:
+def test_recorded_files_have_the_types_and_values_of_a_window(tmp_path: Path) -> None:
     write_recordings(tmp_path, "shop", [recorded_window()])
     found = {name: profile for name, (profile,) in profiles_of(tmp_path).items()}
     types = {
@@ -327,6 +327,6 @@ def first_steps_of_the_order_store() -> object:
 
 
 @pytest.mark.parametrize("steps", [first_steps_of_the_source_analysis, first_steps_of_the_order_store])
-def test_workloads_do_what_they_say(steps: Callable[[], object]) -> None:
+def test_workloads_run(steps: Callable[[], object]) -> None:
     assert steps()
     assert list(islice(source_analysis.walk(compile("x = 1", "x", "exec")), 1))

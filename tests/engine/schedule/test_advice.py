@@ -38,7 +38,7 @@ def test_a_backlog_gets_slots_of_its_own() -> None:
     assert advice.notes == ("polling workers have 10 slots, which is 5 too few",)
 
 
-def test_an_idle_installation_needs_one_slot_and_is_told_what_is_assumed() -> None:
+def test_an_idle_installation_needs_one_slot_and_gets_the_assumptions() -> None:
     idle = replace(LOAD, arrived_bytes_per_second=0, job_bytes_max=0, is_measured=False, offered_slots=0)
     advice = advise(idle, clear_seconds=60, slots_per_node=2)
     assert (advice.slots, advice.nodes) == (1, 1)

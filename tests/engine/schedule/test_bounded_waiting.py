@@ -1,4 +1,4 @@
-"""Nobody waits for ever: higher levels and small tenants are served within a number of polls that is known beforehand.
+"""No starvation: higher levels and small tenants are served within a number of polls that is known beforehand.
 
 A world of queues that never run dry is polled again and again; what is watched is one job that others could hide.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.lanes.profiles.plan.consolidation import plan_queues
 from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, PlannedJob, QueuedBlock
 from engine.schedule.fairness import LaneView, TenantView
 from engine.schedule.model import ScheduleLimits, ScheduleSnapshot
@@ -58,7 +60,11 @@ class World:
                 worker="me",
                 capacity=capacity,
                 limits=ScheduleLimits(),
-                queues=tuple(self._queue(number, backlog) for number, backlog in enumerate(self.backlogs)),
+                queues=plan_queues(
+                    [self._queue(number, backlog) for number, backlog in enumerate(self.backlogs)],
+                    now_ms=self.now_ms,
+                    job_max=capacity,
+                ),
                 lanes=(self.lane,),
                 tenants=tuple(views),
             )
@@ -113,6 +119,7 @@ def polls_until(world: World, capacity: int, bound: int) -> int:
 sizes = st.integers(1, 2000)
 
 
+@pytest.mark.row("S34")
 @settings(max_examples=60, deadline=None)
 @given(
     lows=st.lists(st.tuples(sizes, st.integers(1, 6)), min_size=1, max_size=6),
@@ -121,7 +128,7 @@ sizes = st.integers(1, 2000)
     capacity=st.integers(1, 8),
     before=st.integers(0, 4),
 )
-def test_s34_a_higher_level_waits_for_its_sizes_delay_and_one_turn_of_each_other_queue(
+def test_a_higher_level_waits_for_its_size_delay_and_one_job_of_each_other_queue(
     lows: list[tuple[int, int]], size: int, level: int, capacity: int, before: int
 ) -> None:
     world = World([Backlog("acme", 0, mib, blocks_per_poll=count) for mib, count in lows])

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.profiles.plan.model import LevelPolicy
 from engine.schedule.explain import (
     JobFacts,
     QueueFacts,
@@ -28,7 +27,7 @@ QUEUE = QueueFacts(
     block_count=7,
     byte_count=1,
     ready_at_ms=1_024_000,
-    policy=LevelPolicy(blocks_max=20, age_ms=36_000, spread_ms=1, bytes_max=0),
+    blocks_max=20,
     polling_workers=1,
 )
 JOB = JobFacts(
@@ -53,7 +52,7 @@ JOB = JobFacts(
         ),
         ({"block_count": 19}, "1 more block or in 24 s make a job of it."),
         (
-            {"policy": LevelPolicy(blocks_max=20, age_ms=36_000, spread_ms=1, bytes_max=0, remnant_bytes=1 << 40)},
+            {"remnant_bytes": 1 << 40},
             "with 7 of 20 blocks, few enough to go into one job with those of the tenant's other shards; 13 more",
         ),
         (
@@ -63,10 +62,12 @@ JOB = JobFacts(
         ({"ready_at_ms": 940_000, "polling_workers": 0}, "but no worker polls; starting a node lets it be planned."),
         ({"ready_at_ms": 940_000, "is_schedule_full": True}, "the schedule is full; a finished or parked job makes"),
         ({"paused": ("tenant acme (pause)",)}, "an operator paused tenant acme (pause); resuming that"),
-        ({"policy": None}, "whose level has no policy; a policy for that level does."),
+        ({"blocks_max": None}, "whose level has no policy; a policy for that level does."),
     ],
 )
-def test_a_queued_block_is_told_what_its_queue_waits_for(change: dict[str, object], sentence: str) -> None:
+def test_the_explanation_of_a_queued_block_names_what_its_queue_waits_for(
+    change: dict[str, object], sentence: str
+) -> None:
     assert sentence in explain_queued("Block B", replace(QUEUE, **change)).sentence
 
 
@@ -105,7 +106,9 @@ def test_a_queued_block_is_told_what_its_queue_waits_for(change: dict[str, objec
         ),
     ],
 )
-def test_a_job_is_told_who_holds_it_and_what_ends_that(change: dict[str, object], sentence: str) -> None:
+def test_the_explanation_of_a_job_names_its_lease_holder_and_what_ends_the_lease(
+    change: dict[str, object], sentence: str
+) -> None:
     assert sentence in explain_job(replace(JOB, **change)).sentence
 
 
@@ -117,7 +120,7 @@ def test_an_owned_block_shares_the_fate_of_its_job() -> None:
     assert (parked.state, parked.next) == ("parked", explain_job(replace(JOB, state=JobState.PARKED)).next)
 
 
-def test_blocks_out_of_the_schedule_say_why() -> None:
+def test_blocks_outside_the_schedule_are_explained() -> None:
     assert explain_final("Block B", 3).sentence == (
         "Block B is final: level 3 is the highest, so it is merged no further."
     )
@@ -146,7 +149,7 @@ def test_blocks_out_of_the_schedule_say_why() -> None:
     workers=st.integers(0, 2),
     paused=st.sampled_from([(), ("everything (pause)",)]),
 )
-def test_every_job_has_one_sentence_that_goes_on_unless_the_job_is_over(
+def test_every_job_has_one_sentence_and_a_next_step_unless_it_is_over(
     state: JobState, failures: int, lease: int, workers: int, paused: tuple[str, ...]
 ) -> None:
     job = replace(JOB, state=state, failures=failures, lease_expires_ms=lease, polling_workers=workers, paused=paused)

@@ -47,7 +47,7 @@ def by_tenant(served: list[str]) -> Counter[str]:
     return Counter(name.split("-")[1] for name in served)
 
 
-def test_tenants_of_equal_weight_take_turns() -> None:
+def test_tenants_of_equal_weight_are_served_equally() -> None:
     served, _ = serve(work("a", 9) + work("b", 9) + work("c", 9), 6)
     assert by_tenant(served) == {"a": 2, "b": 2, "c": 2}
 
@@ -128,7 +128,7 @@ tenant_lists = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 50), st.inte
 
 
 @given(tenant_lists, st.integers(0, 60), st.randoms())
-def test_nobody_waits_while_there_is_capacity_and_order_of_input_is_nothing(
+def test_capacity_is_used_fully_and_input_order_has_no_effect(
     rows: list[tuple[int, int, int]], capacity: int, random
 ) -> None:
     tenants = [

@@ -136,7 +136,7 @@ def test_two_runs_count_only_with_one_build_and_one_error(runs: tuple[FailedRun,
     assert isinstance(verdict, Wait if len(runs) == 1 else TryAgain)
 
 
-def test_runs_that_never_agree_end_with_somebody_who_looks() -> None:
+def test_runs_with_different_failures_end_with_an_operator() -> None:
     runs = tuple(FailedRun(error_class="Truncated", build=f"b{n}") for n in range(LONE_RUNS_MAX))
     assert isinstance(judge(Suspect(keys=("a",), runs=runs[:-1])), TryAgain)
     assert isinstance(judge(Suspect(keys=("a",), runs=runs)), Wait)
@@ -171,7 +171,7 @@ def test_a_broken_build_splits_and_quarantines_nothing(keys: tuple[str, ...]) ->
     assert not isinstance(judge(suspect, [Breakage(build="b0", error_class="X", failed_jobs=9, jobs=9)]), Wait)
 
 
-def test_what_the_store_does_not_have_is_set_aside_and_the_rest_goes_on() -> None:
+def test_missing_objects_are_set_aside_and_the_rest_is_merged() -> None:
     run = FailedRun(error_class=OBJECT_NOT_FOUND, build="b1", object="b")
     suspect = Suspect(keys=("a", "b", "c"), runs=(run,), missing=frozenset({"b"}))
     assert judge(suspect) == SetMissingAside((1,), run)
@@ -182,7 +182,7 @@ def test_an_error_alone_makes_no_object_missing() -> None:
     assert judge(Suspect(keys=("a", "b", "c"), runs=(run,))) == Split(((1,), (0, 2)))
 
 
-def test_a_missing_object_alone_without_an_error_that_says_so_is_not_blamed() -> None:
+def test_a_missing_object_without_a_not_found_error_is_not_blamed() -> None:
     assert judge(Suspect(keys=("a", "b"), runs=RUNS, missing=frozenset({"b"}))) == Split(((0,), (1,)))
 
 

@@ -5,11 +5,13 @@ Where a row is marked [R] in the sheet, or our design differs, the test says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from engine.lanes.profiles.jobs import ProfileMergeResult
+from engine.lanes.profiles.plan.consolidation import plan_queues
 from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, QueuedBlock
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.schedule.model import (
@@ -54,6 +56,7 @@ def run(
     assignable: list[JobView] = (),
     now: int = 0,
     capacity: int = 0,
+    queues: Sequence[BlockQueue] = (),
     **values,
 ) -> ChangeSet:
     values = {"limits": LIMITS} | values
@@ -62,6 +65,7 @@ def run(
             now_ms=now,
             worker=ME,
             capacity=capacity,
+            queues=plan_queues(queues, now_ms=now, job_max=capacity),
             reports=reports,
             reported={view.name: view for view in jobs},
             assignable=tuple(assignable),
@@ -80,27 +84,31 @@ def full_queue(shard: int) -> BlockQueue:
     return BlockQueue(id=shard, lane="profiles", tenant="", shard=shard, level=0, policy=policy, blocks=blocks)
 
 
-def test_s1_a_held_lease_is_renewed() -> None:
+@pytest.mark.row("S1")
+def test_a_held_lease_is_renewed() -> None:
     changes = run(report("1", UpdateStatus.IN_PROGRESS), jobs=[leased("1")])
     assert [renewal.job for renewal in changes.renewed] == [leased("1")]
     assert not changes.changes_plan()
 
 
+@pytest.mark.row("S2", "S6", "S29")
 @pytest.mark.parametrize("status", list(UpdateStatus))
 @pytest.mark.parametrize("token", [0, 2, 6, None])
-def test_s2_s6_s29_any_other_token_is_no_ones(status: UpdateStatus, token: int | None) -> None:
+def test_reports_with_another_token_are_ignored(status: UpdateStatus, token: int | None) -> None:
     """[R] the reference accepts tokens above the job's own; such a token was never issued."""
     assert run(report("1", status, token), jobs=[leased("1")]) == ChangeSet()
 
 
-def test_s3_a_job_that_is_gone_gets_no_lease() -> None:
+@pytest.mark.row("S3")
+def test_a_deleted_job_gets_no_lease() -> None:
     assert run(report("9", UpdateStatus.IN_PROGRESS)) == ChangeSet()
 
 
+@pytest.mark.row("S28")
 @pytest.mark.parametrize("state", [JobState.WAITING, JobState.BLOCKED, JobState.PARKED, JobState.DONE])
 @pytest.mark.parametrize("status", list(UpdateStatus))
-def test_s28_only_a_leased_job_can_be_reported_on(state: JobState, status: UpdateStatus) -> None:
-    """[R] the reference accepts a success for a job nobody holds."""
+def test_only_a_leased_job_can_be_reported_on(state: JobState, status: UpdateStatus) -> None:
+    """[R] the reference accepts a success for a job without a lease."""
     assert run(report("1", status), jobs=[job("1", state=state, token=1, worker=ME)]) == ChangeSet()
 
 
@@ -108,20 +116,23 @@ def test_another_workers_job_is_not_ours_to_report_on() -> None:
     assert run(report("1", UpdateStatus.SUCCESS), jobs=[leased("1", worker="other")]) == ChangeSet()
 
 
-def test_s5_a_success_completes_and_can_be_prepared_again() -> None:
+@pytest.mark.row("S5")
+def test_a_success_completes_and_can_be_prepared_again() -> None:
     first = run(report("1", UpdateStatus.SUCCESS), jobs=[leased("1")])
     assert [(c.job, c.result) for c in first.completed] == [(leased("1"), RESULT)]
     assert first == run(report("1", UpdateStatus.SUCCESS), jobs=[leased("1")])
 
 
-def test_s7_leases_that_end_now_still_hold_and_priority_decides() -> None:
+@pytest.mark.row("S7")
+def test_leases_that_end_now_still_hold_and_priority_decides() -> None:
     """[R] levels have no strict order; the reference's is tried in the scenario files."""
     held = [leased("4"), leased("5")]
     jobs = [job("1", level=1, priority_ms=2), job("3"), job("2", level=2, priority_ms=1), *held]
     assert assigned(run(assignable=jobs, capacity=9)) == [("3", 0), ("2", 0), ("1", 0)]
 
 
-def test_s8_expired_jobs_are_taken_over_unless_no_run_is_left() -> None:
+@pytest.mark.row("S8")
+def test_expired_jobs_are_reassigned_unless_no_run_is_left() -> None:
     jobs = [leased("1"), leased("2"), leased("3"), leased("4", lease_expires_ms=10), leased("5", failures=1)]
     changes = run(assignable=[*jobs, leased("6", failures=3)], now=5, capacity=9)
     assert assigned(changes) == [("1", 1), ("2", 1), ("3", 1), ("5", 2)]
@@ -130,33 +141,36 @@ def test_s8_expired_jobs_are_taken_over_unless_no_run_is_left() -> None:
 
 @pytest.mark.parametrize(("waited", "parked"), [(10_000, []), (10_001, ["6"])])
 def test_a_faulty_job_is_parked_one_lease_after_its_lease(waited: int, parked: list[str]) -> None:
-    """Until then its worker, late as it is, may still succeed; after that it is in nobody's hands without a word."""
+    """Until then its worker, late as it is, may still succeed; after that no worker holds it."""
     view = leased("6", failures=3, lease_expires_ms=5)
     changes = run(assignable=[view], now=5 + waited, capacity=0)
     assert [(r.job.name, r.outcome) for r in changes.returned] == [(name, AttemptOutcome.EXPIRED) for name in parked]
     assert all(r.parked_reason for r in changes.returned)
 
 
+@pytest.mark.row("S9", "S10")
 @pytest.mark.parametrize("status", [UpdateStatus.IN_PROGRESS, UpdateStatus.SUCCESS])
-def test_s9_s10_what_the_request_reports_on_is_not_assigned_to_it_again(status: UpdateStatus) -> None:
+def test_jobs_reported_in_a_request_are_not_assigned_by_it(status: UpdateStatus) -> None:
     jobs = [leased(name) for name in "123"]
     changes = run(*(report(name, status) for name in "123"), jobs=jobs, assignable=jobs, now=20_000, capacity=3)
     assert changes.assigned == ()
     assert len(changes.renewed) + len(changes.completed) == 3
 
 
-def test_s11_a_worker_that_says_nothing_gets_its_expired_jobs_anew() -> None:
+@pytest.mark.row("S11")
+def test_a_worker_without_reports_is_assigned_its_expired_jobs_again() -> None:
     jobs = [leased(name) for name in "123"]
     assert assigned(run(assignable=jobs, now=20_000, capacity=9)) == [("1", 1), ("2", 1), ("3", 1)]
 
 
-def test_s12_planned_jobs_are_created_for_this_worker() -> None:
+@pytest.mark.row("S12")
+def test_planned_jobs_are_created_for_this_worker() -> None:
     changes = run(queues=tuple(full_queue(shard) for shard in (1, 2, 3)), now=9, capacity=2)
     assert len(changes.created) == 2
-    assert all(creation.is_assigned for creation in changes.created)
 
 
-def test_s13_the_queue_limit_declines_new_jobs() -> None:
+@pytest.mark.row("S13")
+def test_the_queue_limit_declines_new_jobs() -> None:
     queues = tuple(full_queue(shard) for shard in (1, 2, 3))
     limits = replace(LIMITS, queue_max=2)
     assert len(run(queues=queues, now=9, capacity=9, limits=limits).created) == 2
@@ -167,7 +181,8 @@ def test_s13_the_queue_limit_declines_new_jobs() -> None:
     )
 
 
-def test_s18_a_queue_full_of_faulty_jobs_makes_room() -> None:
+@pytest.mark.row("S18")
+def test_a_queue_full_of_faulty_jobs_makes_room_for_new_ones() -> None:
     """[R] the reference stalls; here a faulty job is parked and its place is free in the same poll."""
     faulty = [leased(name, failures=3) for name in "12"]
     limits = replace(LIMITS, queue_max=2)
@@ -177,7 +192,8 @@ def test_s18_a_queue_full_of_faulty_jobs_makes_room() -> None:
     assert run(assignable=faulty, now=9, capacity=1, limits=limits, live_job_count=2) == ChangeSet()
 
 
-def test_s31_the_heads_of_the_queue_do_not_keep_faulty_jobs_in() -> None:
+@pytest.mark.row("S31")
+def test_heads_of_the_queue_do_not_protect_faulty_jobs() -> None:
     """[R] the reference looks at the head of a level only, and needs the queue to be above its limit."""
     faulty = [leased(name, failures=3) for name in "678"]
     waiting = [job(name) for name in "12345"]
@@ -188,17 +204,20 @@ def test_s31_the_heads_of_the_queue_do_not_keep_faulty_jobs_in() -> None:
     assert (len(changes.assigned), len(changes.created), len(changes.returned)) == (5, 1, 1)
 
 
-def test_s25_the_owner_of_a_last_run_may_still_succeed() -> None:
+@pytest.mark.row("S25")
+def test_the_owner_of_a_last_run_may_still_succeed() -> None:
     view = leased("1", failures=3, lease_expires_ms=10)
     assert run(report("1", UpdateStatus.SUCCESS), jobs=[view]).completed[0].job == view
 
 
-def test_s26_without_a_failure_limit_a_job_is_always_taken_over() -> None:
+@pytest.mark.row("S26")
+def test_without_a_failure_limit_an_expired_job_is_always_reassigned() -> None:
     changes = run(assignable=[leased("1", failures=1000)], now=1, capacity=1, limits=replace(LIMITS, failures_max=0))
     assert assigned(changes) == [("1", 1001)]
 
 
-def test_s27_a_lease_holds_until_its_very_end() -> None:
+@pytest.mark.row("S27")
+def test_a_lease_holds_until_its_very_end() -> None:
     view = leased("1", lease_expires_ms=50)
     assert assigned(run(assignable=[view], now=50, capacity=1)) == []
     assert assigned(run(assignable=[view], now=51, capacity=1)) == [("1", 1)]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.lanes.profiles.jobs import ProfileMergeResult
+from engine.lanes.profiles.plan.consolidation import plan_queues
 from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, QueuedBlock
 from engine.protocol.messages import FailureReason, JobUpdate, UpdateStatus
 from engine.schedule.limits import ScopeKind
@@ -16,13 +18,12 @@ from engine.schedule.model import (
     ChangeSet,
     JobState,
     JobView,
-    PolicyName,
     Report,
     ScheduleLimits,
     ScheduleSnapshot,
 )
 from engine.schedule.pauses import PausedScope, PauseMode, is_paused
-from engine.schedule.prepare import prepare
+from engine.schedule.prepare import prepare as prepare_planned
 
 TENANTS = ("", "acme", "beta")
 LEASE_MS = 10
@@ -88,8 +89,15 @@ paused_strategy = st.lists(
 ).map(tuple)
 
 
+def prepare(snapshot: ScheduleSnapshot) -> ChangeSet:
+    """Plan the jobs of the block queues, then decide."""
+    planned = plan_queues(snapshot.queues, now_ms=snapshot.now_ms, job_max=snapshot.capacity)
+    return prepare_planned(replace(snapshot, queues=planned))
+
+
 @st.composite
-def snapshots(draw: st.DrawFn, policy: PolicyName | None = None) -> ScheduleSnapshot:
+def snapshots(draw: st.DrawFn) -> ScheduleSnapshot:
+    """Snapshots whose queues are block queues, as ``prepare`` below expects them."""
     jobs = draw(jobs_strategy)
     spoken = draw(st.lists(st.sampled_from(jobs), unique=True)) if jobs else []
     reports = tuple(_report(job, draw(st.sampled_from(UpdateStatus)), draw(st.booleans())) for job in spoken)
@@ -101,7 +109,6 @@ def snapshots(draw: st.DrawFn, policy: PolicyName | None = None) -> ScheduleSnap
             lease_ms=LEASE_MS,
             failures_max=draw(st.integers(0, 3)),
             queue_max=draw(st.sampled_from([0, 1, 4, 12])),
-            policy=policy or draw(st.sampled_from(PolicyName)),
         ),
         reports=reports,
         reported={job.name: job for job in spoken},
@@ -121,18 +128,20 @@ def _report(job: JobView, status: UpdateStatus, is_good: bool) -> Report:
     )
 
 
+@pytest.mark.row("invariant-17", "invariant-22")
 @settings(max_examples=60)
 @given(snapshots())
-def test_inv17_inv22_preparing_changes_nothing_and_gives_the_same_again(snapshot: ScheduleSnapshot) -> None:
+def test_preparing_is_pure_and_deterministic(snapshot: ScheduleSnapshot) -> None:
     before = copy.deepcopy(snapshot)
     first = prepare(snapshot)
     assert snapshot == before
     assert prepare(before) == first
 
 
+@pytest.mark.row("invariant-22")
 @settings(max_examples=60)
 @given(snapshots(), st.randoms())
-def test_inv22_the_order_of_rows_decides_nothing(snapshot: ScheduleSnapshot, random) -> None:
+def test_the_order_of_rows_has_no_effect(snapshot: ScheduleSnapshot, random) -> None:
     shuffled = replace(
         snapshot,
         assignable=tuple(random.sample(snapshot.assignable, len(snapshot.assignable))),
@@ -141,13 +150,12 @@ def test_inv22_the_order_of_rows_decides_nothing(snapshot: ScheduleSnapshot, ran
     assert prepare(shuffled) == prepare(snapshot)
 
 
+@pytest.mark.row("invariant-24", "invariant-10", "invariant-14")
 @settings(max_examples=60)
 @given(snapshots())
-def test_inv24_inv10_inv14_capacity_failures_and_batches_are_bounded(snapshot: ScheduleSnapshot) -> None:
+def test_capacity_failures_and_batches_are_bounded(snapshot: ScheduleSnapshot) -> None:
     changes = prepare(snapshot)
-    created_now = [created for created in changes.created if created.is_assigned]
-    assert len(changes.assigned) + len(created_now) <= snapshot.capacity
-    assert len(changes.created) <= snapshot.capacity
+    assert len(changes.assigned) + len(changes.created) <= snapshot.capacity
     for assigned in changes.assigned:
         is_over = assigned.job.has_expired(snapshot.now_ms)
         assert is_over or assigned.job.state is JobState.WAITING
@@ -185,18 +193,20 @@ def _after(snapshot: ScheduleSnapshot, changes: ChangeSet) -> int:
     return snapshot.live_job_count - len(changes.completed) - parked + len(changes.created)
 
 
+@pytest.mark.row("invariant-11")
 @settings(max_examples=60)
-@given(snapshots(policy=PolicyName.DEFAULT))
-def test_inv11_the_queue_never_grows_above_its_limit(snapshot: ScheduleSnapshot) -> None:
+@given(snapshots())
+def test_the_queue_never_grows_above_its_limit(snapshot: ScheduleSnapshot) -> None:
     changes = prepare(snapshot)
     if changes.created and snapshot.limits.queue_max:
         assert _after(snapshot, changes) <= snapshot.limits.queue_max
 
 
+@pytest.mark.row("invariant-9")
 @settings(max_examples=60)
-@given(snapshots(policy=PolicyName.DEFAULT))
-def test_inv9_nothing_smaller_of_the_same_tenant_is_left_behind(snapshot: ScheduleSnapshot) -> None:
-    """The fair variant: among one tenant's jobs, whoever was assigned came before whoever was not."""
+@given(snapshots())
+def test_jobs_of_a_tenant_are_assigned_in_priority_order(snapshot: ScheduleSnapshot) -> None:
+    """The fair variant: among one tenant's jobs, those assigned come before those that were not."""
     changes = prepare(snapshot)
     assigned = {a.job.name for a in changes.assigned}
     named = {report.update.job for report in snapshot.reports}
@@ -210,8 +220,9 @@ def test_inv9_nothing_smaller_of_the_same_tenant_is_left_behind(snapshot: Schedu
         assert all(a.job.order() < job.order() for a in changes.assigned if a.job.tenant == job.tenant)
 
 
+@pytest.mark.row("invariant-12")
 @given(st.integers(1, 5), queues_strategy.filter(bool))
-def test_inv12_a_schedule_full_of_faulty_jobs_goes_on(limit: int, queues: tuple[BlockQueue, ...]) -> None:
+def test_a_schedule_full_of_faulty_jobs_assigns_new_jobs(limit: int, queues: tuple[BlockQueue, ...]) -> None:
     faulty = tuple(
         JobView(id=n, name=f"{n}", lane="profiles", level=0, state=JobState.LEASED, token=1, worker="gone", failures=3)
         for n in range(limit)
@@ -231,14 +242,16 @@ def test_inv12_a_schedule_full_of_faulty_jobs_goes_on(limit: int, queues: tuple[
     assert changes.returned[0].parked_reason
 
 
+@pytest.mark.row("invariant-15")
 @given(queues_strategy)
-def test_inv15_what_is_old_enough_is_planned_when_there_is_capacity(queues: tuple[BlockQueue, ...]) -> None:
+def test_blocks_that_are_old_enough_are_planned_when_there_is_capacity(queues: tuple[BlockQueue, ...]) -> None:
     snapshot = ScheduleSnapshot(now_ms=131, worker="me", capacity=100, limits=ScheduleLimits(), queues=queues)
     planned = {block.id for created in prepare(snapshot).created for block in created.plan.blocks}
     assert planned == {block.id for queue in queues for block in queue.blocks}
 
 
-def test_s34_polls_until_a_high_level_is_served_do_not_depend_on_the_backlog_below() -> None:
+@pytest.mark.row("S34")
+def test_polls_until_a_high_level_is_served_do_not_depend_on_the_backlog_below() -> None:
     """The same tenant, one slot, a poll a second: level 0 is always full, level 2 is one large job."""
     for backlog in (5, 100):
         rounds, queues = 0, {0: 0, 2: 0}

@@ -121,7 +121,7 @@ def test_a_worker_whose_clock_decides_something_is_noticed() -> None:
     assert caught.value.number == 28
 
 
-def test_several_processes_say_what_one_says() -> None:
+def test_several_processes_give_the_result_of_one() -> None:
     names = [HistoryName(seed=seed) for seed in range(6)]
     one, two = run_histories(names), run_histories(names, processes=2)
     assert one == two

@@ -1,4 +1,4 @@
-"""A simulated fleet whose polls lose their answers: jobs come back in time, and nearly nobody is charged."""
+"""A simulated fleet whose polls lose their answers: jobs come back in time, and hardly any failure is counted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def charges(seed: int) -> tuple[int, int]:
     return simulation.run().tally.troubles[Trouble.LOST_RESPONSE], charged
 
 
-def test_lost_answers_charge_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_answers_count_no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     lost, charged = charges(1)
     assert lost > 20
     assert charged == 0

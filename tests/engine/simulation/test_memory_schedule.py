@@ -37,7 +37,7 @@ def test_two_segments_become_a_block_per_tenant() -> None:
     check_sums(schedule)
 
 
-def test_known_blocks_change_nothing_and_other_content_is_told() -> None:
+def test_known_blocks_change_nothing_and_other_content_is_a_conflict() -> None:
     schedule = memory_schedule()
     [block] = segments(1)
     assert schedule.add_blocks([block]).accepted == (block.ulid,)
@@ -48,7 +48,8 @@ def test_known_blocks_change_nothing_and_other_content_is_told() -> None:
     assert (dump(schedule), schedule.version) == (before, version)
 
 
-def test_s33_a_report_under_an_old_token_changes_nothing() -> None:
+@pytest.mark.row("S33")
+def test_a_report_under_an_old_token_changes_nothing() -> None:
     schedule, run = _leased()
     late = success(schedule.jobs[run.job])
     for _ in range(3):
@@ -65,7 +66,8 @@ def test_s33_a_report_under_an_old_token_changes_nothing() -> None:
     assert taken.state is JobState.DONE
 
 
-def test_r7_nothing_of_a_swap_happens_unless_every_source_is_its_own() -> None:
+@pytest.mark.row("R7")
+def test_a_swap_is_refused_whole_unless_the_job_owns_every_source() -> None:
     schedule, run = _leased()
     view = read_poll(schedule, PollOrder("node", 0, (success(schedule.jobs[run.job]),)))
     change_set = prepare(view.snapshot)
@@ -76,7 +78,8 @@ def test_r7_nothing_of_a_swap_happens_unless_every_source_is_its_own() -> None:
     assert dump(schedule) == before
 
 
-def test_s32_of_two_polls_prepared_at_once_one_gets_the_job() -> None:
+@pytest.mark.row("S32")
+def test_of_two_polls_prepared_at_once_one_gets_the_job() -> None:
     schedule = memory_schedule()
     schedule.add_blocks(segments(2))
     views = [read_poll(schedule, PollOrder(worker, 1)) for worker in ("one", "two")]
@@ -87,7 +90,8 @@ def test_s32_of_two_polls_prepared_at_once_one_gets_the_job() -> None:
     assert [job.worker for job in schedule.jobs.values()] == ["one"]
 
 
-def test_s27_a_lease_holds_until_its_last_moment() -> None:
+@pytest.mark.row("S27")
+def test_a_lease_holds_until_its_last_moment() -> None:
     schedule, _ = _leased()
     schedule.clock.wall_ms += 15_000
     assert poll(schedule, worker="other") == ()
@@ -108,7 +112,8 @@ def test_a_refresh_keeps_the_token_and_never_shortens_the_lease() -> None:
     assert job.lease_expires_ms == until_ms
 
 
-def test_s18_in_a_schedule_full_of_faulty_jobs_new_ones_take_their_place() -> None:
+@pytest.mark.row("S18")
+def test_in_a_schedule_full_of_faulty_jobs_new_jobs_replace_them() -> None:
     schedule = memory_schedule(queue_max=2, failures_max=1)
     schedule.add_blocks(segments(6))
     first = poll(schedule, capacity=6)

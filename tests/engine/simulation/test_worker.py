@@ -16,7 +16,7 @@ def _said_anew(worker: Worker) -> PollOrder:
 
 
 @pytest.mark.parametrize("seed", [2, 3, 5, 6, 7, 9, 10, 11])
-def test_what_a_worker_says_is_what_it_would_say_anew_after_every_event(seed: int) -> None:
+def test_the_poll_request_of_a_worker_is_up_to_date_after_every_event(seed: int) -> None:
     simulation = Simulation(random_scenario(seed), seed)
     world, workers, said = simulation.world, simulation.fleet.workers, set[PollOrder]()
 

@@ -42,7 +42,9 @@ class Forgetful(LocalStore):
         (Forgetful, "replaces an object"),
     ],
 )
-def test_a_store_that_breaks_a_promise_is_told_apart(tmp_path: Path, store_class: type[LocalStore], claim: str) -> None:
+def test_a_store_that_breaks_a_guarantee_fails_that_check_only(
+    tmp_path: Path, store_class: type[LocalStore], claim: str
+) -> None:
     report = check(store_class(tmp_path))
     assert not report.is_conforming
     assert [result.claim for result in report.results if result.fault] == [claim]

@@ -15,7 +15,7 @@ from engine.storage.local import LocalStore
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The syncs and moves that happen, in order; a descriptor is told by what it points to."""
+    """The syncs and moves that happen, in order; a descriptor is named by what it points to."""
     seen: list[str] = []
     fsync = os.fsync
 

@@ -123,7 +123,7 @@ def test_a_name_that_becomes_a_link_after_the_folder_was_read_is_left_out(
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("operation", READS)
-def test_a_fifo_is_no_object_and_nobody_waits_for_its_writer(store: LocalStore, operation: str) -> None:
+def test_a_fifo_is_no_object_and_does_not_block(store: LocalStore, operation: str) -> None:
     os.mkfifo(store.root / "fifo")
     with pytest.raises(ObjectNotFound, match="only regular files"):
         READS[operation](store, "fifo")

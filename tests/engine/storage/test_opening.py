@@ -1,4 +1,4 @@
-"""URLs of object stores: which are taken, and what is said of the others."""
+"""URLs of object stores: which are accepted, and the errors for the others."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ERROR = "<Error><Code>{code}</Code><Message>because</Message></Error>"
 
 
 class ScriptedS3(ThreadingHTTPServer):
-    """Answers each request with the next entry of ``answers``: (status, body, headers); records what was asked."""
+    """Answers each request with the next entry of ``answers``: (status, body, headers); records the requests."""
 
     daemon_threads = False
 
@@ -79,7 +79,7 @@ def store(server: ScriptedS3, monkeypatch: pytest.MonkeyPatch) -> Iterator[Objec
     store.close()
 
 
-def test_a_busy_store_is_asked_again_and_each_request_counts(store: ObjectStore, server: ScriptedS3) -> None:
+def test_requests_to_a_busy_store_are_retried_and_each_counts(store: ObjectStore, server: ScriptedS3) -> None:
     server.then_error(503, "SlowDown").then_error(500, "InternalError").then(200, b"content")
     assert store.get("a") == b"content"
     assert store.usage.requests() == {"get": 3}
@@ -91,7 +91,7 @@ def test_a_body_that_breaks_off_is_read_again(store: ObjectStore, server: Script
     assert store.get("a") == b"content"
 
 
-def test_patience_ends_and_the_error_names_operation_and_key(store: ObjectStore, server: ScriptedS3) -> None:
+def test_retries_end_with_an_error_that_names_operation_and_key(store: ObjectStore, server: ScriptedS3) -> None:
     for _ in range(3):
         server.then_error(503, "SlowDown")
     with pytest.raises(StorageError, match="get 'a': SlowDown because") as caught:
@@ -135,7 +135,7 @@ def test_a_store_that_overlooks_conditions_is_reported_as_ignoring(store: Object
     assert store.probe_conditional_create() is ConditionalCreate.IGNORED
 
 
-def test_a_create_that_meets_another_on_its_way_is_asked_again(store: ObjectStore, server: ScriptedS3) -> None:
+def test_a_create_that_conflicts_with_another_is_retried(store: ObjectStore, server: ScriptedS3) -> None:
     server.then_error(409, "ConditionalRequestConflict").then_error(412, "PreconditionFailed")
     assert not store.create("a", b"x")
 

@@ -9,8 +9,9 @@ from tasks.beat import PERIODIC_JOBS, RETENTION_TASK, app
 from tasks.control.schedule import KeptScheduler
 
 
+@pytest.mark.row("C14")
 @pytest.mark.django_db
-def test_c14_retention_runs_every_15_minutes_unless_the_operator_switched_it_off() -> None:
+def test_retention_runs_every_15_minutes_unless_switched_off() -> None:
     assert [job.every_seconds for job in PERIODIC_JOBS if job.task == RETENTION_TASK] == [15 * 60]
     KeptScheduler(app=app)
     row = PeriodicTask.objects.get(task=RETENTION_TASK)

@@ -20,7 +20,7 @@ def test_a_new_installation_gets_every_periodic_job() -> None:
 
 
 @pytest.mark.django_db
-def test_tasks_that_nobody_takes_do_not_pile_up() -> None:
+def test_periodic_tasks_expire_before_they_pile_up() -> None:
     KeptScheduler(app=app)
     times = PeriodicTask.objects.values_list("interval__every", "expire_seconds")
     assert all(every <= expire <= max(every, 30) for every, expire in times)

@@ -113,7 +113,7 @@ def fill_catalog() -> Repository:
         branch=busy, is_wanted=True, held="a compaction of the branch is waiting or running", reason="tombstones …"
     )
     BranchWatch.objects.create(
-        branch=slow, held="the last one was a short while ago", lost_in_a_row=2, begun_ms=1, took_ms=60_000
+        branch=slow, held="the branch is in its cooldown", lost_in_a_row=2, begun_ms=1, took_ms=60_000
     )
     CompactionPolicy.objects.create(repository=repository, tombstones=500)
     AuditEntry.objects.create(

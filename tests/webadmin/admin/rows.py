@@ -17,6 +17,7 @@ from engine.formats.profile_block.model import BlockMeta
 from webadmin.base.access.models import AuditEntry, Tenant, WorkerCredential
 from webadmin.base.database import dialect
 from webadmin.ingest.models import PushCount, PushLimitChange
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import (
     Block,
     BlockLineage,
@@ -37,7 +38,7 @@ from webadmin.placement.services.decide_placement import change_limits, change_o
 from webadmin.placement.services.instances import Registration, register_instance
 from webadmin.progress.models import CountingMark, FlowMinute
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, LogHead, Worker
+from webadmin.schedule.models import Attempt, Command, Job, LogHead, Worker
 from webadmin.schedule.operation_models import IsolationStop, LimitChange, Pause, Quarantine
 from webadmin.schedule.services.operation import Order
 

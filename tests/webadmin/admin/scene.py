@@ -9,9 +9,10 @@ from django.utils import timezone
 
 from tests.webadmin.admin import rows
 from tests.webadmin.admin.placement_rows import fill_placement
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import DeadLetter, Tombstone
 from webadmin.progress.models import FlowMinute
-from webadmin.schedule.models import Job, LevelPolicy
+from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import LimitChange, Pause
 
 TENANTS = ("acme", "umbrella", "initech", "a-tenant-with-a-rather-long-name-that-someone-chose-in-a-hurry", "zeta")

@@ -72,7 +72,7 @@ def test_the_newest_arrivals_come_first_and_the_last_page_is_reachable(operator:
     assert shown(operator, p=2) == {block.ulid for block in blocks[:10]}
 
 
-def test_a_parked_block_says_why(operator: Client) -> None:
+def test_a_parked_block_shows_its_reason(operator: Client) -> None:
     block = rows.make_block("parked", parked_reason="damaged: <symbols> at offset 4096")
     assert "damaged: &lt;symbols&gt; at offset 4096" in operator.get(LIST).content.decode()
     assert "damaged: &lt;symbols&gt; at offset 4096" in page(operator, block)
@@ -115,7 +115,7 @@ def test_a_block_s_page_shows_object_job_and_datasets(operator: Client) -> None:
     assert "recorder 0.1" in text
 
 
-def test_damaged_metadata_is_told_and_the_rest_still_shown(operator: Client) -> None:
+def test_damaged_metadata_is_reported_and_the_rest_still_shown(operator: Client) -> None:
     block = rows.make_block(metadata=b"\xff\xff\xff")
     text = page(operator, block)
     assert "Not readable" in text
@@ -132,7 +132,7 @@ def test_names_from_profiles_are_text_not_markup(operator: Client) -> None:
     assert "&lt;script&gt;alert(1)" in text
 
 
-def test_a_tombstone_says_when_its_object_goes(operator: Client) -> None:
+def test_a_tombstone_shows_when_its_object_is_deleted(operator: Client) -> None:
     rows.fill()
     text = operator.get(reverse("admin:profiles_tombstone_changelist")).content.decode()
     assert re.search(r">deleted<.*", text)

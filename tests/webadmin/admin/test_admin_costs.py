@@ -14,9 +14,10 @@ from engine.core import ulids
 from tests.webadmin.admin import rows
 from webadmin.adminkit.paginator import BoundedPaginator
 from webadmin.base.access.models import AuditEntry
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block, DeadLetter, DeletionCertificate, LegalHold, RetentionRule, Tombstone
 from webadmin.lanes.profiles.operator_queries import blocks_between, find_blocks
-from webadmin.schedule.models import Command, Job, LevelPolicy
+from webadmin.schedule.models import Command, Job
 from webadmin.schedule.operation_models import LimitChange, Pause
 from webadmin.schedule.operator_queries import jobs_for_list
 
@@ -157,11 +158,11 @@ LISTS: dict[str, Callable[[int], None]] = {
     "profiles_deleterequest": many_requests,
     "profiles_retentionrule": many_rules,
     "profiles_legalhold": many_holds,
-    "schedule_levelpolicy": many_policies,
+    "profiles_levelpolicy": many_policies,
     "profiles_block": many_blocks,
     "profiles_tombstone": many_tombstones,
     "schedule_job": many_jobs,
-    "schedule_levelqueue": many_queues,
+    "profiles_levelqueue": many_queues,
     "schedule_worker": many_workers,
     "schedule_command": many_commands,
     "access_tenant": many_tenants,
@@ -238,7 +239,7 @@ def test_a_block_with_many_relatives_costs_a_few_queries_a_step(operator: Client
     assert len(queries_of(operator, reverse("admin:profiles_block_change", args=[result.pk]))) <= 14
 
 
-def test_pages_end_where_nobody_goes_any_more(db: None) -> None:
+def test_lists_end_at_the_row_limit(db: None) -> None:
     class ShortPaginator(BoundedPaginator):
         rows_reached_max = 10
 
@@ -252,7 +253,7 @@ def test_pages_end_where_nobody_goes_any_more(db: None) -> None:
     assert (cut.count, cut.num_pages, cut.is_cut) == (10, 2, True)
 
 
-def test_a_cut_list_says_so(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_list_has_a_note(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedPaginator, "rows_reached_max", 3)
     for number in range(3):
         rows.make_job(f"job {number}")

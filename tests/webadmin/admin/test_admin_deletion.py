@@ -149,7 +149,7 @@ def certificate_page(certificate: DeletionCertificate) -> str:
     return reverse("admin:profiles_deleterequest_change", args=[certificate.request_id])
 
 
-def test_who_may_not_see_requests_gets_no_certificate(db: None) -> None:
+def test_a_certificate_needs_the_permission_to_view_requests(db: None) -> None:
     rows.make_deletion()
     certificate = DeletionCertificate.objects.get()
     client = Client()
@@ -162,7 +162,7 @@ def test_who_may_not_see_requests_gets_no_certificate(db: None) -> None:
     assert "Delete data" not in listing(client, "deleterequest")
 
 
-def test_a_late_request_says_so_first(operator: Client) -> None:
+def test_a_late_request_is_shown_as_late_first(operator: Client) -> None:
     rows.make_deletion()
     late = DeleteRequest.objects.get(selector='{pod="a-1"}')
     assert "Late by 2 h" in page(operator, late)
@@ -171,7 +171,7 @@ def test_a_late_request_says_so_first(operator: Client) -> None:
     assert "billing" not in shown
 
 
-def test_a_tombstone_says_why_its_object_is_still_there(operator: Client) -> None:
+def test_a_tombstone_shows_why_its_object_still_exists(operator: Client) -> None:
     rows.make_deletion()
     stubborn = Tombstone.objects.get()
     shown = listing(operator, "tombstone", "state=failing")

@@ -1,4 +1,4 @@
-"""Operators' orders: asked, previewed, given, audited; never by those who may only look."""
+"""Actions of operators: form, preview, execution, audit; never with view permission alone."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_limit_for_an_hour_is_previewed_and_then_holds(operator: Client, servi
         ({"name": "nothing"}, "valid choice"),
     ],
 )
-def test_what_the_service_refuses_is_said_at_the_form(
+def test_errors_of_the_service_are_shown_at_the_form(
     operator: Client, service: Service, change: dict[str, str], complaint: str
 ) -> None:
     for step in ("preview", "apply"):
@@ -171,7 +171,7 @@ def test_a_quarantined_block_is_released(operator: Client, service: Service) -> 
     assert (row.released_by, row.release_why) == ("operator", "because")
 
 
-def test_who_may_only_look_gives_no_order(db: None) -> None:
+def test_users_with_view_permission_run_no_actions(db: None) -> None:
     looker = User.objects.create(username="looker", is_staff=True)
     looker.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
     client = Client()
@@ -187,7 +187,7 @@ def test_who_may_only_look_gives_no_order(db: None) -> None:
 
 
 @pytest.mark.parametrize("ids", ["", "x", "999999", "1_2", "1,,", "9" * 40])
-def test_an_order_without_known_rows_asks_for_some(operator: Client, ids: str) -> None:
+def test_an_action_without_known_rows_requests_a_choice(operator: Client, ids: str) -> None:
     answer = operator.get(order(Job, "cancel"), {"ids": ids}, follow=True)
     assert "Choose rows first." in words(answer.content.decode())
 

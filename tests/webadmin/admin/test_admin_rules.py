@@ -11,7 +11,8 @@ from django.urls import reverse
 from tests.webadmin.admin.test_admin_orders import LIMIT, give
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.service import Service
-from webadmin.schedule.models import LevelPolicy, LevelQueue, Limits
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
+from webadmin.schedule.models import Limits
 from webadmin.schedule.operation_models import LimitChange, Pause
 from webadmin.schedule.operator_queries import command_now_ms, queues_for_list
 
@@ -45,7 +46,7 @@ def test_a_change_of_a_policy_is_previewed_with_what_polls_would_plan(operator: 
 
 def test_the_form_of_a_change_shows_the_numbers_that_hold(operator: Client, service: Service) -> None:
     policy = everybodys(1)
-    address = reverse("admin:schedule_levelpolicy_order", args=["change"])
+    address = reverse("admin:profiles_levelpolicy_order", args=["change"])
     form = operator.get(address, {"ids": policy.pk}).context["form"]
     assert form["blocks_max"].value() == policy.blocks_max
     assert form["age_seconds"].value() == policy.age_seconds
@@ -55,7 +56,7 @@ def test_a_tenant_gets_a_policy_of_its_own_and_gives_it_back(operator: Client, s
     assert "1 changed" in give(operator, LevelPolicy, "set", blocks_max="7", **OWN)
     own = LevelPolicy.objects.get(tenant="acme", level=1)
     assert (own.blocks_max, own.age_seconds) == (7, everybodys(1).age_seconds)
-    listing = words(operator.get(reverse("admin:schedule_levelpolicy_changelist") + "?whose=own").content.decode())
+    listing = words(operator.get(reverse("admin:profiles_levelpolicy_changelist") + "?whose=own").content.decode())
     assert "acme 7" in listing
     preview = give(operator, LevelPolicy, "take-back", own.pk, step="preview")
     assert "Blocks at most 7 as everybody&#x27;s" in preview
@@ -92,7 +93,7 @@ def test_a_queue_is_explained_by_the_policy_of_its_tenant(operator: Client, serv
     assert found == {"acme": 7, "umbrella": everybody, "a": everybody}
 
 
-def test_the_limits_page_says_what_is_in_force_until_when_and_what_then(operator: Client, service: Service) -> None:
+def test_the_limits_page_shows_values_in_force_until_when_and_what_follows(operator: Client, service: Service) -> None:
     limits = Limits.objects.get()
     text = page(operator, limits)
     assert "Failures until a job is parked 3 until somebody sets another" in text
@@ -113,7 +114,7 @@ def test_the_limits_page_leads_to_the_order_with_the_limit_chosen(operator: Clie
     ("kind", "value"), [("global", ""), ("lane", "profiles"), ("tenant", "acme"), ("tenant", ""), ("level", "2")]
 )
 @pytest.mark.parametrize("mode", ["pause", "drain"])
-def test_each_part_of_the_schedule_is_held_still_and_let_go_from_pages(
+def test_each_part_of_the_schedule_is_paused_and_resumed_from_pages(
     operator: Client, service: Service, kind: str, value: str, mode: str
 ) -> None:
     values = {"scope_kind": kind, "scope_value": value, "mode": mode, "for_seconds": ""}

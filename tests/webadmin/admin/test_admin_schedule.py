@@ -14,8 +14,9 @@ from engine.schedule.model import AttemptOutcome, JobState
 from tests.database import ManualClock
 from tests.webadmin.admin import rows
 from tests.webadmin.service import REASON, FakeWorker, Service
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
-from webadmin.schedule.models import Command, Job, LevelQueue, Worker
+from webadmin.schedule.models import Command, Job, Worker
 
 
 def plain(operator: Client, name: str, *arguments: object, **query: object) -> str:
@@ -93,7 +94,7 @@ def test_a_finished_job_shows_its_results_and_the_command_that_swapped_them_in(
     assert "Last run took 3 s" in page
 
 
-def test_jobs_are_filtered_by_what_operators_ask(operator: Client) -> None:
+def test_jobs_are_filtered_by_each_filter(operator: Client) -> None:
     rows.fill()
     names = {job.pk: job.name for job in Job.objects.all()}
 
@@ -114,9 +115,7 @@ def test_jobs_are_filtered_by_what_operators_ask(operator: Client) -> None:
     assert found(state="nonsense") == set(names.values())
 
 
-def test_a_filling_queue_says_what_it_waits_for_and_a_full_one_that_it_is_ready(
-    operator: Client, service: Service
-) -> None:
+def test_a_filling_queue_shows_what_it_waits_for_and_a_full_one_is_ready(operator: Client, service: Service) -> None:
     service.add_segments(7)
     service.clock.advance(12)
     assert "in 24 s 7 of 20 blocks; goes when full or when the oldest has waited 36 s" in plain(

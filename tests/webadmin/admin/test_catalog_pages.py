@@ -34,14 +34,14 @@ def page(operator: Client, name: str, *arguments: object) -> str:
     return words(operator.get(reverse(f"admin:catalog_{name}", args=arguments)).content.decode())
 
 
-def test_lists_and_pages_say_what_makes_a_branch_slow(operator: Client) -> None:
+def test_lists_and_pages_show_what_makes_a_branch_slow(operator: Client) -> None:
     repository = fill_catalog()
     branches = page(operator, "branch_changelist")
     assert re.search(
         r"ingest acme/lake 6 over its base 5 61 725 rows 5 min( \d+ s)? about 5 000 about 1 500 2 a compaction of the",
         branches,
     )
-    assert "the last one was a short while ago ended" in branches
+    assert "the branch is in its cooldown ended" in branches
     told = page(operator, "branch_change", Branch.objects.get(name="ingest").pk)
     assert "Layers 6 over its base" in told
     assert "Staged now 3 rows in the staging token Sealed" in told
@@ -65,7 +65,7 @@ def test_lists_and_pages_say_what_makes_a_branch_slow(operator: Client) -> None:
     assert "lost a race" in page(operator, "compaction_changelist")
 
 
-def test_metrics_tell_the_same(db: None) -> None:
+def test_metrics_have_the_same_values(db: None) -> None:
     fill_catalog()
     told = {name: dict(samples) for name, samples in catalog_samples(1)}
     ends = told.pop("lithify_catalog_compactions")
@@ -139,7 +139,9 @@ def waste(db: None, tmp_path: Path, settings: LazySettings) -> Repository:
     return repository
 
 
-def test_the_preview_of_a_collection_says_what_goes_and_deletes_nothing(operator: Client, waste: Repository) -> None:
+def test_the_preview_of_a_collection_shows_its_deletions_and_deletes_nothing(
+    operator: Client, waste: Repository
+) -> None:
     told = give(operator, Repository, "collect-garbage", waste.pk, step="preview")
     assert "Objects condemned: deleted by a later round 1" in told
     assert not Collection.objects.exists()
@@ -155,7 +157,7 @@ def test_the_preview_of_a_collection_says_what_goes_and_deletes_nothing(operator
     assert (done.actor, done.objects_deleted, done.bytes_deleted) == ("operator", 1, 5)
 
 
-def test_a_deleted_repository_says_until_when_it_can_be_restored_and_is(operator: Client, waste: Repository) -> None:
+def test_a_deleted_repository_shows_its_restore_deadline_and_is_restored(operator: Client, waste: Repository) -> None:
     address = reverse("admin:catalog_repository_change", args=[waste.pk])
     assert "order/restore" not in operator.get(address).content.decode()
     delete_repository(waste, order=ORDER)

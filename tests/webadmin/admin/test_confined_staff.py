@@ -17,9 +17,10 @@ from webadmin.adminkit.read_only import ROWS_PER_PAGE
 from webadmin.base.access.confinement import HIDDEN, TENANT_OF, ConfinedManager, confine
 from webadmin.lanes.catalog.api.models import ImportRun
 from webadmin.lanes.catalog.models import Repository
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block, DeadLetter
 from webadmin.lanes.tables.models import DataSource
-from webadmin.schedule.models import Job, LevelPolicy
+from webadmin.schedule.models import Job
 
 OURS, THEIRS = "acme", "zeta"
 OTHERS = ("umbrella", "initech", THEIRS)
@@ -82,7 +83,7 @@ def every_address() -> Iterator[str]:
             yield "/" + path
 
 
-def test_nobody_sees_the_name_of_another_tenant_on_any_page(filled: None) -> None:
+def test_confined_staff_see_no_name_of_another_tenant_on_any_page(filled: None) -> None:
     ours, theirs, seen = staff(OURS), staff(THEIRS), 0
     jobs = [row.name for row in Job.objects.filter(tenant=OURS)]
     blocks = [row.ulid for row in Block.objects.filter(tenant__name=OURS)]

@@ -103,7 +103,7 @@ def test_keys_of_json_are_set_apart() -> None:
     assert '<span class="lt-key">&quot;job&quot;</span>: &quot;j&quot;' in show.json_text({"job": "j"})
 
 
-def test_long_strings_and_lists_say_what_is_missing() -> None:
+def test_long_strings_and_lists_are_cut_with_a_count() -> None:
     shown = show.json_text({"metadata": "Q" * 5000, "sources": list(range(1000))})
     assert "(5000 characters)" in shown
     assert "… 800 more" in shown

@@ -27,14 +27,14 @@ def words(text: str) -> str:
     return re.sub(r"[\s\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}]+", " ", re.sub(r"<[^>]+>", " ", text))
 
 
-def test_an_empty_installation_says_what_to_do(operator: Client) -> None:
+def test_an_empty_installation_shows_first_steps(operator: Client) -> None:
     text = words(operator.get("/admin/").content.decode())
     assert "Nothing to do: the index holds no blocks yet." in text
     assert "run manage.py import_blocks on a bucket" in text
     assert "issue a credential and start a node" in text
 
 
-def test_the_front_page_tells_trouble_levels_queues_jobs_workers_and_commands(operator: Client) -> None:
+def test_the_front_page_shows_trouble_levels_queues_jobs_workers_and_commands(operator: Client) -> None:
     rows.fill()
     text = words(operator.get("/admin/").content.decode())
     assert "3 jobs parked; keep 22 blocks until someone decides." in text
@@ -49,7 +49,7 @@ def test_the_front_page_tells_trouble_levels_queues_jobs_workers_and_commands(op
     assert f"#{Command.objects.latest('index').index}" in text
 
 
-def test_the_front_page_tells_of_credentials_that_are_about_to_expire(operator: Client) -> None:
+def test_the_front_page_counts_credentials_that_are_about_to_expire(operator: Client) -> None:
     now = timezone.now()
     for name, days in (("ended", -1), ("soon", 13), ("later", 15), ("never", None)):
         expires_at = None if days is None else now + timedelta(days=days)
@@ -59,7 +59,7 @@ def test_the_front_page_tells_of_credentials_that_are_about_to_expire(operator: 
     assert "1 credential expires within 14 days, or did already." in words(operator.get("/admin/").content.decode())
 
 
-def test_the_front_page_tells_how_tables_stand_and_what_needs_somebody(operator: Client) -> None:
+def test_the_front_page_shows_the_state_of_tables_and_what_needs_an_operator(operator: Client) -> None:
     fill_timeline()
     page = operator.get("/admin/").content.decode()
     text = words(page)
@@ -77,7 +77,7 @@ def test_the_front_page_tells_how_tables_stand_and_what_needs_somebody(operator:
     assert all(operator.get(link).status_code == 200 for link in links)
 
 
-def test_the_front_page_tells_how_far_buckets_are_and_what_fails_there(operator: Client) -> None:
+def test_the_front_page_shows_the_progress_and_failures_of_buckets(operator: Client) -> None:
     fill_tsdb()
     page = operator.get("/admin/").content.decode()
     text = words(page)
@@ -122,7 +122,7 @@ def test_a_refresh_brings_the_content_alone(operator: Client) -> None:
     assert len(part) < len(whole) / 2
 
 
-def test_slow_sums_are_kept_and_say_how_old_they_are(operator: Client) -> None:
+def test_slow_sums_are_cached_and_show_their_age(operator: Client) -> None:
     rows.make_block("final", tenant="acme", level=3)
     assert "Live objects 1 " in words(operator.get("/admin/").content.decode())
     rows.make_block("final", tenant="acme", level=3)

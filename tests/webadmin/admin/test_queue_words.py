@@ -37,7 +37,7 @@ FILLING = QueueFill(
         ({"blocks_max": None, "age_seconds": None}, "no policy", "no level policy says when"),
     ],
 )
-def test_a_queue_says_when_and_why(change: dict[str, object], badge: str, reason: str) -> None:
+def test_a_queue_shows_when_it_is_ready_and_why(change: dict[str, object], badge: str, reason: str) -> None:
     fill = replace(FILLING, **change)
     assert badge in ready_badge(fill).replace("\N{NO-BREAK SPACE}", " ")
     assert reason in ready_reason(fill).replace("\N{NO-BREAK SPACE}", " ")

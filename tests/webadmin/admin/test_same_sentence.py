@@ -1,4 +1,4 @@
-"""One sentence about a block or job, whoever asks: its page, the page of questions, the API, the command."""
+"""One sentence about a block or job everywhere: its page, the explain page, the API, the command."""
 
 from __future__ import annotations
 

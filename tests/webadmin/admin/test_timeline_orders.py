@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from engine.lanes.tables.plan import foresee as foreseeing
+from engine.lanes.tables.plan import forecast as foreseeing
 from tests.webadmin.admin.test_admin_orders import give, order
 from tests.webadmin.admin.test_front_page import words
 from tests.webadmin.admin.timeline_rows import DAY_MS, MB, fill_timeline, make_chunk, make_table
@@ -93,10 +93,10 @@ def test_what_changes_for_chunks_is_counted(operator: Client) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"granularity": "fortnight"}, "no granularity &#x27;fortnight&#x27;"),
-        ({"time_zone": "Mars/Olympus"}, "there is no time zone &#x27;Mars/Olympus&#x27;"),
+        ({"granularity": "fortnight"}, "unknown granularity &#x27;fortnight&#x27;"),
+        ({"time_zone": "Mars/Olympus"}, "unknown time zone &#x27;Mars/Olympus&#x27;"),
         ({"small_cost": "3 GB"}, "two small tasks could not be joined"),
-        ({"weight_recency": "99"}, "are not four that make 100 percent"),
+        ({"weight_recency": "99"}, "are not four numbers that sum to 100 percent"),
         ({"segment_bytes_max": "a lot"}, "Write a size like 500 MiB"),
         ({"segment_bytes_max": "0"}, "It is from 1 to"),
         ({"roll_up": "{"}, "This is no JSON"),
@@ -111,7 +111,7 @@ def test_settings_that_cannot_be_are_refused_at_the_form(operator: Client, chang
     assert not AuditEntry.objects.exists()
 
 
-def test_a_long_table_is_previewed_by_a_sample_that_says_so(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_table_is_previewed_by_a_labelled_sample(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     source = fragmented()
     monkeypatch.setattr(plan_preview.preview, "__kwdefaults__", {"segments_max": 50})
     told = give(operator, DataSource, "change-policy", source.id, step="preview", **settings(source, gain_half=9))
@@ -128,7 +128,9 @@ def test_the_rest_page_plans_twice_and_names_what_does_not_rest(
     source = fragmented(days=2)
     address = reverse("timeline-rest", args=[source.id])
     assert "Yes, after 1 task: the plan after that is empty." in words(operator.get(address).content.decode())
-    monkeypatch.setattr(foreseeing, "done", lambda segments, plan, policy: list(segments))  # merges that do nothing
+    monkeypatch.setattr(
+        foreseeing, "apply_plan", lambda segments, plan, policy: list(segments)
+    )  # merges that do nothing
     told = words(operator.get(address).content.decode())
     assert "the next plan would rewrite 2 chunks again" in told
     assert told.count("24 segments of 114 MiB could be 1") == 2
@@ -137,7 +139,7 @@ def test_the_rest_page_plans_twice_and_names_what_does_not_rest(
     assert "Yes, it rests now: the plan after that is empty." in rests
 
 
-def test_the_rest_page_tells_what_was_rewritten_again_and_again_in_fact(operator: Client) -> None:
+def test_the_rest_page_shows_chunks_that_were_rewritten_repeatedly(operator: Client) -> None:
     address = reverse("timeline-rest", args=[fill_timeline().id])
     assert "What was done: 1 chunk rewritten 4 times or more within 7 days." in words(
         operator.get(address).content.decode()
@@ -198,7 +200,7 @@ def test_a_table_is_paused_and_resumed(operator: Client) -> None:
     assert not source.is_paused
 
 
-def test_who_may_only_look_gives_no_orders(db: None) -> None:
+def test_users_with_view_permission_run_no_table_actions(db: None) -> None:
     source = fragmented(days=1)
     clerk = User.objects.create(username="clerk", is_staff=True)
     clerk.user_permissions.set(
@@ -229,6 +231,6 @@ def test_who_may_only_look_gives_no_orders(db: None) -> None:
         ("1 GB", 10**9),
     ],
 )
-def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
+def test_sizes_are_parsed_with_units(text: str, size: int) -> None:
     assert read_size(text) == size
     assert read_size(write_size(size)) == size

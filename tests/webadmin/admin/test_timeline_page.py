@@ -61,7 +61,7 @@ def addresses(source: DataSource, chunk: Chunk) -> list[str]:
     ]
 
 
-def test_who_may_see_a_timeline(db: None) -> None:
+def test_a_timeline_needs_the_view_permission_or_its_tenant(db: None) -> None:
     own, other = make_table("orders", "acme"), make_table("orders", "zeta")
     places = [(source, addresses(source, make_chunk(source, 0))) for source in (own, other)]
     viewer = somebody("viewer", permissions=("view_datasource",))
@@ -167,7 +167,7 @@ def test_a_stretch_shows_the_chunks_that_it_touches_and_no_other(operator: Clien
         {"from": "\N{SUPERSCRIPT TWO}", "until": "5"},
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_words(operator: Client, query: dict[str, str]) -> None:
+def test_invalid_queries_are_rejected_with_code_message_and_next(operator: Client, query: dict[str, str]) -> None:
     answer = operator.get(reverse("timeline-data", args=[make_table().id]), query)
     assert answer.status_code == 400
     assert set(answer.json()) == {"code", "message", "next"}
@@ -180,7 +180,7 @@ def test_a_chunk_that_is_not_there_is_no_error_of_the_server(operator: Client, s
     assert operator.post(reverse("timeline-data", args=[source.id])).status_code == 405
 
 
-def test_words_from_files_and_people_are_shown_as_text(operator: Client) -> None:
+def test_text_from_files_and_users_is_escaped(operator: Client) -> None:
     source = make_table()
     chunk = make_chunk(source, 0, "stable", reason="<script>alert(1)</script>", note="<b>misaligned</b>")
     panel = operator.get(reverse("timeline-chunk", args=[source.id, chunk.start_ms])).content.decode()
@@ -189,7 +189,7 @@ def test_words_from_files_and_people_are_shown_as_text(operator: Client) -> None
     assert "&lt;b&gt;misaligned" in panel
 
 
-def test_only_who_may_change_chunks_is_offered_orders(operator: Client) -> None:
+def test_actions_are_offered_only_with_the_permission_to_change_chunks(operator: Client) -> None:
     source = make_table()
     place = addresses(source, make_chunk(source, 0))[2]
     offers = 'aria-label="Orders"'
@@ -239,7 +239,7 @@ def test_numbers_of_a_table_are_those_of_its_rows(operator: Client) -> None:
     assert "FooterLies" in page
 
 
-def test_a_budget_of_a_day_counts_what_had_its_turn_and_says_when_it_is_free_again(operator: Client) -> None:
+def test_a_budget_of_a_day_counts_admitted_bytes_and_shows_when_it_is_free_again(operator: Client) -> None:
     source = make_table()
     Policy.objects.filter(source=source).update(bytes_per_day=300 * MB)
     now_ms = dialect.clock_ms()

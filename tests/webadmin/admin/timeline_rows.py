@@ -129,13 +129,13 @@ def _chunks(source: DataSource, first_ms: int) -> list[Chunk]:
     kinds: list[dict[str, Any]] = [{"state": "stable"}] * DAYS
     kinds[0:5] = [{"state": "skipped", "reason": "it is excluded: audited"}] * 5
     kinds[8] = {"state": "empty", "segment_count": 0, "byte_count": 0, "largest_bytes": 0}
-    kinds[12:16] = [{"note": "shares segments with chunks beside it: misaligned"}] * 4
+    kinds[12:16] = [{"note": "shares segments with adjacent chunks: misaligned"}] * 4
     kinds[20:27] = [{"state": "deferred"} | many] * 7
     failed = {"is_quarantined": True, "failures": 3, "quarantine_reason": "BadFile: footer that lies (3 runs)"}
     kinds[30] = {"state": "deferred"} | many | failed
     kinds[36:52] = [{"state": "unstable"} | many] * 16
     kinds[52] = {"state": "unstable", "segment_count": 1, "byte_count": 1_300 * MB, "largest_bytes": 1_300 * MB}
-    kinds[-1] = {"state": "skipped", "reason": "it is among the newest, which the hot window leaves alone"}
+    kinds[-1] = {"state": "skipped", "reason": "it is in the hot window of the newest chunks"}
     kinds[-2] = {"state": "unstable", "is_dirty": True} | many
     return [make_chunk(source, first_ms + place * DAY_MS, **kind) for place, kind in enumerate(kinds)]
 

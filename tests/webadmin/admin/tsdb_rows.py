@@ -30,7 +30,7 @@ def fill_tsdb() -> None:
         bucket=bucket,
         folder=folder,
         name="refused",
-        refusal="another compactor, c-7, has left a visit mark",
+        refusal="another compactor, c-7, left a visit mark",
         refused_until_ms=now_ms + 600_000,
     )
     for position, state in enumerate(GroupState):

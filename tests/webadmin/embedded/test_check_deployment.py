@@ -1,4 +1,4 @@
-"""``check_deployment`` reports each dependency by name, goes on after a failure, and exits with 1 on errors."""
+"""``check_deployment`` reports each dependency by name, continues after a failure, and exits with 1 on errors."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_only_its_owner_may_read_the_log(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
-def test_a_start_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_failed_start_raises_program_failed(tmp_path: Path) -> None:
     programs = [Program(name="short", command=(sys.executable, "-c", ""), ready_line="never")]
     with pytest.raises(ProgramFailed, match="short"), running_stack(programs, tmp_path / "log"):
         pass

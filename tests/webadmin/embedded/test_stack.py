@@ -58,7 +58,7 @@ def test_only_the_node_is_given_the_workers_credential(tmp_path: Path) -> None:
     assert [p.name for p in stack(tmp_path) if "WORKER_CREDENTIAL" in p.environment] == ["compactor"]
 
 
-def test_our_redis_answers_those_who_know_its_password(tmp_path: Path) -> None:
+def test_the_embedded_redis_needs_its_password(tmp_path: Path) -> None:
     redis = by_name(stack(tmp_path))["redis"]
     configuration = Path(redis.command[1])
     assert stat.S_IMODE(configuration.stat().st_mode) == 0o600
@@ -83,7 +83,7 @@ def test_a_taken_port_is_replaced_by_a_free_one() -> None:
     assert free_port(free) == free
 
 
-def test_nobody_at_the_door_is_no_error() -> None:
+def test_probes_of_a_closed_port_are_false() -> None:
     port = free_port()
     assert not answers_http(port, "/healthz")
     assert not answers_redis(port, "any")

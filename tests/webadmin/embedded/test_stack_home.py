@@ -28,7 +28,7 @@ with locked_home(pathlib.Path(sys.argv[1])):
 """
 
 
-def test_a_second_stack_in_the_same_home_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+def test_a_second_stack_in_the_same_home_is_refused_with_the_holders_process_id(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLDS_THE_LOCK, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None

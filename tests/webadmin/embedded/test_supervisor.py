@@ -152,7 +152,7 @@ def test_a_program_that_does_not_exist_is_named() -> None:
         supervisor.start()
 
 
-def test_a_program_that_dies_is_started_again_and_that_is_said() -> None:
+def test_a_program_that_dies_is_restarted_and_logged() -> None:
     supervisor, output = supervise(python("tough", RUNS_UNTIL_STOPPED, ready_line="here"), delay=lambda deaths: 0.01)
     assert supervisor.start()
     first = supervisor.pids()["tough"]
@@ -201,7 +201,7 @@ def test_a_program_that_does_not_stop_by_itself_is_killed() -> None:
     assert "deaf did not stop by itself: killed" in output.getvalue()
 
 
-def test_asking_twice_does_not_wait_for_anybody() -> None:
+def test_a_second_stop_request_kills_at_once() -> None:
     supervisor, _ = supervise(python("deaf", IGNORES_STOPPING, ready_line="here", stop_seconds=3600))
     assert supervisor.start()
     supervisor.request_stop()
@@ -219,7 +219,7 @@ def test_what_a_program_started_ends_with_it() -> None:
     eventually(lambda: not is_alive(child))
 
 
-def test_a_stop_asked_for_during_the_start_ends_the_start() -> None:
+def test_a_stop_request_during_the_start_ends_the_start() -> None:
     started = threading.Event()
     supervisor: Supervisor
 

@@ -312,7 +312,7 @@ def test_a_credential_of_one_tenant_is_shown_no_path_of_the_server(
 
 
 @pytest.mark.parametrize("path", [path for path, method in method_calls() if method == "post"])
-def test_what_it_changes_is_on_record_with_who_asked(service: Service, path: str) -> None:
+def test_every_change_is_audited_with_its_actor(service: Service, path: str) -> None:
     call = CALLS[path]
     prepare(service, call.before)
     caller = Caller(*SCOPES, "tenant:*")
@@ -342,7 +342,7 @@ def test_no_other_method_does_anything(service: Service, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_pages_are_for_operators_who_are_logged_in(service: Service, method: str) -> None:
+def test_pages_need_a_signed_in_operator(service: Service, method: str) -> None:
     before = every_row()
     for path in ADMIN:
         if path in ADMIN_OPEN:

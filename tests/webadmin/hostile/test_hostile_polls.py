@@ -146,7 +146,7 @@ def test_refusals_are_in_the_metrics_and_in_the_admin(node: Caller, admin_client
     assert node.name in page
 
 
-def test_nobody_without_a_credential_makes_us_write(service: Service) -> None:
+def test_polls_without_a_credential_write_nothing(service: Service) -> None:
     before = every_row()
     for bearer in ("", "lw_000000000000_" + "A" * 43):
         assert Caller(bearer=bearer).post(POLL, GOOD).status_code == 401
@@ -191,7 +191,7 @@ def scene(service: Service) -> Scene:
 
 
 def foreign_tokens(scene: Scene) -> dict[str, tuple[str, str, bool]]:
-    """Job and token by what is wrong with them, and whether the token is one that nobody gave to the sender."""
+    """Job and token by what is wrong with them, and whether the token was never issued to the sender."""
     theirs, mine = scene.victims.held[scene.theirs.job].token, scene.own.held[scene.mine.job].token
     index, key, signature = theirs.split(".")
     codec, credential = token_codec(), scene.attacker.credential.key_id

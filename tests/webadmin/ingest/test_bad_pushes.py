@@ -80,7 +80,8 @@ def test_a_wrong_content_type_is_refused_as_clients_know_it_and_counted(doors: D
     refused(doors, "content_type")
 
 
-def test_row_28_a_tenant_that_sends_too_fast_is_refused_whatever_it_sends(doors: Doors) -> None:
+@pytest.mark.row("profile-api-28")
+def test_pushes_above_the_rate_limit_are_refused_before_validation(doors: Doors) -> None:
     limited(doors, bytes_per_second=1, burst_bytes=len(push_body()) + 50)
     assert doors.post(PUSH, push_body(), **ACME).status_code == 200
     for body in (push_body(), b"\xff" * 200):
@@ -91,13 +92,15 @@ def test_row_28_a_tenant_that_sends_too_fast_is_refused_whatever_it_sends(doors:
     assert doors.post(PUSH, push_body(), **{"X-Scope-OrgID": "other"}).status_code == 200
 
 
-def test_row_29_an_empty_push_is_told_so_even_without_a_budget(doors: Doors) -> None:
+@pytest.mark.row("profile-api-29")
+def test_an_empty_push_is_an_invalid_argument_even_without_rate_budget(doors: Doors) -> None:
     limited(doors, bytes_per_second=0, burst_bytes=0)
     assert error_of(doors.post(PUSH, b"", **ACME))[:2] == (400, "invalid_argument")
     assert error_of(doors.post(PUSH, push_body(), **ACME))[:2] == (429, "resource_exhausted")
 
 
-def test_row_25_a_body_over_the_tenants_limit_is_refused(doors: Doors) -> None:
+@pytest.mark.row("profile-api-25")
+def test_a_body_over_the_limit_of_the_tenant_is_refused(doors: Doors) -> None:
     limited(doors, body_bytes_max=1 << 20, profile_bytes_max=8 << 20)
     profile = fresh_pprof(*[(f"leaf-{number}-{'x' * 90}", "root") for number in range(8_000)])
     assert 1 << 20 < len(profile) < 2 << 20
@@ -112,7 +115,8 @@ def test_row_25_a_body_over_the_tenants_limit_is_refused(doors: Doors) -> None:
     assert doors.post("/v1development/profiles", bomb, "application/x-protobuf", **{"Content-Encoding": "gzip"}, **ACME).status_code == 413  # fmt: skip
 
 
-def test_row_26_a_profile_over_its_limit_is_400_by_push_and_422_by_ingest(doors: Doors) -> None:
+@pytest.mark.row("profile-api-26")
+def test_a_profile_over_its_limit_is_400_by_push_and_422_by_ingest(doors: Doors) -> None:
     limited(doors, profile_bytes_max=100)
     status, _, message = error_of(doors.post(PUSH, push_body(), **ACME))
     assert status == 400
@@ -130,7 +134,7 @@ def test_a_gigantic_profile_inside_a_small_request_is_refused(doors: Doors) -> N
     refused(doors, "profile_size_limit")
 
 
-def test_series_beyond_the_tenants_limit_are_refused_and_known_ones_go_on(doors: Doors) -> None:
+def test_series_beyond_the_tenants_limit_are_refused_and_known_ones_accepted(doors: Doors) -> None:
     limited(doors, series_max=2)
     assert doors.post(PUSH, push_body("a", "b"), **ACME).status_code == 200
     status, code, message = error_of(doors.post(PUSH, push_body("c"), **ACME))
@@ -147,7 +151,7 @@ def test_an_impossible_tenant_is_refused(doors: Doors, tenant: str) -> None:
     assert doors.counts() == {("", "bad_tenant"): 1}
 
 
-def test_a_flood_of_bad_pushes_is_one_row_that_says_the_last_words(doors: Doors) -> None:
+def test_a_flood_of_bad_pushes_is_one_row_with_the_last_message(doors: Doors) -> None:
     for _ in range(20):
         doors.post(PUSH, b"\xff", **ACME)
     assert doors.counts() == {("acme", "malformed_request"): 20}

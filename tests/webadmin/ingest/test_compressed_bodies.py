@@ -1,4 +1,4 @@
-"""Bodies that cost more than they hold are refused early, and what they cost is charged to whoever sent them."""
+"""Bodies that cost more than they hold are refused early, and their cost is charged to the sender."""
 
 from __future__ import annotations
 

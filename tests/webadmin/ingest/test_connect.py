@@ -57,7 +57,8 @@ def test_an_empty_message_is_an_empty_body_and_an_empty_object() -> None:
     assert posted(b"{}", "application/json").content == b"{}"
 
 
-def test_row_59_other_types_methods_and_empty_json_are_refused_as_clients_know_it() -> None:
+@pytest.mark.row("profile-api-59")
+def test_other_content_types_methods_and_empty_json_are_refused_with_connect_statuses() -> None:
     response = posted(b"x", "text/plain")
     assert (response.status_code, response.content) == (415, b"")
     assert response["Accept-Post"] == "application/json, application/proto"
@@ -93,7 +94,7 @@ def test_a_gzip_bomb_and_a_large_body_are_refused() -> None:
     assert error_of(posted(bytes(2 << 20))) == (429, "resource_exhausted")
 
 
-def test_other_compressions_are_unimplemented_and_the_answer_says_what_is() -> None:
+def test_other_compressions_are_unimplemented_and_the_error_lists_those_supported() -> None:
     response = posted(b"x", **{"Content-Encoding": "zstd"})
     assert error_of(response) == (501, "unimplemented")
     assert b"gzip" in response.content
@@ -130,7 +131,7 @@ def test_every_code_has_its_status(code: str) -> None:
     assert error_of(response) == (STATUSES[code], code)
 
 
-def test_a_fault_of_ours_says_so_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_reported_without_details(caplog: pytest.LogCaptureFixture) -> None:
     def fail(call: Call) -> PushRequest:
         raise RuntimeError("a secret")
 

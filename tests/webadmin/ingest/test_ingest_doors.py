@@ -49,7 +49,8 @@ def test_a_form_with_a_profile_is_taken_and_its_plain_fields_are_not(doors: Door
     assert len(doors.series()) == 1
 
 
-def test_row_12_an_empty_profile_part_is_accepted_and_nothing_is_stored(doors: Doors) -> None:
+@pytest.mark.row("profile-api-12")
+def test_an_empty_profile_part_is_accepted_and_stores_nothing(doors: Doors) -> None:
     body, kind = form(profile=b"")
     assert doors.post("/ingest?name=app", body, kind).status_code == 200
     assert not doors.series()
@@ -73,7 +74,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_ingest_refuses_with_the_status_of_the_sheet_and_counts(doors: Doors, name: str) -> None:
+def test_ingest_refuses_with_the_status_of_the_reference_and_counts(doors: Doors, name: str) -> None:
     query, body, kind, status, reason = REFUSALS[name]
     response = doors.post(f"/ingest?{query}", body, kind)
     assert (response.status_code, json.loads(response.content)["code"]) == (status, "invalid_argument")
@@ -81,7 +82,8 @@ def test_ingest_refuses_with_the_status_of_the_sheet_and_counts(doors: Doors, na
     assert not doors.series()
 
 
-def test_row_20_invalid_text_in_a_profile_is_400_by_push_and_422_by_ingest(doors: Doors) -> None:
+@pytest.mark.row("profile-api-20")
+def test_invalid_text_in_a_profile_is_400_by_push_and_422_by_ingest(doors: Doors) -> None:
     bad = fresh_pprof(("leaf", "root")).replace(b"leaf", b"\xffeaf")
     assert doors.post("/ingest?name=app&format=pprof", bad, "x/y").status_code == 422
 
@@ -111,7 +113,7 @@ def otlp_request() -> otlp.ExportRequest:
     return request
 
 
-def test_otlp_profiles_are_taken_in_protobuf_and_json_and_answered_in_protobuf(doors: Doors) -> None:
+def test_otlp_profiles_are_accepted_in_protobuf_and_json_and_answered_in_protobuf(doors: Doors) -> None:
     request = otlp_request()
     bodies = [
         (request.SerializeToString(), OTLP_TYPE, {}),
@@ -158,6 +160,7 @@ def test_otlp_without_a_credential_is_refused(doors: Doors, settings: Any) -> No
 NOW_S = 1_577_836_800
 
 
+@pytest.mark.row("profile-api-52")
 @pytest.mark.parametrize(("text", "seconds"), [("now-1min", NOW_S - 60), ("now-1mon", NOW_S - 2_592_000), ("now-1M", NOW_S - 2_592_000), ("now-1", NOW_S), ("", NOW_S), ("nonsense", NOW_S), ("now-1h30m", NOW_S - 5_400), ("now+1d", NOW_S + 86_400), ("20200101", NOW_S), ("1577836800", NOW_S), ("1577836800001", NOW_S + 0.001), ("1577836800000001", NOW_S + 1e-6), ("1577836800000000000", NOW_S), ("9" * 60, 253_402_300_799.0), ("now-99999y", 0)])  # fmt: skip  # noqa: E501
-def test_row_52_times_are_read_as_senders_write_them(text: str, seconds: float) -> None:
+def test_times_of_senders_are_parsed_in_all_formats(text: str, seconds: float) -> None:
     assert parse_time(text, NOW_S) == pytest.approx(seconds, abs=1e-6)

@@ -206,7 +206,7 @@ def test_a_dead_instance_is_passed_over_until_it_is_back(make_doors: Callable[[i
     assert len(doors.series()) == 5
 
 
-def test_a_writer_that_refuses_is_believed_and_nobody_else_is_asked(make_doors: Callable[[int], Doors]) -> None:
+def test_a_refusal_by_a_writer_is_final_and_no_other_is_tried(make_doors: Callable[[int], Doors]) -> None:
     doors = make_doors(2)
     for writer in doors.writers:
         writer.answer = lambda push: (400, "bad_profile", "profile 0 of 1: nothing in it")
@@ -226,7 +226,7 @@ def test_a_failed_writer_is_reported_as_unavailable_and_not_tried_elsewhere(make
     assert sum(len(writer.pushes) for writer in doors.writers) == 1
 
 
-def test_without_any_instance_the_sender_is_told_to_come_again(doors: Doors) -> None:
+def test_without_any_instance_pushes_are_unavailable(doors: Doors) -> None:
     doors.distributor.placement.offer_ring(ring_of())
     response = doors.post(PUSH, push_body())
     assert (response.status_code, response.json()["code"]) == (503, "unavailable")

@@ -119,7 +119,8 @@ def test_everybodys_limit_may_not_contradict_a_tenants_own(db: None) -> None:
         change_limits(values={"dataset_shards_max": 40}, order=ORDER)
 
 
-def test_l16_a_dataset_that_is_overridden_is_spread_at_random_and_no_other(fleet: Placement) -> None:
+@pytest.mark.row("L16")
+def test_only_an_overridden_dataset_is_spread_at_random(fleet: Placement) -> None:
     values = {"tenant_shards": 4, "dataset_shards": 4, "load_balancing": "round_robin"}
     change_override(tenant="tenant-a", dataset="dataset-a", values=values, order=ORDER)
     fleet.round()
@@ -147,7 +148,7 @@ def test_a_pin_moves_its_dataset_and_no_other(fleet: Placement) -> None:
     assert not PlacementOverride.objects.exists(), "a dry run changes nothing"
 
 
-def test_a_dry_run_without_a_ring_says_what_is_decided_and_nothing_of_moves(db: None) -> None:
+def test_a_dry_run_without_a_ring_shows_the_decision_and_no_moves(db: None) -> None:
     decision = change_limits(tenant="acme", values={"tenant_shards": 2}, order=DRY)
     assert decision.foresight is None
     assert decision.after == {"tenant_shards": 2}
@@ -183,7 +184,7 @@ def test_what_if_refuses_names_that_are_not_there_and_an_empty_fleet(fleet: Plac
         what_if(FleetChange(remove=[f"writer-{number:02}" for number in range(1, 11)]))
 
 
-def test_what_if_there_is_no_ring_says_what_to_do(db: None) -> None:
+def test_a_what_if_without_a_ring_is_an_error_with_advice(db: None) -> None:
     with pytest.raises(EmptyRing, match="segment writer"):
         what_if(FleetChange(add=("",)))
 
@@ -242,7 +243,7 @@ def test_bad_orders_are_refused_with_a_code(db: None, api, path: str, body: dict
     assert (status, answer["code"]) == (400, code)
 
 
-def test_the_command_shows_changes_and_asks(fleet: Placement, tmp_path: Path) -> None:
+def test_the_command_shows_changes_and_answers_what_if(fleet: Placement, tmp_path: Path) -> None:
     [decision] = command("override", "acme", "d2", "--shards", "3", "--why", "noisy")
     assert decision["after"] == {"shards": [3]}
     fleet.round()

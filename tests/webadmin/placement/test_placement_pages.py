@@ -98,7 +98,7 @@ def test_the_smallest_and_the_largest_ring_can_be_drawn(db: None, shards: int) -
     assert circles(heat_picture(ring, {shards: 7}))
 
 
-def test_the_page_says_what_is_missing_before_anybody_writes(operator: Client) -> None:
+def test_the_page_shows_what_is_missing_before_the_first_push(operator: Client) -> None:
     text = operator.get(PAGE).content.decode()
     assert "There is no ring" in text
     assert "No rules were built yet" in text
@@ -120,7 +120,7 @@ def test_the_page_finds_a_dataset_on_the_ring(operator: Client, filled: Placemen
     assert "placed by hash" in text
 
 
-def test_old_rules_and_a_silent_fleet_are_said(operator: Client, filled: Placement) -> None:
+def test_old_rules_and_a_silent_fleet_are_shown(operator: Client, filled: Placement) -> None:
     filled.service.clock.advance(600)
     assert "The rules are" in operator.get(PAGE).content.decode()
 
@@ -199,7 +199,7 @@ def test_an_instance_is_drained_and_the_ring_sized_with_the_mouse(operator: Clie
     assert current_ring().shards == 200
 
 
-def test_a_bad_pin_is_said_at_the_form(operator: Client, filled: Placement) -> None:
+def test_an_invalid_pin_is_shown_at_the_form(operator: Client, filled: Placement) -> None:
     address = reverse("admin:placement_placementoverride_order", args=["set"])
     for shards in ("one", "9999", "0"):
         form = {"tenant": "acme", "dataset": "web", "shards": shards, "why": "w", "step": "apply"}

@@ -50,7 +50,8 @@ def test_a_segment_counts_once_however_many_rounds_look_at_the_log(placement: Pl
     assert placement.round().segments == 0
 
 
-def test_weakness_17_12_a_recovered_dead_letter_counts_as_usage(placement: Placement, store: LocalStore) -> None:
+@pytest.mark.row("placement-weakness-17.12")
+def test_a_recovered_dead_letter_counts_as_usage(placement: Placement, store: LocalStore) -> None:
     meta = placement.segment("acme", "late", 1000 * KIB)
     store.put(BlockRegistration.of(meta).object_key, bytes(meta.size))
     store.put(dead_letter_key(meta.shard, meta.tenant, meta.id), encode_metadata(meta))
@@ -126,7 +127,7 @@ def test_of_two_builders_that_start_from_one_round_the_second_writes_nothing(
     assert usage_of(placement, "acme", "web") == {(1, "writer-1"): pytest.approx(UNIT / 15 * 0.056, rel=0.05)}
 
 
-def test_the_state_survives_whoever_builds_next(placement: Placement) -> None:
+def test_the_placement_state_survives_a_change_of_process(placement: Placement) -> None:
     placement.run(600, ("acme", "web", 1, 8 * UNIT))
     shards = placement.rules().rule("acme", "web").dataset_shards
     placement.run(600, ("acme", "web", 1, 0))
@@ -172,12 +173,14 @@ def test_history_ends_after_thirty_days(placement: Placement) -> None:
     assert RulesVersion.objects.count() == 1
 
 
-def test_l20_without_a_round_nothing_is_written(placement: Placement, store: LocalStore) -> None:
+@pytest.mark.row("L20")
+def test_without_a_placement_round_nothing_is_written(placement: Placement, store: LocalStore) -> None:
     placement.write("acme", "web", UNIT)
     assert not list(store.list("placement/"))
 
 
-def test_l21_nothing_is_published_before_the_confidence_period_is_over(placement: Placement) -> None:
+@pytest.mark.row("L21")
+def test_nothing_is_published_before_the_confidence_period_is_over(placement: Placement) -> None:
     placement.write("acme", "web", UNIT)
     assert placement.round(confidence_ms=40_000).version is None
     assert placement.round(confidence_ms=40_000).version is None
@@ -186,8 +189,9 @@ def test_l21_nothing_is_published_before_the_confidence_period_is_over(placement
     assert ("acme", "web") in placement.rules().datasets, "what was gathered meanwhile counts"
 
 
+@pytest.mark.row("L22")
 @pytest.mark.parametrize("fault", [Fault("get"), Fault("get", error=BadDocument)])
-def test_l22_rules_that_cannot_be_loaded_stop_the_round_and_lose_no_usage(placement: Placement, fault: Fault) -> None:
+def test_rules_that_cannot_be_loaded_stop_the_round_and_lose_no_usage(placement: Placement, fault: Fault) -> None:
     placement.write("acme", "web", UNIT)
     failing = FailingStore(placement.store, fault)
     with pytest.raises((StorageError, BadDocument)):
@@ -196,12 +200,14 @@ def test_l22_rules_that_cannot_be_loaded_stop_the_round_and_lose_no_usage(placem
     assert placement.round().segments == 1
 
 
-def test_l23_rules_that_are_missing_are_written_anew(placement: Placement) -> None:
+@pytest.mark.row("L23")
+def test_missing_rules_are_written_again(placement: Placement) -> None:
     assert placement.round().version == 1
     assert load_rules(signed(placement.store)).version == 1
 
 
-def test_l24_and_l25_rules_follow_configuration_and_stay_without_statistics(placement: Placement) -> None:
+@pytest.mark.row("L24", "L25")
+def test_rules_follow_configuration_and_stay_without_statistics(placement: Placement) -> None:
     fixed = {"load_balancing": LoadBalancing.ROUND_ROBIN}
     PlacementLimit.objects.create(tenant="acme", tenant_shards=8, dataset_shards_min=5, **fixed)
     placement.run(60, ("acme", "a", 1, UNIT), ("beta", "b", 1, UNIT))
@@ -214,7 +220,8 @@ def test_l24_and_l25_rules_follow_configuration_and_stay_without_statistics(plac
     assert set(placement.rules().datasets) == {("acme", "a"), ("beta", "b")}
 
 
-def test_l26_all_rules_expire_when_nobody_writes(placement: Placement) -> None:
+@pytest.mark.row("L26")
+def test_all_rules_expire_without_writes(placement: Placement) -> None:
     placement.write("acme", "web", UNIT)
     placement.round()
     placement.round(after_s=16 * 60)
@@ -223,13 +230,15 @@ def test_l26_all_rules_expire_when_nobody_writes(placement: Placement) -> None:
     assert RuleChange.objects.order_by("-id").first().reason == "it wrote nothing for a quarter of an hour"
 
 
-def test_l27_two_tenants_with_one_dataset_name_have_rules_of_their_own(placement: Placement) -> None:
+@pytest.mark.row("L27")
+def test_tenants_with_the_same_dataset_name_have_separate_rules(placement: Placement) -> None:
     placement.run(300, ("acme", "web", 1, 6 * UNIT), ("beta", "web", 2, KIB))
     rules = placement.rules()
     assert rules.rule("acme", "web").dataset_shards > rules.rule("beta", "web").dataset_shards == 1
 
 
-def test_l28_a_dataset_that_moves_shard_keeps_its_sum(placement: Placement) -> None:
+@pytest.mark.row("L28")
+def test_a_dataset_that_moves_shard_keeps_its_sum(placement: Placement) -> None:
     placement.run(900, ("acme", "web", 1, UNIT))
     placement.run(180, ("acme", "web", 2, UNIT))
     usage = usage_of(placement, "acme", "web")
@@ -237,7 +246,8 @@ def test_l28_a_dataset_that_moves_shard_keeps_its_sum(placement: Placement) -> N
     assert usage[1, "writer-1"] == pytest.approx(UNIT / 2, rel=0.1)
 
 
-def test_l29_a_shard_that_is_not_written_any_more_is_forgotten(placement: Placement) -> None:
+@pytest.mark.row("L29")
+def test_a_shard_without_writes_is_dropped(placement: Placement) -> None:
     placement.run(60, ("acme", "web", 1, UNIT))
     placement.run(60, ("acme", "web", 2, UNIT), owner="writer-2")
     assert set(usage_of(placement, "acme", "web")) == {(1, "writer-1"), (2, "writer-2")}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.placement.publication import load_rules
 from tasks.beat import PERIODIC_JOBS, PLACEMENT_TASK, app
 from tasks.control.placement import build_placement_rules
@@ -25,7 +27,8 @@ def test_it_builds_rules_into_the_configured_store(placement: Placement, setting
     assert (rules.version, set(rules.datasets)) == (2, {("acme", "web")})
 
 
-def test_l21_it_publishes_nothing_before_the_configured_confidence(placement: Placement, settings) -> None:
+@pytest.mark.row("L21")
+def test_the_task_publishes_nothing_before_the_configured_confidence_period(placement: Placement, settings) -> None:
     settings.OBJECT_STORE_URL = placement.store.url
     settings.PLACEMENT_CONFIDENCE_SECONDS = 60.0
     build_placement_rules()

@@ -61,7 +61,8 @@ def test_while_both_are_away_the_last_rules_stay(placement: Placement, outage) -
     assert read_rules(FailingStore(placement.store, Fault("get", is_lasting=True)), last=rules) is rules
 
 
-def test_l17_older_rules_are_ignored(placement: Placement, outage) -> None:
+@pytest.mark.row("L17")
+def test_older_rules_are_ignored(placement: Placement, outage) -> None:
     placement.round()
     placement.round()
     rules = read_rules(placement.store)
@@ -71,17 +72,20 @@ def test_l17_older_rules_are_ignored(placement: Placement, outage) -> None:
     assert read_rules(placement.store, last=newer) is newer
 
 
-def test_property_14_later_versions_of_an_earlier_time_are_ignored(store: LocalStore, db: None) -> None:
+@pytest.mark.row("placement-property-14")
+def test_later_versions_of_an_earlier_time_are_ignored(store: LocalStore, db: None) -> None:
     last = PlacementRules(version=3, created_at_ms=5_000)
     publish_rules(signed(store), PlacementRules(version=4, created_at_ms=4_000))
     assert read_rules(store, last=last) is last
 
 
-def test_l18_rules_that_never_were_are_empty_ones(store: LocalStore, db: None) -> None:
+@pytest.mark.row("L18")
+def test_missing_rules_are_empty_rules(store: LocalStore, db: None) -> None:
     assert read_rules(store) == PlacementRules()
 
 
-def test_l19_nobody_starts_on_rules_that_cannot_be_read(store: LocalStore, db: None) -> None:
+@pytest.mark.row("L19")
+def test_unreadable_rules_are_an_error_at_the_start(store: LocalStore, db: None) -> None:
     for folder in (store, signed(store)):
         folder.put(RULES_KEY, b"\xff\xff")
         with pytest.raises(BadDocument):

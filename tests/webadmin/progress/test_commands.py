@@ -11,8 +11,9 @@ from django.core.management import CommandError, call_command
 from engine.schedule.advice import PROCESS_BYTES
 from engine.schedule.limits import Scope, ScopeKind
 from tests.webadmin.service import Service
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.progress.services import count_log
-from webadmin.schedule.models import Command, Job, LevelPolicy, Limits
+from webadmin.schedule.models import Command, Job, Limits
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause
 
@@ -34,7 +35,7 @@ def test_a_dry_run_names_what_the_next_poll_then_does(service: Service) -> None:
     assert "plans" not in said("plan", "--dry-run")
 
 
-def test_a_dry_run_shows_a_table_or_says_that_there_is_nothing(service: Service) -> None:
+def test_a_dry_run_prints_a_table_or_that_nothing_would_change(service: Service) -> None:
     assert "A poll would change nothing now" in said("plan", "--dry-run")
     service.add_segments(20)
     table = said("plan", "--dry-run")
@@ -78,7 +79,7 @@ def test_advice_follows_what_was_measured(service: Service) -> None:
     assert "of scratch disk" in text
 
 
-def test_advice_without_a_load_says_what_it_assumes(service: Service) -> None:
+def test_advice_without_a_load_prints_its_assumptions(service: Service) -> None:
     text = said("advise")
     assert text.startswith("1 node of 2 job slots")
     assert "the cost of a byte is assumed" in text

@@ -53,7 +53,7 @@ def test_a_pause_is_named(service: Service) -> None:
     assert "an operator paused level 0 (pause); resuming that lets it be planned" in sentence(block_id)
 
 
-def test_a_failed_job_says_how_it_failed(service: Service) -> None:
+def test_the_explanation_of_a_failed_job_has_its_last_error(service: Service) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
@@ -102,7 +102,7 @@ def test_an_unknown_name_is_404_with_a_code(service: Service, reader: dict[str, 
 
 
 @pytest.mark.parametrize("scope", ["read", "operate"])
-def test_one_tenants_credential_is_told_that_it_is_for_one_tenant(service: Service, scope: str) -> None:
+def test_a_credential_of_one_tenant_is_rejected_with_that_reason(service: Service, scope: str) -> None:
     [block_id] = service.add_segments(1)
     issued = issue_worker_credential(name="acmes", scopes=[scope, "tenant:acme"], actor="test")
     answer = Client().get(f"/api/v1/explain/{block_id}", headers={"Authorization": f"Bearer {issued.wire_form}"})
@@ -133,7 +133,7 @@ def test_a_dead_letter_is_explained_by_the_id_of_its_object_until_it_is_settled(
         explain_name(ulid(5))
 
 
-def test_api_and_command_say_the_sentence(service: Service, reader: dict[str, str]) -> None:
+def test_api_and_command_give_the_sentence(service: Service, reader: dict[str, str]) -> None:
     [block_id] = service.add_segments(1)
     answer = Client().get(f"/api/v1/explain/{block_id}", headers=reader)
     assert answer.status_code == 200

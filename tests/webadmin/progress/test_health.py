@@ -127,14 +127,14 @@ def test_the_progress_check_names_no_tenant_and_needs_the_token(service: Service
         assert probe(path).status_code == 200
 
 
-def test_the_schema_is_shown_to_who_is_signed_in(admin_client: Client) -> None:
+def test_the_schema_is_shown_to_signed_in_users(admin_client: Client) -> None:
     page = admin_client.get("/api/docs/")
     assert page.status_code == 200
     assert "<script>" not in page.content.decode(), "the policy of scripts would refuse it"
     assert admin_client.get("/api/schema/").status_code == 200
 
 
-def test_readiness_is_asked_of_the_database_only_now_and_then(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readiness_of_the_database_is_cached(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
     monkeypatch.setattr(views, "READY_SECONDS", 3600.0)
     monkeypatch.setattr(views, "_problem", lambda: asked.append(1.0) or "")
@@ -155,7 +155,7 @@ def test_a_pause_of_one_tenant_covers_its_queues_only(service: Service) -> None:
     assert (held.due_queues, held.paused_blocks, held.is_work_due) == (0, 20, False)
 
 
-def test_nobody_counting_is_noticed(service: Service) -> None:
+def test_missing_counts_are_a_blocker(service: Service) -> None:
     assert probe("/progressz").json()["blocker"] == "not_counting"
     count_log()
     assert probe("/progressz").status_code == 200

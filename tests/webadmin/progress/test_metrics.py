@@ -111,7 +111,7 @@ def test_a_scrape_costs_the_same_with_a_larger_backlog(service: Service) -> None
     assert len(many) == len(few)
 
 
-def test_a_token_is_asked_for_where_one_is_set(db: None, settings: object) -> None:
+def test_metrics_need_the_token_where_one_is_set(db: None, settings: object) -> None:
     settings.METRICS_TOKEN = "s3cret"
     assert Client().get("/metrics").status_code == 401
     assert Client().get("/metrics", headers={"Authorization": "Bearer wrong"}).status_code == 401

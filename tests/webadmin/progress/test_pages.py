@@ -36,7 +36,7 @@ def test_the_progress_page_shows_what_never_clears(operator: Client, service: Se
     assert "40 blocks," in text
 
 
-def test_the_page_without_counts_says_what_to_start(operator: Client) -> None:
+def test_the_page_without_counts_names_what_to_start(operator: Client) -> None:
     assert "rates appear once beat and a control worker run" in text_of(operator, "progress-page")
 
 
@@ -61,7 +61,7 @@ def test_the_page_explains_a_name(operator: Client, service: Service) -> None:
     assert "<script>alert(1)" not in escaped
 
 
-def test_a_block_is_explained_to_those_only_who_may_see_every_job(service: Service) -> None:
+def test_a_block_is_explained_only_with_the_permission_to_view_jobs(service: Service) -> None:
     [block_id] = service.add_segments(1)
     clerk = User.objects.create(username="clerk", is_staff=True)
     client = Client()

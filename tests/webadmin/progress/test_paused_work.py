@@ -130,7 +130,7 @@ def test_parked_jobs_are_named_and_hold_nothing_else(service: Service) -> None:
     assert told["summary"] == "nothing is due; 1 job parked: it keeps 20 blocks"
 
 
-def test_what_lanes_wait_for_and_what_stands_still_in_them_is_told(service: Service, admin_client: Client) -> None:
+def test_the_report_has_what_lanes_wait_for_and_their_blockers(service: Service, admin_client: Client) -> None:
     timeline_rows.fill_timeline()
     tsdb_rows.fill_tsdb()
     count_log()

@@ -51,7 +51,7 @@ def test_a_backlog_without_workers_never_clears(service: Service) -> None:
     assert segments["clear_words"] == "never at this rate"
 
 
-def test_a_backlog_that_shrinks_says_when_it_is_gone(service: Service) -> None:
+def test_a_shrinking_backlog_has_an_estimated_end(service: Service) -> None:
     service.add_segments(60)
     service.clock.advance(120)
     count_log()
@@ -66,7 +66,7 @@ def test_a_backlog_that_shrinks_says_when_it_is_gone(service: Service) -> None:
     assert everything.clearing.seconds > 0
 
 
-def test_parked_blocks_are_told_apart(service: Service) -> None:
+def test_parked_blocks_are_counted_by_kind(service: Service) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
@@ -94,7 +94,7 @@ def test_what_is_measured_sizes_the_fleet(service: Service) -> None:
     assert report.work_seconds == pytest.approx(expected)
 
 
-def test_api_command_and_report_say_the_same(service: Service, reader: dict[str, str]) -> None:
+def test_api_command_and_report_agree(service: Service, reader: dict[str, str]) -> None:
     service.add_segments(25, datasets=(("acme", "web"),))
     merge_all(service)
     count_log()
@@ -130,7 +130,7 @@ def test_the_report_costs_as_many_queries_with_many_queues(service: Service) -> 
     assert len(many) == len(few) <= 22
 
 
-def test_only_those_who_may_read_are_answered(service: Service) -> None:
+def test_progress_needs_the_read_scope(service: Service) -> None:
     from webadmin.base.access.services import issue_worker_credential
 
     poller = issue_worker_credential(name="poller", actor="test").wire_form

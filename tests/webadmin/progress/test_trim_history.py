@@ -47,7 +47,7 @@ def test_what_is_old_and_counted_goes_but_the_last_entry_and_jobs_under_way(
     assert trim_history(keep_days=90).commands == 0
 
 
-def test_the_schedule_goes_on_with_greater_indexes(service: Service) -> None:
+def test_the_schedule_continues_with_greater_indexes_after_a_trim(service: Service) -> None:
     _, failed = worked(service)
     count_log()
     last = Command.objects.order_by("index").last().index

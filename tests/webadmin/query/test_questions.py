@@ -148,7 +148,7 @@ def test_a_merge_between_the_look_and_the_first_read_is_not_noticed(
     assert looks[1] < looks[0]
 
 
-def test_an_object_that_is_lost_is_named_and_asked_for_once(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_object_is_named_and_looked_up_once(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     stored.write(3)
     stored.store.delete(stored.keys[1])
     look = questions.find_query_blocks

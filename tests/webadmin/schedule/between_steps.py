@@ -1,6 +1,6 @@
-"""What must hold from one step of a history to the next, whoever did what; numbers are those of the sheet's invariants.
+"""What must hold from one step of a history to the next, for every actor; numbers are those of the invariants.
 
-``check_invariants`` looks at the tables as they are; this looks at what changed since it was asked the last time.
+``check_invariants`` looks at the tables as they are; this looks at what changed since its last call.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 
 from engine.schedule.model import JobState
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block, BlockLineage
 from webadmin.lanes.profiles.states import LIVE_STATES
 from webadmin.progress.models import FlowTotal
 from webadmin.progress.services.count_log import count_log
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.models import Job, LevelPolicy, Limits, LogHead
+from webadmin.schedule.models import Job, Limits, LogHead
 from webadmin.schedule.register import parked_jobs
 
 

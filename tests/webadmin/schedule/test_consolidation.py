@@ -22,14 +22,15 @@ from tests.faults.samples import samples_in
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, Service, check_invariants
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.lineage_objects import LineageRecord, read_records
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
+from webadmin.lanes.profiles.services.change_level_policy import change_level_policy
 from webadmin.lanes.profiles.services.record_lineage import record_lineage
 from webadmin.progress.log_counts import count_commands
 from webadmin.schedule.dry_run import dry_poll
-from webadmin.schedule.models import Command, Job, LevelPolicy, LevelQueue
+from webadmin.schedule.models import Command, Job
 from webadmin.schedule.register import JobFilter
-from webadmin.schedule.services.change_level_policy import change_level_policy
 from webadmin.schedule.services.give_blocks_back import give_blocks_back
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.set_aside_jobs import cancel
@@ -91,7 +92,7 @@ def test_one_job_takes_the_remnants_of_all_shards_and_swaps_them_at_once(service
     assert drained == {1: 2, 2: 1, 3: 2, 4: 1, 5: 2}, "every shard sees what left it"
 
 
-def test_it_is_off_unless_a_policy_says_otherwise(service: Service) -> None:
+def test_consolidation_is_off_unless_a_policy_enables_it(service: Service) -> None:
     LevelPolicy.objects.update(age_seconds=20)
     leave_remnants(service, "acme", range(1, 4))
     wait(service, 30)
@@ -100,7 +101,7 @@ def test_it_is_off_unless_a_policy_says_otherwise(service: Service) -> None:
     assert not any(source.shard for spec in specs for source in spec.sources)
 
 
-def test_a_poll_asks_two_queries_more_per_tenant_and_only_where_it_is_on(service: Service) -> None:
+def test_consolidation_costs_two_queries_per_tenant_and_none_where_it_is_off(service: Service) -> None:
     LevelPolicy.objects.update(age_seconds=20)
     leave_remnants(service, "acme", range(1, 9))
     wait(service, 30)
@@ -204,8 +205,9 @@ def write_remnants(service: Service, store: ObjectStore) -> None:
         service.clock.advance(0.1)
 
 
+@pytest.mark.row("invariant-3")
 @pytest.mark.parametrize("cap", [0, 12_000])
-def test_inv3_a_real_merge_of_three_shards_leaves_every_sample_once(service: Service, tmp_path: Path, cap: int) -> None:
+def test_a_real_merge_of_three_shards_leaves_every_sample_once(service: Service, tmp_path: Path, cap: int) -> None:
     store = open_store(str(tmp_path / "store"))
     consolidate(tenant="acme")
     LevelPolicy.objects.update(result_bytes_max=cap)

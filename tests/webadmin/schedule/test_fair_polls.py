@@ -10,12 +10,13 @@ from engine.schedule.limits import LimitName, ScopeKind
 from engine.schedule.pauses import PauseMode
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service, check_invariants
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
 from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
+from webadmin.lanes.profiles.planning.level_queues import resettle_queues
 from webadmin.schedule.fairness_models import TenantShare
-from webadmin.schedule.level_queues import resettle_queues
-from webadmin.schedule.models import Job, LevelPolicy, LevelQueue
+from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import LimitChange, Pause
-from webadmin.schedule.queries import level_policies
 
 
 def add_level_one(service: Service, tenant: str, count: int, *, shard: int = 1, tag: int = 0) -> None:
@@ -110,7 +111,7 @@ def test_a_block_too_large_for_a_job_waits_without_taking_the_places_of_others(s
 @pytest.mark.parametrize(
     ("kind", "scope"), [(ScopeKind.TENANT, "held"), (ScopeKind.LEVEL, "1"), (ScopeKind.GLOBAL, "")]
 )
-def test_what_is_paused_waits_and_goes_on_after(service: Service, kind: ScopeKind, scope: str) -> None:
+def test_paused_work_waits_and_resumes(service: Service, kind: ScopeKind, scope: str) -> None:
     add_level_one(service, "held", 3)
     worker = service.worker()
     assert served(worker, 1) == {"held": 1}
@@ -154,12 +155,13 @@ def test_a_changed_policy_changes_when_waiting_queues_are_ready(service: Service
     worker = service.worker()
     assert worker.take() == []
     LevelPolicy.objects.filter(level=1).update(blocks_max=3)
-    assert resettle_queues(LevelQueue.objects.filter(level=1), level_policies()) == 1
+    assert resettle_queues(LevelQueue.objects.filter(level=1), LevelPolicies()) == 1
     [spec] = worker.take()
     assert len(spec.sources) == 3
 
 
-def test_s34_segments_without_end_do_not_starve_the_levels_above(service: Service) -> None:
+@pytest.mark.row("S34")
+def test_endless_segments_do_not_starve_higher_levels(service: Service) -> None:
     LevelPolicy.objects.filter(level=0).update(blocks_max=1)
     LevelPolicy.objects.filter(level=1).update(blocks_max=1)
     service.add_segments(60)

@@ -1,4 +1,4 @@
-"""Jobs that nobody may take, and caps: they hold up nobody else, and whoever asks is told."""
+"""Jobs that no worker may take, and caps: they delay no other jobs, and are explained."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from engine.schedule.limits import LimitName, Scope, ScopeKind
 from engine.schedule.pauses import PauseMode
 from tests.webadmin.schedule.test_fair_polls import add_level_one, limit
 from tests.webadmin.service import FakeWorker, Service, check_invariants
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block
 from webadmin.progress.facts import read_standstill
 from webadmin.progress.health import judge
 from webadmin.schedule import suspects
 from webadmin.schedule.explain import explain_name
-from webadmin.schedule.models import Job, LevelPolicy, Limits
+from webadmin.schedule.models import Job, Limits
 from webadmin.schedule.operation_models import JobPin
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.adjust_jobs import pin
@@ -48,7 +49,7 @@ def test_jobs_pinned_to_an_absent_worker_hold_no_place(service: Service, full_of
     check_invariants()
 
 
-def test_whoever_asks_is_told_of_the_absent_worker(service: Service, full_of_pinned: FakeWorker) -> None:
+def test_the_explanation_names_the_absent_worker(service: Service, full_of_pinned: FakeWorker) -> None:
     [told, *_] = explain_name(Job.objects.first().name)
     assert "worker gone, which does not poll" in told.sentence
     codes = [blocker.code for blocker in judge(read_standstill(), stalled_after_seconds=60).blockers]

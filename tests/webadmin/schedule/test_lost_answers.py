@@ -43,7 +43,7 @@ def test_the_second_poll_after_a_lost_answer_returns_its_job_and_the_third_gets_
     assert (attempt.outcome, attempt.reason["error_class"]) == ("released", "AnswerLost")
 
 
-def test_whoever_ran_under_the_lost_token_would_be_refused(service: Service) -> None:
+def test_reports_under_a_lost_token_are_refused(service: Service) -> None:
     """Fencing does not rest on the worker's word: one that heard the answer after all cannot report under it."""
     service.add_segments(20)
     worker = service.worker()

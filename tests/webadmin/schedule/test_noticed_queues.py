@@ -1,4 +1,4 @@
-"""A queue is noticed only while it has blocks: otherwise its tenant could sleep, and nobody would look at it again."""
+"""A queue is noticed only while it has blocks: otherwise its tenant could stay idle for ever."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pytest
 from django.db import transaction
 
 from tests.webadmin.service import FakeWorker, Service, check_invariants
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
+from webadmin.lanes.profiles.planning.level_queues import QueueChanges, settle_queues
+from webadmin.lanes.profiles.planning.noticed_queues import settle_awake
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.fair_shares import settle_awake
 from webadmin.schedule.fairness_models import TenantShare
-from webadmin.schedule.level_queues import QueueChanges, settle_queues
-from webadmin.schedule.models import LevelQueue
-from webadmin.schedule.queries import level_policies
 
 SEGMENTS = ("profiles", "")
 
@@ -30,7 +30,7 @@ def test_what_comes_into_a_queue_that_another_poll_has_emptied_is_planned(servic
     worker.poll(worker.success(spec.job), capacity=0)
     queue = LevelQueue.objects.get(level=0)
     with transaction.atomic():
-        settle_queues(QueueChanges(), level_policies(), served_at_ms=read_time().now_ms, noticed=[queue.id])
+        settle_queues(QueueChanges(), LevelPolicies(), served_at_ms=read_time().now_ms, noticed=[queue.id])
         settle_awake([SEGMENTS])
     assert not LevelQueue.objects.filter(block_count=0, is_noticed=True).exists()
     service.add_segments(20)
@@ -47,7 +47,7 @@ def test_what_comes_into_a_queue_whose_blocks_were_removed_is_planned(service: S
     changes.add(queue.id, -20, -queue.byte_count)
     with transaction.atomic():
         Block.objects.filter(queue=queue).update(state=BlockState.DROPPED, queue=None, removed_command_index=1)
-        settle_queues(changes, level_policies())
+        settle_queues(changes, LevelPolicies())
         settle_awake([SEGMENTS])
     assert not TenantShare.objects.get(lane="profiles", tenant="").is_awake
     service.add_segments(20)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -115,7 +114,7 @@ def test_orders_and_polls_share_one_log_without_loss(real_service: Service) -> N
 
 
 @pytest.mark.parametrize("dropped", [20, 8], ids=["all", "some"])
-def test_a_poll_that_has_taken_blocks_gives_way_to_whoever_removes_them(
+def test_a_poll_that_locked_blocks_yields_to_an_action_that_removes_them(
     real_service: Service, monkeypatch: pytest.MonkeyPatch, dropped: int
 ) -> None:
     """The order holds the head and waits for the blocks, the poll has the blocks and waits for the head."""
@@ -123,11 +122,9 @@ def test_a_poll_that_has_taken_blocks_gives_way_to_whoever_removes_them(
     worker = real_service.worker()
     has_head, has_blocks = threading.Event(), threading.Event()
 
-    def take_head_with_blocks(*, before: Callable[[], None] | None, **others):
-        if before is not None:
-            before()
-            has_blocks.set()
-        return take_head_for_entry(**others)
+    def take_head_with_blocks(**options):
+        has_blocks.set()
+        return take_head_for_entry(**options)
 
     monkeypatch.setattr(
         sys.modules["webadmin.schedule.services.apply_change_set"], "take_head_for_entry", take_head_with_blocks

@@ -6,18 +6,19 @@ import pytest
 from django.db import OperationalError
 
 from tests.webadmin.service import Service, check_invariants
-from webadmin.schedule.models import LevelQueue
+from webadmin.lanes.profiles.level_models import LevelQueue
 
 PLACES = (
     "webadmin.lanes.profiles.services.insert_blocks.insert_rows",
     "webadmin.lanes.profiles.services.insert_blocks.insert_new_rows",
-    "webadmin.schedule.level_queues.update_rows",
+    "webadmin.lanes.profiles.planning.level_queues.update_rows",
 )
 """Where the writes of an add can fail: rows of blocks and datasets, the ledger, the sums of the queue."""
 
 
+@pytest.mark.row("Q17")
 @pytest.mark.parametrize("place", PLACES)
-def test_q17_a_write_that_fails_is_an_error_and_nothing_is_queued(
+def test_a_write_that_fails_is_an_error_and_nothing_is_queued(
     service: Service, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     service.add_segments(1)
@@ -36,7 +37,8 @@ def test_q17_a_write_that_fails_is_an_error_and_nothing_is_queued(
     assert LevelQueue.objects.get().block_count == 2
 
 
-def test_q19_a_remnant_becomes_a_job_without_a_further_arrival(service: Service) -> None:
+@pytest.mark.row("Q19")
+def test_a_remnant_becomes_a_job_without_a_further_arrival(service: Service) -> None:
     service.add_segments(3)
     worker = service.worker()
     taken: list[tuple[int, int]] = []

@@ -13,8 +13,9 @@ from tests.block_factory import block_meta, merged, result_block, ulid
 from tests.webadmin.service import REASON, Service, check_invariants, relabelled
 from webadmin.base.access.credential_changes import revoke_credential
 from webadmin.base.access.errors import NameTaken
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
-from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, Limits, LogHead
+from webadmin.schedule.models import Attempt, Command, Job, Limits, LogHead
 
 LEASE_SECONDS = 15
 
@@ -210,7 +211,7 @@ def test_a_success_reported_again_after_a_lost_answer_changes_nothing(service: S
     assert service.dump() == before
 
 
-def test_a_success_counts_though_the_lease_is_over_if_nobody_took_the_job(service: Service) -> None:
+def test_a_success_after_the_lease_counts_if_the_job_was_not_reassigned(service: Service) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()

@@ -9,9 +9,10 @@ from django.test.utils import CaptureQueriesContext
 from engine.schedule.model import JobState
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import FakeWorker, Service
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import AcceptedId, Block
 from webadmin.schedule.fairness_models import TenantShare
-from webadmin.schedule.models import Attempt, Job, LevelQueue
+from webadmin.schedule.models import Attempt, Job
 
 BACKLOG = 100_000
 IDLE_QUERIES_MAX = 3

@@ -11,7 +11,7 @@ from webadmin.schedule.models import Worker
 
 
 @pytest.mark.parametrize("days", [1, -1])
-def test_when_a_worker_polled_last_is_told_by_the_clock_that_all_share(
+def test_the_time_of_the_last_poll_is_read_from_the_database_clock(
     service: Service, monkeypatch: pytest.MonkeyPatch, days: int
 ) -> None:
     """A web process whose clock is wrong neither hides that a worker is silent nor makes one seem so."""

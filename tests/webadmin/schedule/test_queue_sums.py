@@ -6,15 +6,15 @@ import pytest
 from django.db import transaction
 
 from tests.webadmin.service import Service, check_invariants
-from webadmin.schedule.level_queues import QueueChanges, resettle_queues
-from webadmin.schedule.models import LevelPolicy, LevelQueue
-from webadmin.schedule.queries import level_policies
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
+from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
+from webadmin.lanes.profiles.planning.level_queues import QueueChanges, resettle_queues
 
 
 def assert_sums_are_those_of_the_blocks() -> None:
     before = list(LevelQueue.objects.order_by("id").values())
     with transaction.atomic():
-        resettle_queues(LevelQueue.objects.all(), level_policies())
+        resettle_queues(LevelQueue.objects.all(), LevelPolicies())
     assert list(LevelQueue.objects.order_by("id").values()) == before
 
 

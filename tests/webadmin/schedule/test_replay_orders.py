@@ -10,10 +10,10 @@ import pytest
 
 from engine.schedule.errors import EntryUnknown
 from engine.schedule.limits import EVERYTHING, LimitName
-from engine.schedule.replay import apply_entry
-from engine.schedule.replay_orders import apply_order
-from engine.schedule.replayed import ReplayedState
 from engine.storage import open_store
+from tests.log_replay.actions import apply_order
+from tests.log_replay.replay import apply_entry
+from tests.log_replay.state import ReplayedState
 from tests.webadmin.schedule.test_replay import assert_equal_to_tables, log, replayed
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants
 from webadmin.lanes.profiles.models import Block
@@ -41,8 +41,9 @@ def fail_all(worker: FakeWorker, bad: str) -> None:
             worker.poll(worker.released(spec.job, REASON) if is_bad else worker.success(spec.job), capacity=0)
 
 
+@pytest.mark.row("invariant-16")
 @pytest.mark.parametrize("times", [1, 2])
-def test_inv_16_every_order_replays_to_the_state_of_the_tables(service: Service, tmp_path: Path, times: int) -> None:
+def test_every_action_replays_to_the_state_of_the_tables(service: Service, tmp_path: Path, times: int) -> None:
     store, worker = open_store(f"file://{tmp_path}"), service.worker("one")
     bad = service.add_segments(20)[5]
     change_limit(name=LimitName.FAILURES_MAX, scope=EVERYTHING, value=2, order=ORDER)
@@ -68,7 +69,8 @@ def test_inv_16_every_order_replays_to_the_state_of_the_tables(service: Service,
     check_invariants()
 
 
-def test_inv_16_a_missing_object_set_aside_replays_too(service: Service, tmp_path: Path) -> None:
+@pytest.mark.row("invariant-16")
+def test_setting_a_missing_object_aside_is_replayed(service: Service, tmp_path: Path) -> None:
     worker = service.worker()
     service.add_segments(20)
     missing = REASON.__class__(error_class="ObjectNotFound", message="gone")

@@ -27,11 +27,12 @@ from tests.database import ManualClock
 from tests.webadmin.schedule.between_steps import BetweenSteps, check_history, rows_of_others, watched_poll
 from tests.webadmin.service import REASON, FakeWorker, Service, check_invariants, rolled_back
 from webadmin.base.access.models import WorkerCredential
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.queries import IndexQuery, find_blocks
 from webadmin.lanes.profiles.states import LIVE_STATES
 from webadmin.schedule.dry_run import dry_poll
-from webadmin.schedule.models import Command, Job, LevelPolicy, Limits, LogHead
+from webadmin.schedule.models import Command, Job, Limits, LogHead
 from webadmin.schedule.register import JobFilter
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.requeue_jobs import requeue
@@ -221,7 +222,7 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_segment_is_live_exactly_once(self) -> None:
-        """As a reader is told: invariants 3 and 5."""
+        """As a reader sees it: invariants 3 and 5."""
         found = find_blocks(IndexQuery(tenants=("acme", "beta"), start_ms=0, end_ms=1 << 60))
         services = Counter(dataset.name for block in found for dataset in block.datasets if dataset.format == 0)
         assert services == Counter(f"s-{block_id}" for block_id in self.blocks)
@@ -278,7 +279,7 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     @staticmethod
     def _without_clock(dump: dict) -> dict:
-        """A poll may let time go on, even if its report is ignored."""
+        """A poll may advance time, even if its report is ignored."""
         kept = {name: rows for name, rows in dump.items() if name != "LogHead"}
         kept["Command"] = [row for row in dump["Command"] if row["kind"] != "advance_clock"]
         return kept
@@ -289,7 +290,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         return is_job_open or Block.objects.filter(state="queued").exists()
 
     def _finish_everything(self) -> None:
-        """Let one honest worker go on until nothing is left to do: only parked jobs may remain."""
+        """Run one honest worker until nothing is left to do: only parked jobs may remain."""
         for worker in self.workers:
             worker.held = {}
         for _ in range(300):

@@ -17,13 +17,7 @@ from webadmin.lanes.profiles.models import Block, Tombstone
 from webadmin.lanes.profiles.services.delete_objects import confirm_deleted
 from webadmin.progress.services import count_log
 from webadmin.schedule.errors import ScheduleBusy, StaleSnapshot
-from webadmin.schedule.models import Command, Job, Limits
-
-
-@pytest.fixture
-def reference() -> None:
-    """The rules of the system that inspired the lane: jobs are planned in one poll and assigned in the next."""
-    Limits.objects.update(policy="reference")
+from webadmin.schedule.models import Command, Job
 
 
 def metric(name: str) -> dict[tuple[str, ...], float]:
@@ -47,26 +41,27 @@ def complete_jobs(service: Service, *shards: int) -> list[str]:
     return ids
 
 
-def test_s4_a_status_that_is_none_is_refused() -> None:
+@pytest.mark.row("S4")
+def test_an_unknown_status_is_refused() -> None:
     update = {"job": "1", "token": "1"}
     for wrong in (update, update | {"status": ""}, update | {"status": "unspecified"}, update | {"status": None}):
         with pytest.raises(InvalidMessage, match="status"):
             request_from_wire({"worker": "w", "build": "", "capacity": 0, "updates": [wrong]})
 
 
-def test_s22_one_poll_adds_returns_completes_and_evicts(service: Service, reference: None) -> None:
+@pytest.mark.row("S22")
+def test_one_poll_adds_returns_completes_and_evicts(service: Service) -> None:
     for shard in (2, 3, 4):
         service.add_segments(20, shard=shard)
     worker = service.worker()
-    worker.poll(capacity=3)
     two, three, four = sorted(worker.take(3), key=lambda spec: spec.shard)
     Job.objects.filter(name=four.job).update(failures=3)
     service.add_segments(20, shard=1)
     updates = (worker.released(two.job), worker.success(three.job), worker.released(four.job, REASON))
     worker.poll(*updates, capacity=1)
     states = dict(Job.objects.values_list("shard", "state"))
-    assert states == {1: "waiting", 2: "waiting", 3: "done", 4: "parked"}
-    assert {spec.shard for spec in service.worker().take(4)} == {1, 2}
+    assert states == {1: "leased", 2: "waiting", 3: "done", 4: "parked"}
+    assert {spec.shard for spec in service.worker("other").take(4)} == {2}
     count_log()
     level = ("profiles", "0")
     assert metric("lithify_jobs_completed_total")[level] == 1
@@ -74,33 +69,36 @@ def test_s22_one_poll_adds_returns_completes_and_evicts(service: Service, refere
     check_invariants()
 
 
-def test_s23_after_a_restart_what_was_stored_is_assignable(service: Service, reference: None) -> None:
+@pytest.mark.row("S23")
+def test_after_a_restart_what_was_stored_is_assignable(service: Service) -> None:
     """Nothing is kept in memory: a service that has just started reads the same rows. Sums are rows too, and stay."""
     for shard in (1, 2):
         service.add_segments(20, shard=shard)
-    service.worker().poll(capacity=2)
+    worker = service.worker()
+    worker.poll(*(worker.released(spec.job) for spec in worker.take(2)), capacity=0)
     assert set(Job.objects.values_list("state", flat=True)) == {"waiting"}
     restarted = Service(service.clock)
     assert {spec.shard for spec in restarted.worker("after").take(2)} == {1, 2}
 
 
-def test_s24_levels_without_jobs_show_nothing(service: Service, reference: None) -> None:
+@pytest.mark.row("S24")
+def test_levels_without_jobs_show_nothing(service: Service) -> None:
     worker = service.worker()
     service.add_segments(20)
-    worker.poll(capacity=1)
     [spec] = worker.take()
     worker.poll(worker.success(spec.job), capacity=0)
     ids = segment_ids(service.clock.now_ms, 10, first=500)
     service.add(*(block_meta(block_id, shard=9, level=2, tenant="acme", with_index=True) for block_id in ids))
     worker.poll(capacity=1)
     count_log()
-    assert metric("lithify_jobs") == {("2", "waiting"): 1}
+    assert metric("lithify_jobs") == {("2", "leased"): 1}
     for name in ("added", "completed"):
         assert metric(f"lithify_jobs_{name}_total")["profiles", "0"] == 1
         assert ("profiles", "1") not in metric(f"lithify_jobs_{name}_total")
 
 
-def test_r2_the_log_tells_the_results_and_the_answer_the_new_job(service: Service) -> None:
+@pytest.mark.row("R2")
+def test_the_log_has_the_results_and_the_answer_the_new_job(service: Service) -> None:
     service.add_segments(20)
     service.add_segments(20, shard=2)
     worker = service.worker()
@@ -116,7 +114,8 @@ def test_r2_the_log_tells_the_results_and_the_answer_the_new_job(service: Servic
     assert new.token
 
 
-def test_r12_what_tombstones_cover_is_known_after_a_restart(service: Service) -> None:
+@pytest.mark.row("R12")
+def test_tombstoned_blocks_are_known_after_a_restart(service: Service) -> None:
     ids = complete_jobs(service, 1, 2)
     restarted = Service(service.clock)
     again = [block_meta(block_id, shard=1 + n // 20) for n, block_id in enumerate(ids)]
@@ -125,7 +124,8 @@ def test_r12_what_tombstones_cover_is_known_after_a_restart(service: Service) ->
     assert Tombstone.objects.values("job").distinct().count() == 2
 
 
-def test_r14_when_the_last_is_confirmed_the_others_are_still_due(service: Service) -> None:
+@pytest.mark.row("R14")
+def test_confirming_the_last_tombstone_leaves_the_others_due(service: Service) -> None:
     complete_jobs(service, 1)
     rows = list(Tombstone.objects.order_by("id"))
     confirm_deleted([rows[-1].id], at_ms=1)
@@ -133,7 +133,8 @@ def test_r14_when_the_last_is_confirmed_the_others_are_still_due(service: Servic
     assert list(due) == rows[:-1]
 
 
-def test_r15_when_each_fourth_is_confirmed_the_others_stay_in_order(service: Service) -> None:
+@pytest.mark.row("R15")
+def test_confirming_every_fourth_tombstone_keeps_the_order_of_the_others(service: Service) -> None:
     """A thousand entries of one name there, one tombstone per block here: 60 show it as well."""
     complete_jobs(service, 1, 2, 3)
     rows = list(Tombstone.objects.order_by("eligible_at_ms", "id"))
@@ -144,9 +145,8 @@ def test_r15_when_each_fourth_is_confirmed_the_others_stay_in_order(service: Ser
     assert Block.objects.filter(state="deleted").count() == 15
 
 
-def test_r16_a_change_that_others_have_overtaken_is_rejected_whole(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.row("R16")
+def test_a_change_overtaken_by_others_is_rejected_whole(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     service.add_segments(20)
     worker = service.worker()
     worker.poll(capacity=0)

@@ -36,7 +36,7 @@ def test_a_load_is_sized_with_a_table_and_a_plot(tmp_path: Path, capsys: pytest.
     assert plot.read_text().startswith("<svg")
 
 
-def test_a_plot_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_plot_is_a_command_error(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="--plot"):
         call_command("simulate", "--profile", "sizing", "--hours", "0.05", "--plot", str(tmp_path / "no" / "x.svg"))
 

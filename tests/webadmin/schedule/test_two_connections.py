@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +18,8 @@ from engine.schedule.model import CreateJob, JobState
 from engine.schedule.prepare import prepare
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.service import FakeWorker, Service, check_invariants
-from webadmin.base.database import turns
+from webadmin.base.database.advisory_lock import advisory_lock
 from webadmin.base.database.dialect import ask, wait_for_disk
-from webadmin.base.database.turns import turn
 from webadmin.lanes.profiles.models import Block
 from webadmin.lanes.profiles.services.insert_blocks import intern_names
 from webadmin.schedule import poll_view
@@ -34,9 +32,9 @@ DEADLINE_SECONDS = 60
 
 
 @pytest.fixture
-def takes_turns(real_service: Service) -> None:
+def has_advisory_locks(real_service: Service) -> None:
     if connection.vendor != "postgresql":
-        pytest.skip("the one writer of SQLite takes no turns")
+        pytest.skip("SQLite has one writer and no advisory locks")
 
 
 def at_once(*actions: Callable[[], Any]) -> list[Any]:
@@ -58,7 +56,8 @@ def tokens(workers: Sequence[FakeWorker]) -> list[tuple[str, str]]:
     return [(job, held.token) for worker in workers for job, held in worker.held.items()]
 
 
-def test_s32_one_free_job_goes_to_exactly_one_of_two_pollers(real_service: Service) -> None:
+@pytest.mark.row("S32")
+def test_one_free_job_goes_to_exactly_one_of_two_pollers(real_service: Service) -> None:
     workers = [real_service.worker(), real_service.worker()]
     for round_number in range(3):
         real_service.add_segments(20, shard=round_number + 1)
@@ -105,15 +104,16 @@ def _prepared(service: Service, worker: FakeWorker, *updates, capacity: int = 1)
     view = poll_view.read_poll(request, row, worker.credential.key_id)
     context = ApplyContext(
         worker=row,
-        limits=view.limits,
-        policies=view.policies,
-        swaps=view.swaps,
-        prepared={KIND: intern_names([result for swap in view.swaps.values() for result in swap.results])},
+        limits=view.opening.limits,
+        swaps=view.reported.swaps,
+        prepared={KIND: intern_names([result for swap in view.reported.swaps.values() for result in swap.results])},
+        plans=view.plans,
     )
     return prepare(view.snapshot), context
 
 
-def test_p19_preparing_changes_nothing(service: Service) -> None:
+@pytest.mark.row("P19")
+def test_preparing_changes_nothing(service: Service) -> None:
     service.add_segments(20)
     worker = service.worker()
     _prepared(service, worker)
@@ -134,7 +134,8 @@ def test_a_change_set_is_applied_once_and_never_twice(service: Service) -> None:
     assert service.dump() == before
 
 
-def test_r4_a_completion_applied_twice_changes_nothing_more(service: Service) -> None:
+@pytest.mark.row("R4")
+def test_a_completion_applied_twice_changes_nothing_more(service: Service) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
@@ -183,8 +184,8 @@ def test_a_poll_that_was_overtaken_prepares_again(service: Service, monkeypatch:
     check_invariants()
 
 
-def test_whoever_holds_the_head_is_waited_for(real_service: Service) -> None:
-    """The second command's time and index come after the first one's, whoever started first."""
+def test_commands_wait_for_the_holder_of_the_head(real_service: Service) -> None:
+    """The second command's time and index come after the first one's, whichever started first."""
     real_service.add_segments(20)
     worker = real_service.worker()
     has_head, may_go = threading.Event(), threading.Event()
@@ -245,141 +246,81 @@ def test_results_of_two_jobs_settle_in_one_poll(service: Service) -> None:
     check_invariants()
 
 
-def test_who_waits_for_its_turn_completes_its_jobs_meanwhile(
-    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """By a command of its own, once; what else the request says is settled when it is its turn."""
+def test_a_poll_settles_all_that_it_reports_in_one_command(service: Service) -> None:
     for shard in (1, 2, 3, 4):
         service.add_segments(20, shard=shard)
     worker = service.worker()
     done, running, returned = worker.take(3)
-    ended: list[set[str]] = []
-
-    @contextmanager
-    def waited_for(number: int, *, meanwhile: Callable[[Any], bool], asking: Callable[[], Any]) -> Iterator[Any]:
-        assert meanwhile(asking()())
-        ended.append(set(Job.objects.filter(state=JobState.DONE).values_list("name", flat=True)))
-        yield asking()()
-
-    monkeypatch.setattr(sys.modules["webadmin.schedule.services.poll"], "turn", waited_for)
     answer = worker.poll(
         worker.success(done.job), worker.running(running.job), worker.released(returned.job), capacity=4
     )
-    assert ended == [{done.job}]
-    assert "poll_prepared_again" not in caplog.text, "what was completed is not reported once more"
     assert [lease.job for lease in answer.leases] == [running.job]
     assert {given.job for given in answer.assignments}.isdisjoint({done.job, running.job, returned.job})
     assert len(answer.assignments) == 1
     plans = Command.objects.filter(kind="update_plan").order_by("index").values_list("change_set", flat=True)
-    assert [len(plan["completed"]) for plan in plans] == [0, 1, 0]
+    assert [len(plan["completed"]) for plan in plans] == [0, 1]
     assert Job.objects.get(name=returned.job).state == JobState.WAITING
     check_invariants()
 
 
-@pytest.mark.usefixtures("takes_turns")
-def test_a_turn_is_waited_for_and_the_time_is_used(real_service: Service) -> None:
-    is_mine, is_used = threading.Event(), threading.Event()
+@pytest.mark.usefixtures("has_advisory_locks")
+def test_one_planner_enters_after_the_other(real_service: Service) -> None:
+    entered: list[str] = []
+    is_held, may_leave = threading.Event(), threading.Event()
 
-    def first() -> Any:
-        with turn(1, meanwhile=_use(is_used), asking=lambda: ask("SELECT 1")) as answer:
-            is_mine.set()
-            assert is_used.wait(DEADLINE_SECONDS), "nobody used the time"
+    def first() -> None:
+        with advisory_lock(1):
+            is_held.set()
+            assert may_leave.wait(DEADLINE_SECONDS)
             assert not _is_free(1)
-            return answer
+            entered.append("first")
 
-    def second() -> Any:
-        assert is_mine.wait(DEADLINE_SECONDS)
-        with turn(1, meanwhile=_use(is_used), asking=lambda: ask("SELECT 2")) as answer:
-            assert not _is_free(1)
-            return answer
+    def second() -> None:
+        assert is_held.wait(DEADLINE_SECONDS)
+        may_leave.set()
+        with advisory_lock(1):
+            entered.append("second")
 
-    assert at_once(first, second) == [[(1,)], [(2,)]]
+    at_once(first, second)
+    assert entered == ["first", "second"]
     assert _is_free(1)
 
 
-@pytest.mark.usefixtures("takes_turns")
-def test_a_turn_is_not_waited_for_in_vain(real_service: Service) -> None:
-    """Who learns meanwhile that there is nothing to do goes on, with the answer that it has."""
-    is_mine, is_done = threading.Event(), threading.Event()
-
-    def first() -> None:
-        with turn(4, meanwhile=lambda _: True, asking=lambda: ask("SELECT 1")):
-            is_mine.set()
-            assert is_done.wait(DEADLINE_SECONDS), "the other one waited"
-
-    def second() -> Any:
-        assert is_mine.wait(DEADLINE_SECONDS)
-        told: list[Any] = []
-        with turn(4, meanwhile=lambda answer: told.append(answer), asking=lambda: ask("SELECT 2")) as answer:
-            is_done.set()
-        return told, answer
-
-    assert at_once(first, second) == [None, ([[(2,)]], [(2,)])]
-    assert _is_free(4)
-
-
-@pytest.mark.usefixtures("takes_turns")
-@pytest.mark.parametrize("fails_later", [False, True])
-def test_a_turn_that_came_to_somebody_who_failed_is_free(real_service: Service, fails_later: bool) -> None:
-    """What is asked along with waiting may fail when the turn has come already, and so may what is done with it."""
-    is_mine, is_used = threading.Event(), threading.Event()
-
-    def first() -> None:
-        with turn(3, meanwhile=_use(is_used), asking=lambda: ask("SELECT 1")):
-            is_mine.set()
-            assert is_used.wait(DEADLINE_SECONDS)
-
-    def second() -> bool:
-        assert is_mine.wait(DEADLINE_SECONDS)
-        statements = iter(["SELECT 1", "SELECT 1 / 0"])
-        with (
-            pytest.raises(DataError, match="division"),
-            turn(3, meanwhile=_use(is_used), asking=lambda: ask(next(statements))),
-        ):
-            pass
+@pytest.mark.usefixtures("has_advisory_locks")
+def test_a_lock_is_released_by_a_caller_that_failed(real_service: Service) -> None:
+    def fail() -> bool:
+        with pytest.raises(DataError, match="division"), advisory_lock(3):
+            ask("SELECT 1 / 0")()
         return _is_free(3)
 
-    def third() -> bool:
-        with (
-            pytest.raises(DataError, match="division"),
-            turn(3, meanwhile=lambda _: True, asking=lambda: ask("SELECT 1 / 0")),
-        ):
-            pass
-        return _is_free(3)
-
-    if fails_later:
-        assert at_once(first, second) == [None, True]
-    else:
-        assert at_once(third) == [True]
+    assert at_once(fail) == [True]
 
 
-@pytest.mark.usefixtures("takes_turns")
-def test_a_turn_that_nobody_gives_up_is_not_waited_for_without_end(
+@pytest.mark.usefixtures("has_advisory_locks")
+def test_waiting_for_a_lock_that_is_never_released_times_out(
     real_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has it may stand on a machine that is frozen or gone; the next turn is to be had as ever."""
-    monkeypatch.setattr(turns, "TURN_WAIT_MS", 50)
+    """Its holder may run on a machine that is frozen or gone; the next lock is available as ever."""
+    monkeypatch.setattr(sys.modules["webadmin.base.database.advisory_lock"], "WAIT_MS", 50)
     is_frozen, goes_on = threading.Event(), threading.Event()
 
     def frozen() -> None:
-        with turn(2, meanwhile=lambda _: True, asking=lambda: ask("SELECT 1")):
+        with advisory_lock(2):
             is_frozen.set()
-            assert goes_on.wait(DEADLINE_SECONDS), "the other one never came in"
+            assert goes_on.wait(DEADLINE_SECONDS), "the other one never entered"
 
-    def other() -> Any:
+    def other() -> int:
         assert is_frozen.wait(DEADLINE_SECONDS)
-        with turn(2, meanwhile=lambda _: True, asking=lambda: ask("SELECT 2")) as answer:
+        with advisory_lock(2):
             goes_on.set()
-        return answer
+        return _asked("SELECT 2")
 
-    assert at_once(frozen, other) == [None, [(2,)]]
+    assert at_once(frozen, other) == [None, 2]
     assert _is_free(2)
 
 
-def test_nobody_is_told_what_a_crash_of_the_database_could_take_back(
-    real_service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A poll lets go of the head before its command is on disk, and answers when it is; one that changes nothing has
+def test_answers_are_sent_after_the_command_is_on_disk(real_service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll releases the head before its command is on disk, and answers when it is; one that changes nothing has
     nothing to wait for."""
     if connection.vendor != "postgresql":
         pytest.skip("a commit of SQLite's is on disk")
@@ -409,25 +350,13 @@ def test_nobody_is_told_what_a_crash_of_the_database_could_take_back(
         connection.cursor().execute("RESET synchronous_commit")
 
 
-def _use(is_used: threading.Event) -> Callable[[Any], bool]:
-    """Return what notes that the time was used, and goes on to wait."""
-
-    def meanwhile(answer: Any) -> bool:
-        is_used.set()
-        return True
-
-    return meanwhile
-
-
 def _is_free(number: int) -> bool:
-    """Say whether somebody else could have the turn; on a connection of its own, for a turn is its connection's."""
+    """Whether somebody else could have the lock: tried on a connection of its own."""
 
-    def has_it_at_once() -> bool:
-        waits: list[Any] = []
-        with turn(number, meanwhile=lambda answer: waits.append(answer), asking=lambda: ask("SELECT 1")):
-            return not waits
+    def try_lock() -> bool:
+        return bool(_asked(f"SELECT pg_try_advisory_lock({number})") and _asked(f"SELECT pg_advisory_unlock({number})"))
 
-    return at_once(has_it_at_once) == [True]
+    return at_once(try_lock) == [True]
 
 
 def _asked(statement: str) -> Any:

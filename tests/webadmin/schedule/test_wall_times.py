@@ -48,7 +48,7 @@ def ask() -> dict[str, str]:
 
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize(("path", "body"), [("limits", {"limit": "failures_max", "value": 9}), ("pauses", {})])
-def test_an_order_says_on_the_clock_until_when_it_holds(
+def test_an_action_returns_until_when_it_is_valid_in_wall_time(
     lagging: Service, ask: dict[str, str], path: str, body: dict[str, object], dry_run: bool
 ) -> None:
     body = body | {"for_seconds": 3600, "why": "x", "dry_run": dry_run}
@@ -56,9 +56,7 @@ def test_an_order_says_on_the_clock_until_when_it_holds(
     assert answer["valid_until_ms"] == lagging.clock.now_ms + HOUR_MS
 
 
-def test_lists_say_on_the_clock_when_something_was_set_and_until_when_it_holds(
-    lagging: Service, ask: dict[str, str]
-) -> None:
+def test_lists_show_when_values_were_set_and_end_in_wall_time(lagging: Service, ask: dict[str, str]) -> None:
     order, set_ms = Order(actor="operator", why="x"), lagging.clock.now_ms
     change_limit(name=LimitName.FAILURES_MAX, scope=EVERYTHING, value=9, order=order, for_seconds=3600)
     pause(scope=EVERYTHING, order=order, for_seconds=3600)
@@ -78,7 +76,7 @@ def quarantined(service: Service) -> Quarantine:
     return rows.make_quarantine(at_ms=command.command_time_ms, command_index=command.pk)
 
 
-def test_a_quarantine_says_on_the_clock_when_it_began_although_the_lag_grew_since(
+def test_a_quarantine_shows_its_start_in_wall_time_although_the_lag_grew_since(
     lagging: Service, ask: dict[str, str]
 ) -> None:
     row, began_ms = quarantined(lagging), lagging.clock.now_ms

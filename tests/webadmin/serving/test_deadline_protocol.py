@@ -158,7 +158,7 @@ def test_a_body_that_the_server_reads_late_is_not_late() -> None:
     assert converse(sending(request, body), read_late, Patient).endswith(str(len(body)).encode())
 
 
-def test_a_body_that_nobody_reads_does_not_keep_the_connection() -> None:
+def test_an_unread_body_does_not_keep_the_connection() -> None:
     """The answer came before the body: it is drained within the body's deadline, then the connection ends."""
     got = converse(sending(b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1"), http=Patient)
     assert got.startswith(b"HTTP/1.1 200 ")

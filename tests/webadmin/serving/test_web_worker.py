@@ -16,7 +16,7 @@ from webadmin.serving.web_worker import WebWorker
 
 
 class CountingWorker(WebWorker):
-    """Serves nobody and ends after three beats."""
+    """Serves no requests and ends after three beats."""
 
     beats = 0
 

@@ -165,7 +165,7 @@ class Parts:
 
 
 def test_clients_that_do_not_read_hold_no_thread() -> None:
-    """The pool has one thread; what waits is bounded, and closed when the client leaves."""
+    """The pool has one thread; waiting bodies are bounded, and closed when the client leaves."""
     application = Application()
     parts = application.parts = Parts()
 

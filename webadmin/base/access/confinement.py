@@ -57,8 +57,8 @@ TENANT_OF: dict[str, str | None] = {
     "schedule.Command": HIDDEN,
     "schedule.IsolationStop": HIDDEN,
     "schedule.Job": "tenant",
-    "schedule.LevelPolicy": "tenant",
-    "schedule.LevelQueue": "tenant",
+    "profiles.LevelPolicy": "tenant",
+    "profiles.LevelQueue": "tenant",
     "schedule.LimitChange": "scope_value",
     "schedule.Pause": "scope_value",
     "schedule.Quarantine": "block__tenant__name",
@@ -88,7 +88,7 @@ RULES_FOR_EVERYBODY = {
     "profiles.RetentionRule",
     "placement.PlacementLimit",
     "ingest.PushLimitChange",
-    "schedule.LevelPolicy",
+    "profiles.LevelPolicy",
 }
 """Models whose rows of the tenant EVERYBODY hold for each tenant, so each may see them."""
 SCOPED = {"schedule.LimitChange", "schedule.Pause"}

@@ -13,7 +13,7 @@ from django.conf import settings
 
 from engine.storage import StorageError, is_local, open_store
 from engine.storage.places import Place, place_of
-from webadmin.base.database.turns import lock_until_end
+from webadmin.base.database.advisory_lock import lock_until_end
 
 PLACES_LOCK = 1
 OBJECTS = "OBJECT_STORE_URL"

@@ -190,9 +190,9 @@ def ask_ids_ahead(model: type[models.Model], count: int) -> Callable[[], list[in
     return ask_ids(model, count) if count and is_postgresql() else list
 
 
-def reserve_ids(model: type[models.Model], count: int) -> list[int]:
-    """Return row ids that nobody else will get. Call it in the transaction that inserts the rows."""
-    return ask_ids(model, count)()
+def reserve_ids(model: type[models.Model], count: int, *, wait_ms: int = 0) -> list[int]:
+    """Return row ids that nobody else will get; as ``ask_ids``."""
+    return ask_ids(model, count, wait_ms=wait_ms)()
 
 
 def continue_ids(model: type[models.Model], column: str, last: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from engine.lanes.profiles.jobs import KIND
 from engine.schedule.limits import EVERYTHING
 from webadmin.base.access.services import record_audit
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.services.retention_rules import set_retention
-from webadmin.schedule.models import LevelPolicy
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.pause_schedule import pause, resume
 

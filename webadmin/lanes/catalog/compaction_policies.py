@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from engine.lanes.catalog.plan.build_path import PathLimits
-from engine.lanes.catalog.plan.sensor import SensorPolicy
+from engine.lanes.catalog.plan.sensor import PathLimits, SensorPolicy
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import Fields
 from webadmin.adminkit.setting_words import SettingWords

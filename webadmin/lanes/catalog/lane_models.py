@@ -6,9 +6,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from engine.lanes.catalog.plan.build_path import PathLimits
 from engine.lanes.catalog.plan.retention import KEEP_ALL
-from engine.lanes.catalog.plan.sensor import SensorPolicy
+from engine.lanes.catalog.plan.sensor import PathLimits, SensorPolicy
 from engine.schedule.model import JobState, ParkedKind
 from webadmin.base.access.confinement import ConfinedManager
 from webadmin.base.database.fields import ByteOrderedField

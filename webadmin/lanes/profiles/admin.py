@@ -129,4 +129,4 @@ class BlockAdmin(ReadOnlyAdmin):
 
 
 # Django finds admin pages through this module.
-from webadmin.lanes.profiles import admin_deletion, admin_letters, admin_tombstones  # noqa: E402, F401
+from webadmin.lanes.profiles import admin_deletion, admin_letters, admin_planning, admin_tombstones  # noqa: E402, F401

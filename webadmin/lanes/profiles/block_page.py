@@ -14,9 +14,9 @@ from engine.schedule.model import JobState, ParkedKind
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.sections import Branch, Facts, Lineage, Section, Table
 from webadmin.lanes.profiles import operator_queries as queries
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, Dataset
 from webadmin.lanes.profiles.states import BlockState
-from webadmin.schedule.models import LevelQueue
 
 LABEL_SETS_SHOWN_MAX = 20
 BLOCKS_SHOWN_MAX = 50

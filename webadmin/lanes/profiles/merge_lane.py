@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.core.errors import LithifyError
 from engine.formats.profile_block.model import DATASET_PROFILES, BlockMeta
+from engine.lanes.profiles.completion import CompletionFacts, check_result
 from engine.lanes.profiles.jobs import KIND, ProfileMergeResult, ProfileMergeSpec, SourceObject
 from engine.lanes.profiles.results import read_profile_result
 from engine.protocol.messages import FailureReason
-from engine.schedule.completion import CompletionFacts, check_result
 from engine.schedule.errors import ResultRefused
 from engine.schedule.explain import Explanation
 from engine.schedule.model import JobResult
@@ -21,17 +21,19 @@ from webadmin.base.database.dialect import among, ask, ask_rows, together
 from webadmin.lanes.profiles import block_page
 from webadmin.lanes.profiles.errors import BlockRefused
 from webadmin.lanes.profiles.explain_letters import explain_letters
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.lone_blocks import lone_blocks, release_since
 from webadmin.lanes.profiles.masks import HIDING, JobMasks, job_masks
 from webadmin.lanes.profiles.models import AcceptedId, Block
+from webadmin.lanes.profiles.planning.lane_write import ProfilesWrite
+from webadmin.lanes.profiles.planning.poll_planning import READY_AT, ProfilePlans, read_plans
 from webadmin.lanes.profiles.registration import BlockRegistration, check_registration
-from webadmin.lanes.profiles.services.insert_blocks import InsertMoment, InternedNames, intern_names
-from webadmin.lanes.profiles.services.replace_blocks import Replacement, replace_blocks
-from webadmin.lanes.profiles.services.retain import past_retention
+from webadmin.lanes.profiles.services.insert_blocks import InternedNames, intern_names
+from webadmin.lanes.profiles.services.replace_blocks import Replacement
+from webadmin.lanes.profiles.services.return_blocks import return_blocks
 from webadmin.lanes.profiles.states import BlockState
-from webadmin.schedule.lanes import Accepted, Finished, Lane, SwapMoment
-from webadmin.schedule.models import Job
-from webadmin.schedule.services.give_blocks_back import return_blocks
+from webadmin.schedule.lanes import Accepted, Finished, Lane, LanePlans, PlanRequest
+from webadmin.schedule.models import Job, Limits
 from webadmin.schedule.services.operation import Operation, OperationOutcome, Order
 
 # All blocks of the jobs: a condition on the state as well would make PostgreSQL read every owned block there is.
@@ -54,7 +56,7 @@ class ProfilesLane(Lane):
     """Jobs own blocks of the index; completing them replaces these in one go."""
 
     name = KIND
-    swaps_unasked = True
+    ready_at_sql = READY_AT
     keeps_wall_time = False
     ends_early = True
 
@@ -118,18 +120,17 @@ class ProfilesLane(Lane):
     def prepare(self, swaps: Sequence[Replacement]) -> InternedNames:
         return intern_names([result for swap in swaps for result in swap.results], numbers_blocks=True)
 
-    def outdated(self, block_ids: Collection[int], wall_ms: int) -> set[int]:
-        return past_retention(block_ids, now_ms=wall_ms)
+    def read_plans(self, request: PlanRequest) -> ProfilePlans | None:
+        return read_plans(request)
 
-    def swap(self, swaps: Sequence[Replacement], prepared: InternedNames, moment: SwapMoment) -> None:
-        replace_blocks(
-            swaps,
-            prepared,
-            # The registrations say which delete requests their merges knew: none for having come at this moment.
-            InsertMoment(command_index=moment.command_index, command_time_ms=moment.command_time_ms, masks_applied=0),
-            eligible_at_ms=moment.eligible_at_ms,
-            changes=moment.queue_changes,
-        )
+    def open_write(self, plans: LanePlans | None = None, *, limits: Limits | None = None) -> ProfilesWrite:
+        if plans is None:
+            return ProfilesWrite(self, limits=limits)
+        assert isinstance(plans, ProfilePlans)
+        return ProfilesWrite(self, policies=plans.policies, fronts=plans.fronts, noticed=plans.noticed, limits=limits)
+
+    def has_waiting_sources(self) -> bool:
+        return LevelQueue.objects.filter(block_count__gt=0).exists()
 
     def kept(self, result: JobResult) -> dict[str, Any]:
         assert isinstance(result, ProfileMergeResult), "the lane's own"

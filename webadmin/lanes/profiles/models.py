@@ -16,9 +16,10 @@ from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
 from webadmin.base.access.confinement import ConfinedManager
 from webadmin.base.access.models import Tenant
 from webadmin.base.database.fields import ByteOrderedField, UlidField
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.querysets import BlockQuerySet, TombstoneQuerySet
 from webadmin.lanes.profiles.states import LIVE_STATES, BlockState
-from webadmin.schedule.models import Job, LevelQueue
+from webadmin.schedule.models import Job
 
 DATASET_NAME_MAX = 500
 OBJECT_KEY_MAX = 1024

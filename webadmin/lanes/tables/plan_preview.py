@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.lanes.tables.plan.foresee import Foreseen, foresee
+from engine.lanes.tables.plan.forecast import PlanForecast, forecast_plan
 from engine.lanes.tables.plan.granularity import Granularity
 from engine.lanes.tables.plan.model import Action
 from engine.lanes.tables.plan.model import Segment as PlannedSegment
@@ -24,7 +24,7 @@ SEGMENTS_MAX = 50_000
 class Preview:
     """What was foreseen. ``from_ms`` is where the part that was looked at begins; None if it is the whole timeline."""
 
-    told: Foreseen
+    told: PlanForecast
     segments: int
     from_ms: int | None
 
@@ -44,7 +44,9 @@ def preview(source: DataSource, policy: Policy, *, segments_max: int = SEGMENTS_
     """Plan a table under a policy, which need not be the one it has. Raises TableRefused, SnapshotRefused."""
     rules = policy_of(policy, excluded_of(source))
     segments, from_ms = _segments(source, granularity_of(policy), segments_max)
-    told = foresee(str(source), segments, rules, now_ms=dialect.clock_ms(), outputs=_outputs(source, rules, from_ms))
+    told = forecast_plan(
+        str(source), segments, rules, now_ms=dialect.clock_ms(), outputs=_outputs(source, rules, from_ms)
+    )
     return Preview(told=told, segments=len(segments), from_ms=from_ms)
 
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString, mark_safe
 from unfold.decorators import display
 
-from engine.lanes.tsdb.plan import words
+from engine.lanes.tsdb.plan import reasons
 from engine.lanes.tsdb.plan.model import SlotProgress, SlotState
 from engine.schedule.model import JobState
 from webadmin.adminkit import formatting as show
@@ -232,7 +232,7 @@ class BucketTenantAdmin(ReadOnlyAdmin):
                 rows=[
                     (
                         show.row_link(group),
-                        words.slot(group.range_ms, group.start_ms),
+                        reasons.slot_text(group.range_ms, group.start_ms),
                         show.count_text(group.block_count),
                         show.count_text(group.partitions),
                         group_state(group),
@@ -311,7 +311,7 @@ def _slots_table(slots: Sequence[SlotProgress]) -> Table:
         headers=("Interval", "State", "Blocks", "Waiting", "Compactions"),
         rows=[
             (
-                words.slot(slot.range_ms, slot.start_ms),
+                reasons.slot_text(slot.range_ms, slot.start_ms),
                 slot.state.value,
                 show.count_text(slot.blocks),
                 show.count_text(slot.waiting),
@@ -405,7 +405,7 @@ class GroupAdmin(OrderedAdmin):
 
     @display(description="Interval")
     def interval(self, row: Group) -> str:
-        return words.slot(row.range_ms, row.start_ms)
+        return reasons.slot_text(row.range_ms, row.start_ms)
 
     @display(description="Blocks")
     def blocks(self, row: Group) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 from engine.core.time_texts import length, moment
-from engine.lanes.tsdb.plan import words
-from engine.lanes.tsdb.plan.calendar import calendar
+from engine.lanes.tsdb.plan import reasons
 from engine.lanes.tsdb.plan.model import SlotProgress, SlotState
+from engine.lanes.tsdb.plan.slots import calendar
 
 COLOURS = {
     SlotState.PARKED: "#a3214f",
@@ -66,7 +66,7 @@ def legend() -> list[tuple[str, str]]:
 
 def _cell(cell: SlotProgress, first_ms: int, scale: float, top: int) -> str:
     x, width = LABEL + (cell.start_ms - first_ms) * scale, cell.range_ms * scale
-    title = f"{words.slot(cell.range_ms, cell.start_ms)}: {cell.state.value}"
+    title = f"{reasons.slot_text(cell.range_ms, cell.start_ms)}: {cell.state.value}"
     if cell.blocks:
         title += f", {cell.blocks} blocks, {cell.waiting} of them waiting, {cell.compactions} compactions"
     label = str(cell.compactions) if cell.compactions and width > 14 else ""

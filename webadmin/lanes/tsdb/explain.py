@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.lanes.tsdb.jobs import KIND
-from engine.lanes.tsdb.plan.model import BlockState as Standing
+from engine.lanes.tsdb.plan.model import BlockState as PlannedState
 from engine.lanes.tsdb.plan.plan import plan_intervals
 from engine.schedule.errors import PolicyRefused
 from engine.schedule.explain import Explanation, explain_held_back
@@ -23,12 +23,12 @@ from webadmin.schedule.models import Job
 
 FOUND_MAX = 20
 _NEXT = {
-    Standing.GROUPED: "planning it, within seconds, makes a job of its group",
-    Standing.TAKEN: "the jobs of its group are what it waits for: explain these",
-    Standing.WAITING: "the time or the blocks that it waits for let it be planned",
-    Standing.DUPLICATE: "a deletion mark follows",
-    Standing.SET_ASIDE: "taking the mark back, or releasing it, lets it be planned",
-    Standing.FINAL: "",
+    PlannedState.GROUPED: "planning it, within seconds, makes a job of its group",
+    PlannedState.TAKEN: "the jobs of its group are what it waits for: explain these",
+    PlannedState.WAITING: "the time or the blocks that it waits for let it be planned",
+    PlannedState.DUPLICATE: "a deletion mark follows",
+    PlannedState.SET_ASIDE: "taking the mark back, or releasing it, lets it be planned",
+    PlannedState.FINAL: "",
 }
 
 
@@ -92,25 +92,23 @@ def _planned(subject: str, block: Block) -> Explanation:
     except PolicyRefused as error:
         return Explanation(subject=subject, state=block.state, why=str(error), next="setting other ranges")
     plan = plan_intervals(tenant.name, read_blocks(tenant), policy, now_ms=dialect.clock_ms(), taken=read_taken(tenant))
-    standing = plan.standings[block.ulid]
-    if standing.state is Standing.TAKEN and block.group is not None:
+    status = plan.statuses[block.ulid]
+    if status.state is PlannedState.TAKEN and block.group is not None:
         jobs = Job.objects.filter(tsdb_part__group=block.group, state__in=HOLDING_STATES).order_by("id")
         if job := jobs.first():
             return _taken(subject, job, jobs.count() - 1, plan.reason(block.ulid))
-    if standing.state in (Standing.GROUPED, Standing.WAITING):
+    if status.state in (PlannedState.GROUPED, PlannedState.WAITING):
         if tenant.bucket.is_paused:
             why = f"the bucket {tenant.bucket.name} is paused; {plan.reason(block.ulid)}"
             return Explanation(subject=subject, state="waiting", why=why, next="resuming the bucket lets it be planned")
         if paused := pauses_of(lane=KIND, tenant=tenant.name, level=0, planning=True):
             return explain_held_back(subject, paused, plan.reason(block.ulid))
-    return Explanation(
-        subject=subject, state=str(standing.state), why=plan.reason(block.ulid), next=_NEXT[standing.state]
-    )
+    return Explanation(subject=subject, state=str(status.state), why=plan.reason(block.ulid), next=_NEXT[status.state])
 
 
 def _taken(subject: str, job: Job, others: int, reason: str) -> Explanation:
     """Explain a source of a group by a job of the group that is not done."""
     told = explain_source(subject, job)
     more = f" and {count_words(others, 'other job')} of its group" if others else ""
-    state = told.state if job.state == JobState.PARKED else str(Standing.TAKEN)
+    state = told.state if job.state == JobState.PARKED else str(PlannedState.TAKEN)
     return replace(told, state=state, why=f"{told.why}{more}; {reason}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.lanes.tsdb.plan import words
+from engine.lanes.tsdb.plan import reasons
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.sections import Facts, Section
 from webadmin.lanes.tsdb.block_cells import blocks_table
@@ -27,7 +27,7 @@ def job_sections(job: Job) -> list[Section]:
                 ("Group", show.row_link(group)),
                 ("Bucket", show.row_link(group.tenant.bucket)),
                 ("Tenant", show.row_link(group.tenant)),
-                ("Interval", words.slot(group.range_ms, group.start_ms)),
+                ("Interval", reasons.slot_text(group.range_ms, group.start_ms)),
                 ("Part", f"{part.partition + 1} of {group.partitions}"),
                 ("Why", group.cause),
                 ("Sources read alone", group.finding or show.NOTHING),

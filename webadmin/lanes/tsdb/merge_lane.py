@@ -15,10 +15,10 @@ from django.db.models import Q
 
 from engine.core.errors import LithifyError
 from engine.formats.prometheus.meta import BlockMeta, decode_meta
-from engine.lanes.tsdb.buckets.bounds import check_bounds
+from engine.lanes.tsdb.buckets.block_objects import check_bounds
 from engine.lanes.tsdb.buckets.sections import PartitionPlace, result_section
 from engine.lanes.tsdb.jobs import KIND, BlockFile, TsdbMergeResult, TsdbMergeSpec, TsdbSource, WrittenBlock
-from engine.lanes.tsdb.merge.merged_meta import merged_meta
+from engine.lanes.tsdb.merge.merge_model import merged_meta
 from engine.lanes.tsdb.plan.ownership import IntervalJob, Ownership, WorkerRing
 from engine.lanes.tsdb.results import read_tsdb_result
 from engine.protocol.messages import FailureReason

@@ -1,26 +1,24 @@
-"""Applies a change set under the head of the log: checks again what it rests on, writes it and its entry, commits.
+"""Apply a change set under the head of the log: check again what it rests on, write it and its entry, commit.
 
 1. Every change is a conditional update whose row count is read. If one finds its rows changed, nothing is applied.
 2. The index of the entry is the fencing token of every job that it assigns.
 3. Applying a change set twice is harmless: the second time its conditions do not hold.
-4. The blocks of new jobs, most of the rows, are taken before the head, which is then held for so much less; nothing is
-   committed without it. Whoever else moves waiting blocks holds the head while it waits for their rows. So a poll that
-   has taken some waits for a short time only, gives way, and takes the head first when it tries again.
-5. The head is let go before the disk has what was committed. Later commands are behind it on the disk, and who asked is
-   told when the disk has it.
+4. The sources of new jobs, most of the rows, are taken before the head, which is then held for a shorter time; nothing
+   is committed without it. Other commands hold the head while they wait for the rows of sources, so a poll that has
+   taken some waits for a short time only, gives up, and takes the head first when it tries again (decision 0027).
+5. The head is released before the commit is on disk. Later commands are behind it on disk, and the worker is answered
+   when it is there (decision 0029).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import DatabaseError, IntegrityError, transaction
 
-from engine.lanes.profiles.plan.model import PlannedJob
 from engine.protocol.messages import FailureReason
 from engine.protocol.wire import reason_to_wire
 from engine.schedule.model import (
@@ -37,54 +35,50 @@ from engine.schedule.model import (
 from engine.schedule.priority import job_priority_ms
 from webadmin.base.database.dialect import (
     as_instance,
-    ask_ids,
-    ask_update,
     insert_rows,
     is_contention,
+    reserve_ids,
     together,
     update_rows,
 )
-from webadmin.lanes.profiles.models import Block
-from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.command_log import CommandTime, move_head, take_head_for_entry, write_command
 from webadmin.schedule.errors import SourcesChanged, StaleSnapshot
-from webadmin.schedule.fair_shares import charge_shares, intern_shares, settle_awake
-from webadmin.schedule.lanes import SwapMoment, lane_of
-from webadmin.schedule.level_policies import LevelPolicies
-from webadmin.schedule.level_queues import QueueChanges, ask_queues, settle_queues
-from webadmin.schedule.models import Attempt, Command, Job, LevelQueue, Limits, Worker
-from webadmin.schedule.planning_view import QueueFront, ReadyQueues
+from webadmin.schedule.fair_shares import charge_shares
+from webadmin.schedule.lanes import LanePlans, LaneWrite, SwapMoment, lane_of
+from webadmin.schedule.models import Attempt, Command, Job, Limits, Worker
 
-TOLD_COLUMNS = ("id", "name", "lane", "tenant", "shard", "level", "spec")
-"""What lanes tell the workers of a job from."""
+SPEC_COLUMNS = ("id", "name", "lane", "tenant", "shard", "level", "spec")
+"""What lanes make the specification for a worker from."""
 WAIT_MS = 500
-"""Half of what PostgreSQL lets pass before it looks for transactions that wait in a circle, and ends one of them."""
+"""How long a poll that has taken sources waits for a lock: half of PostgreSQL's deadlock timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyContext:
-    """What applying needs beside the change set: who asked, limits and policies, the swaps by job name, and what they
-    refer to, by lane; ``ready`` is which queues the poll has noticed, ``fronts`` what it read of those that it plans
-    from, ``nobodys_count`` how many jobs hold no place on the schedule, ``lane_places`` how many jobs the lanes that
-    have a limit may have on it. Who tries again ``takes_head_first``."""
+    """What applying a change set needs beside it.
+
+    ``plans`` are, by lane, what the planned jobs come from; ``swaps`` the accepted results by job name, ``prepared``
+    what they refer to by lane; ``unclaimable_job_count`` jobs take no place on the schedule; ``lane_places`` are the
+    queue limits of lanes that have one. A retry ``takes_head_first``.
+    """
 
     worker: Worker
     limits: Limits
-    policies: LevelPolicies
     swaps: Mapping[str, Any]
     prepared: Mapping[str, Any]
-    ready: ReadyQueues = field(default_factory=ReadyQueues)
-    fronts: Sequence[QueueFront] = ()
+    plans: Mapping[str, LanePlans] = field(default_factory=dict)
     lane_places: Mapping[str, int] = field(default_factory=dict)
-    nobodys_count: int = 0
+    unclaimable_job_count: int = 0
     takes_head_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedCommand:
-    """The entry that was written: its index is the token of the jobs in ``assigned`` (row ids, in order). Those in
-    ``created`` were planned by it: what their workers need to know. Of an ``is_early`` one nobody may be told before
-    ``wait_for_disk``."""
+    """The entry that was written: its index is the token of the jobs in ``assigned`` (row ids, in order).
+
+    ``created`` are the jobs that it planned. If ``is_early``, the worker must not be answered before the commit is on
+    disk (``wait_for_disk``).
+    """
 
     index: int
     time: CommandTime
@@ -112,63 +106,61 @@ class _Application:
     def __init__(self, change_set: ChangeSet, context: ApplyContext) -> None:
         self.change_set = change_set
         self.context = context
-        self.queue_changes = QueueChanges()
         self.ended: list[tuple[JobView, AttemptOutcome, FailureReason | None]] = []
-        self.entry = change_set.to_json()  # while others hold the head
-        self.created: dict[int, Job] = {}
-        self._taken_count = 0
-        self._asked_blocks: Callable[[], int] = lambda: 0
-        self._asked_queues: Callable[[], list[LevelQueue]] | None = None
-        self.job_ids = self._reserve_jobs(len(change_set.created))
-        before, then = (None, self._take_blocks) if context.takes_head_first else (self._take_blocks, None)
-        ended = (*change_set.completed, *change_set.returned)
-        self.is_early = all(lane_of(one.job.lane).ends_early for one in ended)
-        also = (then, self._ask_under_head)
-        self.head, self.time, self.index = take_head_for_entry(before=before, also=also, commits_early=self.is_early)
-        if self._asked_blocks() != self._taken_count:
-            raise StaleSnapshot("blocks of a planned job are gone from their queue")
-        self.live_jobs = self._checked_live_jobs()
-        self.lease_expires_ms = self.time.now_ms + context.limits.lease_seconds * 1000
+        lanes = {done.job.lane for done in change_set.completed} | {new.plan.lane for new in change_set.created}
+        self.writes: dict[str, LaneWrite] = {
+            name: lane_of(name).open_write(context.plans.get(name), limits=context.limits)
+            for name in sorted(lanes | context.plans.keys())
+        }
 
     def run(self) -> AppliedCommand:
         changes = self.change_set
+        entry = changes.to_json()
+        job_ids = self._reserve_jobs()
+        if not self.context.takes_head_first:
+            self._take_sources(job_ids)
+        ended = (*changes.completed, *changes.returned)
+        is_early = all(lane_of(one.job.lane).ends_early for one in ended)
+        self.head, self.time, self.index = take_head_for_entry(commits_early=is_early)
+        if self.context.takes_head_first:
+            self._take_sources(job_ids)
+        for write in self.writes.values():
+            write.check_sources()
+        live_jobs = self._checked_live_jobs()
+        self.lease_expires_ms = self.time.now_ms + self.context.limits.lease_seconds * 1000
         self._complete(changes.completed)
         self._return(changes.returned)
         self._assign(changes.assigned)
-        given = (id for id, creation in zip(self.job_ids, changes.created, strict=True) if creation.is_assigned)
-        assigned = (*(assignment.job.id for assignment in changes.assigned), *given)
+        assigned = (*(assignment.job.id for assignment in changes.assigned), *job_ids)
         with together():
             write_command(
                 kind=Command.Kind.UPDATE_PLAN,
                 actor=f"worker:{self.context.worker.name}",
                 time=self.time,
-                change_set=self.entry,
+                change_set=entry,
                 index=self.index,
             )
-            self._create(changes.created)
+            created = self._create(job_ids)
             self._close_attempts()
             self._open_attempts(assigned)
-            turned = self._settle_queues()
             charge_shares(changes.tenants, changes.lanes)
-            intern_shares(self.context.ready.noticed.values(), known=changes.tenants)
-            settle_awake(turned)
-            move_head(self.index, self.time, live_jobs=self.live_jobs)
-        return AppliedCommand(
-            index=self.index, time=self.time, assigned=assigned, is_early=self.is_early, created=self.created
-        )
+            for write in self.writes.values():
+                write.finish(self.time.now_ms)
+            move_head(self.index, self.time, live_jobs=live_jobs)
+        return AppliedCommand(index=self.index, time=self.time, assigned=assigned, is_early=is_early, created=created)
 
-    def _settle_queues(self) -> set[tuple[str, str]]:
-        """Bring the sums of the queues up to date; return the tenants whose queues were noticed or ceased to be."""
-        ready = self.context.ready
-        taken = {block.id for creation in self.change_set.created for block in creation.plan.blocks}
-        return settle_queues(
-            self.queue_changes,
-            self.context.policies,
-            served_at_ms=self.time.now_ms,
-            noticed=ready.noticed.keys(),
-            fronts={front.queue.id: front.without(taken) for front in self.context.fronts},
-            held=self._asked_queues,
-        )
+    def _reserve_jobs(self) -> list[int]:
+        """Return the row ids that the planned jobs will have; limit how long locks are waited for."""
+        if not self.change_set.created:
+            return []
+        return reserve_ids(Job, len(self.change_set.created), wait_ms=0 if self.context.takes_head_first else WAIT_MS)
+
+    def _take_sources(self, job_ids: Sequence[int]) -> None:
+        for lane, write in self.writes.items():
+            pairs = zip(job_ids, self.change_set.created, strict=True)
+            planned = [(job_id, new.plan) for job_id, new in pairs if new.plan.lane == lane]
+            if planned:
+                write.take_sources(planned)
 
     def _checked_live_jobs(self) -> int:
         """Return how many jobs there will be on the schedule; others may have filled it since it was read."""
@@ -180,13 +172,11 @@ class _Application:
         for lane, grown in growing.items():
             if Job.objects.filter(state__in=LIVE_STATES, lane=lane).count() + grown > places[lane]:
                 raise StaleSnapshot(f"others have filled the lane {lane} meanwhile")
-        live = self.head.live_job_count + len(came) - len(gone)
-        if came and 0 < self.context.limits.queue_max < live - self.context.nobodys_count > self._places_taken():
+        before, unclaimable = self.head.live_job_count, self.context.unclaimable_job_count
+        live = before + len(came) - len(gone)
+        if came and 0 < self.context.limits.queue_max < live - unclaimable > before - unclaimable:
             raise StaleSnapshot("others have filled the schedule meanwhile")
         return live
-
-    def _places_taken(self) -> int:
-        return self.head.live_job_count - self.context.nobodys_count
 
     def _change(
         self,
@@ -197,35 +187,17 @@ class _Application:
         is_over: bool = False,
         to: Mapping[str, object],
     ) -> None:
-        """Change jobs that are still as they were when the change set was prepared: each to its own ``values``, all of
-        them to ``to``.
+        """Change jobs that are as they were when the change set was prepared: each to its ``values``, all to ``to``.
 
         ``is_over`` says that this rests on the end of their leases: a renewal, which needs no head, may have moved it.
         """
-        self._ask_change(jobs, columns, values, is_over=is_over, to=to)()
-
-    @staticmethod
-    def _ask_change(
-        jobs: Sequence[JobView],
-        columns: tuple[str, ...],
-        values: Iterable[tuple[object, ...]],
-        *,
-        is_over: bool = False,
-        to: Mapping[str, object],
-    ) -> Callable[[], None]:
-        """Ask for such a change; the answer raises StaleSnapshot unless it found all of them."""
         keys = ("id", "state", "token", "failures", *(("lease_expires_ms",) if is_over else ()))
         rows = [
             (job.id, job.state.value, job.token, job.failures, *((job.lease_expires_ms,) if is_over else ()), *own)
             for job, own in zip(jobs, values, strict=True)
         ]
-        changed = ask_update(Job, keys, columns, rows, to=to)
-
-        def check() -> None:
-            if changed() != len(rows):
-                raise StaleSnapshot(f"one of the jobs {', '.join(job.name for job in jobs)} has changed")
-
-        return check
+        if update_rows(Job, keys, columns, rows, to=to) != len(rows):
+            raise StaleSnapshot(f"one of the jobs {', '.join(job.name for job in jobs)} has changed")
 
     def _complete(self, completed: Sequence[CompleteJob]) -> None:
         if not completed:
@@ -237,22 +209,16 @@ class _Application:
             "finished_at_ms": self.time.now_ms,
             "finished_command_index": self.index,
         }
-        self.ended += [(job, AttemptOutcome.COMPLETED, None) for job in jobs]
-        results = [(_result_row(completion),) for completion in completed]
+        self._change(jobs, ("result",), [(_result_row(completion),) for completion in completed], to=done)
         moment = SwapMoment(
             command_index=self.index,
             command_time_ms=self.time.now_ms,
             eligible_at_ms=self.time.now_ms + self.context.limits.cleanup_delay_seconds * 1000,
-            queue_changes=self.queue_changes,
         )
-        names = tuple(dict.fromkeys(job.lane for job in jobs))
-        with together() if all(lane_of(lane).swaps_unasked for lane in names) else nullcontext():
-            check = self._ask_change(jobs, ("result",), results, to=done)
-            for lane in names:
-                swaps = [self.context.swaps[job.name] for job in jobs if job.lane == lane]
-                lane_of(lane).swap(swaps, self.context.prepared.get(lane), moment)
-            self._asked_queues = ask_queues({*self.queue_changes.blocks, *self.context.ready.noticed})
-        check()
+        for lane in dict.fromkeys(job.lane for job in jobs):
+            swaps = [self.context.swaps[job.name] for job in jobs if job.lane == lane]
+            self.writes[lane].swap(swaps, self.context.prepared.get(lane), moment)
+        self.ended += [(job, AttemptOutcome.COMPLETED, None) for job in jobs]
 
     def _return(self, all_returned: Sequence[ReturnJob]) -> None:
         for is_over in (False, True):
@@ -287,75 +253,39 @@ class _Application:
             if is_over:
                 self.ended += [(one.job, AttemptOutcome.EXPIRED, None) for one in group]
 
-    def _reserve_jobs(self, count: int) -> list[int]:
-        """Return the row ids that the planned jobs will have. From here on nothing is waited for long, unless the head
-        is taken first."""
-        if not count:
-            return []
-        with together():  # with the beginning of the transaction
-            return ask_ids(Job, count, wait_ms=0 if self.context.takes_head_first else WAIT_MS)()
-
-    def _ask_under_head(self) -> None:
-        """Lock the queues as soon as the head is ours."""
-        if not self.change_set.completed:  # whose results come into queues that are not known yet
-            self._asked_queues = ask_queues({*self.queue_changes.blocks, *self.context.ready.noticed})
-
-    def _take_blocks(self) -> None:
-        """Give the planned jobs their blocks; how many there were is looked at later."""
-        created = self.change_set.created
-        if not created:
-            return
-        parts = [(id, part) for id, made in zip(self.job_ids, created, strict=True) for part in made.plan.taken()]
-        # In one order, so that two polls with the same blocks never wait for each other in a circle.
-        taken = sorted((block.id, part.queue_id, job_id) for job_id, part in parts for block in part.blocks)
-        owned, queued = {"state": BlockState.OWNED.value, "queue_id": None}, {"state": BlockState.QUEUED.value}
-        for _, part in parts:
-            size = sum(block.size_bytes for block in part.blocks)
-            self.queue_changes.add(part.queue_id, -len(part.blocks), -size)
-        self._asked_blocks = ask_update(Block, ("id", "queue_id"), ("owner_job_id",), taken, to=owned, where=queued)
-        self._taken_count = len(taken)
-
-    def _create(self, created: Sequence[CreateJob]) -> None:
-        """Insert the planned jobs, whose blocks are theirs already."""
+    def _create(self, job_ids: Sequence[int]) -> dict[int, Job]:
+        """Insert the planned jobs, whose sources are theirs already; return them by row id."""
+        created: dict[int, Job] = {}
         rows = []
-        for job_id, creation in zip(self.job_ids, created, strict=True):
-            spec = self._spec(creation.plan)
-            rows.append({"id": job_id} | self._job_row(creation) | {"spec": json.dumps(spec)})
-            told = [spec if column == "spec" else rows[-1][column] for column in TOLD_COLUMNS]
-            self.created[job_id] = as_instance(Job, TOLD_COLUMNS, told)
+        for job_id, creation in zip(job_ids, self.change_set.created, strict=True):
+            spec = self.writes[creation.plan.lane].job_spec(creation.plan)
+            row = {"id": job_id} | self._job_row(creation) | {"spec": spec}
+            created[job_id] = as_instance(Job, SPEC_COLUMNS, [row[column] for column in SPEC_COLUMNS])
+            rows.append(row | {"spec": json.dumps(spec)})
         insert_rows(Job, tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
-
-    def _spec(self, plan: PlannedJob) -> dict[str, object]:
-        """Return what is kept of what a job is to do."""
-        moved = plan.source_shards()
-        spec = {
-            "sources": [block.ulid for block in plan.blocks],
-            "task_memory_bytes": self.context.limits.task_memory_bytes,
-            "result_bytes_max": self.context.policies.of(plan.lane, plan.tenant, plan.level).result_bytes_max,
-        }
-        return spec | ({"source_shards": moved} if moved else {})
+        return created
 
     def _job_row(self, creation: CreateJob) -> dict[str, object]:
         """Return the columns of the job's row but its id and its spec, always in the same order."""
-        plan, is_assigned = creation.plan, creation.is_assigned
+        plan = creation.plan
         return {
             "name": plan.name,
             "lane": plan.lane,
             "tenant": plan.tenant,
             "shard": plan.shard,
             "level": plan.level,
-            "state": (JobState.LEASED if is_assigned else JobState.WAITING).value,
-            "token": self.index if is_assigned else 0,
-            "worker_id": self.context.worker.id if is_assigned else None,
-            "lease_expires_ms": self.lease_expires_ms if is_assigned else None,
+            "state": JobState.LEASED.value,
+            "token": self.index,
+            "worker_id": self.context.worker.id,
+            "lease_expires_ms": self.lease_expires_ms,
             "failures": 0,
             "parked_reason": "",
             "parked_kind": "",
             "added_at_ms": self.time.now_ms,
             "priority_ms": job_priority_ms(ready_at_ms=plan.ready_at_ms, size_bytes=plan.size_bytes()),
-            "assigned_at_ms": self.time.now_ms if is_assigned else None,
+            "assigned_at_ms": self.time.now_ms,
             "created_command_index": self.index,
-            "source_count": len(plan.blocks),
+            "source_count": plan.source_count(),
             "source_bytes": plan.size_bytes(),
         }
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
-from engine.formats.profile_block.model import COMPACTION_LEVEL_MAX
 from engine.schedule.limits import ScopeKind
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, AttemptOutcome, JobState, ParkedKind
-from webadmin.lanes.profiles.models import Block
-from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.lanes import by_lane, lane_of
-from webadmin.schedule.level_queues import intern_queues
 from webadmin.schedule.models import Attempt, Job
 from webadmin.schedule.operation_models import JobPin, LimitChange
 from webadmin.schedule.register import JobFilter
@@ -51,29 +46,6 @@ def _give_back(run: Operation, jobs: list[Job]) -> None:
     for lane, own in by_lane(jobs).items():
         lane_of(lane).give_back(run, own)
     dissolve(run, jobs)
-
-
-def return_blocks(run: Operation, jobs: Sequence[Job]) -> None:
-    """Queue the index's blocks of these parked jobs, inside an operation that has written its entry."""
-    # A final block is in a job only to be rewritten without deleted data; it has no queue.
-    rewrites = [job for job in jobs if job.level >= COMPACTION_LEVEL_MAX]
-    Block.objects.filter(owner_job__in=rewrites, state=BlockState.OWNED).update(state=BlockState.FINAL, owner_job=None)
-    merges = [job for job in jobs if job not in rewrites]
-    for job in merges:
-        _queue_again(run, job)
-
-
-def _queue_again(run: Operation, job: Job) -> None:
-    """Queue the job's blocks, each in its own shard: those of a consolidation come from several."""
-    owned = Block.objects.filter(owner_job=job, state=BlockState.OWNED)
-    sizes: defaultdict[int, list[int]] = defaultdict(list)
-    for shard, size in owned.values_list("shard", "size_bytes"):
-        sizes[shard].append(size)
-    queues = intern_queues((job.lane, job.tenant, shard, job.level) for shard in sizes)
-    for shard in sorted(sizes):
-        queue_id = queues[job.lane, job.tenant, shard, job.level]
-        owned.filter(shard=shard).update(state=BlockState.QUEUED, queue_id=queue_id, owner_job=None)
-        run.queue_changes.add(queue_id, len(sizes[shard]), sum(sizes[shard]))
 
 
 def end_jobs(run: Operation, jobs: Sequence[Job], *, because: str) -> None:

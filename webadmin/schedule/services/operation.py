@@ -10,19 +10,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import transaction
 from django.db.models import QuerySet
 
 from webadmin.base.access.services import record_audit
 from webadmin.schedule.command_log import CommandTime, move_head, read_time, take_head, write_command
-from webadmin.schedule.hindrances import nobodys_jobs
-from webadmin.schedule.level_queues import QueueChanges, settle_queues
+from webadmin.schedule.hindrances import unclaimable_jobs
 from webadmin.schedule.models import Command, Job, LogHead
 from webadmin.schedule.operation_models import WHY_MAX
 from webadmin.schedule.pauses import paused_scopes
-from webadmin.schedule.queries import level_policies, limits_now
+from webadmin.schedule.queries import limits_now
 from webadmin.schedule.register import JobFilter
 
 JOBS_PER_COMMAND = 200
@@ -63,6 +62,13 @@ class OperationOutcome:
         }
 
 
+class FinishedWrite(Protocol):
+    """What an operation writes of a lane beside jobs (``lanes.lane_write``)."""
+
+    def finish(self, now_ms: int) -> None:
+        """Bring up to date what depends on it, at the end of the transaction."""
+
+
 @dataclass(slots=True)
 class Operation:
     """An order while it holds the head; ``index`` is its entry in the log once that is written."""
@@ -70,7 +76,7 @@ class Operation:
     time: CommandTime
     live_jobs: int
     index: int = 0
-    queue_changes: QueueChanges = field(default_factory=QueueChanges)
+    writes: dict[str, FinishedWrite] = field(default_factory=dict)
 
     def write(self, action: str, order: Order, *, target: str = "", detail: dict[str, Any]) -> int:
         """Write the log entry and the audit entry; call it before anything is changed."""
@@ -94,7 +100,8 @@ def operation() -> Iterator[Operation]:
         run = Operation(time=time, live_jobs=head.live_job_count)
         yield run
         if run.index:
-            settle_queues(run.queue_changes, level_policies())
+            for write in run.writes.values():
+                write.finish(run.time.now_ms)
             move_head(run.index, run.time, live_jobs=run.live_jobs)
 
 
@@ -174,4 +181,4 @@ def room_for(live_jobs: int, time: CommandTime) -> int:
         return sys.maxsize
     if live_jobs < queue_max:
         return queue_max - live_jobs
-    return max(0, queue_max - live_jobs + nobodys_jobs(paused_scopes(time.now_ms), wall_ms=time.wall_ms).count())
+    return max(0, queue_max - live_jobs + unclaimable_jobs(paused_scopes(time.now_ms), wall_ms=time.wall_ms).count())

@@ -12,10 +12,11 @@ from engine.schedule.errors import ScopeRefused
 from engine.schedule.limits import Scope, ScopeKind, check_scope
 from engine.schedule.model import JobState
 from engine.schedule.pauses import PauseMode
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.schedule.command_log import CommandTime, read_time
 from webadmin.schedule.errors import DurationRefused
 from webadmin.schedule.known_names import check_lane, scope_notes
-from webadmin.schedule.models import Job, LevelQueue
+from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import WHY_MAX, Pause
 from webadmin.schedule.pauses import pauses_in_force
 from webadmin.schedule.services.change_limit import DURATION_SECONDS_MAX

@@ -1,1 +1,1 @@
-"""When a branch's staged changes are compacted, and how its record moves meanwhile: all pure."""
+"""Pure decisions of the catalog lane: when branches are compacted, how their records change, and what is retained."""

@@ -1,12 +1,12 @@
-"""The record of a branch, and the only ways in which it changes.
+"""The record of a branch and all of its transitions.
 
-Every function takes a record and returns the next one, or why not; the caller writes it if the record's generation is
-still the one it read (one conditional update, in which tokens that are retired are noted, too). Leases and fencing are
-the schedule's: nothing of them is in the record.
+Every function takes a record and returns the next version of it, or a refusal. The caller stores it with one
+conditional update on the generation it read, in which retired tokens are recorded too. Leases and fencing tokens belong
+to the schedule and are not part of the record.
 
-A *basis* is what a build rests on: head, snapshot and sealed tokens of one record. All of these are immutable, so a
-build is a pure function of its basis. It may be published while the branch still rests on the same, also when newer
-tokens were sealed meanwhile: they stay.
+A *base version* is what a build reads: head, snapshot and sealed tokens of one record. All of these are immutable, so a
+build is a pure function of its base version. It may be published while the branch still has the same base version, also
+if newer tokens were sealed meanwhile: these are kept.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 
 class Refusal(enum.Enum):
-    """Why a build cannot be published; the record is as it was."""
+    """Why a build cannot be published; the record is unchanged."""
 
-    GONE = "the branch was deleted, or is another of the same name"
+    GONE = "the branch was deleted or recreated"
     LOST_HEAD = "the head moved"
     LOST_SNAPSHOT = "another compaction was published"
     LOST_TOKENS = "sealed tokens were retired"
@@ -27,10 +27,10 @@ class Refusal(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchRecord:
-    """A branch: ``sealed`` tokens are the newest first; ``snapshot`` is the metarange of the last compaction.
+    """A branch. ``sealed`` tokens are ordered newest first; ``snapshot`` is the metarange of the last compaction.
 
-    ``epoch`` counts the changes of layers, ``generation`` all changes of the record; both only grow. ``uid`` is never
-    used twice, also not for a branch of the same name.
+    ``epoch`` counts changes of the layers, ``generation`` all changes of the record; both only increase. ``uid`` is
+    never reused, also not for a branch of the same name.
     """
 
     uid: str
@@ -43,17 +43,17 @@ class BranchRecord:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Return all layers, the newest first."""
+        """Return all tokens, newest first."""
         return (self.staging, *self.sealed)
 
-    def moved(self, **fields: object) -> BranchRecord:
-        """Return the next record: layers, snapshot or head are others."""
+    def next_version(self, **fields: object) -> BranchRecord:
+        """Return the next version of the record, with changed layers, snapshot or head."""
         return replace(self, epoch=self.epoch + 1, generation=self.generation + 1, **fields)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
-    """What a build reads: the sealed tokens over the snapshot, or over the head where there is none."""
+class BaseVersion:
+    """The base version of a build: the sealed tokens over the snapshot, or over the head if there is none."""
 
     uid: str
     head: str
@@ -62,8 +62,8 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """The next record, and the tokens whose rows nobody needs any more once running reads are over."""
+class BranchUpdate:
+    """The next version of a record, and the tokens whose rows can be deleted once running reads have finished."""
 
     branch: BranchRecord
     retired: tuple[str, ...] = ()
@@ -71,29 +71,29 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class WriteTicket:
-    """What a writer saw before it wrote: its write counts if this still holds afterwards."""
+    """What a writer read before its write; the write is valid if it still holds afterwards."""
 
     uid: str
     staging: str
     epoch: int
 
 
-def basis_of(branch: BranchRecord) -> Basis:
-    """Return what a build of this record rests on."""
-    return Basis(uid=branch.uid, head=branch.head, snapshot=branch.snapshot, sealed=branch.sealed)
+def base_version_of(branch: BranchRecord) -> BaseVersion:
+    """Return the base version of a record."""
+    return BaseVersion(uid=branch.uid, head=branch.head, snapshot=branch.snapshot, sealed=branch.sealed)
 
 
-def ticket_of(branch: BranchRecord) -> WriteTicket:
-    """Return what a writer has to find again after its write."""
+def write_ticket(branch: BranchRecord) -> WriteTicket:
+    """Return the ticket that ``is_write_valid`` checks after a write."""
     return WriteTicket(branch.uid, branch.staging, branch.epoch)
 
 
-def write_holds(ticket: WriteTicket, branch: BranchRecord | None, *, decides: bool) -> bool:
-    """Return whether a write may be acknowledged; if not it is done again from the start.
+def is_write_valid(ticket: WriteTicket, branch: BranchRecord | None, *, decides: bool) -> bool:
+    """Return whether a write may be acknowledged; otherwise it must be retried from the start.
 
-    A value that is just put needs its token to be the staging token still. An operation that *decides* by what it read
-    below (delete, conditional put, reset of a key) needs the layers to be what they were: else what it did not find
-    may have moved past it.
+    A plain put needs its token to be the current staging token. An operation that *decides* by what it read in lower
+    layers (delete, conditional put, reset of a key) needs unchanged layers: otherwise a row that it did not find may
+    have moved past it.
     """
     if branch is None or branch.uid != ticket.uid or branch.staging != ticket.staging:
         return False
@@ -101,69 +101,76 @@ def write_holds(ticket: WriteTicket, branch: BranchRecord | None, *, decides: bo
 
 
 def seal(branch: BranchRecord, token: str, *, is_empty: bool = False) -> BranchRecord:
-    """Close the staging token and open another; nothing happens to one that is known to be empty."""
+    """Seal the staging token and start ``token``; a token known to be empty is kept."""
     if is_empty:
         return branch
-    return branch.moved(staging=token, sealed=(branch.staging, *branch.sealed))
+    return branch.next_version(staging=token, sealed=(branch.staging, *branch.sealed))
 
 
-def refusal(branch: BranchRecord | None, basis: Basis) -> Refusal | None:
-    """Return why a build of this basis cannot be published on the branch as it is, or None."""
-    if branch is None or branch.uid != basis.uid:
+def refusal(branch: BranchRecord | None, base_version: BaseVersion) -> Refusal | None:
+    """Return why a build of this base version cannot be published on the branch, None if it can."""
+    if branch is None or branch.uid != base_version.uid:
         return Refusal.GONE
-    if branch.head != basis.head:
+    if branch.head != base_version.head:
         return Refusal.LOST_HEAD
-    if branch.snapshot != basis.snapshot:
+    if branch.snapshot != base_version.snapshot:
         return Refusal.LOST_SNAPSHOT
-    if branch.sealed[len(branch.sealed) - len(basis.sealed) :] != basis.sealed:
+    if branch.sealed[len(branch.sealed) - len(base_version.sealed) :] != base_version.sealed:
         return Refusal.LOST_TOKENS
     return None
 
 
-def publish_snapshot(branch: BranchRecord | None, basis: Basis, snapshot: str, *, equals_head: bool) -> Moved | Refusal:
-    """Put a compacted state under the branch in place of the tokens and snapshot it was made of.
+def publish_snapshot(
+    branch: BranchRecord | None, base_version: BaseVersion, snapshot: str, *, equals_head: bool
+) -> BranchUpdate | Refusal:
+    """Replace the tokens and snapshot of the base version by a compacted state.
 
-    One that equals the head commit in content is no snapshot: the branch is clean, apart from newer tokens.
+    A state that equals the head commit is not kept as a snapshot: the branch is clean except for newer tokens.
     """
-    refused = refusal(branch, basis)
+    refused = refusal(branch, base_version)
     if refused or branch is None:
         return refused or Refusal.GONE
-    kept = branch.sealed[: len(branch.sealed) - len(basis.sealed)]
-    return Moved(branch.moved(sealed=kept, snapshot=None if equals_head else snapshot), basis.sealed)
+    kept = branch.sealed[: len(branch.sealed) - len(base_version.sealed)]
+    return BranchUpdate(
+        branch.next_version(sealed=kept, snapshot=None if equals_head else snapshot), base_version.sealed
+    )
 
 
-def publish_commit(branch: BranchRecord | None, basis: Basis, head: str) -> Moved | Refusal:
-    """Make a commit of everything in the basis the head; what was staged since stays staged."""
-    refused = refusal(branch, basis)
+def publish_commit(branch: BranchRecord | None, base_version: BaseVersion, head: str) -> BranchUpdate | Refusal:
+    """Set the head to a commit of the whole base version; changes staged since stay staged."""
+    refused = refusal(branch, base_version)
     if refused or branch is None:
         return refused or Refusal.GONE
-    kept = branch.sealed[: len(branch.sealed) - len(basis.sealed)]
-    return Moved(branch.moved(head=head, sealed=kept, snapshot=None), basis.sealed)
+    kept = branch.sealed[: len(branch.sealed) - len(base_version.sealed)]
+    return BranchUpdate(branch.next_version(head=head, sealed=kept, snapshot=None), base_version.sealed)
 
 
-def move_head(branch: BranchRecord | None, basis: Basis, head: str, *, is_clean: bool) -> Moved | Refusal:
-    """Set the head to a commit that does not contain what is staged: merge, import, revert, cherry-pick, hard reset.
+def move_head(
+    branch: BranchRecord | None, base_version: BaseVersion, head: str, *, is_clean: bool
+) -> BranchUpdate | Refusal:
+    """Set the head to a commit without the staged changes: merge, import, revert, cherry-pick, hard reset.
 
-    ``is_clean`` says that the whole basis, snapshot included, differs in nothing from its head. Its layers are dropped:
-    rows without effect on the old head could have one on the new. Newer sealed tokens were not looked at: DIRTY.
+    ``is_clean`` states that the whole base version, snapshot included, equals its head. Its layers are dropped, because
+    rows without effect on the old head could affect the new one. Returns DIRTY if it is not clean or newer tokens were
+    sealed.
     """
-    refused = refusal(branch, basis)
+    refused = refusal(branch, base_version)
     if refused or branch is None:
         return refused or Refusal.GONE
-    if not is_clean or branch.sealed != basis.sealed:
+    if not is_clean or branch.sealed != base_version.sealed:
         return Refusal.DIRTY
-    return Moved(branch.moved(head=head, sealed=(), snapshot=None), basis.sealed)
+    return BranchUpdate(branch.next_version(head=head, sealed=(), snapshot=None), base_version.sealed)
 
 
-def reset(branch: BranchRecord, token: str) -> Moved:
-    """Drop all uncommitted changes, also those in the snapshot."""
-    return Moved(branch.moved(staging=token, sealed=(), snapshot=None), branch.tokens)
+def reset(branch: BranchRecord, token: str) -> BranchUpdate:
+    """Drop all uncommitted changes, including those in the snapshot."""
+    return BranchUpdate(branch.next_version(staging=token, sealed=(), snapshot=None), branch.tokens)
 
 
-def put_before(branch: BranchRecord | None, basis: Basis, token: str) -> Moved | Refusal:
-    """Lay a token with rows made from the basis over it, under newer ones: the reset of a prefix."""
-    refused = refusal(branch, basis)
+def insert_token(branch: BranchRecord | None, base_version: BaseVersion, token: str) -> BranchUpdate | Refusal:
+    """Insert a token above the base version and below newer tokens: the reset of a prefix."""
+    refused = refusal(branch, base_version)
     if refused or branch is None:
         return refused or Refusal.GONE
-    newer = branch.sealed[: len(branch.sealed) - len(basis.sealed)]
-    return Moved(branch.moved(sealed=(*newer, token, *basis.sealed)))
+    newer = branch.sealed[: len(branch.sealed) - len(base_version.sealed)]
+    return BranchUpdate(branch.next_version(sealed=(*newer, token, *base_version.sealed)))

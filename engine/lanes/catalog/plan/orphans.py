@@ -1,16 +1,15 @@
-"""Which files and tokens nobody needs: what builds that lost left behind, and what was replaced.
+"""Plan which unreferenced files and tokens are deleted: leftovers of refused builds, and what was replaced.
 
-A file is named by its bytes, so a build may need, and put again, one that lies about unreachable. So nothing is deleted
-at once: a file that no root reaches is *condemned* (a row), and deleted when it has been so for a grace time and is
-still not reached; its row is marked first, and stays until no build is open that began before the deletion was over.
-A build that is published takes its files off the list in the same transaction, and is refused if one of them was marked
-and not deleted before it began: then it is done again, and puts the file anew. A build that was taken for dead is
-refused, too: nothing was kept in mind for it. What was put since the oldest open build began is not condemned at all,
-so that a long one comes to its end.
+A file is named by its bytes, so a build may need, and write again, a file that is unreachable now. Deletion has two
+phases: a file that no root reaches is *condemned* (a row); it is deleted when it has been condemned for a grace period
+and is still unreachable. Its row is marked first and stays until every open build began after the deletion finished. A
+published build removes its files from the list in the same transaction. It is refused if one of them was marked and not
+deleted before the build began; it is then repeated and writes the file again. A build that was considered dead is
+refused too, since no files were retained for it. Files written since the oldest open build began are not condemned, so
+that long builds can finish.
 
-Objects of entries are condemned and deleted by the same plan. No build puts them, so none is named for them; what makes
-them reachable again is withdrawn from the list, or counted, by
-``webadmin/lanes/catalog/services/condemned_objects.py``.
+Objects of entries are condemned and deleted by the same plan. Builds do not write them;
+``webadmin/lanes/catalog/services/condemned_objects.py`` withdraws or counts them when they become reachable again.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A range or metarange in the store; time in unix seconds, as the store tells it."""
+    """A range or metarange in the store; time in Unix seconds, from the store's clock."""
 
     id: str
     written_at: float
@@ -31,9 +30,9 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class CondemnedFile:
-    """A file on the list; times in unix seconds, by the database's clock.
+    """A condemned file; times in Unix seconds, from the database's clock.
 
-    ``is_marked``: its deletion has begun; ``deleted_at``: the store has said that it is gone.
+    ``is_marked``: its deletion has begun. ``deleted_at``: when the store confirmed the deletion.
     """
 
     id: str
@@ -44,7 +43,7 @@ class CondemnedFile:
 
 @dataclass(frozen=True, slots=True)
 class RetiredToken:
-    """A token that a record named once; time in unix seconds, by the database's clock."""
+    """A token that a record named before; time in Unix seconds, from the database's clock."""
 
     token: str
     retired_at: float
@@ -52,7 +51,7 @@ class RetiredToken:
 
 @dataclass(frozen=True, slots=True)
 class FileSweep:
-    """What a look at the store comes to: ids that join the list, that leave it, and that are marked and deleted."""
+    """The result of a sweep: ids to condemn, to spare, to mark and delete, and to remove from the list."""
 
     condemned: tuple[str, ...]
     spared: tuple[str, ...]
@@ -70,12 +69,12 @@ def plan_sweep(
     condemned_before: float,
     clocks_apart: float = 0.0,
 ) -> FileSweep:
-    """Plan a sweep. Roots (retained commits, snapshots of all branches, pinned readers) are read after ``stored``.
+    """Plan a sweep. Roots (retained commits, snapshots of all branches, pinned readers) must be read after ``stored``.
 
-    Files written after ``written_before`` are left alone; those condemned after ``condemned_before`` wait. A marked
-    file is deleted again, whatever reaches it: its deletion may have been cut short, and nothing was published with it.
-    ``builds_begun_at`` are the beginnings of open builds, by the database's clock, from which that of the store may be
-    ``clocks_apart`` seconds apart.
+    Files written after ``written_before`` are skipped; files condemned after ``condemned_before`` wait. A marked file
+    is deleted again even if it is reachable: its deletion may have been interrupted, and nothing was published with it.
+    ``builds_begun_at`` are the start times of open builds by the database's clock, which differs from the store's by at
+    most ``clocks_apart`` seconds.
     """
     known = {each.id: each for each in listed}
     oldest = min(builds_begun_at, default=math.inf)
@@ -93,7 +92,7 @@ def plan_sweep(
 
 
 def is_publishable(needed: AbstractSet[str], listed: Iterable[CondemnedFile], *, begun_at: float) -> bool:
-    """Return whether a build with these files may be published; those of them on the list then leave it."""
+    """Return whether a build with these files may be published; its condemned files are then removed from the list."""
     return not any(
         each.id in needed and each.is_marked and (each.deleted_at is None or each.deleted_at >= begun_at)
         for each in listed
@@ -101,5 +100,5 @@ def is_publishable(needed: AbstractSet[str], listed: Iterable[CondemnedFile], *,
 
 
 def tokens_to_sweep(retired: Iterable[RetiredToken], named: AbstractSet[str], *, before: float) -> list[str]:
-    """Return the tokens whose rows may go: retired long enough ago, and named by no record and by no build."""
+    """Return the tokens whose rows can be deleted: retired before ``before``, and named by no record and no build."""
     return sorted(each.token for each in retired if each.retired_at < before and each.token not in named)

@@ -1,8 +1,8 @@
-"""Which commits keep their objects: pure.
+"""Decide which commits keep their objects.
 
-From the head of every branch first parents are followed, up to and including the first commit that is older than the
-branch keeps them. Second parents are not followed: what a merge brought is in the merge. A commit that is nobody's
-first parent and no head is *dangling*, and is kept as long as the default says. Tags keep their commits for ever.
+First parents are followed from the head of every branch, up to and including the first commit older than the branch's
+retention. Second parents are not followed: a merge commit contains what was merged. A commit that is neither a head nor
+a first parent is *dangling* and is kept for the default retention. Tags keep their commits without limit.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 KEEP_ALL = 0
-"""Days: all commits keep their objects."""
+"""Retention in days that keeps the objects of all commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptCommit:
-    """A commit as retention sees it; time in unix milliseconds."""
+    """The fields of a commit that retention uses; time in Unix milliseconds."""
 
     id: str
     first_parent: str | None
@@ -32,8 +32,8 @@ def active_commits(
 ) -> set[str]:
     """Return the ids of commits that keep their objects.
 
-    ``heads`` maps the id of a branch's head to the time before which a commit is too old there; of two branches with
-    the same head the earlier time counts.
+    ``heads`` maps the id of a branch's head to the time before which commits are too old; of two branches with the same
+    head the earlier time counts.
     """
     starts = dict(heads)
     parents = {commit.first_parent for commit in commits.values()}
@@ -42,14 +42,14 @@ def active_commits(
             starts[commit.id] = dangling_before_ms
     active = set(tagged)
     reached: dict[str, int] = {}
-    # The longest memory first: a walk ends where one with a longer memory has been.
+    # Longest retention first: a walk stops at commits that a walk with longer retention has reached.
     for start, before_ms in sorted(starts.items(), key=lambda each: (each[1], each[0])):
         is_dangling = start not in heads
         current = commits.get(start)
         while current is not None and not (current.id in reached and reached[current.id] <= before_ms):
             is_old = current.created_ms < before_ms
             if is_old and is_dangling and current.id == start:
-                break  # nobody's state any more: not even the first that is too old is kept
+                break  # An expired dangling commit is not kept as the boundary commit of a branch is.
             active.add(current.id)
             reached[current.id] = before_ms
             if is_old:

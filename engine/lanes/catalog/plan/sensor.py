@@ -1,7 +1,7 @@
-"""Says which branches are worth compacting now, and of every branch why or why not.
+"""Decide which branches to compact now, with a reason for every branch, and where a compaction runs.
 
-It counts harm that lasts, from numbers that all processes add to and that outlive them: tombstones and rows since the
-last compaction, sealed tokens, their age, and listings that walked over far more than they showed.
+Signals are persistent counters shared by all processes: tombstones and rows since the last compaction, sealed tokens
+and their age, and listings that read far more rows than they returned.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 LOST_MAX = 5
-"""The cooldown doubles with each lost race, this often at most."""
+"""The cooldown doubles with each conflict lost in a row, at most this often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorPolicy:
-    """When a branch of a repository is compacted; 0 switches a threshold off. Times in seconds.
+    """Thresholds for compacting the branches of a repository; 0 disables a threshold. Times in seconds.
 
-    A branch is *wanted* as soon as a signal reaches its threshold, and stays so until all are below ``release`` times
-    theirs. After a compaction has begun it rests for ``cooldown_s``, or ``cooldown_factor`` times as long as it took,
-    doubled for each race it has lost in a row; from ``tokens_cap`` sealed tokens on it does not rest.
+    A branch is *wanted* as soon as a signal reaches its threshold, and until all signals are below ``release`` times
+    their thresholds. After a compaction has started it cools down for ``cooldown_s``, or ``cooldown_factor`` times its
+    duration if that is longer, doubled for each conflict lost in a row. There is no cooldown from ``tokens_cap`` sealed
+    tokens on.
     """
 
     tombstones: int = 1_000
@@ -39,11 +40,11 @@ class SensorPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchLoad:
-    """What is known of a branch; times in seconds before now, by the database's clock.
+    """The state of a branch that the sensor uses; times in seconds before now, by the database's clock.
 
     ``tombstones``, ``sealed_rows`` and ``wasteful_lists`` count since the last published compaction or commit.
-    ``sealed_age_s`` is the age of the oldest sealed token, None while a commit that would take it is running.
-    ``was_wanted`` is what the last decision said.
+    ``sealed_age_s`` is the age of the oldest sealed token, None while a commit that includes it is running.
+    ``was_wanted`` is the previous decision's ``is_wanted``.
     """
 
     branch: str
@@ -65,15 +66,15 @@ class Held(enum.StrEnum):
 
     FIRES = "fires"
     QUIET = "no signal has reached its threshold"
-    DISABLED = "compaction is switched off for the repository"
+    DISABLED = "compaction is disabled for the repository"
     RUNNING = "a compaction of the branch is waiting or running"
-    COOLDOWN = "the last one was a short while ago"
-    BUDGET = "the repository's budget is used up"
+    COOLDOWN = "the branch is in its cooldown"
+    BUDGET = "the repository's budget is exhausted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the sensor says of a branch: ``signals`` are (name, value, threshold) of all that reached theirs."""
+    """The decision for a branch. ``signals`` are (name, value, threshold) of all signals that reached it."""
 
     branch: str
     held: Held
@@ -88,31 +89,31 @@ class Decision:
 
     @property
     def reason(self) -> str:
-        """Return the decision in words."""
-        told = ", ".join(f"{name} {value:g} of {threshold:g}" for name, value, threshold in self.signals)
+        """Return the decision as text."""
+        signals = ", ".join(f"{name} {value:g} of {threshold:g}" for name, value, threshold in self.signals)
         if self.fires:
-            return told
+            return signals
         wait = f" (ready in {self.ready_in_s:.0f} s)" if self.ready_in_s else ""
-        return f"{self.held.value}{wait}" + (f"; {told}" if told else "")
+        return f"{self.held.value}{wait}" + (f"; {signals}" if signals else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a repository's compactions use at present: how many run, and the bytes they wrote in the last hour."""
+    """What a repository's compactions use now: how many run, and the bytes they wrote in the last hour."""
 
     running: int = 0
     bytes_last_hour: int = 0
 
 
 def decide(loads: Iterable[BranchLoad], policy: SensorPolicy, budget: Budget) -> list[Decision]:
-    """Return a decision for each branch of a repository, those that need it most first; ties by name."""
-    weighed = [(load, _weigh(load, policy)) for load in loads]
-    weighed.sort(key=lambda each: (-each[1].severity, each[0].branch))
+    """Return a decision for each branch of a repository, by descending severity, then by name."""
+    decisions_by_load = [(load, _decide_branch(load, policy)) for load in loads]
+    decisions_by_load.sort(key=lambda each: (-each[1].severity, each[0].branch))
     running, written = budget.running, budget.bytes_last_hour
     decisions = []
-    for load, decision in weighed:
+    for load, decision in decisions_by_load:
         if decision.fires:
-            # A branch that is larger than the budget has its turn when nothing of the budget is used.
+            # A branch larger than the whole budget may run while none of the budget is used.
             is_over = written > 0 and written + load.bytes_to_rewrite > policy.bytes_per_hour
             if running >= policy.running_max or is_over:
                 decision = _held(decision, Held.BUDGET)
@@ -122,8 +123,8 @@ def decide(loads: Iterable[BranchLoad], policy: SensorPolicy, budget: Budget) ->
     return decisions
 
 
-def _weigh(load: BranchLoad, policy: SensorPolicy) -> Decision:
-    """Return the decision for a branch alone, whatever the others need."""
+def _decide_branch(load: BranchLoad, policy: SensorPolicy) -> Decision:
+    """Return the decision for one branch, ignoring the budget."""
     values = (
         ("tombstones", load.tombstones, policy.tombstones),
         ("sealed_rows", load.sealed_rows, policy.sealed_rows),
@@ -143,16 +144,18 @@ def _weigh(load: BranchLoad, policy: SensorPolicy) -> Decision:
         return _held(decision, Held.RUNNING)
     if not signals:
         return _held(decision, Held.QUIET)
-    rest = _rest_s(load, policy)
-    return _held(decision, Held.COOLDOWN, rest) if rest > 0 else decision
+    cooldown = _cooldown_s(load, policy)
+    return _held(decision, Held.COOLDOWN, cooldown) if cooldown > 0 else decision
 
 
-def _rest_s(load: BranchLoad, policy: SensorPolicy) -> float:
-    """Return for how long the branch still rests."""
+def _cooldown_s(load: BranchLoad, policy: SensorPolicy) -> float:
+    """Return the remaining cooldown in seconds."""
     if load.begun_s_ago is None or load.sealed_tokens >= policy.tokens_cap:
         return 0.0
-    rest = max(policy.cooldown_s, policy.cooldown_factor * load.took_s) * float(1 << min(load.lost_in_a_row, LOST_MAX))
-    return rest - load.begun_s_ago
+    cooldown = max(policy.cooldown_s, policy.cooldown_factor * load.took_s) * float(
+        1 << min(load.lost_in_a_row, LOST_MAX)
+    )
+    return cooldown - load.begun_s_ago
 
 
 def _held(decision: Decision, held: Held, ready_in_s: float | None = None) -> Decision:
@@ -164,3 +167,28 @@ def _held(decision: Decision, held: Held, ready_in_s: float | None = None) -> De
         severity=decision.severity,
         ready_in_s=ready_in_s,
     )
+
+
+class BuildPath(enum.StrEnum):
+    """Where a compaction or commit is built."""
+
+    POINTER = "pointer"  # Nothing is staged: the snapshot or the head is the result.
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathLimits:
+    """Staged rows and rewritten bytes up to which a build runs in one process (1.5 to 2 million rows a second)."""
+
+    rows: int = 5_000_000
+    size: int = 1 << 30
+
+
+def build_path(*, rows: int, size: int, units: int, limits: PathLimits) -> BuildPath:
+    """Return where to build a plan of so many staged rows, bytes to rewrite, and units. One unit never uses Spark."""
+    if not rows and not units:
+        return BuildPath.POINTER
+    if units > 1 and (rows > limits.rows or size > limits.size):
+        return BuildPath.SPARK
+    return BuildPath.LOCAL

@@ -16,9 +16,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
-from engine.lanes.profiles.plan.levels import due_remnant
+from engine.lanes.profiles.plan.levels import cut_queue, due_remnant
 from engine.lanes.profiles.plan.model import BlockQueue, LevelPolicy, QueuedBlock, QueuePart
+from engine.schedule.model import PlannedQueue
+
+
+def plan_queues(queues: Sequence[BlockQueue], *, now_ms: int, job_max: int) -> tuple[PlannedQueue, ...]:
+    """Return up to ``job_max`` jobs of each queue, remnants joined."""
+    return tuple(
+        PlannedQueue(
+            lane=queue.lane,
+            tenant=queue.tenant,
+            level=queue.level,
+            served_at_ms=queue.served_at_ms,
+            jobs=tuple(islice(cut_queue(queue, now_ms=now_ms), job_max)),
+        )
+        for queue in join_remnants(queues, now_ms=now_ms)
+    )
 
 
 def is_consolidating(policy: LevelPolicy, tenant: str) -> bool:

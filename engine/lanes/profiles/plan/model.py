@@ -99,6 +99,9 @@ class PlannedJob:
     def size_bytes(self) -> int:
         return sum(block.size_bytes for block in self.blocks)
 
+    def source_count(self) -> int:
+        return len(self.blocks)
+
     def taken(self) -> tuple[QueuePart, ...]:
         """Return what the job takes from each queue."""
         return self.parts or (QueuePart(queue_id=self.queue_id, shard=self.shard, blocks=self.blocks),)

@@ -1,1 +1,1 @@
-"""Files of a folder become fewer, sorted ones; optionally rolled up."""
+"""Merges of the files of a folder into fewer, sorted ones, optionally rolled up."""

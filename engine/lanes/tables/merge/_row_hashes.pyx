@@ -1,4 +1,4 @@
-"""The compiled hashes of rows behind the door ``engine.lanes.tables.merge.row_hashes``."""
+"""Compiled implementation of ``engine.lanes.tables.merge.row_hashes``."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
@@ -7,7 +7,7 @@ cdef extern from "csrc/xxhash64.h":
 
 
 cdef inline uint64_t mixed(uint64_t hashed, uint64_t word) noexcept nogil:
-    """Return a hash with a word mixed in, through the finalizer of SplitMix64."""
+    """Return a hash combined with a word by the finalizer of SplitMix64."""
     cdef uint64_t value = hashed * 3 + <uint64_t>0x9E3779B97F4A7C15 + word
     value = (value ^ (value >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
     value = (value ^ (value >> 27)) * <uint64_t>0x94D049BB133111EB
@@ -15,9 +15,9 @@ cdef inline uint64_t mixed(uint64_t hashed, uint64_t word) noexcept nogil:
 
 
 cdef int check(int64_t rows, const int64_t[::1] offsets, int64_t size) except -1:
-    """Refuse offsets that lead out of what they point into."""
+    """Reject offsets outside of the data they index."""
     if offsets.shape[0] != rows + 1 or offsets[0] < 0 or offsets[rows] > size:
-        raise ValueError("offsets that do not fit the rows")
+        raise ValueError("the offsets do not match the rows")
     return 0
 
 
@@ -44,7 +44,7 @@ def add_bytes(uint64_t[::1] hashes, const uint8_t[::1] data, const int64_t[::1] 
 
 
 def add_lists(uint64_t[::1] hashes, const uint64_t[::1] elements, const int64_t[::1] offsets):
-    """Mix the elements from ``offsets[i]`` up to ``offsets[i + 1]``, and how many they are, into row i's hash."""
+    """Mix the elements ``offsets[i]`` up to ``offsets[i + 1]``, and their number, into row i's hash."""
     cdef int64_t row, place
     check(hashes.shape[0], offsets, elements.shape[0])
     with nogil:

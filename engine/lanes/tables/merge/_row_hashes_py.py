@@ -1,4 +1,4 @@
-"""The plain twin of the hashes of rows; it defines what the compiled one does."""
+"""Pure Python reference implementation of the hashes of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 
 def _mixed(words: Words) -> Words:
-    """Return the finalizer of SplitMix64 of each word."""
+    """Return the SplitMix64 finalizer of each word."""
     with np.errstate(over="ignore"):
         words = (words ^ (words >> np.uint64(30))) * _FIRST
         words = (words ^ (words >> np.uint64(27))) * _SECOND
@@ -35,7 +35,7 @@ def add_bytes(hashes: Words, data: npt.NDArray[np.uint8], offsets: Offsets) -> N
 
 
 def add_lists(hashes: Words, elements: Words, offsets: Offsets) -> None:
-    """Mix the elements from ``offsets[i]`` up to ``offsets[i + 1]``, and how many they are, into row i's hash."""
+    """Mix the elements ``offsets[i]`` up to ``offsets[i + 1]``, and their number, into row i's hash."""
     for row in range(len(hashes)):
         one = hashes[row : row + 1]
         start, end = int(offsets[row]), int(offsets[row + 1])

@@ -1,4 +1,4 @@
-"""The compiled keys of rows and merge of sorted runs behind the door ``engine.lanes.tables.merge.row_order``."""
+"""Compiled implementation of ``engine.lanes.tables.merge.row_order``."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -41,7 +41,7 @@ cdef inline int compare(Run* first, int64_t row, Run* second, int64_t other) noe
                        size if size < other_size else other_size)
         if order:
             return order
-    # No key begins with another, so that this is never asked of keys that differ.
+    # No key is a prefix of another one, so only equal keys get here.
     return -1 if size < other_size else size > other_size
 
 
@@ -119,7 +119,7 @@ cdef void fill(Part* parts, int count, int64_t rows, const int64_t* offsets, uin
 
 
 cdef bint are_offsets(const int64_t[::1] offsets, int64_t rows, int64_t size) noexcept nogil:
-    """Tell whether offsets bound ``rows`` values in ``size`` bytes: none below the one before."""
+    """Return whether offsets bound ``rows`` values in ``size`` bytes and do not descend."""
     cdef int64_t row
     cdef bint is_descending = False
     if offsets.shape[0] != rows + 1:
@@ -130,7 +130,7 @@ cdef bint are_offsets(const int64_t[::1] offsets, int64_t rows, int64_t size) no
 
 
 def join_parts(int64_t rows, parts):
-    """Return the keys of ``rows`` rows: each column's part after the other. Raises ValueError for impossible offsets."""
+    """Return the keys of ``rows`` rows, the joined parts of each column. Raises ValueError for invalid offsets."""
     cdef int number, count = len(parts)
     cdef Part* found = <Part*>malloc((count + 1) * sizeof(Part))
     cdef const uint8_t[::1] bytes_view, valid_view
@@ -144,7 +144,7 @@ def join_parts(int64_t rows, parts):
         for number, part in enumerate(parts):
             bytes_view, offsets_view = part.data, part.offsets
             if not are_offsets(offsets_view, rows, bytes_view.shape[0]):
-                raise ValueError("the offsets of a part are not those of its rows and bytes")
+                raise ValueError("the offsets of a part do not match its rows and bytes")
             found[number].data = &bytes_view[0] if bytes_view.shape[0] else NULL
             found[number].offsets = &offsets_view[0]
             found[number].valid = NULL
@@ -152,7 +152,7 @@ def join_parts(int64_t rows, parts):
             if part.valid is not None and rows:
                 valid_view = part.valid
                 if valid_view.shape[0] != rows:
-                    raise ValueError("a part of the keys has another number of rows")
+                    raise ValueError("a part of the keys has a different number of rows")
                 found[number].valid = &valid_view[0]
         made_offsets = np.empty(rows + 1, np.int64)
         offsets = made_offsets
@@ -169,9 +169,9 @@ def join_parts(int64_t rows, parts):
 
 
 cdef int open_run(keys, Run* run, int64_t first) except -1:
-    """Point to the arrays of keys, which the caller keeps; ``Keys`` has checked the offsets."""
+    """Point to the arrays of keys, which the caller must keep alive; ``Keys`` has checked the offsets."""
     if type(keys) is not Keys:
-        raise TypeError("keys that nobody has checked")
+        raise TypeError("unchecked keys")
     cdef const uint64_t[::1] heads = keys.heads
     cdef const uint8_t[::1] data = keys.data
     cdef const int64_t[::1] offsets = keys.offsets
@@ -186,9 +186,9 @@ cdef int open_run(keys, Run* run, int64_t first) except -1:
 
 
 def first_unsorted(keys):
-    """Return the first row whose key is less than that of the row before it, -1 if there is none.
+    """Return the first row whose key is less than that of the previous row, -1 if there is none.
 
-    Raises ValueError for impossible offsets.
+    Raises ValueError for invalid offsets.
     """
     cdef Run run
     cdef int64_t row, found = -1
@@ -202,13 +202,13 @@ def first_unsorted(keys):
 
 
 cdef inline bint before(Run* runs, int first, int second) noexcept nogil:
-    """Tell whether a run's next row comes before another's."""
+    """Return whether a run's next row comes before another's."""
     cdef int order = compare(&runs[first], runs[first].at, &runs[second], runs[second].at)
     return first < second if order == 0 else order < 0
 
 
 cdef void sift(Run* runs, int* heap, int size, int place) noexcept nogil:
-    """Let the run at a place of the heap sink to where it belongs."""
+    """Sift the run at a position of the heap down."""
     cdef int child, moved = heap[place]
     while True:
         child = 2 * place + 1
@@ -224,15 +224,15 @@ cdef void sift(Run* runs, int* heap, int size, int place) noexcept nogil:
 
 
 cdef inline bint goes_first(Run* runs, int winner, int64_t row, int other) noexcept nogil:
-    """Tell whether a later row of the winner still comes before the next row of another run."""
+    """Return whether a later row of the winner still comes before the next row of another run."""
     cdef int order = compare(&runs[winner], row, &runs[other], runs[other].at)
     return winner < other if order == 0 else order < 0
 
 
 cdef int64_t gallop(Run* runs, int winner, int other, int64_t end) noexcept nogil:
-    """Return the first row of the winner, at most ``end``, that does not come before the other run's next."""
+    """Return the first row of the winner, at most ``end``, that does not come before the other run's next row."""
     cdef int64_t low = runs[winner].at, step = 1, high, middle
-    # Row low goes first; look ahead in growing steps, then between the last two.
+    # Row ``low`` goes first: gallop forward, then search between the last two positions.
     high = low + 1
     while high < end and goes_first(runs, winner, high, other):
         low = high
@@ -250,10 +250,10 @@ cdef int64_t gallop(Run* runs, int winner, int other, int64_t end) noexcept nogi
 
 
 def merge_runs(runs, int64_t[::1] positions, const uint8_t[::1] goes_on, int64_t limit):
-    """Merge sorted runs from ``positions`` on, and move these on; rows with equal keys come in the order of runs.
+    """Merge sorted runs from ``positions`` on and advance these; rows with equal keys come in the order of runs.
 
-    Returns (run, first row, rows) of the segments of the result. Ends after ``limit`` rows, or when a run is used up of
-    which more follows (``goes_on``), or when all are. Raises ValueError for impossible positions or offsets.
+    Returns (run, first row, rows) of the segments of the result. Ends after ``limit`` rows, when a run that continues
+    (``goes_on``) is exhausted, or when all are. Raises ValueError for invalid positions or offsets.
     """
     cdef int count = len(runs), size = 0, number, winner, other
     cdef int64_t end, room, at
@@ -271,7 +271,7 @@ def merge_runs(runs, int64_t[::1] positions, const uint8_t[::1] goes_on, int64_t
     try:
         for number in range(count):
             if positions[number] < 0:
-                raise ValueError("a position before the first row")
+                raise ValueError("a negative position")
             open_run(runs[number], &opened[number], positions[number])
             if opened[number].at < opened[number].end:
                 heap[size] = number

@@ -1,4 +1,4 @@
-"""The plain twin of the keys of rows and their merge; it defines what the compiled one does."""
+"""Pure Python reference implementation of the keys of rows and the merge of runs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ Segments = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.in
 
 
 def join_parts(rows: int, parts: Sequence[KeyPart]) -> Keys:
-    """Return the keys of ``rows`` rows: each column's part after the other.
-
-    Raises ValueError if offsets are impossible.
-    """
+    """Return the keys of ``rows`` rows, the joined parts of each column. Raises ValueError for invalid offsets."""
     for part in parts:
         if not _are_offsets(part.offsets, rows, len(part.data)):
-            raise ValueError("the offsets of a part are not those of its rows and bytes")
+            raise ValueError("the offsets of a part do not match its rows and bytes")
         if part.valid is not None and len(part.valid) != rows:
-            raise ValueError("a part of the keys has another number of rows")
+            raise ValueError("a part of the keys has a different number of rows")
     keys = []
     for row in range(rows):
         key = bytearray()
@@ -42,7 +39,7 @@ def join_parts(rows: int, parts: Sequence[KeyPart]) -> Keys:
 
 
 def first_unsorted(keys: Keys) -> int:
-    """Return the first row whose key is less than that of the row before it, -1 if there is none."""
+    """Return the first row whose key is less than that of the previous row, -1 if there is none."""
     for row in range(1, len(keys)):
         if keys.key(row) < keys.key(row - 1):
             return row
@@ -52,13 +49,13 @@ def first_unsorted(keys: Keys) -> int:
 def merge_runs(
     runs: Sequence[Keys], positions: npt.NDArray[np.int64], goes_on: npt.NDArray[np.uint8], limit: int
 ) -> Segments:
-    """Merge sorted runs from ``positions`` on, and move these on; rows with equal keys come in the order of runs.
+    """Merge sorted runs from ``positions`` on and advance these; rows with equal keys come in the order of runs.
 
-    Returns (run, first row, rows) of the segments of the result. Ends after ``limit`` rows, or when a run is used up of
-    which more follows (``goes_on``), or when all are. Raises ValueError for impossible positions.
+    Returns (run, first row, rows) of the segments of the result. Ends after ``limit`` rows, when a run that continues
+    (``goes_on``) is exhausted, or when all are. Raises ValueError for invalid positions.
     """
     if any(position < 0 for position in positions):
-        raise ValueError("a position before the first row")
+        raise ValueError("a negative position")
     heap = [
         (run.key(int(positions[number])), number) for number, run in enumerate(runs) if positions[number] < len(run)
     ]
@@ -79,13 +76,13 @@ def merge_runs(
             break
         else:
             heapq.heappop(heap)
-    told = np.array(segments, np.int64).reshape(-1, 3)
-    return told[:, 0].astype(np.int32), told[:, 1].copy(), told[:, 2].copy()
+    found = np.array(segments, np.int64).reshape(-1, 3)
+    return found[:, 0].astype(np.int32), found[:, 1].copy(), found[:, 2].copy()
 
 
 def _are_offsets(offsets: npt.NDArray[np.int64], rows: int, size: int) -> bool:
-    """Tell whether offsets bound ``rows`` values in ``size`` bytes: none below the one before."""
+    """Return whether offsets bound ``rows`` values in ``size`` bytes and do not descend."""
     if len(offsets) != rows + 1:
         return False
-    told = [0, *offsets.tolist(), size]
-    return all(before <= after for before, after in itertools.pairwise(told))
+    bounds = [0, *offsets.tolist(), size]
+    return all(before <= after for before, after in itertools.pairwise(bounds))

@@ -1,4 +1,4 @@
-"""Tells whether a merge has written the rows that it read: counts, sums of hashes of whole rows, and exact sums."""
+"""Verify that a merge wrote the rows that it read: row counts, sums of row hashes, and exact column sums."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from engine.lanes.tables.merge.row_hashes import add_bytes, add_lists, add_words
 
 Words = npt.NDArray[np.uint64]
 _NULL = np.uint64(0x6C62272E07BB0142)
-"""Stands for a null among the values of a column."""
+"""Represents a null among the values of a column."""
 _LOW_32 = (1 << 32) - 1
 
 
 @dataclass(slots=True)
 class Tally:
-    """What is counted of rows of one schema on one side of a merge: order does not matter.
+    """Order-independent totals of rows of one schema, on one side of a merge.
 
-    ``hashes`` is the sum of the hashes of whole rows modulo 2^64, None if rows are not compared as they are. ``sums``
-    are the exact sums of the columns ``summed``, which names the digits behind the point of each: in units of the last.
+    ``hashes`` is the sum of the hashes of whole rows modulo 2^64, None if rows are not compared. ``sums`` are the exact
+    sums of the columns in ``summed``, in units of the last digit; ``summed`` maps each column to its decimal places.
     """
 
     summed: Mapping[str, int]
@@ -34,7 +34,7 @@ class Tally:
     sums: dict[str, int] = field(default_factory=dict)
 
     def add(self, table: pa.Table) -> None:
-        """Count rows."""
+        """Add rows."""
         self.rows += table.num_rows
         if self.hashes is not None:
             self.hashes = (self.hashes + int(hash_rows(table).sum(dtype=np.uint64))) % (1 << 64)
@@ -42,18 +42,18 @@ class Tally:
             self.sums[name] = self.sums.get(name, 0) + exact_sum(table.column(name))
 
     def empty(self) -> Tally:
-        """Return a tally of the same columns that has counted nothing."""
+        """Return an empty tally of the same columns."""
         return Tally(self.summed, hashes=None if self.hashes is None else 0)
 
     def include(self, other: Tally) -> None:
-        """Count what another tally has counted."""
+        """Add another tally."""
         self.rows += other.rows
         if self.hashes is not None and other.hashes is not None:
             self.hashes = (self.hashes + other.hashes) % (1 << 64)
         for name in self.summed:
             self.sums[name] = self.sums.get(name, 0) + other.sums.get(name, 0)
 
-    def told_sums(self) -> dict[str, str]:
+    def sums_text(self) -> dict[str, str]:
         """Return the sums as text."""
         return {name: _with_point(self.sums.get(name, 0), scale) for name, scale in self.summed.items()}
 
@@ -61,17 +61,17 @@ class Tally:
 def check_conserved(read: Tally, written: Tally, what: str) -> None:
     """Compare the two sides of a merge. Raises NotConserved, naming ``what``."""
     if read.hashes is not None and read.rows != written.rows:
-        raise NotConserved(f"{what}: {read.rows} rows were read and {written.rows} written")
+        raise NotConserved(f"{what}: {read.rows} rows read, {written.rows} rows written")
     if read.hashes != written.hashes:
-        raise NotConserved(f"{what}: the rows written are not those read")
+        raise NotConserved(f"{what}: the rows written differ from the rows read")
     for name in read.summed:
-        told = (read.sums.get(name, 0), written.sums.get(name, 0))
-        if told[0] != told[1]:
-            raise NotConserved(f"{what}: column {name} sums up to {told[0]} before and {told[1]} after")
+        before, after = read.sums.get(name, 0), written.sums.get(name, 0)
+        if before != after:
+            raise NotConserved(f"{what}: the sum of column {name} is {before} before and {after} after")
 
 
 def summable(schema: pa.Schema, but: Iterable[str] = ()) -> dict[str, int]:
-    """Return the columns of whole numbers and decimals, with their digits behind the point."""
+    """Return the integer and decimal columns with their decimal places."""
     types, left_out = pa.types, set(but)
     return {
         column.name: column.type.scale if types.is_decimal(column.type) else 0
@@ -81,7 +81,7 @@ def summable(schema: pa.Schema, but: Iterable[str] = ()) -> dict[str, int]:
 
 
 def exact_sum(column: pa.Array | pa.ChunkedArray) -> int:
-    """Return the sum of a column of whole numbers or decimals, these in units of their last digit; nulls left out."""
+    """Return the sum of an integer or decimal column, in units of the last digit; nulls are ignored."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     add = _decimal_units if pa.types.is_decimal(column.type) else _whole_sum
     return sum(add(chunk) for chunk in chunks)
@@ -97,7 +97,7 @@ def _with_point(units: int, scale: int) -> str:
 def _whole_sum(array: pa.Array) -> int:
     signed = not pa.types.is_unsigned_integer(array.type)
     numbers = array.cast(pa.int64() if signed else pa.uint64()).fill_null(0).to_numpy(zero_copy_only=False)
-    # Halves of 32 bits: their sums fit 64 bits for any array there is.
+    # Sums of 32-bit halves fit into 64 bits for any possible array length.
     return (int((numbers >> 32).sum()) << 32) + int((numbers & _LOW_32).sum())
 
 
@@ -115,7 +115,7 @@ def _decimal_units(array: pa.Array) -> int:
 
 
 def hash_rows(table: pa.Table) -> Words:
-    """Return a hash of each row: of all its values, in the order of columns."""
+    """Return a hash of each row over all its values, in column order."""
     hashes = np.zeros(table.num_rows, np.uint64)
     for column in table.columns:
         _add_column(hashes, one_array(column))
@@ -147,7 +147,7 @@ def _add_text(hashes: Words, array: pa.Array) -> None:
     before = None if nulls is None else hashes[nulls]
     add_bytes(hashes, *bytes_and_offsets(array))
     if before is not None:
-        # A null is not the empty text, whatever lies there, and it may not matter what else is in the piece.
+        # A null differs from an empty text, and its hash must not depend on the bytes stored for it.
         add_words(before, np.full(len(before), _NULL))
         hashes[nulls] = before
 
@@ -174,7 +174,7 @@ def _add_lists(hashes: Words, array: pa.Array) -> None:
     add_words(hashes, np.where(valid_rows(array) == 1, np.uint64(0), _NULL))
     if types.is_map(array.type):
         array = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
-    values = array.flatten()  # without what lies below nulls
+    values = array.flatten()  # without the values of null lists
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(array) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

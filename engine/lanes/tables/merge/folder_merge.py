@@ -1,8 +1,8 @@
-"""The merge of one folder of a chunk in one process, within its memory: the unit of parallel work.
+"""Merge one folder of a chunk in one process within its memory limit: the unit of parallel work.
 
-Files that are sorted already are merged as they are: in memory if they fit, otherwise as streams. What is not is sorted
-piece by piece, and the pieces go to the scratch folder whenever they fill the memory; in the end all are merged, in
-several passes if they are too many.
+Sorted files are merged directly, in memory if they fit, otherwise as streams. Other files are sorted in pieces, which
+are spilled to the scratch folder when they fill the memory; finally all pieces are merged, in several passes if there
+are too many.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from engine.lanes.tables.merge.sorted_merge import Window, merge_sorted, merge_w
 from engine.storage import ObjectStore
 
 MEMORY_SHARE = 4
-"""Rows in memory take at most this part of the budget: sorting, gathering and writing hold copies of some."""
+"""Divisor of the memory budget for rows in memory: sorting, gathering and writing hold copies of some."""
 STREAMS_MAX = 256
-"""Files that are read at the same time."""
+"""Maximum number of files read at the same time."""
 SPILL_ROWS = 1 << 14
-"""Rows of a batch of a spilled run; a merge of runs holds one of each."""
+"""Rows of a batch of a spilled run; a merge of runs holds one batch of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderResult:
-    """What was written for one folder of a chunk; ``bytes_read`` is the share of the files' bytes by rows."""
+    """The result of one folder of a chunk; ``bytes_read`` is its share of the files' bytes, by rows."""
 
     files: tuple[WrittenFile, ...]
     rows_read: int
@@ -53,11 +53,10 @@ def merge_folder(
     cancelled: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda size: None,
 ) -> FolderResult:
-    """Merge the files of a folder; ``scratch`` is an empty folder. ``progress`` is told bytes of sources as they go in.
+    """Merge the files of a folder; ``scratch`` is an empty folder. ``progress`` receives the bytes of sources read.
 
-    Unless it ``may_sort``, NotSorted is raised when a file is found not to be in order. Raises a BadObject naming file
-    and place, SchemaConflict, MergeRefused, MergeCancelled, NotConserved, StorageError; nothing is left in the store
-    then.
+    Raises NotSorted if a file is not sorted and ``may_sort`` is False. Raises a BadObject naming file and place,
+    SchemaConflict, MergeRefused, MergeCancelled, NotConserved, StorageError; no outputs are left in the store then.
     """
 
     def rows_of(number: int, read: Tally) -> Iterator[pa.Table]:
@@ -86,7 +85,7 @@ def write_sorted(
     scratch: Path,
     cancelled: Callable[[], bool],
 ) -> FolderResult:
-    """Write sorted rows, and compare with what was read before any of it counts. ``read`` is final when they end."""
+    """Write sorted rows and compare them with the rows read; ``read`` is final once ``tables`` is exhausted."""
     (folder := scratch / "outputs").mkdir(exist_ok=True)
     outputs = OutputFiles(plan.output_rules(), store, folder, plan.tally(), cancelled)
     try:
@@ -95,22 +94,22 @@ def write_sorted(
         files = outputs.finish()
         check_conserved(read, outputs.tally, plan.name)
     except BaseException:
-        with suppress(LithifyError):  # the merge's own trouble is what counts
+        with suppress(LithifyError):  # The merge's own error is the one to report.
             outputs.withdraw()
         raise
     return FolderResult(tuple(files), read.rows, bytes_read(plan, read.rows), read)
 
 
 def bytes_read(plan: FolderPlan, rows: int) -> int:
-    """Return the bytes of the files that ``rows`` of their rows are."""
+    """Return the share of the files' bytes that ``rows`` of their rows have."""
     totals = plan.totals
     return totals.size if rows == totals.rows else totals.size * rows // max(totals.rows, 1)
 
 
 def _can_stream(plan: FolderPlan, footers: Sequence[Footer]) -> bool:
-    """Tell whether all files say that they are sorted as wanted, and reading them at once fits the memory.
+    """Return whether all files are sorted as required, and reading them at once fits the memory limit.
 
-    Files that fit the memory as they are need not be streams.
+    Files that fit into memory need not be streamed.
     """
     wanted = tuple(column.name for column in plan.order.columns)
     held = sum(
@@ -126,7 +125,7 @@ def _can_stream(plan: FolderPlan, footers: Sequence[Footer]) -> bool:
 
 
 class _Spill:
-    """Pieces of rows in the order of their files; on the disk beyond the share of memory they may have."""
+    """Sorted pieces of rows in file order; spilled to disk beyond their share of memory."""
 
     def __init__(self, plan: FolderPlan, scratch: Path, may_sort: bool) -> None:
         self._plan = plan
@@ -138,7 +137,7 @@ class _Spill:
         self._count = 0
 
     def add(self, table: pa.Table, path: str) -> None:
-        """Take the next piece, of the file at ``path``. Raises NotSorted if it is not sorted and has to be."""
+        """Add the next piece, of the file at ``path``. Raises NotSorted if it is not sorted but must be."""
         if not table.num_rows:
             return
         window = sorted_piece(table, self._plan.order)
@@ -157,7 +156,7 @@ class _Spill:
         if self._pieces:
             self._flush()
         while len(self._runs) > (at_once := self._runs_at_once()):
-            # Neighbours only, so that equal rows keep the order of their files.
+            # Only adjacent runs are merged, so that equal rows keep file order.
             groups = [self._runs[start : start + at_once] for start in range(0, len(self._runs), at_once)]
             self._runs = [self._joined(group) for group in groups]
         yield from self._merged(self._runs)

@@ -1,4 +1,4 @@
-"""What the merge of one folder of a chunk needs to know before it reads a row: footers, one schema, one order."""
+"""Plan the merge of one folder of a chunk before any row is read: footers, common schema, sort order."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from engine.storage import ObjectStore
 
 REQUESTS_AT_ONCE = 8
 SKETCH_BYTES = 16 << 10
-"""What a sketch may well take, so that row groups with sketches have fewer rows; a full one is twice as large."""
+"""Expected size of a sketch, which reduces the rows of row groups with sketches; a full one is twice as large."""
 PIECES_OF_BUDGET = 16
-"""The share of the memory budget that one piece of rows may have."""
+"""Divisor of the memory budget for one piece of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTotals:
-    """All sources of a plan: rows, bytes in the store, bytes of pages uncompressed, and the codec of most pages."""
+    """Totals of all sources of a plan: rows, bytes in the store, uncompressed page bytes, and the prevailing codec."""
 
     rows: int
     size: int
@@ -42,9 +42,9 @@ class SourceTotals:
 
 @dataclass(frozen=True, slots=True)
 class FolderPlan:
-    """The merge of the files of one folder in one chunk.
+    """The plan of the merge of the files of one folder in one chunk.
 
-    ``schema`` is that of the rows to be sorted: as they are, or rolled up file by file.
+    ``schema`` is that of the rows to sort: as they are, or rolled up per file.
     """
 
     spec: TableMergeSpec
@@ -65,7 +65,7 @@ class FolderPlan:
         return self.spec.task_memory_bytes // PIECES_OF_BUDGET
 
     def tally(self) -> Tally:
-        """Return an empty tally of the rows of this merge."""
+        """Return an empty tally for the rows of this merge."""
         if self.roll_up is None:
             return Tally(summable(self.schema, [self.spec.time_column]))
         kept = {metric.name for metric in self.roll_up.metrics if metric.function in ("sum", "count")}
@@ -96,7 +96,7 @@ class FolderPlan:
         yield rolled_file(pieces, self.roll_up, footer, read)
 
     def output_rules(self) -> OutputRules:
-        """Return how the result is written."""
+        """Return the rules for writing the result."""
         spec = self.spec
         rows = max(self.totals.rows, 1)
         metadata: dict[str, object] = {"version": VERSION, "sources": len(self.files), "fence": spec.fence}
@@ -127,7 +127,7 @@ def plan_folder(
     *,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[FolderPlan, tuple[Footer, ...]]:
-    """Read the footers and find schema and order. Raises a BadObject, SchemaConflict, MergeRefused, StorageError."""
+    """Read the footers and determine schema and order. Raises BadObject, SchemaConflict, MergeRefused, StorageError."""
     files = tuple(chunk.folders()[folder])
     footers = read_footers(files, store, cancelled)
     for footer in footers:
@@ -147,14 +147,14 @@ def plan_folder(
 def read_footers(
     files: Sequence[TableFile], store: ObjectStore, cancelled: Callable[[], bool] = lambda: False
 ) -> tuple[Footer, ...]:
-    """Read the footers of files and compare them with what the specification says of them."""
+    """Read the footers of files and compare their row counts with the specification. Raises BadObject."""
 
     def read(file: TableFile) -> Footer:
         if cancelled():
-            raise MergeCancelled(f"reading {file.path}: nobody wants it any more")
+            raise MergeCancelled(f"reading {file.path} was cancelled")
         footer = read_footer(store, file.path, file.size)
         if footer.rows != file.rows:
-            reason = f"it has {footer.rows} rows, and {file.rows} were registered"
+            reason = f"it has {footer.rows} rows, but {file.rows} were registered"
             raise BadObject("footer", footer.start, reason, file.path)
         return footer
 
@@ -188,7 +188,7 @@ def _check_time(footer: Footer, spec: TableMergeSpec) -> None:
 
 
 def _never_null(footers: Sequence[Footer]) -> frozenset[str]:
-    """Return the columns that no file has a null in, as all their statistics say."""
+    """Return the columns without nulls in any file, according to the statistics."""
     names: set[str] | None = None
     for footer in footers:
         for group in footer.groups:

@@ -1,4 +1,4 @@
-"""The keys of consecutive rows as arrays, which both implementations of ``row_order`` work on."""
+"""Keys of consecutive rows as arrays, shared by both implementations of ``row_order``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ HEAD_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Row i's key is ``data[offsets[i]:offsets[i + 1]]``; ``heads[i]`` is its first eight bytes as a number.
+    """Row i's key is ``data[offsets[i]:offsets[i + 1]]``; ``heads[i]`` holds its first eight bytes as a number.
 
-    A head is big-endian, and filled up with zeros. Keys of eight bytes have no ``data``: ``offsets`` is then empty.
-    Raises ValueError for impossible offsets: checked here once, they are relied on wherever keys are compared.
+    A head is big-endian and padded with zeros. For keys of exactly eight bytes ``data`` and ``offsets`` are empty.
+    Raises ValueError for invalid offsets: comparisons rely on this check.
     """
 
     heads: npt.NDArray[np.uint64]
@@ -30,7 +30,7 @@ class Keys:
             or not 0 <= offsets[0] <= offsets[-1] <= len(self.data)
             or bool((offsets[1:] < offsets[:-1]).any())
         ):
-            raise ValueError("the offsets of keys are not those of their rows and bytes")
+            raise ValueError("the offsets of keys do not match their rows and bytes")
 
     def __len__(self) -> int:
         return len(self.heads)
@@ -44,11 +44,11 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """One column's share of the keys: row i's is ``data[offsets[i]:offsets[i + 1]]``, or nothing where it is null.
+    """One column's part of the keys: row i's is ``data[offsets[i]:offsets[i + 1]]``, or nothing if it is null.
 
-    ``valid`` is None for a column that is never null in a whole merge; otherwise a byte 1 stands before a value and a
-    byte 0 instead of a null. ``escaped``: the bytes have no fixed length, and are written so that none begins another:
-    0 becomes 0 255, and 0 0 stands at the end.
+    ``valid`` is None for a column that is never null in the whole merge; otherwise a byte 1 precedes a value and a byte
+    0 stands for a null. ``escaped``: values have no fixed length and are written so that none is a prefix of another: 0
+    becomes 0 255, and 0 0 ends the value.
     """
 
     data: npt.NDArray[np.uint8]

@@ -1,7 +1,7 @@
-"""A merge of Parquet files from its specification to the files of the result in the store.
+"""Run a merge of Parquet files, from its specification to the files of the result in the store.
 
-Every folder of every chunk is merged for itself. What was sent counts only once the service has taken the result; a job
-that fails takes back what it wrote.
+Every folder of every chunk is merged separately. Outputs count only once the service has accepted the result; a failed
+job deletes what it wrote.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ def run(
     cancelled: Callable[[], bool] = lambda: False,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> TableMergeResult:
-    """Do a whole merge in this process; ``store`` is opened at ``spec.url``.
+    """Run a whole merge in this process; ``store`` is opened at ``spec.url``.
 
-    ``progress`` counts bytes of sources. Raises a BadObject naming file, row group and column for a source that is not
-    what it should be, SchemaConflict, MergeRefused, SumOverflow, NotConserved, ScratchFull, StorageError,
-    MergeCancelled. After an error nothing that was written is left, as far as the store lets it be deleted.
+    ``progress`` counts bytes of sources. Raises a BadObject naming file, row group and column for an invalid source,
+    SchemaConflict, MergeRefused, SumOverflow, NotConserved, ScratchFull, StorageError, MergeCancelled. After an error
+    all outputs are deleted, as far as the store permits.
     """
     parts: list[FolderPart] = []
-    told = _Told(source_bytes(spec), progress)
+    total = _ProgressTotal(source_bytes(spec), progress)
     try:
         for unit in units(spec):
-            parts.append(run_unit(spec, unit, store, scratch=scratch, cancelled=cancelled, progress=told.add))
+            parts.append(run_unit(spec, unit, store, scratch=scratch, cancelled=cancelled, progress=total.add))
         if cancelled():
-            raise MergeCancelled(f"nobody wants job {spec.job} any more")
+            raise MergeCancelled(f"job {spec.job} cancelled")
         return result_of(spec, parts)
     except BaseException:
-        with suppress(LithifyError):  # the job's own trouble is what counts
+        with suppress(LithifyError):  # The job's own error is the one to report.
             withdraw(spec, store)
         raise
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of parallel work: one folder of a chunk, this by its place in the specification."""
+    """A unit of parallel work: one folder of a chunk, given by its index in the specification."""
 
     chunk: int
     folder: str
@@ -62,7 +62,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderPart:
-    """What a unit gives to the result of its chunk."""
+    """A unit's contribution to the result of its chunk."""
 
     unit: Unit
     files: tuple[WrittenFile, ...]
@@ -77,12 +77,12 @@ def units(spec: TableMergeSpec) -> list[Unit]:
 
 
 def source_bytes(spec: TableMergeSpec) -> int:
-    """Return how many bytes of sources are read; a file in several chunks counts for each."""
+    """Return the bytes of sources read; a file in several chunks counts for each."""
     return sum(file.size for chunk in spec.chunks for file in chunk.files)
 
 
 def unit_bytes(spec: TableMergeSpec, unit: Unit) -> int:
-    """Return how many bytes of sources a unit reads."""
+    """Return the bytes of sources that a unit reads."""
     return sum(file.size for file in spec.chunks[unit.chunk].folders()[unit.folder])
 
 
@@ -102,7 +102,7 @@ def run_unit(
 
 
 def withdraw(spec: TableMergeSpec, store: ObjectStore) -> None:
-    """Delete what was written under this token, once it is certain that no result of it will be reported."""
+    """Delete the files written under this fencing token; call it only if no result of it will be reported."""
     for unit in units(spec):
         for number in itertools.count():
             path = spec.output_path(spec.chunks[unit.chunk], unit.folder, number)
@@ -114,18 +114,18 @@ def withdraw(spec: TableMergeSpec, store: ObjectStore) -> None:
 
 
 def part_of(unit: Unit, result: FolderResult) -> FolderPart:
-    """Return what a unit reports."""
+    """Return the report of a unit."""
     return FolderPart(
         unit=unit,
         files=result.files,
         rows_read=result.rows_read,
         bytes_read=result.bytes_read,
-        sums=result.read.told_sums(),
+        sums=result.read.sums_text(),
     )
 
 
 def result_of(spec: TableMergeSpec, parts: Sequence[FolderPart]) -> TableMergeResult:
-    """Put the parts of all units together. Raises a BadObject if a shared file has rows in none of the chunks."""
+    """Combine the parts of all units. Raises a BadObject if a shared file has rows outside of all chunks."""
     by_unit = {part.unit: part for part in parts}
     chunks = []
     for number, chunk in enumerate(spec.chunks):
@@ -149,14 +149,14 @@ def _chunk_result(chunk: TableChunk, parts: Sequence[FolderPart]) -> ChunkResult
     )
 
 
-def _added(told: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Add sums told as text; those of one column may have different digits behind the point."""
+def _added(by_part: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Add sums given as text; sums of one column may have different decimal places."""
     digits: dict[str, int] = {}
-    for sums in told:
+    for sums in by_part:
         for name, text in sums.items():
             digits[name] = max(digits.get(name, 0), len(text.partition(".")[2]))
     totals = dict.fromkeys(digits, 0)
-    for sums in told:
+    for sums in by_part:
         for name, text in sums.items():
             whole, _, part = text.partition(".")
             totals[name] += int(whole + part.ljust(digits[name], "0"))
@@ -171,7 +171,7 @@ def _text(units_of_last: int, digits: int) -> str:
 
 
 def _check_shared(spec: TableMergeSpec, chunks: Sequence[ChunkResult]) -> None:
-    """Files that several chunks share must be used up: a row outside of all of them would be lost."""
+    """Check that the rows of files shared by several chunks were all read: others would be lost."""
     shared = {file.path: file.rows for chunk in spec.chunks for file in chunk.files if not file.whole}
     if not shared:
         return
@@ -180,12 +180,12 @@ def _check_shared(spec: TableMergeSpec, chunks: Sequence[ChunkResult]) -> None:
     if read != whole + sum(shared.values()):
         named = sorted(shared)[0] if len(shared) == 1 else ""
         files = ", ".join(sorted(shared)[:5])
-        reason = f"{whole + sum(shared.values()) - read} rows of {files} lie in none of the job's chunks"
+        reason = f"{whole + sum(shared.values()) - read} rows of {files} are outside of all chunks of the job"
         raise BadObject(f"column {spec.time_column}", -1, reason, named)
 
 
-class _Told:
-    """Adds up bytes of sources, from whatever threads."""
+class _ProgressTotal:
+    """Adds up bytes of sources. Thread-safe."""
 
     def __init__(self, total: int, progress: Callable[[Progress], None]) -> None:
         self._lock = threading.Lock()

@@ -1,8 +1,8 @@
-"""Writes sorted rows as Parquet files of the target size, first to the disk, and from there to the store.
+"""Write sorted rows as Parquet files of the target size, first to disk, then to the store.
 
-Row groups and files are cut by what came before them only, never by the pieces that rows arrive in: the same rows give
-the same bytes. A file that comes out larger than the target, because its last rows compress worse than those before,
-is written again with fewer rows.
+Row groups and files are cut depending only on preceding rows, never on the pieces in which rows arrive: equal rows give
+equal bytes. A file that exceeds the target size, because its last rows compress worse than those before, is written
+again with fewer rows.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from engine.storage import ObjectStore
 
 METADATA_KEY = b"lithify"
 ROW_GROUP_BYTES = 64 << 20
-"""Of pages, uncompressed."""
+"""Target of the uncompressed page bytes of a row group."""
 ROW_GROUP_ROWS_MAX = 1 << 20
 ROW_GROUP_ROWS_MIN = 1 << 10
 MARGIN = 1.02
-"""By how much the rows to come may be larger than those written last, without a file being written again."""
+"""Factor by which following rows may be larger than the last ones before a file has to be written again."""
 PART_BYTES = 8 << 20
 CHUNK_FOOTER_BYTES = 320
-"""What a column chunk takes in the footer and the page index, about; names come on top."""
+"""Estimated bytes of a column chunk in footer and page index, without its name."""
 COMPRESSION = {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd"}
-"""Codecs that are kept; files in any other, or in none, become zstd."""
+"""Codecs that are kept; files with another codec, or with none, become zstd."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRules:
     """How files are written.
 
-    ``row_bytes`` and ``row_pages_bytes`` are what a row of the sources takes on average, compressed and not. ``path``
-    names the file of a number. ``sorted_by`` are the columns the rows come sorted by.
+    ``row_bytes`` and ``row_pages_bytes`` are the average sizes of a source row, compressed and uncompressed. ``path``
+    returns the path of the n-th file. ``sorted_by`` are the columns by which rows are sorted.
     """
 
     schema: pa.Schema
@@ -66,7 +66,7 @@ class OutputRules:
 
     @property
     def footer_bytes(self) -> int:
-        """What a footer takes before any row group, about."""
+        """Estimated bytes of a footer without row groups."""
         return 1024 + 4 * int(self.schema.serialize().size)
 
     @property
@@ -90,7 +90,7 @@ class _File:
 
 @dataclass(slots=True)
 class OutputFiles:
-    """Takes sorted rows; ``tally`` counts what is written. ``scratch`` is an empty folder of this writer's own."""
+    """Writes sorted rows; ``tally`` counts the rows written. ``scratch`` is an empty folder of its own."""
 
     rules: OutputRules
     store: ObjectStore
@@ -105,21 +105,21 @@ class OutputFiles:
     _files: int = 0
 
     def add(self, table: pa.Table) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         self._waiting.append(table)
         self._waiting_rows += table.num_rows
         while self._waiting_rows >= (rows := self._next_group()):
             self._write_group(rows)
 
     def finish(self) -> Sequence[WrittenFile]:
-        """Write what is left and return all files. Raises NotConserved, MergeCancelled, StorageError."""
+        """Write the remaining rows and return all files. Raises NotConserved, MergeCancelled, StorageError."""
         while self._waiting_rows:
             self._write_group(min(self._next_group(), self._waiting_rows))
         self._close()
         return self.written
 
     def withdraw(self) -> None:
-        """Delete what was written; the disk is the caller's to clear."""
+        """Delete uploaded files; the caller deletes the scratch folder."""
         if self._file is not None:
             with suppress(pa.ArrowException, OSError):
                 self._file.writer.close()
@@ -129,7 +129,7 @@ class OutputFiles:
             self.store.delete(file.path)
 
     def _next_group(self) -> int:
-        """Return how many rows the next row group has; a file that is full is closed first."""
+        """Return the number of rows of the next row group; a full file is closed first."""
         while True:
             file, rules = self._file, self.rules
             size, groups, rows = (file.sink.tell(), file.groups, file.rows) if file else (4, 0, 0)
@@ -139,7 +139,7 @@ class OutputFiles:
                 fitting = min(fitting, rules.target_rows - rows)
             if fitting >= rules.row_group_rows:
                 return rules.row_group_rows
-            # A row group of few rows is worth having only where it fills a file that has none.
+            # Small row groups are only written to files that have none yet.
             if not rows:
                 return max(fitting, 1)
             if fitting >= max(rules.row_group_rows // 16, 1):
@@ -148,8 +148,8 @@ class OutputFiles:
 
     def _write_group(self, rows: int) -> None:
         if self.cancelled():
-            raise MergeCancelled("writing: nobody wants the rows any more")
-        table = self._taken(rows)
+            raise MergeCancelled("writing of rows was cancelled")
+        table = self._pop_rows(rows)
         file = self._file = self._file or self._opened()
         file.tally.add(table)
         before = file.sink.tell()
@@ -162,8 +162,8 @@ class OutputFiles:
             file.low = low if file.low is None else min(file.low, low)
             file.high = high if file.high is None else max(file.high, high)
 
-    def _taken(self, rows: int) -> pa.Table:
-        """Take the first rows that wait, in one piece."""
+    def _pop_rows(self, rows: int) -> pa.Table:
+        """Remove and return the first waiting rows as one table."""
         taken, count = [], 0
         while count < rows:
             table = self._waiting.pop(0)
@@ -173,8 +173,8 @@ class OutputFiles:
             if part.num_rows < table.num_rows:
                 self._waiting.insert(0, table.slice(part.num_rows))
         self._waiting_rows -= rows
-        together = pa.concat_tables(taken)
-        return pa.Table.from_arrays([one_array(column) for column in together.columns], schema=self.rules.schema)
+        combined = pa.concat_tables(taken)
+        return pa.Table.from_arrays([one_array(column) for column in combined.columns], schema=self.rules.schema)
 
     def _opened(self) -> _File:
         rules = self.rules
@@ -196,20 +196,20 @@ class OutputFiles:
         return _File(path, writer, sink, self.tally.empty())
 
     def _close(self) -> None:
-        """Finish the file at hand and send it; one that is too large is written again with fewer rows."""
+        """Finish and upload the current file; one that is too large is written again with fewer rows."""
         file, self._file = self._file, None
         if file is None:
             return
         file.writer.close()
         file.sink.close()
         if file.path.stat().st_size > self.rules.target_bytes and file.rows > 1:
-            self._again(file)
+            self._rewrite(file)
         else:
             self._send(file)
         file.path.unlink()
 
-    def _again(self, large: _File) -> None:
-        """Write the rows of a file that is too large again, to two files or more."""
+    def _rewrite(self, large: _File) -> None:
+        """Write the rows of a file that is too large to two or more files."""
         later, rows_later = self._waiting, self._waiting_rows
         self._waiting, self._waiting_rows = [], 0
         size = large.path.stat().st_size
@@ -233,12 +233,12 @@ class OutputFiles:
         """Upload a finished file, and count its rows as written."""
         footer = pq.read_metadata(file.path)
         if footer.num_rows != file.rows:
-            raise NotConserved(f"{file.path.name} has {footer.num_rows} rows, {file.rows} were written to it")
+            raise NotConserved(f"{file.path.name} has {footer.num_rows} rows, but {file.rows} were written to it")
         key, size, crc = self.rules.path(len(self.written)), file.path.stat().st_size, 0
         with open(file.path, "rb") as source, self.store.open_writer(key) as upload:
             while part := source.read(PART_BYTES):
                 if self.cancelled():
-                    raise MergeCancelled(f"sending {key}: nobody wants it any more")
+                    raise MergeCancelled(f"the upload of {key} was cancelled")
                 crc = google_crc32c.extend(crc, part)
                 upload.write(part)
         self.tally.include(file.tally)

@@ -1,4 +1,4 @@
-"""The plan of a folder as JSON, for tasks that read or write its rows elsewhere."""
+"""JSON form of a folder's plan, for Spark tasks that read or write its rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.lanes.tables.merge.sort_keys import row_order
 
 
 def plan_to_json(plan: FolderPlan) -> dict[str, Any]:
-    """Return a plan; its specification is of this one chunk."""
+    """Return the JSON form of a plan; its specification contains only this chunk."""
     return {
         "spec": replace(plan.spec, chunks=(plan.chunk,)).to_json(),
         "folder": plan.folder,
@@ -26,21 +26,21 @@ def plan_to_json(plan: FolderPlan) -> dict[str, Any]:
     }
 
 
-def plan_from_json(told: dict[str, Any]) -> FolderPlan:
-    """Return the plan that ``plan_to_json`` told of."""
-    spec = TableMergeSpec.from_json(told["spec"])
+def plan_from_json(data: dict[str, Any]) -> FolderPlan:
+    """Return the plan that ``plan_to_json`` encoded."""
+    spec = TableMergeSpec.from_json(data["spec"])
     (chunk,) = spec.chunks
-    schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(told["schema"])))
+    schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(data["schema"])))
     roll_up = None
     if spec.roll_up is not None:
         roll_up = RollUpPlan(spec.roll_up, spec.time_column, spec.time_unit, chunk.start_ms, schema)
     return FolderPlan(
         spec,
         chunk,
-        told["folder"],
-        tuple(chunk.folders()[told["folder"]]),
+        data["folder"],
+        tuple(chunk.folders()[data["folder"]]),
         schema,
-        row_order(schema, told["order"], frozenset(told["never_null"])),
+        row_order(schema, data["order"], frozenset(data["never_null"])),
         roll_up,
-        SourceTotals(**told["totals"]),
+        SourceTotals(**data["totals"]),
     )

@@ -1,7 +1,7 @@
-"""Roll-up: rows of equal dimensions and time become one, file by file and then over the sorted rows of all files.
+"""Roll-up: combine rows of equal dimensions and time, per file and then over the sorted rows of all files.
 
-A file that is rolled up already is rolled up from its own metrics. Sums of floats are added in one order: of rows
-within a file, then of files; so the same files give the same bytes.
+A file that is already rolled up is rolled up from its metrics. Floats are summed in a fixed order, of rows within a
+file, then of files, so that equal files give equal bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.formats.parquet.times import milliseconds, scale_of
 from engine.lanes.tables.jobs import Metric, RollUp
 from engine.lanes.tables.merge.conservation import Tally
 from engine.lanes.tables.merge.output_files import METADATA_KEY
-from engine.lanes.tables.merge.sketches import BadSketch, countable, opened, sketch_of, union_of
+from engine.lanes.tables.merge.sketches import BadSketch, countable_values, deserialize_sketch, sketch_of, union_of
 from engine.lanes.tables.merge.sort_keys import RowOrder
 from engine.lanes.tables.specs import read_roll_up
 from engine.protocol.errors import InvalidMessage
@@ -52,45 +52,45 @@ class RollUpPlan:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The columns that tell rolled-up rows apart."""
+        """The key columns of rolled-up rows."""
         return (self.time_column, *self.roll_up.dimensions)
 
 
 def rolled_schema(roll_up: RollUp, time_column: str, footers: Sequence[Footer]) -> pa.Schema:
-    """Return the schema of rolled-up rows. Raises SchemaConflict, and MergeRefused for a column that cannot be."""
+    """Return the schema of rolled-up rows. Raises SchemaConflict, and MergeRefused for an unsupported column."""
     names = [time_column, *roll_up.dimensions, *(metric.name for metric in roll_up.metrics)]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise MergeRefused(f"a roll-up has column {twice[0]} twice")
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise MergeRefused(f"the roll-up has a duplicate column {duplicates[0]}")
     schema = unified_schema((footer.path, _projected_schema(roll_up, time_column, footer)) for footer in footers)
     return pa.schema([field for field in schema if not pa.types.is_null(field.type)])
 
 
 def rolled_before(roll_up: RollUp, footer: Footer) -> bool:
-    """Tell whether a file is rolled up; MergeRefused if it is in a way that this roll-up cannot go on from."""
-    told = footer.key_values.get(METADATA_KEY)
+    """Return whether a file is already rolled up. Raises MergeRefused if its roll-up is incompatible with this one."""
+    encoded = footer.key_values.get(METADATA_KEY)
     try:
-        data = json.loads(told) if told else {}
+        data = json.loads(encoded) if encoded else {}
         before = Fields.of(data, "lithify").optional("roll_up")
         there = None if before is None else read_roll_up(before)
     except (ValueError, RecursionError, InvalidMessage) as error:
-        raise BadObject("footer", footer.start, f"what it says of its roll-up: {error}", footer.path) from error
+        raise BadObject("footer", footer.start, f"invalid roll-up metadata: {error}", footer.path) from error
     if there is None:
         return False
     known = {metric.name: metric for metric in there.metrics}
-    lacking = sorted(set(roll_up.dimensions) - set(there.dimensions))
-    lacking += [metric.name for metric in roll_up.metrics if known.get(metric.name) != metric]
-    if lacking:
-        raise MergeRefused(f"{footer.path} is rolled up in another way, without {', '.join(lacking)}")
+    missing = sorted(set(roll_up.dimensions) - set(there.dimensions))
+    missing += [metric.name for metric in roll_up.metrics if known.get(metric.name) != metric]
+    if missing:
+        raise MergeRefused(f"{footer.path} has an incompatible roll-up, without {', '.join(missing)}")
     return True
 
 
 def roll_up_json(roll_up: RollUp) -> dict[str, Any]:
-    """Return what the footer of a rolled-up file says of it."""
+    """Return the roll-up's description for file footers."""
     return asdict(roll_up)
 
 
 def rolled_file(tables: Iterable[pa.Table], plan: RollUpPlan, footer: Footer, tally: Tally) -> pa.Table:
-    """Return the rows of one file rolled up, unsorted; ``tally`` counts what goes in."""
+    """Return the rows of one file rolled up, unsorted; ``tally`` counts the input rows."""
     before = rolled_before(plan.roll_up, footer)
     rolled: pa.Table | None = None
     for table in tables:
@@ -102,18 +102,18 @@ def rolled_file(tables: Iterable[pa.Table], plan: RollUpPlan, footer: Footer, ta
 
 
 def fold_sorted(tables: Iterable[pa.Table], plan: RollUpPlan, order: RowOrder) -> Iterator[pa.Table]:
-    """Yield sorted rows with those of one key made one; the first of equal rows gives its dimensions."""
+    """Combine sorted rows of equal keys; the first of equal rows provides the dimensions."""
     held: pa.Table | None = None
     for table in tables:
-        together = table if held is None else pa.concat_tables([held, table])
-        starts = _group_starts(together, order)
+        combined = table if held is None else pa.concat_tables([held, table])
+        starts = _group_starts(combined, order)
         if not len(starts):
             continue
-        # The last group may go on in the next piece.
+        # The last group may continue in the next piece.
         last = int(starts[-1])
-        held = together.slice(last)
+        held = combined.slice(last)
         if last:
-            yield _folded(together.slice(0, last), starts[:-1], plan)
+            yield _folded(combined.slice(0, last), starts[:-1], plan)
     if held is not None and held.num_rows:
         yield _folded(held, np.zeros(1, np.int64), plan)
 
@@ -153,7 +153,7 @@ def _metric_type(metric: Metric, kind: pa.DataType, path: str) -> pa.DataType:
 
 
 def _projected(table: pa.Table, plan: RollUpPlan, footer: Footer, before: bool) -> pa.Table:
-    """Return rows of a file with the columns of the roll-up; of ``distinct`` metrics still the values themselves."""
+    """Return rows of a file with the columns of the roll-up; ``distinct`` metrics still have the raw values."""
     columns, fields = [], []
     for field in plan.schema:
         metric = next((metric for metric in plan.metrics if metric.name == field.name), None)
@@ -180,7 +180,7 @@ def _projected(table: pa.Table, plan: RollUpPlan, footer: Footer, before: bool) 
 def _countable(column: pa.ChunkedArray, metric: Metric, footer: Footer) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    values = countable(column)
+    values = countable_values(column)
     if values is None:
         raise MergeRefused(f"distinct of column {metric.column}: its type is {column.type} in {footer.path}")
     return values
@@ -190,14 +190,14 @@ def _checked_sketches(column: pa.ChunkedArray, metric: Metric, footer: Footer) -
     for data in column.to_pylist():
         try:
             if data is not None:
-                opened(data)
+                deserialize_sketch(data)
         except BadSketch as error:
             raise BadObject(f"column {metric.name}", -1, str(error), footer.path) from error
     return column.cast(pa.binary())
 
 
 def _truncated(column: pa.ChunkedArray, plan: RollUpPlan) -> pa.ChunkedArray:
-    """Cut times to the steps of the roll-up, which are counted from the start of the chunk."""
+    """Truncate times to the steps of the roll-up, counted from the start of the chunk."""
     step = plan.roll_up.granularity_ms
     multiply, divide = scale_of(column.type, plan.time_unit)
     if step * divide <= multiply:
@@ -213,11 +213,11 @@ def _truncated(column: pa.ChunkedArray, plan: RollUpPlan) -> pa.ChunkedArray:
 
 
 def _grouped(table: pa.Table, plan: RollUpPlan, *, raw: bool) -> pa.Table:
-    """Return one row for each time and dimensions, as they first appear."""
+    """Return one row per time and dimensions, in order of first appearance."""
     names = [name for name in plan.order if name in plan.schema.names]
-    asked = [(metric.name, _aggregation(metric, raw)) for metric in plan.metrics]
+    aggregations = [(metric.name, _aggregation(metric, raw)) for metric in plan.metrics]
     _check_sums(table, plan, names)
-    grouped = table.group_by(names, use_threads=False).aggregate(asked)
+    grouped = table.group_by(names, use_threads=False).aggregate(aggregations)
     columns = {name: grouped.column(name) for name in names}
     for metric in plan.metrics:
         columns[metric.name] = _finished(grouped.column(f"{metric.name}_{_aggregation(metric, raw)}"), metric, raw)
@@ -225,14 +225,14 @@ def _grouped(table: pa.Table, plan: RollUpPlan, *, raw: bool) -> pa.Table:
 
 
 def _folded(table: pa.Table, starts: npt.NDArray[np.int64], plan: RollUpPlan) -> pa.Table:
-    """Return one row for each group of consecutive rows."""
+    """Return one row per group of consecutive rows."""
     if len(starts) == table.num_rows:
         return table
     lengths = np.diff(np.append(starts, table.num_rows))
     numbered = table.append_column("\0group", pa.array(np.repeat(np.arange(len(starts)), lengths)))
     _check_sums(numbered, plan, ["\0group"])
-    asked = [(metric.name, _aggregation(metric, False)) for metric in plan.metrics]
-    grouped = numbered.group_by("\0group", use_threads=False).aggregate(asked)
+    aggregations = [(metric.name, _aggregation(metric, False)) for metric in plan.metrics]
+    grouped = numbered.group_by("\0group", use_threads=False).aggregate(aggregations)
     firsts = table.take(pa.array(starts))
     columns = {name: firsts.column(name) for name in plan.order if name in plan.schema.names}
     for metric in plan.metrics:
@@ -253,12 +253,12 @@ def _finished(column: pa.ChunkedArray, metric: Metric, raw: bool) -> pa.ChunkedA
 
 
 def _one_sketch(sketches: Sequence[bytes | None]) -> bytes:
-    """Return the sketch of a group's; one alone has its form already."""
+    """Return the union of a group's sketches; a single sketch is returned unchanged."""
     return sketches[0] if len(sketches) == 1 and sketches[0] is not None else union_of(sketches)
 
 
 def _check_sums(table: pa.Table, plan: RollUpPlan, names: Sequence[str]) -> None:
-    """Refuse sums of whole numbers beyond 64 bits, where Arrow would go on at the other end."""
+    """Raise SumOverflow for integer sums beyond 64 bits, which Arrow would wrap around."""
     for metric in plan.metrics:
         kind = table.schema.field(metric.name).type
         if _COMBINED.get(metric.function) != "sum" or not pa.types.is_integer(kind) or not table.num_rows:

@@ -1,7 +1,7 @@
-"""Hashes of rows, whose sum tells whether the same rows were read and written, in whatever order.
+"""Hashes of rows, whose sum verifies that the rows written are the rows read, in any order.
 
-The door to two implementations: the plain twin defines them, the compiled one is used when it is built, unless
-``LITHIFY_PURE=1``.
+Selects one of two implementations: the pure Python one is the reference, the compiled one is used if it is built,
+unless ``LITHIFY_PURE=1``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Keys of rows and the merge of sorted runs of them.
+"""Keys of rows, and the merge of sorted runs.
 
-The door to two implementations: the plain twin defines them, the compiled one is used when it is built, unless
-``LITHIFY_PURE=1``. A key is the bytes whose order is the order of rows; no key begins with another of its merge.
+Selects one of two implementations: the pure Python one is the reference, the compiled one is used if it is built,
+unless ``LITHIFY_PURE=1``. The order of a key's bytes is the order of rows; no key is a prefix of another one in a
+merge.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Sketches that count distinct values: theta sketches of the Apache DataSketches library, in one form for one set.
+"""Sketches that count distinct values: theta sketches of Apache DataSketches, in a canonical form.
 
-A sketch here is always the result of a union: the hashes below its theta, at most K of them, ordered. That form
-depends only on the set of values, not on the order or the grouping they were counted in, so that rolling up again gives
-the same bytes. Spark (``theta_sketch_estimate``) and DuckDB's extension read them.
+A sketch here is always the result of a union: the ordered hashes below its theta, at most K of them. This form depends
+only on the set of values, not on the order or grouping of counting, so repeated roll-ups give equal bytes. Spark
+(``theta_sketch_estimate``) and DuckDB's extension can read them.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ import pyarrow as pa
 from engine.core.errors import LithifyError
 
 LG_K = 12
-"""Binary logarithm of the values kept; the estimate errs by about 1.6 % (one standard deviation)."""
+"""Binary logarithm of the number of values kept; the standard error of the estimate is about 1.6 %."""
 _WHOLE_MAX = float(1 << 53)
 
 
 class BadSketch(LithifyError):
-    """Bytes that should be a sketch are none."""
+    """The bytes are not a sketch."""
 
     code = "bad_sketch"
 
 
 def sketch_of(values: Iterable[Any]) -> bytes:
-    """Return the sketch of values; nulls do not count. A whole number counts the same as a float of its value."""
+    """Return the sketch of values; nulls are ignored. An integer and a float of the same value count as one."""
     sketch = datasketches.update_theta_sketch(LG_K)
     for value in values:
         if value is not None:
-            sketch.update(_plain(value))
+            sketch.update(_canonical_value(value))
     return _result([sketch])
 
 
 def union_of(sketches: Iterable[bytes | None]) -> bytes:
-    """Return the sketch of all values of sketches. Raises BadSketch."""
-    return _result([opened(data) for data in sketches if data is not None])
+    """Return the union of sketches. Raises BadSketch."""
+    return _result([deserialize_sketch(data) for data in sketches if data is not None])
 
 
 def estimate(data: bytes) -> float:
-    """Return about how many distinct values a sketch has seen. Raises BadSketch."""
-    return float(opened(data).get_estimate())
+    """Return the estimated number of distinct values of a sketch. Raises BadSketch."""
+    return float(deserialize_sketch(data).get_estimate())
 
 
-def opened(data: bytes) -> Any:
-    """Return the library's sketch. Raises BadSketch."""
+def deserialize_sketch(data: bytes) -> Any:
+    """Return the deserialized sketch. Raises BadSketch."""
     try:
         return datasketches.compact_theta_sketch.deserialize(data)
     except (ValueError, RuntimeError, IndexError, MemoryError) as error:
-        raise BadSketch(f"{len(data)} bytes are no sketch: {error}") from error
+        raise BadSketch(f"{len(data)} bytes are not a sketch: {error}") from error
 
 
-def countable(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Return a column as values that ``sketch_of`` takes, None for a type whose values it cannot count."""
+def countable_values(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Return a column in a form that ``sketch_of`` accepts, None for unsupported types."""
     types, kind = pa.types, column.type
     if types.is_timestamp(kind):
         return column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
@@ -66,11 +66,11 @@ def countable(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
         return column.cast(target, safe=False).cast(pa.int64())
     if types.is_boolean(kind):
         return column.cast(pa.int8())
-    plain = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_string(kind)
-    return column if plain or types.is_large_string(kind) or types.is_binary(kind) else None
+    is_supported = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_string(kind)
+    return column if is_supported or types.is_large_string(kind) or types.is_binary(kind) else None
 
 
-def _plain(value: Any) -> int | float | str:
+def _canonical_value(value: Any) -> int | float | str:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Decimal):

@@ -1,6 +1,6 @@
-"""The order of rows as bytes: the keys of a table's rows by some of its columns.
+"""Sort keys: byte strings whose order is that of a table's rows by some of its columns.
 
-Ascending in every column; nulls come first, NaN after all other numbers, -0.0 is equal to 0.0, text goes by its UTF-8.
+All columns ascend; nulls come first, NaN after all other numbers, -0.0 equals 0.0, text is ordered by its UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIGN = np.uint64(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of the order; ``nullable`` must be the same for all rows that are compared."""
+    """A column of the order; ``nullable`` must be equal for all rows that are compared."""
 
     name: str
     kind: pa.DataType
@@ -36,11 +36,11 @@ class RowOrder:
     columns: tuple[KeyColumn, ...]
 
     def keys(self, table: pa.Table) -> Keys:
-        """Return the keys of a table's rows. Raises a BadObject for a null where the footer said there is none."""
+        """Return the keys of a table's rows. Raises a BadObject for a null that contradicts the file's statistics."""
         columns = [one_array(table.column(column.name)) for column in self.columns]
         for column, array in zip(self.columns, columns, strict=True):
             if array.null_count and not column.nullable:
-                raise BadObject(f"column {column.name}", -1, "it has a null, and its statistics say it has none")
+                raise BadObject(f"column {column.name}", -1, "it has a null, but its statistics state that it has none")
         if len(columns) == 1 and not self.columns[0].nullable and (words := _words(columns[0])) is not None:
             return Keys(words, np.zeros(0, np.uint8), np.zeros(0, np.int64))
         parts = [_part(array, column.nullable) for array, column in zip(columns, self.columns, strict=True)]
@@ -48,7 +48,7 @@ class RowOrder:
 
 
 def row_order(schema: pa.Schema, columns: Sequence[str], never_null: frozenset[str]) -> RowOrder:
-    """Return the order by columns of a schema; those it lacks do not count. Raises MergeRefused for a nested one."""
+    """Return the order by columns of a schema; missing ones are ignored. Raises MergeRefused for nested columns."""
     found: dict[str, KeyColumn] = {}
     for name in columns:
         if name in found or name not in schema.names:
@@ -63,7 +63,7 @@ def row_order(schema: pa.Schema, columns: Sequence[str], never_null: frozenset[s
 
 
 def is_sortable(kind: pa.DataType) -> bool:
-    """Tell whether rows can be sorted by a column of this type."""
+    """Return whether rows can be sorted by a column of this type."""
     types = pa.types
     return bool(
         is_text_or_bytes(kind)
@@ -75,7 +75,7 @@ def is_sortable(kind: pa.DataType) -> bool:
 
 
 def numbered_keys(keys: Keys, file: int, row: int) -> pa.Array:
-    """Return keys as bytes that no two rows of a merge share: file and row, counted from ``row``, at the end."""
+    """Return keys made unique within a merge by appending file and row number, counted from ``row``."""
     count = len(keys)
     offsets, data = keys.offsets, keys.data
     if not len(offsets):
@@ -89,12 +89,12 @@ def numbered_keys(keys: Keys, file: int, row: int) -> pa.Array:
 
 
 def _words(array: pa.Array) -> npt.NDArray[np.uint64] | None:
-    """Return values of at most eight bytes as numbers in their order, None for other types."""
+    """Return values of at most eight bytes as numbers of the same order, None for other types."""
     types, kind = pa.types, array.type
     if types.is_boolean(kind):
         return np.asarray(array.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False), np.uint64)
     if types.is_floating(kind):
-        # Adding 0.0 makes -0.0 positive; whatever is not a number becomes the same one.
+        # Adding 0.0 makes -0.0 positive; all NaNs get the same bits.
         numbers = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
         numbers[np.isnan(numbers)] = np.nan
         bits = numbers.view(np.uint64)

@@ -1,6 +1,6 @@
-"""Pieces of rows in memory become one sorted stream, and sorted streams become one.
+"""Merge sorted pieces of rows in memory, and sorted streams.
 
-Rows with equal keys keep the order of the pieces or streams they come from.
+Rows with equal keys keep the order of their pieces or streams.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from engine.lanes.tables.merge.row_order import first_unsorted, merge_runs
 from engine.lanes.tables.merge.sort_keys import RowOrder
 
 OUTPUT_ROWS = 1 << 18
-"""Rows that come out of a merge at once."""
+"""Rows that a merge yields at once."""
 LONG_SEGMENT_ROWS = 32
-"""Mean length of segments from which copying them one by one is faster than picking single rows."""
+"""Mean segment length from which copying segments is faster than gathering single rows."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Window:
 
 
 def sorted_piece(table: pa.Table, order: RowOrder) -> Window:
-    """Return rows in their order; rows that are in it already are not copied."""
+    """Return rows sorted; rows that are already sorted are not copied."""
     window = Window(table, order.keys(table))
     if first_unsorted(window.keys) < 0:
         return window
@@ -42,12 +42,12 @@ def sorted_piece(table: pa.Table, order: RowOrder) -> Window:
 
 
 def merge_sorted(runs: Sequence[Iterable[pa.Table]], order: RowOrder, names: Sequence[str]) -> Iterator[pa.Table]:
-    """Merge sorted streams of rows; ``names`` of them are for errors. Raises NotSorted."""
+    """Merge sorted streams of rows; ``names`` identify them in errors. Raises NotSorted."""
     yield from _Merge([_Run(iter(run), order, name) for run, name in zip(runs, names, strict=True)]).tables()
 
 
 def merge_windows(windows: Sequence[Window]) -> Iterator[pa.Table]:
-    """Merge sorted pieces that are in memory."""
+    """Merge sorted pieces in memory."""
     runs = []
     for window in windows:
         if window.table.num_rows:
@@ -58,7 +58,7 @@ def merge_windows(windows: Sequence[Window]) -> Iterator[pa.Table]:
 
 
 def take_rows(table: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
-    """Return rows picked by their places."""
+    """Return the rows at these positions."""
     columns = [_taken(column, pa.array(places)) for column in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
 
@@ -78,7 +78,7 @@ def _sorted_places(keys: Keys) -> npt.NDArray[np.int64]:
 
 
 class _Run:
-    """A sorted stream, one window of it at a time."""
+    """A sorted stream, read window by window."""
 
     def __init__(self, tables: Iterator[pa.Table], order: RowOrder, name: str) -> None:
         self._tables = tables
@@ -90,7 +90,7 @@ class _Run:
         self.is_over = False
 
     def refill(self) -> None:
-        """Go on to the next window that has rows; afterwards there is one, or the run is over."""
+        """Advance to the next window with rows; afterwards ``window`` is set or ``is_over`` is True."""
         for table in self._tables:
             if table.num_rows:
                 keys = self._order.keys(table)
@@ -112,7 +112,7 @@ class _Merge:
         self._runs = runs
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the rows of all runs in their order."""
+        """Yield the rows of all runs in order."""
         for run in self._runs:
             if run.window is None and not run.is_over:
                 run.refill()
@@ -144,18 +144,18 @@ def _gathered(
     ends: npt.NDArray[np.int64],
     segments: tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]],
 ) -> pa.Table:
-    """Return the rows of segments: each run's rows lie between its start and its end."""
+    """Return the rows of segments; each run's rows lie between its start and end."""
     numbers, firsts, counts = segments
     rows = int(counts.sum())
     if len(numbers) * LONG_SEGMENT_ROWS <= rows:
-        told = zip(numbers.tolist(), firsts.tolist(), counts.tolist(), strict=True)
-        return pa.concat_tables([tables[number].slice(first, count) for number, first, count in told])
+        slices = zip(numbers.tolist(), firsts.tolist(), counts.tolist(), strict=True)
+        return pa.concat_tables([tables[number].slice(first, count) for number, first, count in slices])
     used = np.flatnonzero(ends > starts)
     spans = zip(used.tolist(), starts[used].tolist(), (ends - starts)[used].tolist(), strict=True)
-    together = pa.concat_tables([tables[number].slice(start, count) for number, start, count in spans])
-    # Where each run begins in what is put together, less where it began in its window.
+    combined = pa.concat_tables([tables[number].slice(start, count) for number, start, count in spans])
+    # Each run's start in the combined table, minus its start in its window.
     shifts = np.zeros(len(tables), np.int64)
     shifts[used] = np.cumsum(np.append(0, (ends - starts)[used]))[:-1] - starts[used]
     bounds = np.cumsum(counts) - counts
     places = np.arange(rows, dtype=np.int64) + np.repeat(firsts + shifts[numbers] - bounds, counts)
-    return take_rows(together, places)
+    return take_rows(combined, places)

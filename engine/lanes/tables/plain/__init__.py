@@ -1,1 +1,1 @@
-"""Tables that are plain folders of Parquet files: what is in them, and the manifest for readers."""
+"""Tables that are plain folders of Parquet files: discovery of files, and the manifest for readers."""

@@ -1,4 +1,4 @@
-"""What a service wants to know of a Parquet file before it believes in it: rows, size, times, schema, order."""
+"""Read and check the facts of a Parquet file that registration needs: rows, size, times, schema, order."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BATCH_ROWS = 64 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """A file as its footer tells it, checked.
+    """The checked facts of a file's footer.
 
-    ``min_time_ms`` and ``max_time_ms`` bound the time column (unix milliseconds, rounded down), None if it has no
-    value. ``time_nulls`` counts rows without a time. ``sorted_by``: the columns the file says it is sorted by,
-    ascending, () if it says nothing. ``uncompressed_bytes`` is what its pages hold.
+    ``min_time_ms`` and ``max_time_ms`` bound the time column (Unix ms, rounded down), None if it has no value.
+    ``time_nulls`` counts rows without a time. ``sorted_by`` holds the columns by which the file is sorted ascending
+    according to its footer, () if it states none. ``uncompressed_bytes`` is the size of its pages.
     """
 
     path: str
@@ -40,9 +40,9 @@ class FileFacts:
 def read_facts(
     store: ObjectStore, path: str, *, time_column: str, time_unit: str = "", size: int | None = None
 ) -> FileFacts:
-    """Read and check the footer of a file; the time column itself only if it has no usable statistics.
+    """Read and check the footer of a file; the time column is read only if its statistics are unusable.
 
-    ``time_unit`` is what an integer time column counts ("s", "ms", "us", "ns"). ``size`` saves the question for it.
+    ``time_unit`` is the unit of an integer time column ("s", "ms", "us", "ns"). A known ``size`` saves a request.
     Raises a BadObject naming file, section and offset (a ForeignFile if another table format wrote it), StorageError.
     """
     footer = read_footer(store, path, size)
@@ -52,7 +52,7 @@ def read_facts(
         to_milliseconds(kind, time_unit)
     except NoTimeType as error:
         raise UnknownFormat(f"column {time_column}", -1, str(error), path) from error
-    times = _told_times(footer, time_column, time_unit) or _read_times(store, footer, time_column, time_unit)
+    times = _statistics_times(footer, time_column, time_unit) or _read_times(store, footer, time_column, time_unit)
     return FileFacts(
         path=path,
         size=footer.size,
@@ -68,7 +68,7 @@ def read_facts(
 
 
 def time_type(footer: Footer, time_column: str) -> pa.DataType:
-    """Return the type of the time column. Raises an UnknownFormat if the file has none of this name."""
+    """Return the type of the time column. Raises UnknownFormat if the file has no column of this name."""
     if time_column not in footer.schema.names:
         reason = f"there is no time column {time_column!r}; there are {', '.join(footer.schema.names[:20])}"
         raise UnknownFormat(SECTION, -1, reason, footer.path)
@@ -86,26 +86,26 @@ class _Times:
         self.high = high if self.high is None else max(self.high, high)
 
 
-def _told_times(footer: Footer, column: str, unit: str) -> _Times | None:
-    """Return what the statistics say, None unless every row group says all of it."""
+def _statistics_times(footer: Footer, column: str, unit: str) -> _Times | None:
+    """Return the times of the statistics, None unless they are complete for every row group."""
     in_ms = to_milliseconds(kind := footer.schema.field(column).type, unit)
     if pa.types.is_unsigned_integer(kind):
         return None
     times = _Times()
     for number, group in enumerate(footer.groups):
         pages = next(pages for pages in group.columns if pages.path == column)
-        told = pages.statistics
-        if told.nulls is None or told.nulls > group.rows:
+        stats = pages.statistics
+        if stats.nulls is None or stats.nulls > group.rows:
             return None
-        times.nulls += told.nulls
-        if told.nulls == group.rows:
+        times.nulls += stats.nulls
+        if stats.nulls == group.rows:
             continue
-        if told.low is None or told.high is None or not len(told.low) == len(told.high) in (4, 8):
+        if stats.low is None or stats.high is None or not len(stats.low) == len(stats.high) in (4, 8):
             return None
-        low, high = (int.from_bytes(raw, "little", signed=True) for raw in (told.low, told.high))
+        low, high = (int.from_bytes(raw, "little", signed=True) for raw in (stats.low, stats.high))
         if low > high:
             where = f"row group {number}, column {column}"
-            raise BadObject(where, footer.start, f"its statistics say from {low} to {high}", footer.path)
+            raise BadObject(where, footer.start, f"its statistics state a range from {low} to {high}", footer.path)
         times.include(in_ms(low), in_ms(high))
     return times
 

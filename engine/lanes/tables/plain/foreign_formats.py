@@ -1,7 +1,7 @@
-"""Recognise folders and files that belong to a Delta Lake, Apache Iceberg or Apache Hudi table.
+"""Detect folders and files of Delta Lake, Apache Iceberg and Apache Hudi tables.
 
-Such a table lists its files in metadata of its own: some of them are logically deleted, and readers fail once a file is
-merged into another and deleted. Only plain Parquet is compacted. What marks each format is in
+Such a table lists its files in its own metadata: some of them are logically deleted, and readers fail once a file was
+merged into another one and deleted. Only plain Parquet is compacted. The marks of each format are listed in
 ``docs/how-to/adopt-a-table.md``.
 """
 
@@ -24,7 +24,7 @@ from engine.storage import ObjectNotFound, ObjectStore, StorageError, is_local, 
 
 REQUESTS_AT_ONCE = 8
 METADATA_KEYS_MAX = 10_000
-"""Keys of a folder ``metadata/`` that are read while looking for Iceberg's; a larger one is reported as unchecked."""
+"""Objects of a folder ``metadata/`` that are searched for Iceberg metadata; a larger one is reported as unchecked."""
 DELTA_LOG, HUDI_FOLDER, ICEBERG_FOLDER = "_delta_log/", ".hoodie/", "metadata/"
 HUDI_PARTITION = ".hoodie_partition_metadata"
 ICEBERG_HINT = "version-hint.text"
@@ -47,13 +47,13 @@ MAINTENANCE = {
     TableFormat.HUDI: "Hudi's own compaction and clustering",
     TableFormat.ICEBERG: "the procedure rewrite_data_files",
 }
-"""How tables of a format are compacted without us."""
+"""How tables of a format are compacted with their own tools."""
 
 
 class ForeignTable(LithifyError):
-    """A folder is, contains or lies in a table of another format; ``root`` is that table's URL, ``sign`` what marks it.
+    """A folder is, contains or lies in a table of another format; nothing was changed.
 
-    Nothing was changed.
+    ``root`` is that table's URL, ``sign`` its mark.
     """
 
     code = "foreign_table"
@@ -64,8 +64,8 @@ class ForeignTable(LithifyError):
 
     def __str__(self) -> str:
         return (
-            f"{self.place}: there is a table of {self.format} at {self.root} (it has {self.sign}). Only plain Parquet "
-            "is compacted: merging that table's files brings deleted rows back and leaves its readers without files. "
+            f"{self.place}: there is a {self.format} table at {self.root} (it has {self.sign}). Only plain Parquet "
+            "is compacted: merging that table's files would restore deleted rows and remove files its readers need. "
             f"Use a folder that neither is nor contains nor lies in {self.root}; compact that table with "
             f"{MAINTENANCE[self.format]}"
         )
@@ -73,7 +73,7 @@ class ForeignTable(LithifyError):
 
 @dataclass(frozen=True, slots=True)
 class UncheckedFolder:
-    """A folder that could not be listed, so that whether it is a table of another format is unknown."""
+    """A folder that could not be listed: it is unknown whether it is a table of another format."""
 
     url: str
     reason: str
@@ -81,7 +81,7 @@ class UncheckedFolder:
     def __str__(self) -> str:
         return (
             f"{self.url} could not be checked for a table of Delta Lake, Apache Iceberg or Apache Hudi: {self.reason}. "
-            "Make sure that it is none, or allow listing it"
+            "Make sure that it is not one, or allow listing it"
         )
 
 
@@ -95,9 +95,9 @@ class _Folder:
 
 
 def check_place(store: ObjectStore, paths: Iterable[str] = ()) -> tuple[UncheckedFolder, ...]:
-    """Check the store's own folder, its parents up to the bucket or file system, and the folders of ``paths`` in it.
+    """Check the store's folder, its parents up to the bucket or file system, and the folders of ``paths`` in it.
 
-    Return the folders that could not be listed. Raises ForeignTable. Four requests for each folder.
+    Returns the folders that could not be listed. Raises ForeignTable. Four requests per folder.
     """
     inner = {folder for path in paths for folder in _folders_of(path)}
     folders = [*_parents(store), *(_Folder(store, folder, _url_of(store, folder)) for folder in ["", *sorted(inner)])]
@@ -107,7 +107,7 @@ def check_place(store: ObjectStore, paths: Iterable[str] = ()) -> tuple[Unchecke
 
 
 def check_contents(store: ObjectStore) -> None:
-    """List all objects of a store. Raises ForeignTable if there is a table of another format in it, StorageError."""
+    """List all objects of a store. Raises ForeignTable if it contains a table of another format, StorageError."""
     for info in store.list():
         found = _format_of_key(info.key)
         if found is not None:
@@ -116,7 +116,7 @@ def check_contents(store: ObjectStore) -> None:
 
 
 def check_footer(footer: Footer) -> None:
-    """Raise ForeignFile if a file's footer says that another table format wrote it. Delta Lake leaves no mark there."""
+    """Raise ForeignFile if a file's footer shows that Iceberg or Hudi wrote it. Delta Lake leaves no mark there."""
     if ICEBERG_FOOTER_KEY in footer.key_values:
         raise _foreign_file(footer, TableFormat.ICEBERG, "the key iceberg.schema")
     columns = [name for name in footer.schema.names if name.startswith(HUDI_COLUMNS)]
@@ -134,15 +134,15 @@ def _foreign_file(footer: Footer, kind: TableFormat, sign: str) -> ForeignFile:
 
 
 def _url_of(store: ObjectStore, folder: str = "") -> str:
-    """Return the URL of a folder in a store, without the query that says how the store is reached."""
+    """Return the URL of a folder in a store, without the query parameters of the store."""
     return f"{urlsplit(store.url)._replace(query='').geturl().rstrip('/')}/{folder}".rstrip("/")
 
 
 def _parents(store: ObjectStore) -> Iterator[_Folder]:
-    """Yield the folders above a store's own, the highest last: of a bucket by one connection, on disk by paths."""
+    """Yield the parent folders of a store, the topmost last; those of a bucket share one connection."""
     if is_local(store.url):
         root = Path(unquote(urlsplit(store.url).path))
-        for folder in root.parents:  # a store's path has no links
+        for folder in root.parents:  # A store's path contains no symbolic links.
             yield _Folder(open_store(folder.as_uri()), "", folder.as_uri())
         return
     parts = urlsplit(store.url)
@@ -156,13 +156,13 @@ def _parents(store: ObjectStore) -> Iterator[_Folder]:
 
 
 def _folders_of(path: str) -> list[str]:
-    """Return the folders that a path of a table names, each with its slash."""
+    """Return the folders of a path, each with its trailing slash."""
     names = path.split("/")[:-1]
     return ["/".join(names[: depth + 1]) + "/" for depth in range(len(names))]
 
 
 def _checked(place: str, folder: _Folder) -> UncheckedFolder | None:
-    """Raise ForeignTable if a folder is the root of one; return it if that could not be found out."""
+    """Raise ForeignTable if a folder is the root of a foreign table; return the folder if it could not be checked."""
     try:
         for kind, sign in SIGNS:
             if found := sign(folder):
@@ -175,7 +175,7 @@ def _checked(place: str, folder: _Folder) -> UncheckedFolder | None:
 def _delta_sign(folder: _Folder) -> str:
     if any(True for _ in folder.store.list(folder.prefix + DELTA_LOG)):
         return DELTA_LOG
-    # An empty folder is a table that is being made, or what is left of one; a bucket has no empty folders.
+    # An empty log folder belongs to a table being created or deleted; buckets have no empty folders.
     return DELTA_LOG if _has_folder(folder, DELTA_LOG) else ""
 
 
@@ -204,7 +204,7 @@ SIGNS: tuple[tuple[TableFormat, Callable[[_Folder], str]], ...] = (
     (TableFormat.HUDI, _hudi_sign),
     (TableFormat.ICEBERG, _iceberg_sign),
 )
-"""What marks a table's root. Of a table with metadata for readers of several formats, the first is the writer's."""
+"""Detectors of table roots. For tables with metadata of several formats, the first is that of the writer."""
 
 
 def _has_folder(folder: _Folder, name: str) -> bool:
@@ -212,13 +212,13 @@ def _has_folder(folder: _Folder, name: str) -> bool:
 
 
 def _is_iceberg_metadata(name: str) -> bool:
-    """Tell whether ``metadata/…`` is a file that describes an Iceberg table."""
+    """Return whether ``metadata/…`` is a file that describes an Iceberg table."""
     file = name.removeprefix(ICEBERG_FOLDER)
     return file != name and "/" not in file and (file == ICEBERG_HINT or file.endswith(ICEBERG_METADATA))
 
 
 def _format_of_key(key: str) -> tuple[TableFormat, str, str] | None:
-    """Return the format that an object's key is a mark of, the root of its table in the store, and the mark."""
+    """Return the format that an object's key indicates, the root of its table in the store, and the mark."""
     folders = _folders_of(key)
     for above, folder in zip(("", *folders), folders, strict=False):
         name = folder.removeprefix(above)

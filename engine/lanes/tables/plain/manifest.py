@@ -1,7 +1,7 @@
-"""The manifest of a table: the Parquet files that are the table now, and the one object that readers begin with.
+"""The manifest of a table: its current Parquet files, and the pointer object that readers start from.
 
-``_lithify/manifests/<sequence>.json`` never changes once written. ``_lithify/current.json``, the *pointer*, names the
-one that counts and its checksum, and is replaced as a whole: a reader has the table before or after a merge.
+``_lithify/manifests/<sequence>.json`` is immutable. ``_lithify/current.json``, the *pointer*, names the current
+manifest and its checksum and is replaced atomically: a reader sees the table before or after a merge.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ FILES_MAX = 10_000_000
 NAME_MAX = 4096
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 READ_ATTEMPTS = 5
-"""How often a reader begins again because the manifest it was told of is gone: a newer one has come meanwhile."""
+"""Attempts of a reader whose manifest was deleted because a newer one replaced it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFile:
     """A file of the table: its path below the table's URL, and the interval it was registered for, end exclusive.
 
-    ``min_time_ms`` and ``max_time_ms`` bound the times in it, None if it has none. ``version`` decides among intervals.
+    ``min_time_ms`` and ``max_time_ms`` bound its times, None if it has none. ``version`` decides among intervals.
     """
 
     path: str
@@ -54,7 +54,7 @@ _FILE_FIELDS = tuple(ManifestFile.__dataclass_fields__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The table after its ``sequence``-th change; ``columns`` are names and types (as Arrow writes them), in order."""
+    """The table after its ``sequence``-th change; ``columns`` are names and Arrow type names, in order."""
 
     sequence: int
     time_column: str
@@ -64,7 +64,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
-    """What the pointer object says: which manifest counts, where it lies, and the SHA-256 of its bytes (hex)."""
+    """The content of the pointer object: the current manifest, its key, and the SHA-256 of its bytes (hex)."""
 
     sequence: int
     manifest: str
@@ -73,7 +73,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedManifest:
-    """The bytes of a manifest and what is in it: all that there is of a million files at a time."""
+    """The encoded manifest and its totals; the files themselves are not held in memory."""
 
     sequence: int
     data: bytes
@@ -83,16 +83,16 @@ class EncodedManifest:
 
 
 def manifest_key(sequence: int) -> str:
-    """Return where a manifest lies below the table's URL."""
+    """Return the path of a manifest below the table's URL."""
     return f"{MANIFESTS}{sequence:0{SEQUENCE_DIGITS}}.json"
 
 
 def encode_manifest(head: Manifest, files: Iterable[ManifestFile]) -> EncodedManifest:
-    """Return the bytes of a manifest of ``files`` instead of ``head``'s own, taken one after the other.
+    """Return the encoded manifest of ``files``, consumed one by one, instead of ``head``'s own.
 
-    The same table gives the same bytes.
+    Equal tables have equal bytes.
     """
-    told = {
+    header = {
         "format": FORMAT,
         "sequence": head.sequence,
         "time_column": head.time_column,
@@ -100,7 +100,7 @@ def encode_manifest(head: Manifest, files: Iterable[ManifestFile]) -> EncodedMan
         "files": [],
     }
     buffer = io.BytesIO()
-    buffer.write(_JSON.encode(told).removesuffix("]}").encode())
+    buffer.write(_JSON.encode(header).removesuffix("]}").encode())
     file_count = byte_count = row_count = 0
     for file in files:
         text = _JSON.encode({name: getattr(file, name) for name in _FILE_FIELDS})
@@ -117,7 +117,7 @@ def encode_manifest(head: Manifest, files: Iterable[ManifestFile]) -> EncodedMan
 
 
 def decode_manifest(data: bytes, key: str = "") -> Manifest:
-    """Read a manifest. Raises a BadObject naming ``key``."""
+    """Decode a manifest. Raises a BadObject naming ``key``."""
     fields = _loaded(data, "manifest", key)
     try:
         return Manifest(
@@ -134,12 +134,12 @@ def decode_manifest(data: bytes, key: str = "") -> Manifest:
 
 
 def encode_pointer(pointer: Pointer) -> bytes:
-    """Return the bytes of the pointer object."""
+    """Return the encoded pointer object."""
     return json.dumps({"format": FORMAT} | asdict(pointer), separators=(",", ":")).encode()
 
 
 def decode_pointer(data: bytes) -> Pointer:
-    """Read the pointer object. Raises a BadObject."""
+    """Decode the pointer object. Raises a BadObject."""
     fields = _loaded(data, "pointer", POINTER)
     try:
         pointer = Pointer(
@@ -150,12 +150,12 @@ def decode_pointer(data: bytes) -> Pointer:
     except InvalidMessage as error:
         raise BadObject("pointer", -1, str(error), POINTER) from error
     if pointer.manifest != manifest_key(pointer.sequence):
-        raise BadObject("pointer", -1, f"{pointer.manifest!r} is no manifest {pointer.sequence}", POINTER)
+        raise BadObject("pointer", -1, f"{pointer.manifest!r} is not the key of manifest {pointer.sequence}", POINTER)
     return pointer
 
 
 def read_pointer(store: ObjectStore) -> Pointer | None:
-    """Return what the pointer in ``store`` says, None if there is none. Raises a BadObject, StorageError."""
+    """Return the pointer in ``store``, None if there is none. Raises a BadObject, StorageError."""
     try:
         return decode_pointer(store.get(POINTER))
     except ObjectNotFound:
@@ -163,9 +163,9 @@ def read_pointer(store: ObjectStore) -> Pointer | None:
 
 
 def read_manifest(store: ObjectStore) -> Manifest | None:
-    """Return the manifest that counts now, None for a folder without one; ``store`` is opened at the table's URL.
+    """Return the current manifest, None for a folder without one; ``store`` is opened at the table's URL.
 
-    Raises a BadObject naming the object that is not what it should be, StorageError.
+    Raises a BadObject naming the invalid object, StorageError.
     """
     for _ in range(READ_ATTEMPTS - 1):
         try:
@@ -181,33 +181,35 @@ def _read(store: ObjectStore) -> Manifest | None:
         return None
     data = store.get(pointer.manifest)
     if hashlib.sha256(data).hexdigest() != pointer.sha256:
-        raise ChecksumMismatch("manifest", -1, "the pointer names another SHA-256", pointer.manifest)
+        raise ChecksumMismatch("manifest", -1, "the SHA-256 differs from the pointer's", pointer.manifest)
     manifest = decode_manifest(data, pointer.manifest)
     if manifest.sequence != pointer.sequence:
-        raise BadObject("manifest", -1, f"its sequence is {manifest.sequence}", pointer.manifest)
+        raise BadObject(
+            "manifest", -1, f"its sequence is {manifest.sequence}, expected {pointer.sequence}", pointer.manifest
+        )
     return manifest
 
 
 def write_manifest(store: ObjectStore, manifest: EncodedManifest) -> Pointer:
-    """Write a manifest and then the pointer to it; return the pointer that counts afterwards.
+    """Write a manifest and then the pointer to it; return the pointer that is current afterwards.
 
-    Harmless to repeat, and a pointer never goes back: one to a later manifest stays. Only one process at a time may
-    write the manifests of a table; the order among them is the caller's.
+    Idempotent. A pointer to a later manifest is kept. The caller must ensure that only one process at a time writes
+    manifests of a table, in order.
     """
     if not 0 <= manifest.sequence <= SEQUENCE_MAX:
-        raise ValueError(f"{manifest.sequence} is no sequence of a manifest")
+        raise ValueError(f"{manifest.sequence} is not a valid sequence of a manifest")
     key = manifest_key(manifest.sequence)
     pointer = Pointer(sequence=manifest.sequence, manifest=key, sha256=hashlib.sha256(manifest.data).hexdigest())
-    there = read_pointer(store)
-    if there is not None and (there.sequence > pointer.sequence or there == pointer):
-        return there
+    current = read_pointer(store)
+    if current is not None and (current.sequence > pointer.sequence or current == pointer):
+        return current
     store.put(key, manifest.data)
     store.put(POINTER, encode_pointer(pointer))
     return pointer
 
 
 def columns_of(schema: Iterable[Any]) -> tuple[tuple[str, str], ...]:
-    """Return the columns of an Arrow schema as a manifest names them."""
+    """Return the columns of an Arrow schema in the form of a manifest."""
     return tuple((field.name, str(field.type)) for field in schema)
 
 
@@ -215,7 +217,7 @@ def _loaded(data: bytes, section: str, key: str) -> Fields:
     try:
         fields = Fields.of(json.loads(data), section)
     except (ValueError, RecursionError, InvalidMessage) as error:
-        raise BadObject(section, getattr(error, "pos", -1), f"no JSON object: {error}", key) from error
+        raise BadObject(section, getattr(error, "pos", -1), f"not a JSON object: {error}", key) from error
     if (found := fields.values.get("format")) != FORMAT:
         raise UnknownFormat(section, -1, f"the format is {found!r}, this build reads {FORMAT}", key)
     return fields

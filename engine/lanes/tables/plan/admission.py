@@ -1,4 +1,4 @@
-"""Which waiting tasks start now, which are passed over, and which are put off because too many wait."""
+"""Decide which waiting tasks start now, which are passed over, and which are shed because too many wait."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Urgency = tuple[int, int, str, int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What one look at the queue decides: tasks to start, in this order; new counts of those passed over; tasks shed.
+    """The decision about the queue: tasks to start in order, new passed-over counts, and tasks to shed.
 
-    ``waiting`` are those that go on waiting, the most urgent first.
+    ``waiting`` are the tasks that remain waiting, the most urgent first.
     """
 
     started: tuple[QueuedTask, ...] = ()
@@ -25,40 +25,43 @@ class Admission:
 
 
 def urgency(task: QueuedTask, limits: QueueLimits, now_ms: int) -> Urgency:
-    """Return what tasks are sorted by: the least comes first. It is a total order, the same on every machine."""
+    """Return the sort key of tasks, most urgent first: a total order, equal on every machine."""
     return (-aged(task, limits, now_ms), -task.end_ms, task.source, task.start_ms, task.name)
 
 
 def aged(task: QueuedTask, limits: QueueLimits, now_ms: int) -> int:
-    """Return the priority of a task, in millionths; what it lacks is halved with every ``ageing_ms`` of waiting."""
+    """Return the aged priority of a task in millionths.
+
+    Its distance to 1 halves with every ``ageing_ms`` of waiting.
+    """
     if not limits.ageing_ms:
         return task.priority
     waited = max(0, now_ms - task.waiting_since_ms)
     halvings, rest = divmod(waited, limits.ageing_ms)
-    lacking = PRIORITY_UNIT - task.priority
-    if halvings >= lacking.bit_length():
+    distance = PRIORITY_UNIT - task.priority
+    if halvings >= distance.bit_length():
         return PRIORITY_UNIT
-    upper = lacking >> halvings  # between two halvings along a straight line: whole numbers are equal everywhere
+    upper = distance >> halvings  # linear between two halvings; integers are equal everywhere
     return PRIORITY_UNIT - (upper - (upper - (upper >> 1)) * rest // limits.ageing_ms)
 
 
 def admit(
     tasks: Iterable[QueuedTask], limits: QueueLimits, *, now_ms: int, starts_tasks: bool = True, starts_max: int = 0
 ) -> Admission:
-    """Decide what starts out of all tasks that wait or run, then what is shed; at most ``starts_max`` (0: any) start.
+    """Decide which of all waiting and running tasks start, then which are shed; at most ``starts_max`` (0: any) start.
 
-    A task may start when all it waits for are over. One that does not fit is passed over, and once it was so often
-    enough, nothing behind it starts; it counts only if one behind it did start. One that is over a limit by itself
-    starts when nothing else runs, and then it runs alone.
+    A task may start when all its dependencies have ended. One that does not fit is passed over; this counts only if a
+    later task started. After ``patience`` times no later task may start before it. A task above a limit by itself
+    starts when nothing else runs, and then runs alone.
     """
-    every = list(tasks)
-    running = [task for task in every if task.state is TaskState.RUNNING]
+    all_tasks = list(tasks)
+    running = [task for task in all_tasks if task.state is TaskState.RUNNING]
     waiting = sorted(
-        (task for task in every if task.state is TaskState.WAITING), key=lambda task: urgency(task, limits, now_ms)
+        (task for task in all_tasks if task.state is TaskState.WAITING), key=lambda task: urgency(task, limits, now_ms)
     )
-    started, passed = _dispatch(every, running, waiting, limits, starts_max) if starts_tasks else ([], {})
-    gone = {task.name for task in started}
-    left = [passed.get(task.name, task) for task in waiting if task.name not in gone]
+    started, passed = _dispatch(all_tasks, running, waiting, limits, starts_max) if starts_tasks else ([], {})
+    started_names = {task.name for task in started}
+    left = [passed.get(task.name, task) for task in waiting if task.name not in started_names]
     kept = left[: limits.waiting_max]
     return Admission(
         started=tuple(started),
@@ -69,22 +72,22 @@ def admit(
 
 
 def _dispatch(
-    every: Sequence[QueuedTask],
+    all_tasks: Sequence[QueuedTask],
     running: Sequence[QueuedTask],
     waiting: Sequence[QueuedTask],
     limits: QueueLimits,
     starts_max: int,
 ) -> tuple[list[QueuedTask], dict[str, QueuedTask]]:
-    alive = {task.name for task in every}
+    unfinished = {task.name for task in all_tasks}
     count, cost = len(running), sum(task.cost for task in running)
     is_alone = any(runs_alone(task, limits) for task in running)
     started: list[QueuedTask] = []
     passed: dict[str, QueuedTask] = {}
     skipped: list[QueuedTask] = []
     for task in waiting:
-        if (starts_max and len(started) >= starts_max) or is_alone or not _has_place(count, limits):
+        if (starts_max and len(started) >= starts_max) or is_alone or not _has_capacity(count, limits):
             break
-        if any(name in alive for name in task.deps):
+        if any(name in unfinished for name in task.deps):
             continue
         if runs_alone(task, limits):
             fits = count == 0
@@ -105,9 +108,9 @@ def _dispatch(
 
 
 def runs_alone(task: QueuedTask, limits: QueueLimits) -> bool:
-    """Say whether a task may run only when nothing else does."""
+    """Return whether a task may run only when nothing else does."""
     return task.is_over_limit or bool(limits.running_cost_max and task.cost > limits.running_cost_max)
 
 
-def _has_place(count: int, limits: QueueLimits) -> bool:
+def _has_capacity(count: int, limits: QueueLimits) -> bool:
     return not limits.running_max or count < limits.running_max

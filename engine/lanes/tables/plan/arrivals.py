@@ -1,8 +1,8 @@
-"""Where new files come into a timeline, and what an interval that is replaced or dropped takes away; pure.
+"""Place new files in a timeline, and determine what a replaced or dropped interval removes. Pure.
 
-Files are seen whole or not at all. Therefore entries (all visible files of one interval and version) never overlap, and
-nothing may hide a part of a file. New files join the entry whose time they touch; if they touch several, or reach
-beyond one, these become one entry over all of it: files are stamped anew, which changes no object.
+Files are visible whole or not at all. Entries (all visible files of one interval and version) therefore never overlap,
+and nothing may hide a part of a file. New files join the entry that their times overlap. If they overlap several, or
+extend beyond one, all become one entry: the existing files are restamped, which changes no object.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from engine.lanes.tables.plan.model import Segment
 
 
 class ArrivalRefused(LithifyError):
-    """Files cannot come in like this; the message says why."""
+    """Files cannot be added like this; the message states the reason."""
 
     code = "arrival_refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivingFile:
-    """A file that is to come in: the caller's ``number`` for it, and the least and greatest time in it."""
+    """A file to add: the caller's ``number`` for it, and its least and greatest time."""
 
     number: int
     first_ms: int
@@ -32,7 +32,7 @@ class ArrivingFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Where a file stands in the timeline; ``number`` is an arriving file's, or the ``key`` of one that is there."""
+    """The position of a file in the timeline; ``number`` is an arriving file's, or the ``key`` of an existing one."""
 
     number: int
     start_ms: int
@@ -43,7 +43,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """What comes in and where, which files that are there are stamped anew, and which are not seen any more."""
+    """Positions of new files, new positions of existing files, and keys of files that become hidden."""
 
     stamps: tuple[Stamp, ...] = ()
     restamped: tuple[Stamp, ...] = ()
@@ -51,12 +51,12 @@ class Arrival:
 
 
 ChunkAt = Callable[[int], tuple[int, int]]
-"""The chunk that a time lies in: its first instant, and the first after it."""
+"""Returns the chunk of a time: its start, and its end (exclusive)."""
 
 
 @dataclass(slots=True)
 class _Cluster:
-    """Files and entries that touch each other."""
+    """Files and entries that overlap each other."""
 
     start_ms: int
     end_ms: int
@@ -65,15 +65,18 @@ class _Cluster:
 
 
 def append_files(files: Sequence[ArrivingFile], visible: Iterable[Segment], chunk_at: ChunkAt, version: str) -> Arrival:
-    """Bring files in beside what is there. ``visible`` holds every segment that overlaps a chunk they touch, and with
-    a segment all of its entry, and what touches that in turn; ``version`` is above all that are there."""
-    there = list(visible)
+    """Add files to the existing ones.
+
+    ``visible`` must hold every segment that overlaps a chunk of the files, all segments of their entries, and,
+    transitively, what these overlap. ``version`` must be above all existing ones.
+    """
+    existing = list(visible)
     parts = [
         _Cluster(chunk_at(file.first_ms)[0], chunk_at(file.last_ms)[1], [file], [])
         for file in sorted(files, key=attrgetter("first_ms", "number"))
     ]
-    parts += [_Cluster(one.start_ms, one.end_ms, [], [one]) for one in there if not one.is_tombstone]
-    tombstones = [one for one in there if one.is_tombstone]
+    parts += [_Cluster(one.start_ms, one.end_ms, [], [one]) for one in existing if not one.is_tombstone]
+    tombstones = [one for one in existing if one.is_tombstone]
     arrivals = [_placed(cluster, tombstones, version) for cluster in _joined(parts) if cluster.files]
     return Arrival(
         stamps=tuple(stamp for one in arrivals for stamp in one.stamps),
@@ -82,7 +85,7 @@ def append_files(files: Sequence[ArrivingFile], visible: Iterable[Segment], chun
 
 
 def _joined(parts: Sequence[_Cluster]) -> list[_Cluster]:
-    """Join what overlaps; what only abuts stays apart."""
+    """Join overlapping clusters; adjacent ones stay separate."""
     joined: list[_Cluster] = []
     for part in sorted(parts, key=attrgetter("start_ms", "end_ms")):
         if joined and part.start_ms < joined[-1].end_ms:
@@ -98,10 +101,10 @@ def _joined(parts: Sequence[_Cluster]) -> list[_Cluster]:
 def _placed(cluster: _Cluster, tombstones: Sequence[Segment], version: str) -> Arrival:
     start, end = cluster.start_ms, cluster.end_ms
     entries = {(one.start_ms, one.end_ms, one.version) for one in cluster.segments}
-    above = max((one.version for one in tombstones if one.start_ms < end and start < one.end_ms), default="")
+    hiding = [one.version for one in tombstones if one.start_ms < end and start < one.end_ms]
     if len(entries) == 1:
         [(entry_start, entry_end, entry_version)] = entries
-        if (entry_start, entry_end) == (start, end) and entry_version > above:
+        if (entry_start, entry_end) == (start, end) and entry_version > max(hiding, default=""):
             first = 1 + max(one.partition for one in cluster.segments)
             return Arrival(stamps=_stamps([file.number for file in cluster.files], start, end, entry_version, first))
     old = sorted(cluster.segments, key=attrgetter("start_ms", "end_ms", "version", "partition"))
@@ -125,16 +128,16 @@ def replace_interval(
     chunk_at: ChunkAt,
     version: str,
 ) -> Arrival:
-    """Bring files in, in the place of everything within ``interval``; without files only a tombstone can be put there.
+    """Add files in place of everything within ``interval``; without files the caller can only add a tombstone.
 
-    Raises ArrivalRefused unless the interval consists of whole chunks, all rows lie in it, and it cuts no file.
+    Raises ArrivalRefused unless the interval consists of whole chunks, contains all rows, and cuts no file.
     """
     start, end = interval
     check_interval(interval, chunk_at)
     for file in files:
         if file.first_ms < start or file.last_ms >= end:
             raise ArrivalRefused(
-                f"file {file.number} has rows from {file.first_ms} to {file.last_ms}: not all within the interval "
+                f"file {file.number} has rows from {file.first_ms} to {file.last_ms}, outside the interval "
                 f"[{start}, {end})"
             )
     hidden = []
@@ -145,8 +148,8 @@ def replace_interval(
             hidden.append(one.key)
         elif not one.is_tombstone:
             raise ArrivalRefused(
-                f"the interval [{start}, {end}) cuts a file of [{one.start_ms}, {one.end_ms}): files are seen whole or "
-                "not at all; widen the interval, or wait until compaction has cut that file"
+                f"the interval [{start}, {end}) cuts a file of [{one.start_ms}, {one.end_ms}): files are visible "
+                "whole or not at all; widen the interval, or wait until compaction has cut that file"
             )
     numbers = [file.number for file in files]
     return Arrival(stamps=_stamps(numbers, start, end, version, 0), hidden=tuple(sorted(hidden)))
@@ -156,10 +159,10 @@ def check_interval(interval: tuple[int, int], chunk_at: ChunkAt) -> None:
     """Raise ArrivalRefused unless an interval consists of whole chunks."""
     start, end = interval
     if start >= end:
-        raise ArrivalRefused(f"the interval [{start}, {end}) ends before it begins")
+        raise ArrivalRefused(f"the interval [{start}, {end}) ends before it starts")
     if chunk_at(start)[0] != start:
         raise ArrivalRefused(
-            f"the interval begins within a chunk, at {start}: the chunk begins at {chunk_at(start)[0]}"
+            f"the interval starts within a chunk, at {start}: the chunk starts at {chunk_at(start)[0]}"
         )
     if chunk_at(end - 1)[1] != end:
         raise ArrivalRefused(f"the interval ends within a chunk, at {end}: the chunk ends at {chunk_at(end - 1)[1]}")

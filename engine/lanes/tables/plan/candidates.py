@@ -1,11 +1,11 @@
-"""Which chunks are rewritten together: runs that share segments, joined where small, cut where they cost too much."""
+"""Select chunks to rewrite together: runs that share segments, joined if small, split if they cost too much."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from engine.lanes.tables.plan import words
+from engine.lanes.tables.plan import reasons
 from engine.lanes.tables.plan.model import Action, Chunk
 from engine.lanes.tables.plan.policy import Spanning, TimelinePolicy
 
@@ -21,9 +21,9 @@ class Run:
 
 @dataclass(slots=True)
 class Runs:
-    """The runs in time order, and the chunks that turned out to be left alone, by their starts.
+    """The runs in time order, and by start the tied chunks, which are left alone.
 
-    With each comes the cause for which the chunk that it is tied to is left alone, "" if that is not.
+    Each comes with the cause for which the chunk that it is tied to is skipped, "" if that is not skipped.
     """
 
     runs: list[Run]
@@ -31,12 +31,12 @@ class Runs:
 
 
 def shares_data(one: Chunk, other: Chunk) -> bool:
-    """Say whether a segment with data is seen in both chunks."""
+    """Return whether a segment with data is visible in both chunks."""
     return bool(one.shared and other.shared) and not set(one.shared).isdisjoint(other.shared)
 
 
 def find_runs(chunks: Sequence[Chunk], policy: TimelinePolicy) -> Runs:
-    """Return what tasks are to be made of, out of chunks in time order."""
+    """Return the runs to make tasks of; ``chunks`` must be in time order."""
     candidates = _candidates(chunks)
     found = Runs([])
     if not policy.partial_visibility:
@@ -52,11 +52,11 @@ def find_runs(chunks: Sequence[Chunk], policy: TimelinePolicy) -> Runs:
 
 
 def _candidates(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
-    """Return runs of chunks that share data with the one before, each with a chunk to be compacted."""
+    """Return runs of chunks that share data with the previous one, each with a chunk to compact."""
     found: list[list[Chunk]] = []
     previous: list[Chunk] | None = None
     for chunk in chunks:
-        if chunk.action is not Action.COMPACT and chunk.action is not Action.NO_OPINION:
+        if chunk.action is not Action.COMPACT and chunk.action is not Action.NEUTRAL:
             previous = None
             continue
         if (
@@ -75,7 +75,7 @@ def _candidates(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
 def _without_tied(
     candidates: list[list[Chunk]], chunks: Iterable[Chunk]
 ) -> tuple[list[list[Chunk]], dict[int, tuple[Chunk, str]]]:
-    """Leave out runs that share a segment with a chunk outside: files are rewritten whole or not at all."""
+    """Remove runs that share a segment with a chunk outside, since files are rewritten whole or not at all."""
     run_of = {chunk.start_ms: number for number, run in enumerate(candidates) for chunk in run}
     seen_in: dict[int, dict[int, Chunk]] = {}
     for chunk in chunks:
@@ -91,20 +91,20 @@ def _without_tied(
             kept.append(run)
             continue
         skipped = next((chunk for chunk in outside if chunk.action is Action.SKIPPED), None)
-        detail = words.HIDDEN_IN_PART
+        detail = reasons.HIDDEN_IN_PART
         if skipped:
-            detail = skipped.detail if skipped.cause == words.TIED else skipped.reason
+            detail = skipped.detail if skipped.cause == reasons.TIED else skipped.reason
         cause = skipped.cause if skipped else ""
         tied |= {
-            chunk.start_ms: (left_alone(chunk, words.TIED, detail), cause)
+            chunk.start_ms: (skipped_chunk(chunk, reasons.TIED, detail), cause)
             for chunk in run
             if chunk.action is Action.COMPACT
         }
     return kept, tied
 
 
-def left_alone(chunk: Chunk, cause: str, detail: str) -> Chunk:
-    """Return a chunk as one that is skipped for this cause."""
+def skipped_chunk(chunk: Chunk, cause: str, detail: str) -> Chunk:
+    """Return a chunk marked as skipped for this cause."""
     return replace(
         chunk,
         action=Action.SKIPPED,
@@ -124,7 +124,7 @@ def _trimmed(chunks: list[Chunk]) -> list[Chunk]:
 
 
 def _combined(candidates: Iterable[list[Chunk]], policy: TimelinePolicy) -> list[Run]:
-    """Join small runs that follow each other without a gap."""
+    """Join small adjacent runs."""
     found: list[Run] = []
     small = policy.small_cost
     for chunks in candidates:
@@ -142,7 +142,7 @@ def _combined(candidates: Iterable[list[Chunk]], policy: TimelinePolicy) -> list
 
 
 def _split(run: Run, policy: TimelinePolicy) -> list[Run]:
-    """Cut a run at borders of chunks into parts that cost no more than allowed; what cannot be cut stays over it."""
+    """Split a run at chunk borders into parts within the cost limit; an indivisible part may exceed it."""
     parts: list[list[Chunk]] = []
     cost = 0
     for unit in _units(run.chunks, policy):
@@ -161,7 +161,7 @@ def _split(run: Run, policy: TimelinePolicy) -> list[Run]:
 
 
 def _units(chunks: Sequence[Chunk], policy: TimelinePolicy) -> list[list[Chunk]]:
-    """Return what must stay together: chunks with a file in common where readers see files whole, else each chunk."""
+    """Return indivisible units: chunks with a common file if files are visible whole, else single chunks."""
     units: list[list[Chunk]] = []
     for chunk in chunks:
         if units and not policy.partial_visibility and shares_data(units[-1][-1], chunk):

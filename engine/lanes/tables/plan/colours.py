@@ -1,4 +1,4 @@
-"""Which tasks must not run at once: those that share a segment have different colours, and one waits for the other."""
+"""Colour tasks: tasks that share a segment have different colours and must not run at once; one waits for the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.lanes.tables.plan.model import Chunk, PlannedTask, QueuedTask
 
 
 def shared_keys(chunks: Iterable[Chunk]) -> set[int]:
-    """Return the segments, tombstones too, that chunks may share with those of another task."""
+    """Return the segments, tombstones included, that chunks may share with another task."""
     found: set[int] = set()
     for chunk in chunks:
         if chunk.shared:
@@ -25,21 +25,21 @@ def shared_keys(chunks: Iterable[Chunk]) -> set[int]:
 def task_name(source: str, chunks: Iterable[Chunk], now_ms: int, reserved: Container[str] = ()) -> str:
     """Return a name that is equal for equal chunks with equal contents at one time: 16 hexadecimal digits.
 
-    Later the same chunks get another name, and none is one of those ``reserved``: a task that waited for those of then
-    must not wait for those of now.
+    At another time the name differs, and it is none of ``reserved``: a task that waits for earlier tasks must not wait
+    for new ones with the same chunks.
     """
-    told = "".join([f"{chunk.start_ms} {chunk.end_ms} {chunk.digest};" for chunk in chunks])
-    name = xxhash.xxh64_hexdigest(f"{source};{now_ms};{told}".encode())
+    text = "".join([f"{chunk.start_ms} {chunk.end_ms} {chunk.digest};" for chunk in chunks])
+    name = xxhash.xxh64_hexdigest(f"{source};{now_ms};{text}".encode())
     while name in reserved:
         name = xxhash.xxh64_hexdigest(name.encode())
     return name
 
 
 def make_tasks(source: str, runs: Iterable[Run], *, now_ms: int, taken: Iterable[QueuedTask] = ()) -> list[PlannedTask]:
-    """Return the tasks of runs in time order, coloured; those that wait or run already (``taken``) come before them.
+    """Return the coloured tasks of runs in time order; waiting and running tasks (``taken``) come before them.
 
-    A colour is the smallest that no conflicting task before has, and above those of all that are taken. A task waits
-    for every conflicting one with a smaller colour, be it earlier or later: no cycle can come about.
+    A task's colour is the smallest that no earlier conflicting task has and that is above those of all taken ones. A
+    task depends on every conflicting task with a smaller colour, so dependencies have no cycle.
     """
     held_tasks = list(taken)
     reserved = {name for before in held_tasks for name in (before.name, *before.deps)}
@@ -65,13 +65,13 @@ def make_tasks(source: str, runs: Iterable[Run], *, now_ms: int, taken: Iterable
     conflicts = _conflicts(sharing)
     colours: dict[int, int] = {}
     for place, keys in sharing:
-        ahead = {before.name: before for key in keys for before in held.get(key, ())}
+        taken_before = {before.name: before for key in keys for before in held.get(key, ())}
         used = {colours[other] for other in conflicts[place] if other in colours}
-        colour = max((before.colour for before in ahead.values()), default=-1) + 1
+        colour = max((before.colour for before in taken_before.values()), default=-1) + 1
         while colour in used:
             colour += 1
         colours[place] = colour
-        tasks[place] = replace(tasks[place], colour=colour, deps=tuple(sorted(ahead)))
+        tasks[place] = replace(tasks[place], colour=colour, deps=tuple(sorted(taken_before)))
     for place, _ in sharing:
         own = colours[place]
         deps = {tasks[other].name for other in conflicts[place] if colours[other] < own}
@@ -96,10 +96,10 @@ def _conflicts(sharing: Sequence[tuple[int, set[int]]]) -> dict[int, set[int]]:
 
 
 def red_and_black(tasks: Sequence[PlannedTask]) -> list[str]:
-    """Return for each task, in time order, the one it is black after in the basic form of the notes, "" for red.
+    """Return for each task, in time order, its dependency in the two-colour scheme, "" for none.
 
-    There a task waits for the latest earlier one it shares a segment with, and chains run one by one; our colours let
-    every other one of a chain run at once.
+    In that scheme a task waits for the latest earlier task that shares a segment, so chains run one by one; with
+    colours every other task of a chain runs at once. See ``docs/reference/timeline-compaction.md``.
     """
     found: list[str] = []
     last: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The segments of a timeline as columns of numbers, checked and in their canonical order."""
+"""The segments of a timeline as numeric columns, checked and in canonical order."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 FOREVER_START_MS = -(1 << 62)
 FOREVER_END_MS = (1 << 62) - 1
-"""The ends of eternity: an interval that begins or ends there has no beginning or no end."""
+"""Bounds of all time: an interval that starts or ends there is unbounded on that side."""
 SUM_MAX = 1 << 62
 UNKNOWN = -1
 
 
 @dataclass(slots=True, eq=False)
 class Columns:
-    """Segments sorted by (start, end, version, partition), each once; ``rank`` is the place of its version in
-    ``versions``. Sizes that nobody knows are ``UNKNOWN``."""
+    """Distinct segments sorted by (start, end, version, partition).
+
+    ``rank`` is the index of a segment's version in ``versions``. Unknown sizes are ``UNKNOWN``.
+    """
 
     segments: Sequence[Segment]
     key: Ints
@@ -48,10 +50,10 @@ class Columns:
 
 
 def columns(segments: Sequence[Segment]) -> Columns:
-    """Return the columns of segments in any order, of which some may be there more than once.
+    """Return the columns of segments, given in any order.
 
-    Raises SnapshotRefused for what no timeline can hold: intervals without length, numbers that are out of bounds, two
-    segments in one place, one segment in two.
+    Raises SnapshotRefused for invalid segments: empty intervals, numbers out of bounds, two segments in one place, one
+    segment in two places.
     """
     names = list(map(attrgetter("version"), segments))
     versions = sorted(set(names))
@@ -81,7 +83,7 @@ def _numbers(segments: Sequence[Segment], name: str) -> Ints:
     except (OverflowError, TypeError, ValueError):
         bad = next(one for one in segments if not _is_number(getattr(one, name)))
         raise SnapshotRefused(
-            f"segment {bad.key} has {name} of {getattr(bad, name)!r}, which is no number of 64 bits"
+            f"segment {bad.key} has {name} {getattr(bad, name)!r}, which is not a 64-bit integer"
         ) from None
 
 
@@ -102,12 +104,12 @@ def _sizes(segments: Sequence[Segment]) -> Ints:
         one = segments[int(bad[0])]
         raise SnapshotRefused(f"segment {one.key} has a size of {one.size_bytes} bytes")
     if int(np.maximum(found, 0).astype(np.float64).sum()) > SUM_MAX:
-        raise SnapshotRefused(f"segments of more than {SUM_MAX} bytes are too many to be added up")
+        raise SnapshotRefused(f"the sum of the segments exceeds {SUM_MAX} bytes")
     return found
 
 
 def _folders(segments: Sequence[Segment]) -> Ints | None:
-    """Return the number of each segment's folder, None if there is only one."""
+    """Return the number of each segment's folder, None if there is only one folder."""
     names = list(map(attrgetter("folder"), segments))
     places = {name: place for place, name in enumerate(sorted(set(names)))}
     return np.fromiter(map(places.__getitem__, names), np.int64, len(names)) if len(places) > 1 else None
@@ -119,10 +121,10 @@ def _sorted(found: Columns) -> Columns:
         return found
     order = np.lexsort(parts[::-1])
     segments = found.segments
-    return _taken(found, order, [segments[place] for place in order.tolist()])
+    return _reordered(found, order, [segments[place] for place in order.tolist()])
 
 
-def _taken(found: Columns, order: Ints, segments: Sequence[Segment]) -> Columns:
+def _reordered(found: Columns, order: Ints, segments: Sequence[Segment]) -> Columns:
     return Columns(
         segments=segments,
         key=found.key[order],
@@ -140,10 +142,10 @@ def _taken(found: Columns, order: Ints, segments: Sequence[Segment]) -> Columns:
 
 
 def without(found: Columns, is_out: Flags) -> Columns:
-    """Return the columns without some of the segments."""
+    """Return the columns without the marked segments."""
     order = np.flatnonzero(~is_out)
     segments = found.segments
-    return _taken(found, order, [segments[place] for place in order.tolist()])
+    return _reordered(found, order, [segments[place] for place in order.tolist()])
 
 
 def _is_sorted(parts: Sequence[Ints]) -> bool:
@@ -158,14 +160,14 @@ def _is_sorted(parts: Sequence[Ints]) -> bool:
 
 
 def _check(found: Columns) -> None:
-    _refuse(found, found.start >= found.end, "an interval without length: {start_ms} to {end_ms} ms")
+    _refuse(found, found.start >= found.end, "an empty interval: {start_ms} to {end_ms} ms")
     is_far = (found.start < FOREVER_START_MS) | (found.end > FOREVER_END_MS)
-    _refuse(found, is_far, "an interval beyond all time: {start_ms} to {end_ms} ms")
+    _refuse(found, is_far, "an interval out of bounds: {start_ms} to {end_ms} ms")
     _refuse(found, (found.partition < 0) | (found.core < 0), "partition {partition} of {core_partitions}")
     if len(set(found.key.tolist())) < len(found):
         keys = found.key[np.argsort(found.key, kind="stable")]
         key = int(keys[1:][keys[1:] == keys[:-1]][0])
-        raise SnapshotRefused(f"segment {key} is there more than once")
+        raise SnapshotRefused(f"segment {key} appears more than once")
     same = (
         (found.start[1:] == found.start[:-1])
         & (found.end[1:] == found.end[:-1])
@@ -184,20 +186,20 @@ def _check(found: Columns) -> None:
 def _refuse(found: Columns, is_bad: Flags, what: str) -> None:
     if is_bad.any():
         one = found.segments[int(np.flatnonzero(is_bad)[0])]
-        told = what.format(
+        reason = what.format(
             start_ms=one.start_ms, end_ms=one.end_ms, partition=one.partition, core_partitions=one.core_partitions
         )
-        raise SnapshotRefused(f"segment {one.key} has {told}")
+        raise SnapshotRefused(f"segment {one.key} has {reason}")
 
 
 def spread(starts: Ints, counts: Ints) -> Ints:
-    """Return the numbers ``start, start + 1, …`` of each start, as many as its count, one after the other."""
+    """Return the numbers ``start, start + 1, …`` of each start, ``count`` of them, concatenated."""
     before = np.cumsum(counts) - counts
     return np.asarray(np.repeat(starts - before, counts) + np.arange(int(counts.sum())))
 
 
 def mixed(*parts: Ints | Bits) -> Bits:
-    """Return a hash of 64 bits for each row of these columns."""
+    """Return a 64-bit hash of each row of these columns."""
     found = np.zeros(len(parts[0]), np.uint64)
     for part in parts:
         found = found * _ODD + part.astype(np.uint64)
@@ -215,5 +217,5 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 
 def text_hashes(texts: Sequence[str]) -> Bits:
-    """Return a hash of 64 bits for each text."""
+    """Return a 64-bit hash of each text."""
     return np.array([xxhash.xxh64_intdigest(text.encode()) for text in texts], np.uint64)

@@ -1,4 +1,4 @@
-"""Whether what a task wrote may take the place of what it read, chunk by chunk, though data came meanwhile."""
+"""Decide per chunk whether a task's outputs may replace its sources, although data may have arrived meanwhile."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from engine.lanes.tables.plan.columns import columns, mixed, text_hashes
 from engine.lanes.tables.plan.model import Chunk, Piece, Segment
-from engine.lanes.tables.plan.versions import version_above
-from engine.lanes.tables.plan.visibility import visible
+from engine.lanes.tables.plan.visibility import version_above, visible
 from engine.schedule.errors import SnapshotRefused
 
 UNKNOWN_SIZE = -1
@@ -19,9 +18,9 @@ UNKNOWN_SIZE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedChunk:
-    """A chunk as a task was planned on it: ``keys`` are all segments that were seen in it, tombstones too.
+    """A chunk as it was planned: ``keys`` are all segments that were visible in it, tombstones included.
 
-    ``shared`` are those of them with data that were seen in other chunks as well.
+    ``shared`` are those with data that were visible in other chunks as well.
     """
 
     start_ms: int
@@ -38,7 +37,7 @@ class PlannedChunk:
 
 
 class Verdict(StrEnum):
-    """What becomes of a task's outputs in one chunk."""
+    """The decision about a task's outputs in one chunk."""
 
     PUBLISH = "publish"
     CARRY_OVER = "carry-over"
@@ -47,10 +46,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkCommit:
-    """What is to be done in one chunk, and why.
+    """The commit of one chunk, and the reason.
 
-    Outputs get the interval of the whole chunk and ``version``. Segments in ``carried`` came meanwhile: they get the
-    same interval and version, with the next partitions, so that they stay seen beside the outputs.
+    Outputs get the interval of the whole chunk and ``version``. Segments in ``carried`` arrived meanwhile: they get the
+    same interval and version, with the next partitions, and stay visible beside the outputs.
     """
 
     start_ms: int
@@ -69,20 +68,20 @@ def decide_commit(
     carries_over: bool = True,
     given_up: Collection[int] = (),
 ) -> ChunkCommit:
-    """Decide for one chunk; ``segments`` are all that touch it now, in any order.
+    """Decide the commit of one chunk; ``segments`` are all that overlap it now, in any order.
 
-    ``carries_over`` says whether segments can be given another version. Keys in ``given_up`` belong to entries that are
-    incomplete for so long that nobody waits for the rest; above others nothing is published.
+    ``carries_over``: segments can be given another version. Keys in ``given_up`` belong to entries that stayed
+    incomplete for too long to wait for; above other incomplete entries nothing is published.
     """
     try:
         pieces, waiting = pieces_within(segments, planned.start_ms, planned.end_ms)
     except SnapshotRefused as error:
-        return _abort(planned, f"the timeline contradicts itself: {error}")
+        return _abort(planned, f"the timeline is inconsistent: {error}")
     if awaited := sorted(set(waiting) - set(given_up) - set(planned.keys)):
-        return _abort(planned, f"segment {awaited[0]} waits for others of its version, which would be hidden")
+        return _abort(planned, f"segment {awaited[0]} waits for other segments of its version, which would be hidden")
     ours = frozenset(planned.keys)
     if digest_of([piece for piece in pieces if piece.segment.key in ours]) != planned.digest:
-        return _abort(planned, "segments it was planned on are gone or hidden" if planned.keys else "data came into it")
+        return _abort(planned, "planned segments were removed or hidden" if planned.keys else "data arrived in it")
     late = {piece.segment.key: piece.segment for piece in pieces if piece.segment.key not in ours}
     version = version_above(now_ms, (one.version for one in segments))
     if not late:
@@ -90,7 +89,7 @@ def decide_commit(
             start_ms=planned.start_ms,
             end_ms=planned.end_ms,
             verdict=Verdict.PUBLISH,
-            reason="nothing changed in it meanwhile",
+            reason="nothing changed in it",
             version=version,
         )
     if why := _not_carried(planned, pieces, late.values(), carries_over=carries_over):
@@ -99,7 +98,7 @@ def decide_commit(
         start_ms=planned.start_ms,
         end_ms=planned.end_ms,
         verdict=Verdict.CARRY_OVER,
-        reason=f"{len(late)} segments came meanwhile and stay beside the outputs",
+        reason=f"{len(late)} segments arrived meanwhile and stay beside the outputs",
         version=version,
         carried=tuple(sorted(late)),
     )
@@ -114,9 +113,9 @@ def decide_commits(
     carries_over: bool = True,
     given_up: Collection[int] = (),
 ) -> list[ChunkCommit]:
-    """Decide for every chunk of a task, given in time order; ``segments`` are those that touch a chunk, by its start.
+    """Decide the commits of a task's chunks, given in time order; ``segments`` maps starts of chunks to segments.
 
-    Where readers see files whole or not at all, chunks that share one are published together or not at all.
+    Where files are visible whole or not at all, chunks that share one are published together or not at all.
     """
     found = [
         decide_commit(chunk, segments[chunk.start_ms], now_ms=now_ms, carries_over=carries_over, given_up=given_up)
@@ -140,7 +139,7 @@ def _all_or_none(planned: Sequence[PlannedChunk], found: Sequence[ChunkCommit]) 
 
 
 def tied_groups(planned: Sequence[PlannedChunk]) -> list[int]:
-    """Return the number of each chunk's group: chunks that share a segment, directly or by others, are of one."""
+    """Return the group number of each chunk: chunks that share a segment, directly or transitively, are one group."""
     leader = list(range(len(planned)))
 
     def find(place: int) -> int:
@@ -156,9 +155,9 @@ def tied_groups(planned: Sequence[PlannedChunk]) -> list[int]:
 
 
 def pieces_within(segments: Sequence[Segment], start_ms: int, end_ms: int) -> tuple[list[Piece], tuple[int, ...]]:
-    """Return what is seen within an interval of segments that all touch it, and what waits for others of its entry.
+    """Return the visible pieces within an interval, and the segments of incomplete entries.
 
-    Raises SnapshotRefused for segments that cannot be, or contradict each other.
+    All segments must overlap the interval. Raises SnapshotRefused for invalid or contradicting segments.
     """
     seen = visible(columns(segments))
     found: list[Piece] = []
@@ -174,7 +173,7 @@ def pieces_within(segments: Sequence[Segment], start_ms: int, end_ms: int) -> tu
 
 
 def digest_of(pieces: Iterable[Piece]) -> str:
-    """Return the digest of what is seen in a chunk: 16 hexadecimal digits, whatever the order."""
+    """Return the digest of the pieces visible in a chunk: 16 hexadecimal digits, independent of order."""
     entries: dict[tuple[int, int, str, int, int], list[Segment]] = {}
     for piece in pieces:
         one = piece.segment
@@ -198,18 +197,18 @@ def digest_of(pieces: Iterable[Piece]) -> str:
 def _not_carried(
     planned: PlannedChunk, pieces: Iterable[Piece], late: Collection[Segment], *, carries_over: bool
 ) -> str:
-    """Return why segments that came meanwhile cannot be kept beside the outputs, "" if they can."""
+    """Return why segments that arrived meanwhile cannot be kept beside the outputs, "" if they can."""
     ours = frozenset(planned.keys)
     versions = {piece.segment.version for piece in pieces if piece.segment.key in ours}
     for one in sorted(late, key=lambda one: one.key):
         if one.is_tombstone:
-            return f"tombstone {one.key} came meanwhile"
+            return f"tombstone {one.key} arrived meanwhile"
         if one.version not in versions:
-            return f"segment {one.key} came meanwhile with a version of its own, {one.version!r}"
+            return f"segment {one.key} arrived meanwhile with another version, {one.version!r}"
         if one.start_ms < planned.start_ms or one.end_ms > planned.end_ms:
-            return f"segment {one.key} came meanwhile and lies in other chunks too"
+            return f"segment {one.key} arrived meanwhile and extends into other chunks"
     if not carries_over:
-        return f"{len(late)} segments came meanwhile, and segments here cannot be given another version"
+        return f"{len(late)} segments arrived meanwhile, and segments here cannot be given another version"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Time chunks of a granularity: which there are, where they begin and end on the calendar of a time zone."""
+"""Time chunks of a granularity, with borders on the calendar of a time zone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ YEAR_MS = 365 * DAY_MS
 
 ALL = "all"
 NAMED = {"hour": "PT1H", "day": "P1D", "week": "P1W", "month": "P1M", "quarter": "P3M", "year": "P1Y"}
-"""The periods that have a name; ``all`` has none: there a chunk is what has no gap."""
+"""Named periods. ``all`` is not a period: its chunks are the parts of a timeline without gaps."""
 
 _MONDAY_MS = -3 * DAY_MS
 _MONTHS_MAX = 1_200
@@ -36,7 +36,7 @@ Instants = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How far it is from one boundary to the next on the local calendar: months, or milliseconds."""
+    """The distance of consecutive boundaries on the local calendar, in months or milliseconds."""
 
     months: int
     length_ms: int
@@ -46,11 +46,11 @@ class _Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granularity:
-    """Chunks of one period on the local calendar of a time zone. Raises PolicyRefused for what is none.
+    """Chunks of one period on the local calendar of a time zone. Raises PolicyRefused for invalid values.
 
-    ``period`` is a name or an ISO 8601 period, of either years and months or all the shorter units. ``origin_ms`` is an
-    instant at which a chunk begins; without it chunks begin with the local day, Monday, month or year. Those of ``all``
-    begin and end where the timeline has gaps.
+    ``period`` is a name or an ISO 8601 period, either of years and months or of shorter units. ``origin_ms`` is an
+    instant at which a chunk starts; by default chunks start with the local day, Monday, month or year. Chunks of
+    ``all`` start and end at gaps of the timeline.
     """
 
     period: str = "day"
@@ -68,20 +68,20 @@ class Granularity:
 
     @property
     def nominal_ms(self) -> int:
-        """How long a chunk is where the calendar does nothing unusual; a month counts 30 days, ``all`` one."""
+        """The usual length of a chunk; a month counts as 30 days, ``all`` as one day."""
         if self.is_all:
             return DAY_MS
         step = _step(self)
         return step.months // 12 * YEAR_MS + step.months % 12 * MONTH_MS if step.months else step.length_ms
 
     def fingerprint(self) -> str:
-        """Return a text that is equal for equal chunks."""
+        """Return a text that is equal for granularities with equal chunks."""
         return (
             f"{NAMED.get(self.period, self.period)}@{self.timezone}@{'' if self.origin_ms is None else self.origin_ms}"
         )
 
     def ordinals(self, times: Instants) -> Instants:
-        """Return the number of the chunk that each instant lies in; numbers grow with time. Not for ``all``."""
+        """Return the number of the chunk of each instant; numbers increase with time. Not for ``all``."""
         step = _step(self)
         if not len(times):
             return times
@@ -92,7 +92,7 @@ class Granularity:
         return (local - step.origin_ms) // step.length_ms
 
     def starts(self, ordinals: Instants) -> Instants:
-        """Return the first instant of each of the chunks with these numbers; the next one's is its end."""
+        """Return the start of each of these chunks; the start of the next number is a chunk's end."""
         step = _step(self)
         if not len(ordinals):
             return ordinals
@@ -104,17 +104,17 @@ class Granularity:
         return self._offsets(int(local.min()), int(local.max())).instants(local)
 
     def chunk_of(self, time_ms: int) -> tuple[int, int]:
-        """Return start and end of the chunk an instant lies in. Not for ``all``."""
+        """Return start and end of the chunk of an instant. Not for ``all``."""
         number = self.ordinals(np.array([time_ms]))
         start_ms, end_ms = self.starts(np.array([number[0], number[0] + 1])).tolist()
         return start_ms, end_ms
 
     def hull(self, start_ms: int, end_ms: int) -> tuple[int, int]:
-        """Return the whole chunks that an interval touches, as one interval. Not for ``all``."""
+        """Return the smallest interval of whole chunks that contains an interval. Not for ``all``."""
         return self.chunk_of(start_ms)[0], self.chunk_of(end_ms - 1)[1]
 
     def is_whole(self, start_ms: int, end_ms: int) -> bool:
-        """Say whether an interval consists of whole chunks; of ``all`` every one does."""
+        """Return whether an interval consists of whole chunks; always True for ``all``."""
         return self.is_all or (start_ms < end_ms and self.hull(start_ms, end_ms) == (start_ms, end_ms))
 
     def _offsets(self, first_ms: int, last_ms: int) -> Offsets:
@@ -123,11 +123,11 @@ class Granularity:
 
 @lru_cache(maxsize=1_000)
 def zone(name: str) -> ZoneInfo:
-    """Return a time zone by its IANA name; PolicyRefused if there is none of it."""
+    """Return a time zone by its IANA name. Raises PolicyRefused if it is unknown."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise PolicyRefused(f"there is no time zone {name!r}") from error
+        raise PolicyRefused(f"unknown time zone {name!r}") from error
 
 
 @lru_cache(maxsize=1_000)
@@ -137,13 +137,13 @@ def _step(granularity: Granularity) -> _Step:
     numbers = {unit: int(number) for unit, number in found.groupdict().items() if number} if found else {}
     if not any(numbers.values()):
         raise PolicyRefused(
-            f"no granularity {granularity.period!r}: there are {', '.join(NAMED)}, {ALL}, and periods like P3D or PT6H"
+            f"unknown granularity {granularity.period!r}: use {', '.join(NAMED)}, {ALL}, or a period like P3D or PT6H"
         )
     months = 12 * numbers.pop("years", 0) + numbers.pop("months", 0)
     lengths = {"weeks": WEEK_MS, "days": DAY_MS, "hours": HOUR_MS, "minutes": MINUTE_MS, "seconds": SECOND_MS}
     length_ms = sum(number * lengths[unit] for unit, number in numbers.items())
     if months and length_ms:
-        raise PolicyRefused(f"a granularity of {granularity.period!r} has months beside shorter units")
+        raise PolicyRefused(f"a granularity of {granularity.period!r} combines months with shorter units")
     if months > _MONTHS_MAX or length_ms > _MONTHS_MAX * MONTH_MS:
         raise PolicyRefused(f"a granularity of {granularity.period!r} is longer than a century")
     if granularity.origin_ms is None:
@@ -156,5 +156,5 @@ def _step(granularity: Granularity) -> _Step:
     first = local.astype("datetime64[ms]").astype("datetime64[M]")
     into_month = int(local[0]) - int(first.astype("datetime64[ms]").astype(np.int64)[0])
     if into_month >= 28 * DAY_MS:
-        raise PolicyRefused("an origin of months lies on one of the first 28 days of a month")
+        raise PolicyRefused("the origin of a granularity of months must be on one of the first 28 days of a month")
     return _Step(months, 0, int(first.astype(np.int64)[0]), into_month)

@@ -1,6 +1,6 @@
-"""What lies in each time chunk: segments, bytes, what is shared with other chunks, and a digest of it all.
+"""Compute the content of each time chunk: segments, bytes, what it shares with other chunks, and a digest.
 
-Work is done once for each entry and chunk, not for each segment, wherever an entry is seen whole.
+Work is done per entry and chunk, not per segment, wherever an entry is visible whole.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from engine.lanes.tables.plan.visibility import Visible, visible
 from engine.schedule.errors import SnapshotRefused
 
 CHUNKS_MAX = 10_000
-"""A segment that touches more chunks than this is not cut into any."""
+"""A segment that overlaps more chunks than this is not cut into chunks."""
 _SAFE_LENGTH_MS = 3_000_000_000
 """Products of two times within intervals up to this length fit into 64 bits."""
 
 
 @dataclass(slots=True, eq=False)
 class Sums:
-    """Counts and sizes of each chunk: ``segments`` with data, ``bytes`` that are visible of them.
+    """Counts and sizes of each chunk: ``segments`` with data, and their visible ``bytes``.
 
-    ``fit`` and ``out`` are the objects that the whole segments and the visible bytes need; ``largest`` is the size of
-    the largest, of which rows are a part if there are more of them than wanted (``is_overfull``: only for that it is
-    too large). ``rank`` is the place of the highest version among all.
+    ``fit`` and ``out`` are the numbers of objects that the whole segments and the visible bytes need. ``largest`` is
+    the size of the largest segment, scaled up if it has more rows than wanted (``is_overfull``: too large only because
+    of its rows). ``rank`` is the rank of the highest version.
     """
 
     segments: Ints
@@ -57,10 +57,10 @@ class Sums:
 
 @dataclass(slots=True, eq=False)
 class Layout:
-    """Chunks in time order, by columns; pieces in time order, those of chunk ``c`` from ``first_piece[c]`` on.
+    """Chunks in time order, as columns; pieces in time order, those of chunk ``c`` from ``first_piece[c]`` on.
 
-    ``spanning_bytes`` are those of segments that lie in other chunks too, which are before it (``prior``) or after it
-    (``later``). ``unbounded`` names the segment that reaches into a chunk without being cut, -1 if none does.
+    ``spanning_bytes`` are bytes of segments that are also in other chunks, which are before (``prior``) or after
+    (``later``) it. ``unbounded`` is the key of a segment that reaches into the chunk without being cut, or -1.
     """
 
     seen: Visible
@@ -87,11 +87,11 @@ class Layout:
         return len(self.start)
 
     def version(self, chunk: int) -> str:
-        """Return the highest version that is seen in a chunk."""
+        """Return the highest version visible in a chunk."""
         return self.seen.columns.versions[int(self.sums.rank[chunk])]
 
     def keys(self, chunks: Ints) -> list[tuple[int, ...]]:
-        """Return the sorted keys of all that is seen in each of these chunks."""
+        """Return the sorted keys of all segments visible in each of these chunks."""
         pieces = spread(self.first_piece[chunks], self.pieces[chunks])
         entries = self.piece_entry[pieces]
         counts = self.seen.count[entries]
@@ -105,7 +105,7 @@ class Layout:
         return found
 
     def shared(self, chunk: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the sorted keys of segments that are seen in other chunks too: those with data, and tombstones."""
+        """Return the sorted keys of segments also visible in other chunks: those with data, and tombstones."""
         data: set[int] = set()
         tombstones: set[int] = set()
         at, seen = int(self.first_piece[chunk]), self.seen
@@ -117,7 +117,7 @@ class Layout:
         return tuple(sorted(data)), tuple(sorted(tombstones))
 
     def pieces_of(self, chunk: int) -> list[Piece]:
-        """Return what is seen in a chunk, piece by piece."""
+        """Return the visible pieces of a chunk."""
         at, found = int(self.first_piece[chunk]), []
         for piece in range(at, at + int(self.pieces[chunk])):
             entry = int(self.piece_entry[piece])
@@ -129,16 +129,16 @@ class Layout:
         return found
 
 
-def lay_out(segments: Sequence[Segment], policy: TimelinePolicy) -> Layout:
-    """Return what lies in each chunk of a timeline.
+def build_layout(segments: Sequence[Segment], policy: TimelinePolicy) -> Layout:
+    """Return the layout of a timeline.
 
-    Raises SnapshotRefused for segments that cannot be, TimelineCorrupt where nobody can say what is seen.
+    Raises SnapshotRefused for invalid segments, TimelineCorrupt where visibility is ambiguous.
     """
-    return _Layouter(visible(columns(segments)), policy).run()
+    return _LayoutBuilder(visible(columns(segments)), policy).run()
 
 
-class _Layouter:
-    """One turn over a timeline; the parts of it that several steps need."""
+class _LayoutBuilder:
+    """Builds the layout of a timeline; holds intermediate results of several steps."""
 
     def __init__(self, seen: Visible, policy: TimelinePolicy) -> None:
         self.seen = seen
@@ -152,12 +152,10 @@ class _Layouter:
         self.size[found.tombstone] = 0
         self.weight = self._weights(found)
         if float(self.weight.astype(np.float64).sum()) > SUM_MAX:
-            raise SnapshotRefused(
-                f"segments of more than {SUM_MAX} bytes, or so many rows, are too many to be added up"
-            )
+            raise SnapshotRefused(f"the sum of the segments exceeds {SUM_MAX} bytes, or the corresponding rows")
 
     def _weights(self, found: Columns) -> Ints:
-        """Return what counts against the size of an object: bytes, or rows if there are more of those than wanted."""
+        """Return the weight of each segment: its bytes, or more if it has more rows than wanted."""
         most = self.policy.segment_rows_max
         if not most:
             return self.size
@@ -173,7 +171,7 @@ class _Layouter:
         self._cut(seen.stretch_entry[~is_far], seen.stretch_start[~is_far], seen.stretch_end[~is_far])
         self.pieces = np.diff(self.first_piece, append=len(self.piece_entry))
         sums = self._sums()
-        spanning, prior, later = self._marks()
+        spanning, prior, later = self._spanning()
         far = np.flatnonzero(is_far)
         return Layout(
             seen=seen,
@@ -202,7 +200,7 @@ class _Layouter:
         )
 
     def _unbounded(self) -> Flags:
-        """Say of each entry whether it touches too many chunks to be cut; chunks are counted, not made."""
+        """Return for each entry whether it overlaps too many chunks to be cut; no chunks are created."""
         is_far = (self.entry_start <= FOREVER_START_MS) | (self.entry_end >= FOREVER_END_MS)
         if not self.granularity.is_all:
             near = np.flatnonzero(~is_far)
@@ -212,7 +210,7 @@ class _Layouter:
         return is_far
 
     def _cut(self, entry: Ints, start: Ints, end: Ints) -> None:
-        """Cut what is seen at the borders of chunks."""
+        """Cut visible stretches at chunk borders."""
         if self.granularity.is_all:
             chunk: Ints = np.zeros(len(entry), np.int64)
             chunk[1:] = np.cumsum(start[1:] > end[:-1])
@@ -228,7 +226,7 @@ class _Layouter:
             self.start = self.granularity.starts(numbers)
             self.end = self.granularity.starts(numbers + 1)
             start, end = np.maximum(start, self.start[chunk]), np.minimum(end, self.end[chunk])
-            if not (start < end).all():  # a day that a time zone left out
+            if not (start < end).all():  # a day that the time zone skipped
                 is_real = start < end
                 kept = np.unique(chunk[is_real])
                 self.start, self.end = self.start[kept], self.end[kept]
@@ -241,7 +239,7 @@ class _Layouter:
         return np.asarray(of_piece[self.first_piece])
 
     def _sums(self) -> Sums:
-        """Return the counts and sizes of each chunk. An entry seen in two pieces of a chunk is counted once."""
+        """Return counts and sizes of each chunk. An entry visible in two pieces of a chunk is counted once."""
         found, seen = self.seen.columns, self.seen
         most = self.policy.segment_bytes_max
         self._part_of_pieces()
@@ -280,10 +278,10 @@ class _Layouter:
         )
 
     def _part_of_pieces(self) -> None:
-        """Number each pair of chunk and entry once: parts, in the order of their chunks."""
+        """Number each pair of chunk and entry once, ordered by chunk."""
         total = max(len(self.seen.first), 1)
         number = self.chunk * total + self.piece_entry
-        self.is_cut = np.zeros(total, np.bool_)  # of entries: seen in more than one piece
+        self.is_cut = np.zeros(total, np.bool_)  # entries visible in more than one piece
         several = np.bincount(self.piece_entry, minlength=total) > 1
         self.is_cut[:] = several
         if several.any():
@@ -292,7 +290,7 @@ class _Layouter:
         self.first_part = np.flatnonzero(np.diff(self.part_chunk, prepend=-1))
 
     def _shares(self, sizes: Ints) -> Ints:
-        """Return the bytes of each piece by its part of the time; those of an entry's pieces add up to all of it."""
+        """Return the bytes of each piece by its fraction of time; an entry's pieces add up to its size."""
         seen = self.seen
         found = np.add.reduceat(sizes, seen.first)[self.piece_entry]
         partial = self._partial()
@@ -316,13 +314,13 @@ class _Layouter:
         )
 
     def _members(self, pieces: Ints) -> tuple[Ints, Ints]:
-        """Return the piece, and the place among the columns, of each segment of each of these pieces."""
+        """Return the piece, and the column index, of each segment of these pieces."""
         entries = self.piece_entry[pieces]
         counts = self.seen.count[entries]
         return np.repeat(pieces, counts), spread(self.seen.first[entries], counts)
 
     def _by_folder(self, folder: Ints) -> tuple[Ints, Ints]:
-        """Return what whole segments and visible bytes need at least if folders are never mixed."""
+        """Return the objects that whole segments and visible bytes need if folders are kept separate."""
         most, folders = self.policy.segment_bytes_max, int(folder.max()) + 1
         counts = self.seen.count[self.part_entry]
         places = spread(self.seen.first[self.part_entry], counts)
@@ -339,8 +337,8 @@ class _Layouter:
         out = _needed(self.chunk[rows], folder, places, share, self.data, folders, most)
         return _filled(fit, len(self.start)), _filled(out, len(self.start))
 
-    def _marks(self) -> tuple[Ints, Flags, Flags]:
-        """Return the bytes of each chunk that span chunks, and whether any of them lie before it or after it."""
+    def _spanning(self) -> tuple[Ints, Flags, Flags]:
+        """Return each chunk's bytes of spanning segments, and whether any of them extend before or after it."""
         total, chunks = len(self.seen.first), len(self.start)
         spanning, prior, later = np.zeros(chunks, np.int64), np.zeros(chunks, np.bool_), np.zeros(chunks, np.bool_)
         self.is_shared_entry = np.zeros(total, np.bool_)
@@ -362,7 +360,7 @@ class _Layouter:
         return spanning, prior, later
 
     def _touched(self, far: Ints) -> Ints:
-        """Return for each chunk the key of a segment that reaches into it without being cut, or -1."""
+        """Return for each chunk the key of an uncut segment that reaches into it, or -1."""
         found = np.full(len(self.start), -1)
         for stretch in far.tolist():
             start, end = int(self.seen.stretch_start[stretch]), int(self.seen.stretch_end[stretch])
@@ -388,14 +386,14 @@ class _Layouter:
 
 
 def _numbered(sorted_values: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct values of a sorted column, and which of them each row has."""
+    """Return the distinct values of a sorted column, and the index of each row's value."""
     is_new = np.ones(len(sorted_values), np.bool_)
     is_new[1:] = sorted_values[1:] != sorted_values[:-1]
     return sorted_values[is_new], np.cumsum(is_new) - 1
 
 
 def _share(size: Ints, start: Ints, end: Ints, piece_start: Ints, piece_end: Ints) -> Ints:
-    """Return the bytes of pieces of segments, rounded so that those of all pieces add up to the size."""
+    """Return the bytes of pieces of segments, rounded so that all pieces add up to the size."""
     length = end - start
     found = np.zeros(len(size), np.int64)
     is_short = length <= _SAFE_LENGTH_MS
@@ -416,7 +414,7 @@ def _share(size: Ints, start: Ints, end: Ints, piece_start: Ints, piece_end: Int
 def _needed(
     chunk: Ints, folder: Ints, places: Ints, sizes: Ints, is_data: Flags, folders: int, most: int
 ) -> tuple[Ints, Ints]:
-    """Return chunks and how many objects they need: those of each folder that has data there, one at least."""
+    """Return chunks and the objects they need: at least one for each folder with data."""
     rows = is_data[places]
     number = chunk[rows] * folders + folder[places[rows]]
     order = np.argsort(number, kind="stable")

@@ -1,4 +1,4 @@
-"""The nouns of timeline compaction: segments, chunks, tasks, the state store. Times are ms, ends exclusive."""
+"""Data model of timeline compaction: segments, chunks, tasks, the state store. Times are ms, ends exclusive."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from enum import StrEnum
 from engine.core.quick_values import quickly_built
 from engine.core.sizes import size_text
 from engine.core.time_texts import moment
-from engine.lanes.tables.plan import words
+from engine.lanes.tables.plan import reasons
 
 ChunkKey = tuple[str, int]
 """Data source, start of the chunk."""
 
 PRIORITY_UNIT = 1_000_000
-"""Priorities are whole numbers of this unit's parts: millionths, from 1 to 1,000,000."""
+"""Priorities are integers in millionths, from 1 to 1,000,000."""
 
 
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One immutable object of a timeline, as the index knows it.
+    """An immutable object of a timeline, as recorded in the index.
 
-    ``key`` is the caller's row id; within a data source (interval, version, partition) is unique too. Versions are
-    compared as texts. ``core_partitions`` partitions of one (interval, version) were published together: until all of
-    them are known nothing of it is visible; 0 if that means nothing for it. ``size_bytes`` and ``rows`` are None where
-    nobody knows. A tombstone has no rows and hides older data. ``folder`` is where a file's constant columns are
-    written in its path: files of different folders never become one.
+    ``key`` is the caller's row id; (interval, version, partition) is unique within a data source too. Versions are
+    compared as text. The ``core_partitions`` partitions of one (interval, version) were published together and become
+    visible only when all are known; 0 if this does not apply. ``size_bytes`` and ``rows`` are None if unknown. A
+    tombstone has no rows and hides older data. ``folder`` is the part of the path that holds a file's constant columns;
+    files of different folders are never merged.
 
-    The others are of data written under segment locks: of equal version those with the higher ``minor_version`` hide
-    those whose partitions ``[root_start, root_end)`` they contain, as soon as all ``group_size`` of them are known;
-    ``root_end`` of None is one's own partition.
+    The other fields belong to data written under segment locks. Among equal versions, segments with a higher
+    ``minor_version`` hide those whose partitions ``[root_start, root_end)`` they contain, once all ``group_size`` of
+    them are known; ``root_end`` of None stands for the segment's own partition.
     """
 
     key: int
@@ -52,7 +52,7 @@ class Segment:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A stretch of time within one chunk in which a segment is visible."""
+    """A period within one chunk in which a segment is visible."""
 
     segment: Segment
     start_ms: int
@@ -60,28 +60,29 @@ class Piece:
 
 
 class Action(StrEnum):
-    """What the rules say of a chunk."""
+    """The decision of the rules about a chunk."""
 
     SKIPPED = "skipped"
     EMPTY = "empty"
     STABLE = "stable"
-    NO_OPINION = "no-opinion"
+    NEUTRAL = "no-opinion"  # the value stored in rows of the state store
     COMPACT = "compact"
 
 
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """One time chunk with what the rules looked at and what they say.
+    """A time chunk with the inputs and the decision of the rules.
 
-    ``version`` (the highest), ``count`` (segments, tombstones too) and ``digest`` tell whether anything is visible in
-    it that was not, or the other way round. ``keys`` are the visible segments, sorted; ``shared`` those of them with
-    data that have a visible piece in another chunk too, ``shared_tombstones`` the others that have.
-    ``reaches_start`` and ``reaches_end``: the timeline has something at its first and last instant.
+    ``version`` (the highest), ``count`` (segments, tombstones included) and ``digest`` change whenever the visible
+    content changes. ``keys`` are the visible segments, sorted; ``shared`` those with data that are also visible in
+    another chunk, ``shared_tombstones`` the tombstones that are. ``reaches_start`` and ``reaches_end``: the timeline
+    has data at the chunk's first and last instant.
 
-    ``segments`` are those with data; they need ``fit`` objects at least, the visible bytes of them ``out``. ``bytes``
-    are estimated by time where segments are visible in part. The last five tell what is to be gained, from 0 to 1,
-    and are 0 unless the action is to compact; ``priority`` is in millionths. ``cause`` is a key of ``words.CHUNK``.
+    ``segments`` counts those with data; they need at least ``fit`` objects, their visible bytes ``out``. ``bytes`` are
+    estimated by time for segments that are partly visible. The last five fields are the expected gains, from 0 to 1,
+    and are 0 unless the action is COMPACT; ``priority`` is in millionths. ``cause`` is a key of
+    ``reasons.CHUNK_REASONS``.
     """
 
     start_ms: int
@@ -104,7 +105,7 @@ class Chunk:
     cost: int = 0
     is_estimate: bool = False
     action: Action = Action.EMPTY
-    cause: str = words.NOTHING
+    cause: str = reasons.NOTHING
     detail: str = ""
     fragmentation: float = 0.0
     oversize: float = 0.0
@@ -114,15 +115,15 @@ class Chunk:
 
     @property
     def reason(self) -> str:
-        """Why the rules say so, in words; estimates are named as such."""
-        text = words.CHUNK[self.cause].format(
+        """The reason of the decision, as text; estimates are marked as such."""
+        text = reasons.CHUNK_REASONS[self.cause].format(
             detail=self.detail,
             segments=self.segments,
             bytes=size_text(self.bytes),
             largest=size_text(self.largest_bytes),
             out=self.out,
         )
-        return text + (" (some sizes are not known)" if self.is_estimate else "")
+        return text + (" (some sizes are unknown)" if self.is_estimate else "")
 
 
 @quickly_built
@@ -130,9 +131,8 @@ class Chunk:
 class PlannedTask:
     """Chunks that one job rewrites, in time order, each committed on its own.
 
-    Tasks that share a segment have different colours; one may start when all in ``deps`` are over, each named by its
-    ``name``. One of colour 0 may start at once. ``is_over_limit``: it costs more than a task should and cannot be cut:
-    it runs alone.
+    Tasks that share a segment have different colours; a task may start when all tasks named in ``deps`` have ended, one
+    of colour 0 at once. ``is_over_limit``: it exceeds the cost limit and cannot be split, so it runs alone.
     """
 
     name: str
@@ -154,25 +154,25 @@ class PlannedTask:
 
     @property
     def segment_keys(self) -> tuple[int, ...]:
-        """The segments with a visible piece in it, tombstones too, sorted."""
+        """The segments visible in it, tombstones included, sorted."""
         return tuple(sorted({key for chunk in self.chunks for key in chunk.keys}))
 
     @property
     def reason(self) -> str:
-        """Why these chunks are a task, and what it waits for."""
+        """The reason for the task and its dependencies, as text."""
         best = max(self.chunks, key=lambda chunk: chunk.priority)
         text = f"{len(self.chunks)} chunks from {moment(self.start_ms)}" if len(self.chunks) > 1 else "one chunk"
-        text += f", of which the most urgent from {moment(best.start_ms)}: {best.reason}"
+        text += f", the most urgent of them from {moment(best.start_ms)}: {best.reason}"
         if self.is_over_limit:
-            text += "; it cannot be cut and costs more than a task should, so it runs alone"
+            text += "; it exceeds the cost limit and cannot be split, so it runs alone"
         return text + (f"; after {', '.join(self.deps)}, which share segments with it" if self.deps else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePlan:
-    """What the rules make of a whole timeline: its chunks in time order, and the tasks.
+    """The plan of a whole timeline: its chunks in time order, and the tasks.
 
-    ``unbounded`` are the segments that touch so many chunks that they were not cut into any.
+    ``unbounded`` are the segments that overlap too many chunks to be cut.
     """
 
     source: str
@@ -182,7 +182,7 @@ class TimelinePlan:
 
 
 class ChunkState(StrEnum):
-    """What the state store says of a chunk; ``skipped`` is not looked at now, for the reason its row gives."""
+    """The state of a chunk in the state store; ``skipped`` chunks are left alone for the row's reason."""
 
     EMPTY = "empty"
     STABLE = "stable"
@@ -194,12 +194,12 @@ class ChunkState(StrEnum):
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredChunk:
-    """A row of the state store: the chunk as it was when it was looked at last, and what became of it.
+    """A row of the state store: the chunk as last analysed, and its state.
 
-    ``fp`` is the fingerprint of the policy it was looked at under. ``task`` names the waiting or running task that has
-    it, "" for none. ``outputs`` are the segments that the last successful task left in it, under ``outputs_fp``.
-    ``failures`` counts the tasks that failed on it in a row; ``quarantined`` says why it is not tried again by itself,
-    "" if it is. ``look_again_ms`` is when time alone changes what the rules say, None for never.
+    ``fp`` is the fingerprint of the policy of the analysis. ``task`` names its waiting or running task, "" for none.
+    ``outputs`` are the segments that the last successful task left in it, under ``outputs_fp``. ``failures`` counts
+    consecutive failed tasks; ``quarantined`` is why it is not retried automatically, "" if it is. ``look_again_ms`` is
+    when time alone changes the decision, None for never.
     """
 
     source: str
@@ -219,17 +219,17 @@ class StoredChunk:
 
     @property
     def reason(self) -> str:
-        """Why it is in its state, in words."""
+        """The reason for its state, as text."""
         text = self.chunk.reason
         if self.quarantined:
-            return f"{text}; set aside after {self.failures} failures: {self.quarantined}"
+            return f"{text}; quarantined after {self.failures} failures: {self.quarantined}"
         if self.state == "deferred":
-            return f"{text}; put off, since more urgent work fills the queue"
-        return f"{text}{words.IN_TASK}{self.task}" if self.task else text
+            return f"{text}; deferred, since more urgent work fills the queue"
+        return f"{text}{reasons.IN_TASK}{self.task}" if self.task else text
 
 
 class TaskState(StrEnum):
-    """Where a task is in its life, as far as the controller has to know."""
+    """The states of a task that the controller distinguishes."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -238,11 +238,11 @@ class TaskState(StrEnum):
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedTask:
-    """A task that waits or runs.
+    """A waiting or running task.
 
-    ``chunk_digests`` are the start and digest of each of its chunks, as it was planned; ``shared`` the segments that it
-    may share with others; ``passed_over`` how often one behind it was started because it did not fit. ``fp`` is the
-    fingerprint of the policy it was planned under, ``output_fp`` that of its outputs, ``grid`` of its granularity.
+    ``chunk_digests`` holds start and digest of each chunk as planned; ``shared`` the segments that it may share with
+    other tasks; ``passed_over`` how often a later task was started because this one did not fit. ``fp`` is the
+    fingerprint of the policy it was planned under, ``output_fp`` that of its outputs, ``grid`` that of its granularity.
     """
 
     name: str
@@ -270,7 +270,7 @@ class QueuedTask:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A data source of which nothing was planned and nothing is changed, and why."""
+    """A data source that was neither planned nor changed, and why."""
 
     source: str
     reason: str
@@ -278,7 +278,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """A stretch of a timeline that was read whole: no segment crosses its borders."""
+    """A period of a timeline that was read completely: no segment crosses its borders."""
 
     start_ms: int
     end_ms: int
@@ -286,21 +286,21 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleDecisions:
-    """What is to be written down, all in one transaction, before any task starts.
+    """The decisions of a cycle, to store in one transaction before any task starts.
 
-    ``rows`` are the rows of the state store that change, ``gone`` those to be removed. ``created`` are new tasks and
-    ``dissolved`` names waiting ones that no longer fit what is there, each with the reason; those in ``cancelled`` run
-    and should be stopped. ``shed`` were put off; a new task that is shed at once is in neither ``created`` nor here:
-    its chunks are deferred. Rows that the snapshot did not have are not among ``rows``: those of a task that is shed or
-    dissolved are the caller's to change (``states.shed``, ``states.released``).
+    ``rows`` are the changed rows of the state store, ``removed`` the rows to delete. ``created`` are new tasks;
+    ``dissolved`` names waiting tasks that no longer match the timeline, with reasons; running tasks in ``cancelled``
+    must be stopped. ``shed`` tasks were deferred; a new task that is shed at once is in neither ``created`` nor
+    ``shed``, and its chunks are deferred. Rows that the snapshot lacked are not among ``rows``: the caller updates
+    those of shed and dissolved tasks (``states.shed``, ``states.released``).
 
-    ``started`` are to be started, in this order, and ``passed_over`` gives waiting tasks their new counts; ``raised``
-    are waiting tasks that an operator wants first. ``readmitted`` were put off and are in new tasks; ``analysed`` are
-    the chunks that were scored.
+    ``started`` are to be started in this order, ``passed_over`` holds new counts of waiting tasks, ``raised`` are
+    waiting tasks that an operator prioritised. ``readmitted`` chunks were deferred and are in new tasks; ``analysed``
+    chunks were scored.
     """
 
     rows: tuple[StoredChunk, ...] = ()
-    gone: tuple[ChunkKey, ...] = ()
+    removed: tuple[ChunkKey, ...] = ()
     created: tuple[PlannedTask, ...] = ()
     dissolved: tuple[tuple[str, str], ...] = ()
     cancelled: tuple[tuple[str, str], ...] = ()

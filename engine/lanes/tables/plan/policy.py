@@ -1,4 +1,4 @@
-"""By which rules and numbers a data source is compacted, and how much of it at once. Times are milliseconds."""
+"""The policy of a data source, and the limits of the queue. Times are milliseconds."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PERCENT = 100
 
 
 class Spanning(StrEnum):
-    """Which chunks of no opinion a task takes along: all that are tied to it, or only those between others."""
+    """Which neutral chunks a task includes: all that are tied to it, or only those between others."""
 
     CLOSURE = "closure"
     TRIM = "trim"
 
 
 class Align(StrEnum):
-    """Whether segments that cross borders of chunks are rewritten for that alone."""
+    """Whether segments that cross chunk borders are rewritten only for alignment."""
 
     NEVER = "never"
     TOUCHED = "touched"
@@ -35,12 +35,12 @@ class Align(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """How many tasks run and wait. Raises PolicyRefused for what contradicts itself.
+    """Limits of running and waiting tasks. Raises PolicyRefused for contradictions.
 
-    At most ``running_max`` run, which cost ``running_cost_max`` together, unless one runs alone; 0 is without a limit.
-    At most ``waiting_max`` wait; what was put off comes back when no more than ``low_water`` do. A task that was passed
-    over ``patience`` times lets none behind it start before it. ``ageing_ms`` is how long a task waits until half of
-    what its priority lacks is made up for; 0: priorities do not age.
+    At most ``running_max`` tasks run, with a total cost of ``running_cost_max``, unless one runs alone; 0 is unlimited.
+    At most ``waiting_max`` wait; deferred chunks are readmitted when at most ``low_water`` wait. A task that was passed
+    over ``patience`` times blocks all later ones. ``ageing_ms`` is the waiting time that halves a task's distance to
+    the highest priority; 0 disables ageing.
     """
 
     running_max: int = 0
@@ -55,26 +55,26 @@ class QueueLimits:
             if getattr(self, name) < 0:
                 raise PolicyRefused(f"{name} of {getattr(self, name)} is less than 0")
         if self.waiting_max < 1:
-            raise PolicyRefused("waiting_max of 0: nothing could ever start")
+            raise PolicyRefused("waiting_max of 0: no task could ever start")
         if self.low_water >= self.waiting_max:
             raise PolicyRefused(
                 f"low_water of {self.low_water} is not below waiting_max of {self.waiting_max}: "
-                "what is put off would come back at once"
+                "deferred tasks would be readmitted at once"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePolicy:
-    """How the chunks of a data source are judged and made into tasks. Raises PolicyRefused for what cannot be.
+    """How the chunks of a data source are scored and made into tasks. Raises PolicyRefused for invalid values.
 
-    Segments of up to ``segment_bytes_max`` bytes, and up to ``segment_rows_max`` rows if that is not 0, are good. A
-    task costs its visible bytes and ``open_cost`` for each segment; below ``small_cost`` tasks are joined, above
-    ``cost_max`` cut. ``gain_half`` segments saved are half of what can be gained; the weights, in percent, are those of
-    fragmentation, oversize, alignment and recency; age counts half as much after ``half_life_ms`` (0: 30 chunks).
-    Chunks younger than ``hot_ms`` are left alone, as are those that ``excluded`` touches: start, end, why.
+    Segments of up to ``segment_bytes_max`` bytes, and up to ``segment_rows_max`` rows unless that is 0, are acceptable.
+    A task costs its visible bytes plus ``open_cost`` per segment; tasks below ``small_cost`` are joined, those above
+    ``cost_max`` are split. ``gain_half`` saved segments give half of the maximum gain. The weights, in percent, are
+    those of fragmentation, oversize, alignment and recency; recency halves after ``half_life_ms`` (0: 30 chunks).
+    Chunks younger than ``hot_ms`` are skipped, as are chunks that overlap ``excluded`` intervals (start, end, reason).
 
-    ``partial_visibility`` says whether readers can see a part of a segment only. Where they cannot, no task is cut
-    through a segment. ``output_shape`` is whatever else decides what a merge writes: sort order, roll-up.
+    ``partial_visibility``: readers can see a part of a segment. If they cannot, no task is cut through a segment.
+    ``output_shape`` is everything else that determines the outputs: sort order, roll-up.
     """
 
     granularity: Granularity = field(default_factory=Granularity)
@@ -103,9 +103,9 @@ class TimelinePolicy:
                 "two small tasks could not be joined"
             )
         if len(self.weights) != 4 or min(self.weights) < 0 or sum(self.weights) != PERCENT:
-            raise PolicyRefused(f"weights of {self.weights} are not four that make {PERCENT} percent")
+            raise PolicyRefused(f"weights of {self.weights} are not four numbers that sum to {PERCENT} percent")
         if self.spanning is Spanning.TRIM and not self.partial_visibility:
-            raise PolicyRefused("tasks cannot be trimmed where readers see segments whole or not at all")
+            raise PolicyRefused("spanning=trim requires partial_visibility")
         for start_ms, end_ms, _ in self.excluded:
             if start_ms >= end_ms:
                 raise PolicyRefused(f"an excluded interval from {start_ms} to {end_ms} ms is empty")
@@ -116,10 +116,10 @@ class TimelinePolicy:
         return self.half_life_ms or HALF_LIFE_CHUNKS * self.granularity.nominal_ms
 
     def fingerprint(self) -> str:
-        """Return a text that differs when chunks have to be looked at again: 16 hexadecimal digits.
+        """Return a text that changes when chunks must be analysed again: 16 hexadecimal digits.
 
-        What is excluded or hot has no part in it: that is compared chunk by chunk. Nor has what only makes tasks of
-        chunks, or counts what runs.
+        Excluded and hot chunks are not part of it, since they are compared per chunk, nor are settings of task creation
+        and queue.
         """
         return _digest(
             self.output_fingerprint(),
@@ -133,7 +133,7 @@ class TimelinePolicy:
         )
 
     def output_fingerprint(self) -> str:
-        """Return a text that differs when the same sources would be merged into other results."""
+        """Return a text that changes when the same sources would be merged into other outputs."""
         return _digest(self.granularity.fingerprint(), self.segment_bytes_max, self.segment_rows_max, self.output_shape)
 
 

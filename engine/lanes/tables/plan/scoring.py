@@ -1,4 +1,4 @@
-"""The rules: what is to be done with each chunk, why, and how urgent it is."""
+"""The rules: the action, reason and priority of each chunk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.core.sizes import size_text
-from engine.lanes.tables.plan import words
+from engine.lanes.tables.plan import reasons
 from engine.lanes.tables.plan.columns import Bits, Flags, Ints
 from engine.lanes.tables.plan.layout import Layout
 from engine.lanes.tables.plan.model import PRIORITY_UNIT, Action, Chunk
@@ -20,18 +20,18 @@ from engine.lanes.tables.plan.policy import PERCENT, Align, TimelinePolicy
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 HALVINGS_MAX = 300
-"""A chunk that is older than so many half-lives has no recency."""
+"""A chunk older than this number of half-lives has no recency."""
 _TIE = 1e-4
-"""Priorities this near to the middle of two millionths are computed exactly: floats differ between machines."""
+"""Priorities this close to a rounding border are computed exactly, since floats differ between machines."""
 _EXACT_DIGITS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What is known of chunks beside what lies in them, by their starts.
+class ScoringContext:
+    """Inputs of scoring besides the layout.
 
-    ``outputs`` are the segments that the last successful task left there under the same output fingerprint, ``now_ms``
-    and ``latest_end_ms`` anchor age and the hot window.
+    ``outputs`` maps starts of chunks to the segments that the last successful task left there under the same output
+    fingerprint. ``now_ms`` and ``latest_end_ms`` are the references of age and hot window.
     """
 
     now_ms: int
@@ -41,88 +41,90 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Why a chunk is left alone, and until when; None for as long as things stay as they are."""
+    """Why a chunk is skipped, and until when; None if time does not change it."""
 
     cause: str
     detail: str = ""
     until_ms: int | None = None
 
 
-def hot_from_ms(policy: TimelinePolicy, known: Known) -> int | None:
-    """Return the instant after which chunks that end are hot; None if none is.
+def hot_from_ms(policy: TimelinePolicy, context: ScoringContext) -> int | None:
+    """Return the instant after which ending chunks are hot; None if there is no hot window.
 
-    The window is counted back from the end of the data, or from now if data of the future is there.
+    The window is counted back from the end of the data, or from now if there is data in the future.
     """
-    return min(known.now_ms, known.latest_end_ms) - policy.hot_ms if policy.hot_ms else None
+    return min(context.now_ms, context.latest_end_ms) - policy.hot_ms if policy.hot_ms else None
 
 
-def skips(layout: Layout, policy: TimelinePolicy, known: Known) -> dict[int, Skip]:
-    """Return why chunks are left alone, by their place in the layout."""
+def find_skipped(layout: Layout, policy: TimelinePolicy, context: ScoringContext) -> dict[int, Skip]:
+    """Return the skipped chunks and reasons, by position in the layout."""
     found: dict[int, Skip] = {}
-    hot_ms = hot_from_ms(policy, known)
+    hot_ms = hot_from_ms(policy, context)
     if hot_ms is not None:
         for chunk in np.flatnonzero(layout.end > hot_ms).tolist():
-            found[chunk] = Skip(words.HOT, until_ms=int(layout.end[chunk]) + policy.hot_ms)
+            found[chunk] = Skip(reasons.HOT, until_ms=int(layout.end[chunk]) + policy.hot_ms)
     for chunk in np.flatnonzero(layout.unbounded >= 0).tolist():
-        found[chunk] = Skip(words.UNBOUNDED, f"segment {int(layout.unbounded[chunk])}")
+        found[chunk] = Skip(reasons.UNBOUNDED, f"segment {int(layout.unbounded[chunk])}")
     for start_ms, end_ms, why in policy.excluded:
         first, last = np.searchsorted(layout.end, start_ms, "right"), np.searchsorted(layout.start, end_ms, "left")
         for chunk in range(int(first), int(last)):
-            found[chunk] = Skip(words.EXCLUDED, why)
+            found[chunk] = Skip(reasons.EXCLUDED, why)
     return found
 
 
 def score(
-    layout: Layout, chunks: Ints, policy: TimelinePolicy, known: Known, skipped: Mapping[int, Skip]
+    layout: Layout, chunks: Ints, policy: TimelinePolicy, context: ScoringContext, skipped: Mapping[int, Skip]
 ) -> list[Chunk]:
-    """Return what the rules say of some chunks of a layout, given by their places."""
-    judged = _judge(layout, chunks, policy, known, skipped)
-    terms = _terms(layout, chunks, policy, known, judged.action)
-    return _told(layout, chunks, policy, judged, terms, skipped)
+    """Return the scored chunks at these positions of a layout."""
+    decisions = _decide(layout, chunks, policy, context, skipped)
+    terms = _terms(layout, chunks, policy, context, decisions.action)
+    return _build_chunks(layout, chunks, policy, decisions, terms, skipped)
 
 
-_ACTIONS = (Action.SKIPPED, Action.EMPTY, Action.STABLE, Action.NO_OPINION, Action.COMPACT)
-_SKIPPED, _EMPTY, _STABLE, _NO_OPINION, _COMPACT = range(5)
+_ACTIONS = (Action.SKIPPED, Action.EMPTY, Action.STABLE, Action.NEUTRAL, Action.COMPACT)
+_SKIPPED, _EMPTY, _STABLE, _NEUTRAL, _COMPACT = range(5)
 
 
 @dataclass(slots=True, eq=False)
-class _Judged:
+class _Decisions:
     action: Ints
     cause: list[str]
     detail: dict[int, str]
 
 
-def _judge(layout: Layout, chunks: Ints, policy: TimelinePolicy, known: Known, skipped: Mapping[int, Skip]) -> _Judged:
-    """Return what the first rule that holds says of each chunk."""
+def _decide(
+    layout: Layout, chunks: Ints, policy: TimelinePolicy, context: ScoringContext, skipped: Mapping[int, Skip]
+) -> _Decisions:
+    """Return the decision of the first matching rule for each chunk."""
     segments, largest = layout.sums.segments[chunks], layout.sums.largest[chunks]
     is_good = (largest <= policy.segment_bytes_max) & (segments == layout.sums.fit[chunks])
     is_marked = layout.prior[chunks] | layout.later[chunks]
-    aligned = _COMPACT if policy.align is Align.ALWAYS else _NO_OPINION
+    aligned = _COMPACT if policy.align is Align.ALWAYS else _NEUTRAL
     action = np.where(
         segments == 0, _EMPTY, np.where(is_good & ~is_marked, _STABLE, np.where(is_good, aligned, _COMPACT))
     )
     cause = np.where(
         segments == 0,
-        _CAUSES[words.TOMBSTONES],
+        _CAUSES[reasons.TOMBSTONES],
         np.where(
             is_good & ~is_marked,
-            np.where(segments == 1, _CAUSES[words.SINGLE], _CAUSES[words.IDEAL]),
+            np.where(segments == 1, _CAUSES[reasons.SINGLE], _CAUSES[reasons.IDEAL]),
             np.where(
                 is_good,
-                _CAUSES[words.ALIGNED if aligned == _COMPACT else _misaligned(policy)],
+                _CAUSES[reasons.ALIGNED if aligned == _COMPACT else _misaligned(policy)],
                 np.where(
                     layout.sums.is_overfull[chunks],
-                    _CAUSES[words.OVERFULL],
-                    np.where(largest > policy.segment_bytes_max, _CAUSES[words.OVERSIZE], _CAUSES[words.TOO_MANY]),
+                    _CAUSES[reasons.OVERFULL],
+                    np.where(largest > policy.segment_bytes_max, _CAUSES[reasons.OVERSIZE], _CAUSES[reasons.TOO_MANY]),
                 ),
             ),
         ),
     )
-    found = _Judged(action, [_CAUSE_NAMES[number] for number in cause.tolist()], {})
-    if found.action.size and _misaligned(policy) == words.MISALIGNED_ZONE:
-        found.detail = dict.fromkeys(np.flatnonzero(action == _NO_OPINION).tolist(), policy.granularity.timezone)
-    if known.outputs:
-        _guard_convergence(found, layout, chunks, policy, known, is_good, is_marked)
+    found = _Decisions(action, [_CAUSE_NAMES[number] for number in cause.tolist()], {})
+    if found.action.size and _misaligned(policy) == reasons.MISALIGNED_ZONE:
+        found.detail = dict.fromkeys(np.flatnonzero(action == _NEUTRAL).tolist(), policy.granularity.timezone)
+    if context.outputs:
+        _guard_convergence(found, layout, chunks, policy, context, is_good, is_marked)
     if skipped:
         for place, chunk in enumerate(chunks.tolist()):
             if chunk in skipped:
@@ -132,27 +134,27 @@ def _judge(layout: Layout, chunks: Ints, policy: TimelinePolicy, known: Known, s
 
 
 def _misaligned(policy: TimelinePolicy) -> str:
-    return words.MISALIGNED if policy.granularity.timezone == "UTC" else words.MISALIGNED_ZONE
+    return reasons.MISALIGNED if policy.granularity.timezone == "UTC" else reasons.MISALIGNED_ZONE
 
 
-_CAUSE_NAMES = tuple(words.CHUNK)
+_CAUSE_NAMES = tuple(reasons.CHUNK_REASONS)
 _CAUSES = {name: number for number, name in enumerate(_CAUSE_NAMES)}
 
 
 def _guard_convergence(
-    found: _Judged,
+    found: _Decisions,
     layout: Layout,
     chunks: Ints,
     policy: TimelinePolicy,
-    known: Known,
+    context: ScoringContext,
     is_good: Flags,
     is_marked: Flags,
 ) -> None:
-    """Leave alone what is exactly what the last task made of it: a writer cannot always reach the ideal."""
+    """Mark chunks as stable that are exactly the last task's outputs, since a writer cannot always reach the ideal."""
     places = [
         place
         for place, start_ms in enumerate(layout.start[chunks].tolist())
-        if start_ms in known.outputs and not is_marked[place] and found.action[place] != _EMPTY
+        if start_ms in context.outputs and not is_marked[place] and found.action[place] != _EMPTY
     ]
     if not places:
         return
@@ -162,9 +164,11 @@ def _guard_convergence(
             here = tuple(
                 one.segment.key for one in layout.pieces_of(int(chunks[place])) if not one.segment.is_tombstone
             )
-        if set(here) == known.outputs[int(layout.start[chunks[place]])]:
-            found.action[place], found.cause[place] = _STABLE, words.CONVERGED
-            found.detail[place] = "" if is_good[place] else f": it cannot reach {size_text(policy.segment_bytes_max)}"
+        if set(here) == context.outputs[int(layout.start[chunks[place]])]:
+            found.action[place], found.cause[place] = _STABLE, reasons.CONVERGED
+            found.detail[place] = (
+                "" if is_good[place] else f"; the target size of {size_text(policy.segment_bytes_max)} was not reached"
+            )
 
 
 @dataclass(slots=True, eq=False)
@@ -176,7 +180,7 @@ class _Terms:
     priority: list[int]
 
 
-def _terms(layout: Layout, chunks: Ints, policy: TimelinePolicy, known: Known, action: Ints) -> _Terms:
+def _terms(layout: Layout, chunks: Ints, policy: TimelinePolicy, context: ScoringContext, action: Ints) -> _Terms:
     most, half = policy.segment_bytes_max, policy.half_life
     is_compact = action == _COMPACT
     bytes_ = layout.sums.bytes[chunks].astype(np.float64)
@@ -186,7 +190,7 @@ def _terms(layout: Layout, chunks: Ints, policy: TimelinePolicy, known: Known, a
         efficiency = np.where(saved > 0, saved / (saved + bytes_ / most), 0.0)
         oversize = np.maximum(0.0, 1.0 - most / np.maximum(layout.sums.largest[chunks], 1))
         alignment = np.where(bytes_ > 0, layout.spanning_bytes[chunks] / bytes_, 0.0)
-    age = np.maximum(known.now_ms - layout.end[chunks], 0)
+    age = np.maximum(context.now_ms - layout.end[chunks], 0)
     recency = np.exp2(-np.minimum(age / half, HALVINGS_MAX))
     if policy.align is Align.ALWAYS:
         is_aligning = is_compact & (layout.sums.fit[chunks] == layout.sums.segments[chunks]) & (oversize == 0)
@@ -210,7 +214,7 @@ def _terms(layout: Layout, chunks: Ints, policy: TimelinePolicy, known: Known, a
 
 
 def exact_priority(policy: TimelinePolicy, *, saved: int, bytes_: int, largest: int, spanning: int, age_ms: int) -> int:
-    """Return a priority in millionths, at least one, as exact arithmetic gives it, rounded half to even."""
+    """Return a priority in millionths, at least one, by exact arithmetic, rounded half to even."""
     most = policy.segment_bytes_max
     fragmentation = Fraction(0)
     if saved:
@@ -234,11 +238,11 @@ def _recency(age_ms: int, half_life_ms: int) -> Fraction:
     return Fraction(part) / (1 << halvings)
 
 
-def _told(
+def _build_chunks(
     layout: Layout,
     chunks: Ints,
     policy: TimelinePolicy,
-    judged: _Judged,
+    decisions: _Decisions,
     terms: _Terms,
     skipped: Mapping[int, Skip],
 ) -> list[Chunk]:
@@ -246,7 +250,7 @@ def _told(
     versions = layout.seen.columns.versions
     has_shared = _has_shared(layout)[chunks].tolist()
     keys = layout.keys(chunks)
-    columns = zip(*_columns(layout, chunks, policy, judged, terms), strict=True)
+    columns = zip(*_columns(layout, chunks, policy, decisions, terms), strict=True)
     found: list[Chunk] = []
     for place, row in enumerate(columns):
         shared, shared_tombstones = layout.shared(int(chunks[place])) if has_shared[place] else ((), ())
@@ -274,7 +278,7 @@ def _told(
                 is_estimate=is_estimate,
                 action=_ACTIONS[row[16]],
                 cause=row[17],
-                detail=judged.detail.get(place, ""),
+                detail=decisions.detail.get(place, ""),
                 fragmentation=row[18],
                 oversize=row[19],
                 alignment=row[20],
@@ -286,9 +290,9 @@ def _told(
 
 
 def _columns(
-    layout: Layout, chunks: Ints, policy: TimelinePolicy, judged: _Judged, terms: _Terms
+    layout: Layout, chunks: Ints, policy: TimelinePolicy, decisions: _Decisions, terms: _Terms
 ) -> tuple[list[Any], ...]:
-    """Return what chunks consist of, each as a list of plain values."""
+    """Return the fields of chunks, each as a list of plain values."""
     sums = layout.sums
     cost = sums.bytes[chunks] + policy.open_cost * sums.segments[chunks]
     taken: tuple[Ints | Bits | Flags, ...] = (
@@ -311,8 +315,8 @@ def _columns(
     return (
         *(column[chunks].tolist() for column in taken),
         cost.tolist(),
-        judged.action.tolist(),
-        judged.cause,
+        decisions.action.tolist(),
+        decisions.cause,
         terms.fragmentation.tolist(),
         terms.oversize.tolist(),
         terms.alignment.tolist(),
@@ -322,7 +326,7 @@ def _columns(
 
 
 def _has_shared(layout: Layout) -> Flags:
-    """Say of each chunk whether anything in it is seen in another chunk too."""
+    """Return for each chunk whether it shares anything visible with another chunk."""
     if not layout.is_shared_entry.any():
         return np.zeros(len(layout), np.bool_)
     return np.asarray(np.logical_or.reduceat(layout.is_shared_entry[layout.piece_entry], layout.first_piece))

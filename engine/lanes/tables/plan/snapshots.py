@@ -1,4 +1,4 @@
-"""What one turn of the controller is told: the stretches that changed, the state store, the queue."""
+"""The input of one cycle of the controller: changed periods, the state store, the queue."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from engine.lanes.tables.plan.policy import QueueLimits, TimelinePolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSnapshot:
-    """What may have changed in one data source.
+    """The possibly changed part of one data source.
 
-    ``extents`` are the stretches that are looked at: the chunks that changed, widened until no segment crosses a border
-    and no chunk is cut; None for the whole timeline. ``segments`` are all that lie in them. ``rows`` are those of the
-    state store for every chunk in the extents, for every chunk of a waiting task that has one of those, and for the
-    most urgent of those put off, as many as could wait (``QueueLimits.waiting_max``); each with the rows that share a
-    segment with it. ``latest_end_ms`` is the end of the whole timeline's last segment, which anchors the hot window;
-    None: that of ``segments``.
+    ``extents`` are the periods to analyse: the changed chunks, widened until no segment crosses a border and no chunk
+    is cut; None for the whole timeline. ``segments`` are all segments in them. ``rows`` are those of the state store
+    for every chunk in the extents, for every chunk of a waiting task that has one of these, and for the most urgent
+    deferred chunks, up to ``QueueLimits.waiting_max``; each with the rows that share a segment with it.
+    ``latest_end_ms`` is the end of the whole timeline's last segment, the reference of the hot window; None: that of
+    ``segments``.
 
-    ``urgent`` are starts of chunks that an operator wants compacted: they come first, whatever set them aside. Chunks
-    in ``unread`` had a commit that the segments were not read after: they are left alone this time.
+    ``urgent`` are starts of chunks that an operator prioritised, also if they were quarantined. Chunks in ``unread``
+    had a commit after which the segments were not read; they are skipped in this cycle.
     """
 
     source: str
@@ -35,9 +35,9 @@ class SourceSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleSnapshot:
-    """What one turn is told. ``tasks`` are all that wait or run, also those of other data sources.
+    """The input of one cycle. ``tasks`` are all waiting and running tasks, of all data sources.
 
-    ``starts_tasks`` is False where something else, such as a poll, decides what is started: then none is said to be.
+    ``starts_tasks`` is False if another component, such as a poll, decides what starts: then no task is started.
     """
 
     now_ms: int

@@ -1,4 +1,4 @@
-"""The state store: when a chunk has to be looked at again, and what events make of its row."""
+"""The transitions of rows in the state store."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ STATE_OF = {
     Action.SKIPPED: ChunkState.SKIPPED,
     Action.EMPTY: ChunkState.EMPTY,
     Action.STABLE: ChunkState.STABLE,
-    Action.NO_OPINION: ChunkState.STABLE,
+    Action.NEUTRAL: ChunkState.STABLE,
     Action.COMPACT: ChunkState.UNSTABLE,
 }
-"""What a chunk is once the rules were asked; chunks of no opinion are stable, with a note in their reason."""
+"""The state of a chunk after each action; neutral chunks are stable."""
 
 
 def is_unchanged(row: StoredChunk, *, version: str, count: int, digest: str, fp: str) -> bool:
-    """Say whether a chunk is as it was when its row was written, by the same policy."""
+    """Return whether a chunk is unchanged since its row was written, under the same policy."""
     chunk = row.chunk
     return chunk.digest == digest and chunk.count == count and chunk.version == version and row.fp == fp
 
@@ -25,9 +25,9 @@ def is_unchanged(row: StoredChunk, *, version: str, count: int, digest: str, fp:
 def analysed(
     before: StoredChunk | None, source: str, chunk: Chunk, fp: str, *, look_again_ms: int | None = None
 ) -> StoredChunk:
-    """Return the row of a chunk that the rules were asked about, since it or one that shares with it has changed.
+    """Return the row of a chunk that was analysed because it, or a chunk that it shares segments with, changed.
 
-    What was set aside is tried again: the next task will not read the same.
+    A quarantined chunk is retried, since the next task reads other data.
     """
     if before is None:
         return StoredChunk(source=source, chunk=chunk, state=STATE_OF[chunk.action], fp=fp, look_again_ms=look_again_ms)
@@ -44,26 +44,26 @@ def analysed(
 
 
 def given(row: StoredChunk, task: str) -> StoredChunk:
-    """Return the row of a chunk that a task takes; one of no opinion stays stable."""
+    """Return the row of a chunk that a task includes; a neutral one stays stable."""
     state = ChunkState.UNSTABLE if row.chunk.action is Action.COMPACT else row.state
     return replace(row, state=state, task=task, quarantined="")
 
 
 def released(row: StoredChunk) -> StoredChunk:
-    """Return the row of a chunk whose task is over and did nothing for it: it is planned again."""
+    """Return the row of a chunk whose task ended without an effect on it: it is planned again."""
     return replace(row, task="")
 
 
 def shed(row: StoredChunk) -> StoredChunk:
-    """Return the row of a chunk whose task was put off; one of no opinion stays stable."""
+    """Return the row of a chunk whose task was shed; a neutral one stays stable."""
     state = ChunkState.DEFERRED if row.chunk.action is Action.COMPACT else row.state
     return replace(row, state=state, task="")
 
 
 def succeeded(row: StoredChunk, outputs: tuple[int, ...], outputs_fp: str) -> StoredChunk:
-    """Return the row of a chunk that a task has rewritten into these segments.
+    """Return the row of a chunk that a task rewrote into these segments.
 
-    It is looked at once more, since what is in it has changed; then the outputs tell that it is as it was left.
+    It is analysed once more, since its content changed; ``outputs`` then shows that it is as the task left it.
     """
     return replace(
         row,
@@ -77,7 +77,7 @@ def succeeded(row: StoredChunk, outputs: tuple[int, ...], outputs_fp: str) -> St
 
 
 def failed(row: StoredChunk, why: str, *, failures_max: int) -> StoredChunk:
-    """Return the row of a chunk on which a task failed for good; too many in a row set it aside."""
+    """Return the row of a chunk on which a task failed finally; it is quarantined after ``failures_max`` in a row."""
     failures = row.failures + 1
     if row.chunk.action is not Action.COMPACT:
         return replace(row, task="", failures=failures)
@@ -87,5 +87,5 @@ def failed(row: StoredChunk, why: str, *, failures_max: int) -> StoredChunk:
 
 
 def cleared(row: StoredChunk) -> StoredChunk:
-    """Return the row of a chunk that an operator releases: it may be taken back like all that was put off."""
+    """Return the row of a chunk that an operator released from quarantine: it can be readmitted."""
     return replace(row, failures=0, quarantined="")

@@ -1,12 +1,16 @@
-"""Which entries of a timeline are seen, and where: higher versions hide lower ones, incomplete ones hide nothing.
+"""Determine which entries of a timeline are visible: higher versions hide lower ones, incomplete ones hide nothing.
 
-An *entry* is what shares interval and version. Visible stretches never overlap: at each instant one entry wins.
+Versions are texts; the greater one wins. Those that Lithify creates are instants, so that they increase with time. An
+*entry* is all segments of one interval and version. Visible stretches never overlap: one entry wins at each instant.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
@@ -15,20 +19,23 @@ from engine.lanes.tables.plan.columns import Columns, Flags, Ints, without
 from engine.lanes.tables.plan.model import Segment
 from engine.schedule.errors import SnapshotRefused
 
+_FORM = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
 
 class TimelineCorrupt(SnapshotRefused):
-    """Two entries of one version overlap and are not the same: nobody can say which one is to be seen."""
+    """Two different entries of one version overlap, so visibility is ambiguous."""
 
     code = "timeline_corrupt"
 
 
 @dataclass(slots=True, eq=False)
 class Visible:
-    """What is seen of a timeline. Entries are numbered in the order of their segments, which begin at ``first``.
+    """The visible part of a timeline. Entries are numbered in the order of their segments, which start at ``first``.
 
-    Each stretch is seen of one entry; stretches are in time order. Segments that are hidden by others of their own
-    entry, or wait for others, are not among the columns any more. ``incomplete`` are those of entries of which core
-    partitions are missing.
+    Each stretch belongs to one entry; stretches are in time order. Segments that are hidden within their entry, or wait
+    for others, are not among the columns. ``incomplete`` are segments of entries with missing core partitions.
     """
 
     columns: Columns
@@ -42,7 +49,7 @@ class Visible:
 
 
 def visible(found: Columns) -> Visible:
-    """Return what is seen; TimelineCorrupt if nobody can say."""
+    """Return the visible part. Raises TimelineCorrupt if it is ambiguous."""
     entry, first = _entries(found)
     if found.has_minor:
         hidden = _hidden_by_minor(found, first)
@@ -60,7 +67,7 @@ def visible(found: Columns) -> Visible:
 
 
 def _entries(found: Columns) -> tuple[Ints, Ints]:
-    """Return the number of each segment's entry, and the place of each entry's first segment."""
+    """Return the entry number of each segment, and the index of each entry's first segment."""
     is_first = np.ones(len(found), np.bool_)
     is_first[1:] = (
         (found.start[1:] != found.start[:-1]) | (found.end[1:] != found.end[:-1]) | (found.rank[1:] != found.rank[:-1])
@@ -69,7 +76,7 @@ def _entries(found: Columns) -> tuple[Ints, Ints]:
 
 
 def _complete(found: Columns, entry: Ints, first: Ints) -> Flags:
-    """Say of each entry whether all its core partitions are known."""
+    """Return for each entry whether all its core partitions are known."""
     if not len(first) or not found.core.any():
         return np.ones(len(first), np.bool_)
     core = np.maximum.reduceat(np.where(found.tombstone, 0, found.core), first)
@@ -85,7 +92,7 @@ def _spans(first: Ints, total: int, core: Ints) -> list[tuple[int, int, int]]:
 
 
 def _roots_below(found: Columns, at: int, to: int, most: int) -> int:
-    """Return how many of an entry's first-generation partitions below ``most`` are known, themselves or rewritten."""
+    """Return how many of an entry's first-generation partitions below ``most`` are known, original or rewritten."""
     roots: set[int] = set()
     for one in found.segments[at:to]:
         start, end = root_range(one)
@@ -94,12 +101,12 @@ def _roots_below(found: Columns, at: int, to: int, most: int) -> int:
 
 
 def root_range(one: Segment) -> tuple[int, int]:
-    """Return the first-generation partitions whose rows a segment contains, the end exclusive."""
+    """Return the first-generation partitions whose rows a segment contains, end exclusive."""
     return (one.root_start, one.root_end) if one.root_end is not None else (one.partition, one.partition + 1)
 
 
 def _hidden_by_minor(found: Columns, first: Ints) -> Flags:
-    """Say of each segment whether others of its entry hide it, or its update group is not whole yet."""
+    """Return for each segment whether others of its entry hide it, or its update group is incomplete."""
     hidden = np.zeros(len(found), np.bool_)
     for at, to in zip(first.tolist(), [*first[1:].tolist(), len(found)], strict=True):
         members = found.segments[at:to]
@@ -153,22 +160,22 @@ def _stretches(found: Columns, first: Ints, is_complete: Flags) -> tuple[Ints, I
 def _sweep(
     entries: list[int], starts: list[int], ends: list[int], ranks: list[int], versions: list[str]
 ) -> list[tuple[int, int, int]]:
-    """Return (entry, start, end) of what is seen of entries that overlap, given by their starts."""
+    """Return (entry, start, end) of the visible stretches of overlapping entries, given by their starts."""
     _check_versions(starts, ends, ranks, versions)
     found: list[tuple[int, int, int]] = []
-    begun: list[tuple[int, int]] = []  # (minus rank, place) of those that have begun, the winner first
+    open_entries: list[tuple[int, int]] = []  # (minus rank, index) of open entries, the winner first
     place, at = 0, starts[0]
-    while place < len(entries) or begun:
+    while place < len(entries) or open_entries:
         while place < len(entries) and starts[place] <= at:
-            heapq.heappush(begun, (-ranks[place], place))
+            heapq.heappush(open_entries, (-ranks[place], place))
             place += 1
-        while begun and ends[begun[0][1]] <= at:
-            heapq.heappop(begun)
-        if not begun:
+        while open_entries and ends[open_entries[0][1]] <= at:
+            heapq.heappop(open_entries)
+        if not open_entries:
             if place < len(entries):
                 at = starts[place]
             continue
-        winner = begun[0][1]
+        winner = open_entries[0][1]
         until = ends[winner] if place == len(entries) else min(ends[winner], starts[place])
         if found and found[-1][0] == entries[winner] and found[-1][2] == at:
             found[-1] = (entries[winner], found[-1][1], until)
@@ -184,8 +191,29 @@ def _check_versions(starts: list[int], ends: list[int], ranks: list[int], versio
         before = reached.get(rank)
         if before is not None and start < before[1]:
             raise TimelineCorrupt(
-                f"version {versions[rank]!r} is there for {moment(before[0])} to {moment(before[1])} "
+                f"version {versions[rank]!r} exists for {moment(before[0])} to {moment(before[1])} "
                 f"and for {moment(start)} to {moment(end)}, which overlap"
             )
         if before is None or end > before[1]:
             reached[rank] = (start, end)
+
+
+def instant_version(time_ms: int) -> str:
+    """Return the version of an instant, like ``2024-02-01T00:00:00.000Z``."""
+    when = _EPOCH + timedelta(milliseconds=time_ms)
+    return when.replace(tzinfo=None).isoformat(timespec="milliseconds").zfill(23) + "Z"
+
+
+def version_above(now_ms: int, versions: Iterable[str]) -> str:
+    """Return a version above all of these: now, or just after the highest one if the clock is behind it."""
+    highest = max(versions, default="")
+    now = instant_version(now_ms)
+    if now > highest:
+        return now
+    if _FORM.fullmatch(highest):
+        try:
+            after = datetime.fromisoformat(highest) + _MILLISECOND
+        except (ValueError, OverflowError):
+            return highest + "+"
+        return instant_version((after - _EPOCH) // _MILLISECOND)
+    return highest + "+"

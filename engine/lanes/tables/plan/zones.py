@@ -1,7 +1,7 @@
 """Local time of a time zone, for many instants at once.
 
-Where clocks go back a stretch of local time comes twice. Local time as it is counted here stands still meanwhile, so
-that it never decreases and every boundary has one instant: the first at which local time has reached it.
+Where clocks are set back, local time would repeat. Here it stands still instead, so that it never decreases and every
+boundary has one instant: the first at which local time reached it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Instants = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_YEAR, _LAST_YEAR = 1800, 2200
-"""Before and after these years the offset is that of the first and the last instant of them."""
+"""Before and after these years the offset is that of their first and last instant."""
 _PROBE = timedelta(days=7)
 _MILLISECOND = timedelta(milliseconds=1)
 _YEAR_MS = 31_556_952_000
@@ -27,14 +27,14 @@ _FAR_MS = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offsets:
-    """From ``since`` on local time is ``offset`` ahead of UTC; it has reached ``until`` when the next offset begins."""
+    """From ``since`` on, local time is ``offset`` ahead of UTC; the next offset starts when it reaches ``until``."""
 
     since: Instants
     offset: Instants
     until: Instants
 
     def local(self, times: Instants) -> Instants:
-        """Return local time, as milliseconds since its own 1970."""
+        """Return local times in milliseconds since the local 1970-01-01."""
         if len(self.since) == 1:
             return np.asarray(times + self.offset[0])
         which = np.searchsorted(self.since[1:], times, side="right")
@@ -43,7 +43,7 @@ class Offsets:
         return np.asarray(np.maximum(found, reached[which]))
 
     def instants(self, local: Instants) -> Instants:
-        """Return the first instants at which local time has reached these."""
+        """Return the first instants at which local time reached these."""
         if len(self.since) == 1:
             return np.asarray(local - self.offset[0])
         which = np.searchsorted(self.until, local, side="left")
@@ -51,7 +51,7 @@ class Offsets:
 
 
 def offsets(name: str, first_ms: int, last_ms: int) -> Offsets:
-    """Return the offsets of a time zone between two instants, or two local times, and a year to either side."""
+    """Return the offsets of a time zone between two instants or local times, plus a year on each side."""
     if name == "UTC":
         return _UTC
     first = _year(first_ms) - 1
@@ -79,7 +79,7 @@ def _between(name: str, first_year: int, last_year: int) -> Offsets:
 
 @lru_cache(maxsize=100)
 def _changes(name: str) -> list[tuple[int, int]]:
-    """Return every change of a zone's offset: the instant, and the offset from then on; the first has no beginning."""
+    """Return all offset changes of a zone: the instant, and the offset from then on; the first has no beginning."""
     where = ZoneInfo(name)
     moment = datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC)
     found = [(-_FAR_MS, _offset_ms(where, moment))]

@@ -1,6 +1,6 @@
-"""Prometheus blocks in the buckets of other systems: where their parts lie, what is there, and how results appear.
+"""Prometheus blocks in the buckets of Cortex and Thanos: layout, scans, and publication of results.
 
-A **folder** here is what blocks lie in directly: ``""`` (Thanos: the top of the bucket) or ``"<tenant>/"`` (Cortex).
-The files of a block are at ``<folder><ulid>/<file>`` in every layout; a block is there for others once it has a
-``meta.json``, and gone once that is deleted.
+A **folder** is the prefix that blocks are stored under: ``""`` (Thanos: the top of the bucket) or ``"<tenant>/"``
+(Cortex). The files of a block have the keys ``<folder><ulid>/<file>`` in every layout. A block is visible to readers
+while it has a ``meta.json``.
 """

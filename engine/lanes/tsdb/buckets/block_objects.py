@@ -1,40 +1,52 @@
-"""What a block has in a bucket, as a listing tells it, and whether its ``meta.json`` agrees."""
+"""List the objects of blocks, and read and check a block's ``meta.json``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
+from dataclasses import asdict
 
 from engine.core.errors import BadObject, LimitExceeded, Truncated
 from engine.formats.prometheus.block_reader import INDEX
 from engine.formats.prometheus.errors import Inconsistent
-from engine.formats.prometheus.meta import META_BYTES_MAX, BlockMeta, decode_meta
-from engine.lanes.tsdb.buckets.bounds import check_bounds
+from engine.formats.prometheus.meta import META_BYTES_MAX, SECTION, BlockMeta, decode_meta
+from engine.lanes.tsdb.buckets.labels import resolution_ms
 from engine.lanes.tsdb.buckets.layout import META, Layout, block_key, is_ulid
 from engine.lanes.tsdb.buckets.model import FoundBlock, PartialUpload
+from engine.lanes.tsdb.buckets.sections import origin
 from engine.lanes.tsdb.jobs import BlockFile
 from engine.storage import ObjectInfo, ObjectStore
 
 LAST_ULID_START = "7"
-"""ULIDs begin with 0 to 7, so in a listing they come before every name that begins with a letter."""
+"""ULIDs begin with 0 to 7 and therefore precede all names that begin with a letter in a listing."""
 
 Objects = Mapping[str, ObjectInfo]
-"""What a block has, by name inside it, marks and all."""
+"""A block's objects by name relative to the block, marks included."""
 
 BLOCK_FILE = re.compile(r"index|tombstones|chunks/[0-9]{6}")
-"""Names of a block's own files but ``meta.json``."""
+"""Names of a block's files, except ``meta.json``."""
+
+
+COUNT_MAX = 1 << 40
+LEVEL_MAX = 1 << 15
+TIME_MAX_MS = 1 << 53
+"""Limit of block times before and after 1970, and of the length of an interval."""
+RESOLUTION_MAX_MS = 1 << 40
+HINTS_MAX = 100
+HINT_LENGTH_MAX = 200
 
 
 def list_block(store: ObjectStore, folder: str, ulid: str) -> Objects:
-    """Return what a block has in the bucket; one request per thousand objects."""
+    """Return the objects of a block; one request per thousand objects."""
     prefix = block_key(folder, ulid, "")
     return {info.key.removeprefix(prefix): info for info in store.list(prefix)}
 
 
 def list_all_blocks(store: ObjectStore, folder: str, settled: Set[str] = frozenset()) -> dict[str, Objects]:
-    """Return what every block of a folder has; one request per thousand objects, none for what lies beyond blocks.
+    """Return the objects of every block of a folder; one request per thousand objects.
 
-    Of ``settled`` blocks only ``meta.json`` and marks are kept, so that memory is bounded by what is new.
+    Keys after the blocks are not listed. For ``settled`` blocks only ``meta.json`` and marks are kept, so that memory
+    is bounded by the new blocks.
     """
     found: dict[str, dict[str, ObjectInfo]] = {}
     for info in store.list(folder):
@@ -49,7 +61,7 @@ def list_all_blocks(store: ObjectStore, folder: str, settled: Set[str] = frozens
 
 
 def block_files(objects: Objects) -> tuple[BlockFile, ...]:
-    """Return a block's own files but ``meta.json``, by name; what else lies there is not the block's."""
+    """Return a block's files except ``meta.json``, ordered by name; other objects are ignored."""
     return tuple(
         BlockFile(name=name, size=info.size) for name, info in sorted(objects.items()) if BLOCK_FILE.fullmatch(name)
     )
@@ -68,20 +80,20 @@ def partial_upload(folder: str, ulid: str, objects: Objects, *, has_deletion_mar
 
 
 def read_block(store: ObjectStore, layout: Layout, folder: str, ulid: str, objects: Objects) -> FoundBlock:
-    """Read a block's ``meta.json`` and hold it against what there is; BadObject names block and file.
+    """Read a block's ``meta.json`` and compare it with the listed objects.
 
-    ObjectNotFound if ``meta.json`` is gone meanwhile.
+    Raises a BadObject that names block and file, and ObjectNotFound if ``meta.json`` was deleted meanwhile.
     """
     try:
         if objects[META].size > META_BYTES_MAX:
-            raise LimitExceeded(META, -1, f"{objects[META].size} bytes, at most {META_BYTES_MAX} are read")
+            raise LimitExceeded(META, -1, f"{objects[META].size} bytes exceed the limit of {META_BYTES_MAX}")
         data = store.get(block_key(folder, ulid, META))
         meta = decode_meta(data)
         if meta.ulid != ulid:
-            raise Inconsistent(META, -1, f"it says that it is of block {meta.ulid}")
+            raise Inconsistent(META, -1, f"its ULID is {meta.ulid}, not the block's")
         files = block_files(objects)
         _check_files(meta, {file.name: file.size for file in files})
-        check_bounds(meta)  # A block that lies about its part, or beyond all reason, must not be planned.
+        check_bounds(meta)  # Blocks with an invalid partition or out-of-range numbers must not be planned.
         return FoundBlock(
             folder=folder,
             tenant=layout.tenant(folder, meta),
@@ -97,7 +109,7 @@ def read_block(store: ObjectStore, layout: Layout, folder: str, ulid: str, objec
 
 
 def _check_files(meta: BlockMeta, sizes: Mapping[str, int]) -> None:
-    """Compare the files that there are with those that must be and those that ``meta.json`` promises."""
+    """Check that the index exists and that the files listed in ``meta.json`` have the listed sizes."""
     if INDEX not in sizes:
         raise Truncated(INDEX, -1, "the block has no such file")
     listed = (meta.thanos or {}).get("files")
@@ -106,6 +118,27 @@ def _check_files(meta: BlockMeta, sizes: Mapping[str, int]) -> None:
         if not isinstance(name, str) or not BLOCK_FILE.fullmatch(name) or not isinstance(size, int):
             continue
         if name not in sizes:
-            raise Truncated(name, -1, "meta.json lists it, and the block has no such file")
+            raise Truncated(name, -1, "meta.json lists the file, and the block lacks it")
         if sizes[name] != size:
-            raise Inconsistent(name, -1, f"{sizes[name]} bytes, meta.json says {size}")
+            raise Inconsistent(name, -1, f"{sizes[name]} bytes, but meta.json states {size}")
+
+
+def check_bounds(meta: BlockMeta) -> None:
+    """Check the fields of a block's metadata. Raises LimitExceeded, and BadObject like ``origin``."""
+    for name, count in asdict(meta.stats).items():
+        _check(f"stats: {name}", count, COUNT_MAX)
+    _check("compaction.level", meta.compaction.level, LEVEL_MAX)
+    _check("minTime", abs(meta.min_time_ms), TIME_MAX_MS)
+    _check("maxTime", abs(meta.max_time_ms), TIME_MAX_MS)
+    _check("thanos.extensions: time_range", origin(meta).range_ms, TIME_MAX_MS)
+    _check("thanos.downsample.resolution", resolution_ms(meta), RESOLUTION_MAX_MS)
+    _check("the number of hints", len(meta.compaction.hints), HINTS_MAX)
+    for hint in meta.compaction.hints:
+        _check("the length of a hint", len(hint), HINT_LENGTH_MAX)
+        if "\0" in hint:
+            raise LimitExceeded(SECTION, -1, "a hint contains a NUL byte")
+
+
+def _check(what: str, number: int, most: int) -> None:
+    if number > most:
+        raise LimitExceeded(SECTION, -1, f"{what} exceeds {most}")

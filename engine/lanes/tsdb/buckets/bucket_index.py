@@ -1,4 +1,4 @@
-"""The bucket index of a Cortex tenant: its blocks and deletion marks in one object, read by queriers and gateways."""
+"""The bucket index of a Cortex tenant: one object with its blocks and deletion marks, read by queriers and gateways."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from engine.storage import ObjectNotFound, ObjectStore
 
 SECTION = "bucket-index.json.gz"
 INDEX_BYTES_MAX = 1 << 30
-"""Of the JSON: some four million blocks of one tenant."""
+"""Limit of the uncompressed JSON: about four million blocks of one tenant."""
 SEGMENTS_NUMBERED = "1b6d"
-"""Chunk files have six decimal digits and are counted from 1 without gaps."""
+"""Chunk files are named by six decimal digits and numbered from 1 without gaps."""
 STATUS_OK = "Ok"
 
 _CHUNK_FILE = re.compile(r"chunks/([0-9]{6})")
@@ -29,9 +29,9 @@ _CHUNK_FILE = re.compile(r"chunks/([0-9]{6})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """A block as the index tells it. Block times are milliseconds, ``uploaded_at_s`` unix seconds, sizes bytes.
+    """A block's entry in the index. Block times are in milliseconds, ``uploaded_at_s`` in Unix seconds, sizes in bytes.
 
-    ``segments_format`` is "" and ``segments`` 0 where the chunk files are not known to be numbered as usual; the
+    ``segments_format`` is "" and ``segments`` is 0 if the chunk files are not known to be numbered this way; the
     largest sizes are 0 if unknown.
     """
 
@@ -47,7 +47,7 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketIndex:
-    """The index of one tenant: blocks by id, and when those marked for deletion were marked (unix seconds)."""
+    """The index of one tenant: blocks by id, and the times of deletion marks by block id (Unix seconds)."""
 
     blocks: Mapping[str, IndexEntry] = field(default_factory=dict)
     deletion_times_s: Mapping[str, int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class BucketIndex:
 
 
 def entry_of(block: FoundBlock) -> IndexEntry:
-    """Return what the index says of a block."""
+    """Return the index entry of a block."""
     numbers = sorted(match[1] for file in block.files if (match := _CHUNK_FILE.fullmatch(file.name)))
     is_numbered = bool(numbers) and numbers == [f"{number:06d}" for number in range(1, len(numbers) + 1)]
     stats = (block.meta.thanos or {}).get("index_stats")
@@ -72,7 +72,7 @@ def entry_of(block: FoundBlock) -> IndexEntry:
 
 
 def build_index(entries: Iterable[IndexEntry], marks: Iterable[Mark], now_s: float) -> BucketIndex:
-    """Return an index of these blocks; marks of other blocks, of other kinds and unreadable ones are left out."""
+    """Return the index of these blocks. Marks of other blocks, of other kinds, and unreadable marks are ignored."""
     blocks = {entry.ulid: entry for entry in entries}
     times = {
         mark.ulid: mark.time_s
@@ -83,7 +83,7 @@ def build_index(entries: Iterable[IndexEntry], marks: Iterable[Mark], now_s: flo
 
 
 def encode_index(index: BucketIndex) -> bytes:
-    """Return the index as other systems read it; equal indexes have equal bytes."""
+    """Return the encoded index, readable by Cortex; equal indexes have equal bytes."""
     document = {
         "version": VERSION,
         "blocks": [
@@ -108,12 +108,12 @@ def encode_index(index: BucketIndex) -> bytes:
 
 
 def decode_index(data: bytes) -> BucketIndex:
-    """Read an index; BadObject if it is none."""
-    return read_json(_unpacked(data), SECTION, INDEX_BYTES_MAX, _index)
+    """Decode an index. Raises BadObject."""
+    return read_json(_decompressed(data), SECTION, INDEX_BYTES_MAX, _index)
 
 
 def read_index(store: ObjectStore, layout: Layout, folder: str) -> BucketIndex | None:
-    """Return a tenant's index, None if there is none or it cannot be read: it is only ever a shortcut."""
+    """Return a tenant's index, None if it is missing or unreadable: the index is only an optimization."""
     if not layout.has_index:
         return None
     try:
@@ -123,7 +123,7 @@ def read_index(store: ObjectStore, layout: Layout, folder: str) -> BucketIndex |
 
 
 def write_index(store: ObjectStore, layout: Layout, folder: str, index: BucketIndex) -> None:
-    """Write a tenant's index and that it was written; an empty one is deleted, as its readers expect. Repeatable."""
+    """Write a tenant's index and its sync status; delete both if the index is empty, as readers expect. Idempotent."""
     if not layout.has_index:
         return
     if index.blocks:
@@ -135,16 +135,16 @@ def write_index(store: ObjectStore, layout: Layout, folder: str, index: BucketIn
         store.delete(layout.sync_status_key(folder))
 
 
-def _unpacked(data: bytes) -> bytes:
-    unpacker = zlib.decompressobj(wbits=31)
+def _decompressed(data: bytes) -> bytes:
+    decompressor = zlib.decompressobj(wbits=31)
     try:
-        document = unpacker.decompress(data, INDEX_BYTES_MAX)
+        document = decompressor.decompress(data, INDEX_BYTES_MAX)
     except zlib.error as error:
         raise BadObject(SECTION, -1, f"not gzip: {error}") from error
-    if unpacker.unconsumed_tail:
-        raise LimitExceeded(SECTION, -1, f"more than {INDEX_BYTES_MAX} bytes when unpacked")
-    if not unpacker.eof:
-        raise BadObject(SECTION, -1, "not gzip: it ends in the middle")
+    if decompressor.unconsumed_tail:
+        raise LimitExceeded(SECTION, -1, f"more than {INDEX_BYTES_MAX} bytes uncompressed")
+    if not decompressor.eof:
+        raise BadObject(SECTION, -1, "the gzip stream is truncated")
     return document
 
 
@@ -160,7 +160,7 @@ def _index(fields: Fields) -> BucketIndex:
 
 
 def _objects(fields: Fields, name: str) -> list[Fields]:
-    """Return a list of objects; writers in Go say null for an empty one."""
+    """Return a list of objects; Go writers encode an empty one as null."""
     return [] if fields.values.get(name) is None else list(fields.objects(name, INDEX_BYTES_MAX))
 
 
@@ -180,7 +180,7 @@ def _entry(fields: Fields) -> IndexEntry:
 def _block_id(fields: Fields) -> str:
     ulid = fields.text("block_id", 26)
     if not is_ulid(ulid):
-        raise fields.error("block_id", "a block's id is expected")
+        raise fields.error("block_id", "a block id is expected")
     return ulid
 
 

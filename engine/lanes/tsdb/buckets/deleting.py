@@ -1,7 +1,7 @@
-"""Removes blocks that were marked long enough ago, and what unfinished uploads left.
+"""Delete blocks whose deletion mark is old enough, and partial uploads.
 
-``meta.json`` goes first, so that nobody opens a block that is going; the marks go last, so that a deletion which was
-interrupted is known as one.
+``meta.json`` is deleted first, so that no reader opens a block that is being deleted. Marks are deleted last, so that
+an interrupted deletion is recognized and finished.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from engine.storage import ObjectStore
 
 
 def is_due(mark: Mark, *, now_s: float, delay_s: float) -> bool:
-    """Tell whether a mark is old enough for its block to go; only a readable deletion mark ever is."""
+    """Return whether a mark allows the deletion of its block: a readable deletion mark, ``delay_s`` seconds old."""
     return mark.kind is MarkKind.DELETION and not mark.fault and mark.time_s + delay_s <= now_s
 
 
 def delete_marked_block(
     store: ObjectStore, layout: Layout, folder: str, ulid: str, *, now_s: float, delay_s: float
 ) -> bool:
-    """Delete a block whose deletion mark is old enough; False, and nothing done, if it is not or cannot be read.
+    """Delete a block if its deletion mark is readable and old enough; return whether it was deleted.
 
-    The mark is read again: somebody may have taken it back. Safe to repeat after an interruption.
+    The mark is read again, since it may have been removed. Idempotent after an interruption.
     """
     try:
         mark = read_mark(store, layout, folder, ulid, MarkKind.DELETION)
@@ -40,17 +40,17 @@ def delete_marked_block(
 def delete_partial_upload(
     store: ObjectStore, layout: Layout, folder: str, ulid: str, *, now_s: float, delay_s: float
 ) -> bool:
-    """Delete what there is of a block without ``meta.json``; False, and nothing done, if it has to stay.
+    """Delete a block without ``meta.json``; return whether it was deleted.
 
-    It goes at once if it has a deletion mark, after the time of a visit if a visit marker is all there is, and
-    otherwise ``delay_s`` after anything was last written to it. The block is looked at again: it may be complete now.
+    It is deleted at once if it has a deletion mark, after ``VISIT_TIMEOUT_S`` if a visit marker is its only object, and
+    otherwise ``delay_s`` after its last write. The block is listed again, since it may be complete by now.
     """
     objects = list_block(store, folder, ulid)
     if not objects or META in objects:
         return False
     if not _is_marked(store, layout, folder, ulid):
-        patience_s = VISIT_TIMEOUT_S if objects.keys() == {VISIT_MARK} else delay_s
-        if max(info.modified_at for info in objects.values()) + patience_s > now_s:
+        wait_s = VISIT_TIMEOUT_S if objects.keys() == {VISIT_MARK} else delay_s
+        if max(info.modified_at for info in objects.values()) + wait_s > now_s:
             return False
     _delete(store, layout, folder, ulid, objects)
     return True
@@ -64,7 +64,7 @@ def _is_marked(store: ObjectStore, layout: Layout, folder: str, ulid: str) -> bo
 
 
 def _delete(store: ObjectStore, layout: Layout, folder: str, ulid: str, objects: Objects) -> None:
-    """Delete all of a block in the order that keeps an interruption visible as one."""
+    """Delete a block's objects in the order that keeps an interrupted deletion recognizable."""
     last = mark_name(MarkKind.DELETION)
     if META in objects:
         store.delete(block_key(folder, ulid, META))

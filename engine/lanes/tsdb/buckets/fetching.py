@@ -1,4 +1,4 @@
-"""Downloads whole blocks into local folders: in pieces, several at once, with sizes and checksums checked."""
+"""Download whole blocks into local folders, several pieces at a time; sizes and checksums are verified."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def fetch_blocks(
 ) -> list[Path]:
     """Download blocks to ``parent/<ulid>`` and return these folders in the order of ``sources``.
 
-    A block gets its folder when it is whole; one that is there already is kept. Memory is bounded by
-    ``pieces_at_once`` pieces of 8 MiB. Truncated, Inconsistent or ChecksumMismatch name the block and file that is not
-    as it was; nothing of a block that is not whole is left. MergeCancelled when told to stop.
+    A block gets its folder when it is complete; an existing folder is kept. Memory is bounded by ``pieces_at_once``
+    pieces of 8 MiB. Raises Truncated, Inconsistent or ChecksumMismatch that name block and file if a file differs from
+    its source, MergeCancelled if cancelled; incomplete blocks are removed.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    wanted = [source for source in sources if not (parent / source.id).is_dir()]
+    missing = [source for source in sources if not (parent / source.id).is_dir()]
     fetch = _Fetch(store, folder, parent, is_cancelled)
     try:
         with ThreadPoolExecutor(pieces_at_once) as pool:
-            list(pool.map(fetch.prepare, wanted))
-            list(pool.map(fetch.piece, [piece for source in wanted for piece in _pieces(source)]))
-            list(pool.map(fetch.finish, wanted))
+            list(pool.map(fetch.prepare, missing))
+            list(pool.map(fetch.piece, [piece for source in missing for piece in _pieces(source)]))
+            list(pool.map(fetch.finish, missing))
     finally:
-        for source in wanted:
+        for source in missing:
             shutil.rmtree(parent / f"{source.id}{UNFINISHED}", ignore_errors=True)
     return [parent / source.id for source in sources]
 
@@ -64,48 +64,50 @@ class _Fetch:
         self._store, self._folder, self._parent, self._is_cancelled = store, folder, parent, is_cancelled
 
     def prepare(self, source: TsdbSource) -> None:
-        """Hold a block against what is promised of it, and make its files, empty."""
-        there = list_block(self._store, self._folder, source.id)
+        """Compare a block's listing with its source, and create its files with their sizes."""
+        listed = list_block(self._store, self._folder, source.id)
         target = self._path(source.id)
         shutil.rmtree(target, ignore_errors=True)
         (target / "chunks").mkdir(parents=True)
         for file in source.files:
             if not BLOCK_FILE.fullmatch(file.name):
-                raise self._fault(BadReference(file.name, -1, "no file of a block has this name"), source.id)
-            if file.name not in there:
-                raise self._fault(Truncated(file.name, -1, "the block has no such file"), source.id)
-            if there[file.name].size != file.size:
-                reason = f"{there[file.name].size} bytes, not {file.size}"
-                raise self._fault(Inconsistent(file.name, -1, reason), source.id)
-            with (target / file.name).open("xb") as made:
-                made.truncate(file.size)
+                raise self._in_block(BadReference(file.name, -1, "not a name of a block's file"), source.id)
+            if file.name not in listed:
+                raise self._in_block(Truncated(file.name, -1, "the block has no such file"), source.id)
+            if listed[file.name].size != file.size:
+                reason = f"{listed[file.name].size} bytes, expected {file.size}"
+                raise self._in_block(Inconsistent(file.name, -1, reason), source.id)
+            with (target / file.name).open("xb") as created:
+                created.truncate(file.size)
 
     def piece(self, piece: _Piece) -> None:
-        """Fetch a piece of a file to its place."""
+        """Download one piece of a file."""
         if self._is_cancelled():
-            raise MergeCancelled(f"the download of {piece.ulid} was told to stop")
+            raise MergeCancelled(f"the download of {piece.ulid} was cancelled")
         key = block_key(self._folder, piece.ulid, piece.file)
         try:
             data = self._store.get_range(key, piece.offset, piece.length)
         except (ObjectNotFound, InvalidRange) as error:
-            raise self._fault(Truncated(piece.file, piece.offset, error.reason), piece.ulid) from error
+            raise self._in_block(Truncated(piece.file, piece.offset, error.reason), piece.ulid) from error
         with (self._path(piece.ulid) / piece.file).open("r+b") as file:
             file.seek(piece.offset)
             file.write(data)
 
     def finish(self, source: TsdbSource) -> None:
-        """Check what is known of the bytes, write ``meta.json`` as the bucket has it, and give the block its name."""
+        """Verify known checksums, write ``meta.json``, and rename the folder to the block's name."""
         target = self._path(source.id)
         for file in source.files:
             if file.crc32c is not None and _checksum(target / file.name) != file.crc32c:
-                raise self._fault(ChecksumMismatch(file.name, -1, "the bytes are not those reported"), source.id)
+                raise self._in_block(
+                    ChecksumMismatch(file.name, -1, "the CRC32C differs from the reported one"), source.id
+                )
         (target / META).write_bytes(source.meta)
         os.rename(target, self._parent / source.id)
 
     def _path(self, ulid: str) -> Path:
         return self._parent / f"{ulid}{UNFINISHED}"
 
-    def _fault(self, error: BadObject, ulid: str) -> BadObject:
+    def _in_block(self, error: BadObject, ulid: str) -> BadObject:
         return error.in_object(f"{self._folder}{ulid}")
 
 

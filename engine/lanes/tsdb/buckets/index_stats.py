@@ -1,4 +1,4 @@
-"""Measures the largest series entry and chunk of a block, which readers of a bucket use to fetch enough at once."""
+"""Measure the largest series entry and chunk of a block, which readers use to choose their read-ahead."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FILE_SHIFT = np.uint64(32)
 
 
 def measure_index(folder: Path) -> IndexStats:
-    """Return the largest sizes in a block in bytes, at most 15 too much for a series; BadObject if it is damaged.
+    """Return the largest sizes in a block in bytes, for series up to 15 too large.
 
-    A size is the distance to what comes next, so one pass over the index is enough. Chunks lie in the order of the
-    series, as every writer puts them; others would be measured wrong, and nobody is hurt who fetches a little more.
+    A size is the distance to the next entry, so one pass over the index is enough. Chunks are expected in the order of
+    series, as all writers store them; other orders only make the result larger. Raises BadObject for a damaged block.
     """
     sizes = [path.stat().st_size for path in sorted((folder / CHUNKS).iterdir())]
     series_max = chunk_max = 0
@@ -34,7 +34,7 @@ def measure_index(folder: Path) -> IndexStats:
 
 
 def _largest(refs: npt.NDArray[np.uint64], following: npt.NDArray[np.uint64], sizes: list[int]) -> int:
-    """Return the largest distance from a chunk to the one after it in its file, or to the end of the file."""
+    """Return the largest distance from a chunk to the next one in its file, or to the end of the file."""
     if not len(refs):
         return 0
     files, next_files = refs >> FILE_SHIFT, following >> FILE_SHIFT

@@ -1,4 +1,4 @@
-"""Small JSON objects of a bucket, read with limits: whoever wrote them may be broken or hostile."""
+"""Read small JSON objects of a bucket with limits. Their content is untrusted."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from engine.protocol.fields import Fields
 VERSION = 1
 TEXT_MAX = 64 << 10
 TIME_MAX = 1 << 40
-"""Unix seconds; far beyond any clock, and far from overflowing one."""
+"""Limit of times in Unix seconds: far above any clock, and safe to add to."""
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
-def read_json(data: bytes, section: str, bytes_max: int, read: Callable[[Fields], _Answer]) -> _Answer:
-    """Return what ``read`` makes of a JSON object of version 1; BadObject names ``section`` and the field."""
+def read_json(data: bytes, section: str, bytes_max: int, read: Callable[[Fields], _Result]) -> _Result:
+    """Return ``read`` applied to a JSON object of version 1.
+
+    Raises a BadObject that names ``section`` and the field.
+    """
     if len(data) > bytes_max:
-        raise LimitExceeded(section, -1, f"{len(data)} bytes, at most {bytes_max} are read")
+        raise LimitExceeded(section, -1, f"{len(data)} bytes exceed the limit of {bytes_max}")
     try:
         fields = Fields.of(json.loads(data.decode()), section)
         version = fields.integer("version", 0, TIME_MAX)
         if version != VERSION:
-            raise UnknownFormat(section, -1, f"version {version}, only {VERSION} is known")
+            raise UnknownFormat(section, -1, f"version {version} is unknown, expected {VERSION}")
         return read(fields)
     except InvalidMessage as error:
         raise BadObject(section, -1, str(error)) from error

@@ -1,4 +1,4 @@
-"""The external labels of blocks, and the key of blocks that may be merged with each other."""
+"""External labels of blocks, and the group key of blocks that may be merged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RAW_RESOLUTION_MS = 0
 
 
 def external_labels(meta: BlockMeta) -> dict[str, str]:
-    """Return the labels that all series of a block share, sorted; BadObject if they are no labels."""
+    """Return the external labels of a block, sorted. Raises BadObject if they are invalid."""
     labels = (meta.thanos or {}).get("labels")
     if labels is None:
         return {}
@@ -23,7 +23,7 @@ def external_labels(meta: BlockMeta) -> dict[str, str]:
 
 
 def resolution_ms(meta: BlockMeta) -> int:
-    """Return the milliseconds between downsampled samples, 0 for raw ones."""
+    """Return the milliseconds between downsampled samples, 0 for raw ones. Raises BadObject if the value is invalid."""
     downsample = (meta.thanos or {}).get("downsample")
     if downsample is None:
         return RAW_RESOLUTION_MS
@@ -33,18 +33,18 @@ def resolution_ms(meta: BlockMeta) -> int:
     return resolution
 
 
-def without(labels: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return the labels but those of these names."""
+def drop_labels(labels: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Return the labels without those of these names."""
     dropped = frozenset(names)
     return {name: value for name, value in labels.items() if name not in dropped}
 
 
 def labels_hash(labels: Mapping[str, str]) -> int:
-    """Return the hash by which Thanos and Cortex know a set of labels."""
+    """Return the hash that Thanos and Cortex use for a set of labels."""
     pairs = sorted((name.encode(), value.encode()) for name, value in labels.items())
     return xxhash.xxh64_intdigest(b"".join(name + b"\xff" + value + b"\xff" for name, value in pairs))
 
 
 def group_key(labels: Mapping[str, str], resolution: int) -> str:
-    """Return what is equal for blocks that may be merged, as Thanos and Cortex write it."""
+    """Return the group key of blocks with these labels and resolution (ms), in the format of Thanos and Cortex."""
     return f"{resolution}@{labels_hash(labels)}"

@@ -1,6 +1,6 @@
-"""Where each system keeps its blocks, marks and index, and what it calls a tenant.
+"""Bucket layouts of Cortex and Thanos: keys of blocks, marks and index, and the tenant of a block.
 
-``layout("cortex")`` and ``layout("thanos")`` are the two that are known.
+``layout("cortex")`` and ``layout("thanos")`` return the known layouts.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from engine.core import ulids
 from engine.core.errors import BadBlockName, LithifyError
 from engine.formats.profile_block.container.object_names import check_tenant
 from engine.formats.prometheus.meta import BlockMeta
-from engine.lanes.tsdb.buckets.labels import external_labels, group_key, labels_hash, resolution_ms, without
+from engine.lanes.tsdb.buckets.labels import drop_labels, external_labels, group_key, labels_hash, resolution_ms
 from engine.lanes.tsdb.buckets.model import MarkKind
 from engine.storage import ObjectStore
 
 META = "meta.json"
 INGESTER_LABEL = "__ingester_id__"
-TENANT_WORDS_MAX = 120
+TENANT_LABELS_MAX = 120
 ULID = re.compile(rf"[0-7][{ulids.ALPHABET}]{{{ulids.LENGTH - 1}}}")
 NOT_IN_TENANT = re.compile(r"[^A-Za-z0-9_-]")
 GLOBAL_MARKERS = "__markers__"
 NOT_TENANTS = frozenset({GLOBAL_MARKERS, "scratch"})
-"""Folders at the top of a Cortex bucket that are no tenant's: marks of deleted tenants, and what our probes write."""
+"""Top-level folders of a Cortex bucket that are not tenants: marks of deleted tenants, and probes of Lithify."""
 TENANT_DELETION = "tenant-deletion-mark.json"
-"""Lies in the marks of a tenant's folder, or of newer builds in ``__markers__/<tenant>/``."""
+"""The name of the mark in a tenant's ``markers/`` folder, or in newer builds in ``__markers__/<tenant>/``."""
 
 
 class UnknownLayout(LithifyError):
-    """There is no layout of this name; the message lists those that there are."""
+    """There is no layout of this name; the message lists the valid names."""
 
     code = "unknown_layout"
 
 
 @dataclass(frozen=True, slots=True)
 class BucketFolders:
-    """The folders in which blocks of a bucket lie, ascending, and how many names at its top cannot be one.
+    """The folders of a bucket that contain blocks, ascending, and the number of ignored top-level names.
 
-    ``deleted`` are folders whose tenant is marked for deletion at the top of the bucket, whether they are there or not.
+    ``deleted`` holds the folders of tenants marked for deletion at the top of the bucket, whether they exist or not.
     """
 
     folders: tuple[str, ...]
@@ -49,64 +49,67 @@ class BucketFolders:
 
 
 class Layout(ABC):
-    """One system's way to lay out a bucket. Folders are ``""`` or end in ``/``; keys are relative to the bucket."""
+    """The bucket layout of one system. Folders are ``""`` or end in ``/``; keys are relative to the bucket."""
 
     name: str
     has_index: bool
-    """Whether readers want a bucket index."""
+    """Whether readers use a bucket index."""
     has_visits: bool
-    """Whether compactors leave visit markers."""
+    """Whether compactors write visit markers."""
     own_folders: frozenset[str] = frozenset()
-    """Names beside the blocks that are something else of the system's own."""
+    """Names beside the blocks that belong to the system itself."""
 
     def __init__(self, replica_labels: Sequence[str]) -> None:
-        """``replica_labels`` are the external labels by which replicas of one stream differ; results lose them."""
+        """Initialize the layout.
+
+        ``replica_labels`` are the external labels that distinguish replicas of one stream; results do not have them.
+        """
         self.replica_labels = tuple(replica_labels)
 
     @abstractmethod
     def folders(self, store: ObjectStore) -> BucketFolders:
-        """Return the folders that there are; names that cannot be one are counted, never an error."""
+        """Return the folders of the bucket; invalid names are counted and do not raise."""
 
     @abstractmethod
     def folder(self, tenant: str) -> str:
-        """Return the folder of a tenant's blocks; BadBlockName if it cannot be a tenant here."""
+        """Return the folder of a tenant's blocks. Raises BadBlockName for an invalid tenant."""
 
     @abstractmethod
     def tenant(self, folder: str, meta: BlockMeta) -> str:
-        """Return whose block this is; BadObject if its labels are none."""
+        """Return the tenant of a block. Raises BadObject if its labels are invalid."""
 
     @abstractmethod
     def marks_folder(self, folder: str) -> str:
-        """Return the folder with the second copies of all marks, "" if there is none."""
+        """Return the folder with copies of all marks, "" if there is none."""
 
     def labels(self, meta: BlockMeta) -> dict[str, str]:
         """Return the external labels that a merge of this block keeps."""
-        return without(external_labels(meta), self.replica_labels)
+        return drop_labels(external_labels(meta), self.replica_labels)
 
     def group_key(self, meta: BlockMeta) -> str:
-        """Return what is equal for blocks that may be merged."""
+        """Return the key that blocks must share to be merged."""
         return group_key(self.labels(meta), resolution_ms(meta))
 
     def mark_keys(self, folder: str, ulid: str, kind: MarkKind) -> tuple[str, ...]:
-        """Return where a mark is written: in the block, then among all marks, if the layout has that."""
+        """Return the keys of a mark: in the block, then in the folder of all marks if the layout has one."""
         keys = [block_key(folder, ulid, mark_name(kind))]
         if marks := self.marks_folder(folder):
             keys.append(f"{marks}{ulid}-{mark_name(kind)}")
         return tuple(keys)
 
     def index_key(self, folder: str) -> str:
-        """Return the key of the bucket index; only where ``has_index``."""
+        """Return the key of the bucket index; valid only if ``has_index``."""
         return f"{folder}bucket-index.json.gz"
 
     def sync_status_key(self, folder: str) -> str:
-        """Return the key of what is said about the last update of the bucket index; only where ``has_index``."""
+        """Return the key of the bucket index's sync status; valid only if ``has_index``."""
         return f"{folder}bucket-index-sync-status.json"
 
 
 class CortexLayout(Layout):
-    """``<tenant>/<ulid>/…``, copies of marks in ``<tenant>/markers/``, a bucket index per tenant.
+    """Cortex: ``<tenant>/<ulid>/…``, copies of marks in ``<tenant>/markers/``, one bucket index per tenant.
 
-    Replicas differ by the ingester's label only, and only in blocks of older builds.
+    Replicas differ only by the ingester label, and only in blocks of older builds.
     """
 
     name = "cortex"
@@ -125,7 +128,7 @@ class CortexLayout(Layout):
 
     def folder(self, tenant: str) -> str:
         if not _is_tenant(tenant):
-            raise BadBlockName(tenant, "not a tenant of a Cortex bucket")
+            raise BadBlockName(tenant, "not a valid tenant of a Cortex bucket")
         return f"{tenant}/"
 
     def tenant(self, folder: str, meta: BlockMeta) -> str:
@@ -136,11 +139,11 @@ class CortexLayout(Layout):
 
 
 class ThanosLayout(Layout):
-    """``<ulid>/…`` at the top; whose a block is, its external labels say.
+    """Thanos: ``<ulid>/…`` at the top of the bucket; external labels determine the tenant.
 
-    A tenant is a stream: the labels, without those that are named as replicas' ones, as ``<name>_<value>`` joined by
-    dots, followed by the hash of the exact labels (16 hex digits). What a tenant's name cannot hold becomes ``_``; the
-    words may be cut, the hash never is, so that equal labels and only they have one name, whoever computes it and when.
+    A tenant is a stream: its labels without replica labels, as ``<name>_<value>`` joined by dots, followed by the hash
+    of the exact labels (16 hexadecimal digits). Characters that a tenant's name cannot contain become ``_``. The text
+    may be truncated, the hash never is, so exactly equal labels have equal names.
     """
 
     name = "thanos"
@@ -159,8 +162,8 @@ class ThanosLayout(Layout):
 
     def tenant(self, folder: str, meta: BlockMeta) -> str:
         labels = self.labels(meta)
-        words = ".".join(NOT_IN_TENANT.sub("_", f"{name}_{value}") for name, value in labels.items())
-        return f"{words[:TENANT_WORDS_MAX] or 'unlabelled'}.{labels_hash(labels):016x}"
+        text = ".".join(NOT_IN_TENANT.sub("_", f"{name}_{value}") for name, value in labels.items())
+        return f"{text[:TENANT_LABELS_MAX] or 'unlabelled'}.{labels_hash(labels):016x}"
 
     def marks_folder(self, folder: str) -> str:
         return ""
@@ -170,27 +173,27 @@ LAYOUTS: dict[str, type[CortexLayout] | type[ThanosLayout]] = {each.name: each f
 
 
 def layout(name: str, replica_labels: Sequence[str] = ()) -> Layout:
-    """Return the layout of this name; ``replica_labels`` are those of a Thanos bucket: none unless they are named."""
+    """Return the layout of this name. ``replica_labels`` applies to Thanos buckets only. Raises UnknownLayout."""
     if name == ThanosLayout.name:
         return ThanosLayout(replica_labels)
     if name not in LAYOUTS:
-        raise UnknownLayout(f"{name!r} is no layout: use {' or '.join(LAYOUTS)}")
+        raise UnknownLayout(f"{name!r} is not a layout: use {' or '.join(LAYOUTS)}")
     return LAYOUTS[name]()
 
 
 def block_key(folder: str, ulid: str, file: str) -> str:
-    """Return the key of a file of a block, in any layout; BadBlockName if ``ulid`` is none."""
+    """Return the key of a block's file, in any layout. Raises BadBlockName if ``ulid`` is invalid."""
     ulids.parse(ulid)
     return f"{folder}{ulid}/{file}"
 
 
 def mark_name(kind: MarkKind) -> str:
-    """Return the name of a mark's file."""
+    """Return the file name of a mark."""
     return f"{kind.value}-mark.json"
 
 
 def is_ulid(name: str) -> bool:
-    """Tell whether a folder's name is a block's id. Listings ask it of every object, so nothing is taken apart here."""
+    """Return whether a folder's name is a block id. It is called for every object of a listing, so it must be fast."""
     return ULID.fullmatch(name) is not None
 
 
@@ -206,5 +209,5 @@ def _is_tenant(name: str) -> bool:
         check_tenant(name)
     except BadBlockName:
         return False
-    # A block at the top of the bucket: this is not the layout that was promised.
+    # A ULID at the top of the bucket is a block of another layout, not a tenant.
     return name not in NOT_TENANTS and not is_ulid(name)

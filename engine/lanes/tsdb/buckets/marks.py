@@ -1,4 +1,4 @@
-"""Marks beside blocks: to be deleted, not to be merged."""
+"""Read, write and remove deletion and no-compact marks of blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REASON_DOWNSAMPLE = "downsample-vertical-compaction"
 
 
 def encode_mark(mark: Mark) -> bytes:
-    """Return the object that other systems read as this mark."""
+    """Return the encoded mark, readable by Cortex and Thanos."""
     document: dict[str, object] = {"id": mark.ulid, "version": VERSION}
     if mark.details:
         document["details"] = mark.details
@@ -32,11 +32,11 @@ def encode_mark(mark: Mark) -> bytes:
 
 
 def decode_mark(data: bytes, kind: MarkKind, ulid: str) -> Mark:
-    """Read the mark of a block; BadObject if it is none, or another block's."""
+    """Decode the mark of a block. Raises BadObject if it is invalid or belongs to another block."""
 
     def read(fields: Fields) -> Mark:
-        if (said := fields.text("id", TEXT_MAX)) != ulid:
-            raise fields.error("id", f"{said!r} is not the block that is marked")
+        if (marked := fields.text("id", TEXT_MAX)) != ulid:
+            raise fields.error("id", f"the mark is of block {marked!r}, not {ulid!r}")
         return Mark(
             ulid=ulid,
             kind=kind,
@@ -49,7 +49,7 @@ def decode_mark(data: bytes, kind: MarkKind, ulid: str) -> Mark:
 
 
 def read_mark(store: ObjectStore, layout: Layout, folder: str, ulid: str, kind: MarkKind) -> Mark | None:
-    """Return the mark of a block as it is now, None if it has none; BadObject if it cannot be read."""
+    """Return the current mark of a block, None if it has none. Raises BadObject if it cannot be read."""
     for key in reversed(layout.mark_keys(folder, ulid, kind)):
         try:
             return decode_mark(store.get(key), kind, ulid)
@@ -61,9 +61,10 @@ def read_mark(store: ObjectStore, layout: Layout, folder: str, ulid: str, kind: 
 
 
 def write_mark(store: ObjectStore, layout: Layout, folder: str, mark: Mark) -> bool:
-    """Mark a block unless it is marked so already; tell whether anything was written. Safe to repeat.
+    """Mark a block unless it is marked already; return whether the mark was written. Idempotent.
 
-    The copy in the block comes first: once the one among all marks is there, which others look at, nothing is missing.
+    The copy in the block is written first: once the copy among all marks exists, which readers use, the mark is
+    complete.
     """
     keys = layout.mark_keys(folder, mark.ulid, mark.kind)
     try:
@@ -77,6 +78,6 @@ def write_mark(store: ObjectStore, layout: Layout, folder: str, mark: Mark) -> b
 
 
 def remove_mark(store: ObjectStore, layout: Layout, folder: str, ulid: str, kind: MarkKind) -> None:
-    """Remove every copy of a mark; one that is not there is no error. Safe to repeat."""
+    """Remove all copies of a mark; missing ones are ignored. Idempotent."""
     for key in layout.mark_keys(folder, ulid, kind):
         store.delete(key)

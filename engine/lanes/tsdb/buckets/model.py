@@ -1,4 +1,4 @@
-"""What lies in a bucket of Prometheus blocks: blocks, unfinished uploads, bad blocks and marks."""
+"""The contents of a bucket of Prometheus blocks: blocks, partial uploads, bad blocks and marks."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from engine.lanes.tsdb.jobs import BlockFile
 
 
 class MarkKind(enum.StrEnum):
-    """What a mark says of its block."""
+    """The kind of a block's mark."""
 
-    DELETION = "deletion"  # it goes once the mark is old enough; nobody plans it
-    NO_COMPACT = "no-compact"  # nobody merges it
+    DELETION = "deletion"  # The block is not planned, and deleted once the mark is old enough.
+    NO_COMPACT = "no-compact"  # The block is not merged.
 
 
 MarkKey = tuple[str, MarkKind]
-"""Block id and kind: a block has at most one mark of each."""
+"""Block id and kind: a block has at most one mark of each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A mark as found. ``time_s`` is unix seconds; ``reason`` is told by no-compact marks only.
+    """A mark. ``time_s`` is in Unix seconds; only no-compact marks have a ``reason``.
 
-    ``modified_at_s`` is the time of the object that was read; 0.0 if unknown, then a scan reads the mark again.
-    ``is_global`` says whether that was the copy in the folder of all marks. ``fault`` says why a mark could not be
-    read: it still keeps its block from being planned, and never deletes it.
+    ``modified_at_s`` is the modification time of the object that was read; 0.0 if unknown: the next scan reads the mark
+    again. ``is_global``: the copy in the folder of all marks was read. ``fault`` is the error of an unreadable mark,
+    which still excludes its block from planning and never deletes it.
     """
 
     ulid: str
@@ -42,16 +42,16 @@ class Mark:
 
     @property
     def key(self) -> MarkKey:
-        """What the mark is found by."""
+        """The key of the mark."""
         return self.ulid, self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBlock:
-    """A complete block. ``meta_bytes`` is its ``meta.json`` as it is, ``files`` are the other files with their sizes.
+    """A complete block. ``meta_bytes`` is its unchanged ``meta.json``, ``files`` are its other files with sizes.
 
-    ``tenant`` is who its data belongs to, ``group_key`` equal for blocks that may be merged (resolution and labels, as
-    the other systems write it). ``uploaded_at_s`` is when ``meta.json`` was written (unix seconds).
+    Blocks with the same ``group_key`` (resolution and labels) may be merged. ``uploaded_at_s`` is the modification time
+    of ``meta.json`` (Unix seconds).
     """
 
     folder: str
@@ -65,16 +65,16 @@ class FoundBlock:
 
     @property
     def size(self) -> int:
-        """Bytes of index, chunks and tombstones."""
+        """The bytes of index, chunks and tombstones."""
         return sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialUpload:
-    """A block's folder without ``meta.json``: still being written, given up, or half deleted.
+    """A block without ``meta.json``: being uploaded, abandoned, or partly deleted.
 
-    ``newest_at_s`` is when its youngest object was written (unix seconds).
-    ``has_deletion_mark``: its deletion was under way, so the rest may go at once.
+    ``newest_at_s`` is the modification time of its newest object (Unix seconds). ``has_deletion_mark``: its deletion
+    was interrupted, so the rest may be deleted at once.
     """
 
     folder: str
@@ -85,15 +85,15 @@ class PartialUpload:
     has_deletion_mark: bool = False
 
     def age_s(self, now_s: float) -> float:
-        """Return the seconds since anything was written to it; never negative."""
+        """Return the seconds since its last write; never negative."""
         return max(0.0, now_s - self.newest_at_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadBlock:
-    """A block whose ``meta.json`` cannot be used; it is neither planned nor deleted. ``error`` is typed and names it.
+    """A block with an unusable ``meta.json``; it is neither planned nor deleted. ``error`` names the block.
 
-    A retryable error (the store did not answer) says nothing of the block: the next scan tries again.
+    A retryable error (the store did not respond) is no statement about the block: the next scan retries.
     """
 
     folder: str
@@ -103,10 +103,10 @@ class BadBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFolder:
-    """What earlier scans of a folder found: the next one reads only what is not in here.
+    """The result of earlier scans of a folder; the next scan reads only what is not in it.
 
-    ``complete`` are the blocks whose ``meta.json`` was read and good, ``partial`` and ``bad`` those that had none or a
-    bad one; these are looked at again by every scan.
+    ``complete`` holds blocks with a valid ``meta.json``, ``partial`` and ``bad`` those without one or with an invalid
+    one, which every scan reads again.
     """
 
     complete: Set[str] = frozenset()
@@ -116,22 +116,22 @@ class KnownFolder:
 
     @property
     def blocks(self) -> Set[str]:
-        """Every block that has anything in the bucket."""
+        """All blocks that have any object in the bucket."""
         return self.complete | self.partial | self.bad
 
     def plannable(self) -> Set[str]:
-        """Return the complete blocks that no mark keeps from being merged."""
+        """Return the complete blocks without marks."""
         return self.complete - {ulid for ulid, _ in self.marks}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderScan:
-    """What a scan of one folder found, and how it differs from what was known.
+    """The result of a scan of one folder, and its differences from the known state.
 
-    ``appeared`` are blocks never seen before, ``completed`` those that had been partial or bad; ``vanished`` are ids of
-    complete blocks that are gone, or whose ``meta.json`` is. ``partial`` and ``bad`` are all there are now.
-    ``ignored`` counts names that are no block's and mean nothing to the layout. ``is_tenant_deleted``: the owner of the
-    bucket marked the whole tenant for deletion. ``known`` goes into the next scan; ``requests`` is what this one cost.
+    ``appeared`` are new blocks, ``completed`` are blocks that were partial or bad. ``vanished`` are ids of complete
+    blocks that were deleted or lost their ``meta.json``. ``partial`` and ``bad`` are complete lists. ``ignored`` counts
+    names that are neither blocks nor known to the layout. ``is_tenant_deleted``: the bucket's owner marked the tenant
+    for deletion. ``known`` is the input of the next scan; ``requests`` counts the requests of this one.
     """
 
     folder: str
@@ -149,11 +149,11 @@ class FolderScan:
 
     @property
     def orphan_marks(self) -> tuple[Mark, ...]:
-        """Marks in the folder of all marks whose block has nothing left in the bucket."""
+        """Marks in the folder of all marks whose block has no objects left."""
         blocks = self.known.blocks
         return tuple(mark for mark in self.known.marks.values() if mark.ulid not in blocks)
 
     @property
     def tenants(self) -> Set[str]:
-        """Whose new blocks were found."""
+        """The tenants of new blocks."""
         return {block.tenant for block in (*self.appeared, *self.completed)}

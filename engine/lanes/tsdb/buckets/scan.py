@@ -1,10 +1,10 @@
-"""Finds out what is new in a folder of blocks, with few requests.
+"""Find new blocks and marks in a folder with few requests.
 
-What a scan costs: one listing of the folder's blocks and one of its marks (a thousand names per request), two requests
-per new block, one per new mark, one or two per block that is partial or bad. Where marks lie only in their blocks
-(Thanos), and where most blocks are unknown, one listing of all objects takes the place of a listing per block.
+The cost of a scan: one listing of the folder's blocks and one of its marks (a thousand names per request), two requests
+per new block, one per new mark, one or two per partial or bad block. Where marks exist only in blocks (Thanos), and
+where most blocks are unknown, one listing of all objects replaces the listings per block.
 
-A block whose ``meta.json`` alone was deleted, without a mark, is noticed by such a ``deep`` scan only.
+A block whose ``meta.json`` alone was deleted, without a mark, is noticed only by such a ``deep`` scan.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from engine.storage import ObjectInfo, ObjectNotFound, ObjectStore, StorageError
 
 REQUESTS_AT_ONCE = 16
 NAMES_PER_REQUEST = 1000
-"""What a store tells in one answer to a listing."""
+"""The names that a store returns per listing request."""
 OBJECTS_PER_BLOCK = 20
-"""A guess, to weigh one listing of everything against one per unknown block."""
+"""An estimate, used to compare one full listing with one listing per unknown block."""
 CLOCKS_APART_S = 600.0
-"""How far the store's clock and that of the index' writer may differ before the index is believed about a mark."""
+"""Clock difference between the store and the index writer up to which the index's deletion marks are not trusted."""
 ALL_KINDS = tuple(MarkKind)
 
 _Item = TypeVar("_Item")
-_Answer = TypeVar("_Answer")
-_Looked = tuple[str, Objects, FoundBlock | BadObject | StorageError | None]
+_Result = TypeVar("_Result")
+_BlockOutcome = tuple[str, Objects, FoundBlock | BadObject | StorageError | None]
 
 
 def scan_folder(
@@ -55,11 +55,11 @@ def scan_folder(
     kinds: Collection[MarkKind] = ALL_KINDS,
     index: BucketIndex | None = None,
 ) -> FolderScan:
-    """Return what a folder has, and how that differs from what was ``known``.
+    """Return the content of a folder and its differences from ``known``.
 
-    Only marks of ``kinds`` are looked at. ``index`` is the bucket index if the caller has read it; otherwise it is read
-    when it spares more requests than it costs. A StorageError says that the folder could not be listed; anything wrong
-    with one block or mark is part of the answer. ``requests`` counts all that ``store`` was asked meanwhile.
+    Only marks of ``kinds`` are read. ``index`` is the bucket index if the caller has read it; otherwise it is read if
+    that saves requests. Raises StorageError if the folder cannot be listed; errors of single blocks or marks are part
+    of the result. ``requests`` counts all requests of ``store`` meanwhile.
     """
     return _Scan(store, layout, folder, known or KnownFolder(), frozenset(kinds), index).run(deep)
 
@@ -87,7 +87,7 @@ class _Scan:
             objects = list_all_blocks(self._store, self._folder, self._known.complete)
             present = objects.keys()
         else:
-            listed = dict(self._each(self._listed, sorted(present - self._known.complete)))
+            listed = dict(self._map(self._listed, sorted(present - self._known.complete)))
             unreadable = {ulid: each for ulid, each in listed.items() if isinstance(each, StorageError)}
             objects = {ulid: each for ulid, each in listed.items() if each and not isinstance(each, StorageError)}
             present = objects.keys() | unreadable.keys() | (present & self._known.complete)
@@ -95,10 +95,10 @@ class _Scan:
         marks = self._marks(objects, present)
         after = self._store.usage.requests()
         requests = {name: count - before.get(name, 0) for name, count in after.items() if count != before.get(name, 0)}
-        return self._answer(present, blocks, marks, requests)
+        return self._result(present, blocks, marks, requests)
 
     def _present(self) -> Set[str]:
-        """List the blocks that have anything in the bucket; other names are counted."""
+        """List the blocks that have any object; other names are counted as ignored."""
         present = set()
         for name in self._store.list_folders(self._folder):
             name = name.removeprefix(self._folder).removesuffix("/")
@@ -119,19 +119,19 @@ class _Scan:
         except StorageError as error:
             return ulid, error
 
-    def _blocks(self, objects: Mapping[str, Objects]) -> list[_Looked]:
-        """Read every block that is not known to be complete; of the others, those without ``meta.json`` matter."""
-        looked_at = [
+    def _blocks(self, objects: Mapping[str, Objects]) -> list[_BlockOutcome]:
+        """Read all blocks that are not known to be complete, and known ones that lost their ``meta.json``."""
+        to_read = [
             (ulid, each)
             for ulid, each in sorted(objects.items())
             if ulid not in self._known.complete or META not in each
         ]
-        return self._each(self._block, looked_at)
+        return self._map(self._block, to_read)
 
-    def _block(self, item: tuple[str, Objects]) -> _Looked:
+    def _block(self, item: tuple[str, Objects]) -> _BlockOutcome:
         ulid, objects = item
-        if META not in objects and ulid in self._known.complete:  # Of a settled block not all was kept.
-            return self._block_again(ulid)
+        if META not in objects and ulid in self._known.complete:  # Not all objects of a settled block were kept.
+            return self._reread_block(ulid)
         if META not in objects:
             return ulid, objects, None
         try:
@@ -139,12 +139,12 @@ class _Scan:
         except ObjectNotFound:  # Deleted since it was listed.
             return ulid, {name: info for name, info in objects.items() if name != META}, None
         except BadObject:
-            # A listing of many pages is not of one moment: a file may have come after its page, before meta.json's.
-            return self._block_again(ulid)
+            # A listing of several pages is no snapshot: a file may have been uploaded after its page was read.
+            return self._reread_block(ulid)
         except StorageError as error:
             return ulid, objects, error
 
-    def _block_again(self, ulid: str) -> _Looked:
+    def _reread_block(self, ulid: str) -> _BlockOutcome:
         _, objects = self._listed(ulid)
         if isinstance(objects, StorageError):
             return ulid, {}, objects
@@ -158,7 +158,7 @@ class _Scan:
             return ulid, objects, error
 
     def _marks(self, objects: Mapping[str, Objects], present: Collection[str]) -> dict[MarkKey, Mark]:
-        """Return the marks that there are: as known if their object is unchanged, else read."""
+        """Return all marks: known ones if their object is unchanged, otherwise read."""
         places = self._marks_in_blocks(objects) | self._global_marks()
         marks = {}
         unread = []
@@ -168,10 +168,10 @@ class _Scan:
                 marks[key] = known
             else:
                 unread.append((key, info, is_global))
-        for mark in self._each(self._mark, self._from_index(unread, marks)):
+        for mark in self._map(self._mark, self._from_index(unread, marks)):
             if mark:
                 marks[mark.key] = mark
-        # The copy in a block that was not looked at is as it was.
+        # Marks of blocks that were not listed are unchanged.
         for key, mark in self._known.marks.items():
             if key not in marks and not mark.is_global and mark.ulid in present and mark.ulid not in objects:
                 marks[key] = mark
@@ -205,7 +205,7 @@ class _Scan:
     def _from_index(
         self, unread: list[tuple[MarkKey, ObjectInfo, bool]], marks: dict[MarkKey, Mark]
     ) -> list[tuple[MarkKey, ObjectInfo, bool]]:
-        """Take from the bucket index the deletion marks that are older than it; return what is still to be read."""
+        """Take deletion marks that are older than the bucket index from it; return the marks still to read."""
         deletions = sum(kind is MarkKind.DELETION for (_, kind), _, _ in unread)
         if self._index is None and deletions > 1:
             self._index = read_index(self._store, self._layout, self._folder)
@@ -237,17 +237,17 @@ class _Scan:
             fault, modified_at_s = str(error), 0.0  # The next scan tries again.
         return Mark(ulid=ulid, kind=kind, time_s=0, modified_at_s=modified_at_s, is_global=is_global, fault=fault)
 
-    def _answer(
+    def _result(
         self,
         present: Collection[str],
-        looked: Sequence[_Looked],
+        outcomes: Sequence[_BlockOutcome],
         marks: Mapping[MarkKey, Mark],
         requests: Mapping[str, int],
     ) -> FolderScan:
         found: dict[str, FoundBlock] = {}
         partial: dict[str, PartialUpload] = {}
         bad: dict[str, BadBlock] = {}
-        for ulid, objects, outcome in looked:
+        for ulid, objects, outcome in outcomes:
             if isinstance(outcome, FoundBlock):
                 found[ulid] = outcome
             elif outcome is not None:
@@ -255,8 +255,8 @@ class _Scan:
             elif objects:
                 is_marked = (ulid, MarkKind.DELETION) in marks
                 partial[ulid] = partial_upload(self._folder, ulid, objects, has_deletion_mark=is_marked)
-        unlooked = self._known.complete - {ulid for ulid, _, _ in looked}
-        complete = frozenset(ulid for ulid in unlooked if ulid in present) | found.keys()
+        unread_blocks = self._known.complete - {ulid for ulid, _, _ in outcomes}
+        complete = frozenset(ulid for ulid in unread_blocks if ulid in present) | found.keys()
         seen = self._known.partial | self._known.bad
         new = [block for ulid, block in found.items() if ulid not in self._known.complete]
         return FolderScan(
@@ -279,8 +279,8 @@ class _Scan:
             requests=requests,
         )
 
-    def _each(self, look: Callable[[_Item], _Answer], items: Collection[_Item]) -> list[_Answer]:
+    def _map(self, read: Callable[[_Item], _Result], items: Collection[_Item]) -> list[_Result]:
         if not items:
             return []
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-            return list(pool.map(look, items))
+            return list(pool.map(read, items))

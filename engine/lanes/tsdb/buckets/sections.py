@@ -1,7 +1,6 @@
-"""The ``thanos`` object of a result's ``meta.json``: what others in the bucket need to know beyond the block itself.
+"""The ``thanos`` object of a result's ``meta.json``, which other readers of the bucket use.
 
-It is made in two halves. Whoever plans knows labels and place (``result_section``); whoever merged knows files and
-sizes (``completed_section``).
+The planner knows labels and partition (``result_section``), the merge adds files and sizes (``completed_section``).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PARTITIONS_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlace:
-    """Which part of which group a block is, as Cortex tells it; ``created_s`` is when the group was (unix seconds)."""
+    """The partition of a group that a block is, as Cortex records it; ``created_s`` is the group's creation time."""
 
     group_id: int
     partition: int
@@ -34,7 +33,7 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a block says it came from: the part of a group, and the length of that group's interval (0: untold)."""
+    """A block's recorded origin: its partition of a group, and the length of the group's interval (0 if unknown)."""
 
     place: PartitionPlace | None = None
     range_ms: int = 0
@@ -42,7 +41,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStats:
-    """The largest series entry and the largest chunk of a block, in bytes: how much a reader fetches ahead."""
+    """The largest series entry and the largest chunk of a block in bytes, for the read-ahead of readers."""
 
     series_max_size: int
     chunk_max_size: int
@@ -51,12 +50,13 @@ class IndexStats:
 def result_section(
     layout: Layout, sources: Sequence[BlockMeta], *, range_ms: int = 0, place: PartitionPlace | None = None
 ) -> dict[str, object]:
-    """Return what is known of a result before its merge; MergeRefused unless the sources may be merged.
+    """Return the part of the section that is known before the merge.
 
-    ``range_ms`` is the length of the interval that the group fills (0: not told); it and ``place`` are Cortex' own.
+    ``range_ms`` is the length of the group's interval (0: omitted); it and ``place`` are Cortex extensions. Raises
+    MergeRefused unless the sources share one group key.
     """
     if len({layout.group_key(meta) for meta in sources}) != 1:
-        raise MergeRefused("the sources have not one set of external labels and one resolution")
+        raise MergeRefused("the sources differ in external labels or resolution")
     section: dict[str, object] = {
         "version": 1,
         "labels": layout.labels(sources[0]),
@@ -79,24 +79,24 @@ def result_section(
 def completed_section(
     section: dict[str, object], files: Sequence[BlockFile], *, stats: IndexStats | None, uploaded_at_s: float
 ) -> dict[str, object]:
-    """Return ``section`` with what a merge found out: its files, sizes, and when they were uploaded (unix seconds)."""
+    """Return ``section`` completed with files, sizes, and the upload time (Unix seconds)."""
     listed: list[dict[str, object]] = [{"rel_path": file.name, "size_bytes": file.size} for file in files]
-    listed.append({"rel_path": META})  # Its size would change by being told.
-    told: dict[str, object] = {
+    listed.append({"rel_path": META})  # Without a size, which would depend on itself.
+    completed: dict[str, object] = {
         "segment_files": sorted(file.name.removeprefix(CHUNKS) for file in files if file.name.startswith(CHUNKS)),
         "files": sorted(listed, key=lambda file: str(file["rel_path"])),
         "upload_time": datetime.fromtimestamp(int(uploaded_at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     if stats:
-        told["index_stats"] = {"series_max_size": stats.series_max_size, "chunk_max_size": stats.chunk_max_size}
-    return section | told
+        completed["index_stats"] = {"series_max_size": stats.series_max_size, "chunk_max_size": stats.chunk_max_size}
+    return section | completed
 
 
 def origin(meta: BlockMeta) -> Origin:
-    """Return what a block's ``meta.json`` says of its group; BadObject if that cannot be."""
+    """Return the origin recorded in a block's ``meta.json``. Raises BadObject if it is invalid."""
     extensions = (meta.thanos or {}).get("extensions")
     if not isinstance(extensions, dict):
-        return Origin()  # Free JSON: somebody else's is nothing to us.
+        return Origin()  # Extensions are free-form; foreign ones are ignored.
     return Origin(
         place=_place(extensions.get("partition_info")),
         range_ms=_whole(extensions.get("time_range", 0), "time_range", INT64_MAX),

@@ -1,4 +1,4 @@
-"""Uploads a block's files but ``meta.json``: until that is there, nobody sees the block."""
+"""Upload a block's files except ``meta.json``; the block stays invisible until that is written."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ def upload_block(
     is_cancelled: Callable[[], bool] = lambda: False,
     files_at_once: int = FILES_AT_ONCE,
 ) -> tuple[BlockFile, ...]:
-    """Upload the index and chunks of a block's local folder; return the files with sizes and checksums, by name.
+    """Upload index and chunks of a block's local folder; return the files with sizes and checksums, ordered by name.
 
-    Safe to repeat: a file that is there with its size is not sent again, because equal ids have equal bytes (a result's
-    id carries its sources and its token). Tombstones go along if there are any; the empty file of a result stays
-    behind, as others do it too. Memory is bounded by ``files_at_once`` pieces. MergeCancelled when told to stop; what
-    was sent is left for the next try, or as a partial upload that is cleaned in time.
+    Idempotent: existing files of the same size are not sent again, since equal ids have equal bytes (a result's id
+    includes its sources and fencing token). Tombstones are uploaded if there are any; the empty tombstones file of a
+    result is not, as in other systems. Memory is bounded by ``files_at_once`` pieces. Raises MergeCancelled if
+    cancelled; uploaded files stay for the next attempt or are cleaned up as a partial upload. Raises PublishConflict if
+    the block is published with other files.
     """
-    there = list_block(store, folder, block.name)
+    listed = list_block(store, folder, block.name)
     names = [TOMBSTONES] if _has_tombstones(block) else []
     names += [*sorted(f"{CHUNKS}/{path.name}" for path in (block / CHUNKS).iterdir()), INDEX]
 
     def send(name: str) -> BlockFile:
         path = block / name
         size = path.stat().st_size
-        is_there = name in there and there[name].size == size
-        if META in there and not is_there:
-            raise PublishConflict(f"{folder}{block.name}", f"it is published, and {name} there is another")
-        key = None if is_there else block_key(folder, block.name, name)
+        is_uploaded = name in listed and listed[name].size == size
+        if META in listed and not is_uploaded:
+            raise PublishConflict(f"{folder}{block.name}", f"the block is published with another {name}")
+        key = None if is_uploaded else block_key(folder, block.name, name)
         return BlockFile(name=name, size=size, crc32c=_send(store, key, path, is_cancelled))
 
     with ThreadPoolExecutor(files_at_once) as pool:
@@ -59,14 +60,14 @@ def _has_tombstones(block: Path) -> bool:
 
 
 def _send(store: ObjectStore, key: str | None, path: Path, is_cancelled: Callable[[], bool]) -> int:
-    """Upload a file, or only read it if there is no key, and return its CRC32C."""
+    """Upload a file, or only read it if ``key`` is None; return its CRC32C."""
     checksum = 0
     writer = store.open_writer(key) if key else None
     try:
         with path.open("rb") as file:
             while piece := file.read(PIECE_BYTES):
                 if is_cancelled():
-                    raise MergeCancelled(f"the upload of {path.name} was told to stop")
+                    raise MergeCancelled(f"the upload of {path.name} was cancelled")
                 checksum = crc32c(piece, checksum)
                 if writer:
                     writer.write(piece)

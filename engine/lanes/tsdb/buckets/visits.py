@@ -1,7 +1,7 @@
-"""Visit markers of other compactors: whoever works on a tenant's blocks says so every minute.
+"""Visit markers of other compactors, which they renew every minute while they work on a tenant's blocks.
 
-A marker is fresh until ``timeout_s`` after the visit it tells. Two compactors must not work on the same blocks, so a
-fresh marker of another one is a reason to plan nothing for the tenant.
+A marker is fresh until ``timeout_s`` after its visit time. Two compactors must not work on the same blocks, so the
+tenant of a fresh foreign marker is not planned.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from engine.storage import ObjectNotFound, ObjectStore
 VISIT_MARK = "visit-mark.json"
 VISIT_BYTES_MAX = 64 << 10
 VISIT_TIMEOUT_S = 600.0
-"""After this long without a visit the other systems give the work to somebody else."""
+"""Time without a visit after which other systems reassign the work."""
 CLOCKS_APART_S = 600.0
-"""How far the store's clock and a compactor's may differ before a marker is overlooked."""
+"""Clock difference between store and compactor up to which markers are still found."""
 REQUESTS_AT_ONCE = 16
 
 _PARTITION_MARK = re.compile(r"[0-9]{1,20}/partition-[0-9]{1,20}-visit-mark\.json")
@@ -31,10 +31,10 @@ _PARTITION_MARK = re.compile(r"[0-9]{1,20}/partition-[0-9]{1,20}-visit-mark\.jso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignVisit:
-    """A fresh marker of another compactor. Times are unix seconds; ``until_s`` is when it expires if nobody comes back.
+    """A fresh marker of another compactor. Times are in Unix seconds; ``until_s`` is its expiry time.
 
-    ``compactor`` is "" and ``fault`` says why if the marker cannot be read; then its age is that of the object.
-    ``status`` is told of partitions only: pending, inProgress, completed or failed, any of which shows somebody alive.
+    If the marker cannot be read, ``compactor`` is "", ``fault`` is the error, and its age is that of the object. Only
+    markers of partitions have a ``status``: pending, inProgress, completed or failed; each shows an active compactor.
     """
 
     key: str
@@ -45,7 +45,7 @@ class ForeignVisit:
     fault: str = ""
 
     def __str__(self) -> str:
-        return f"{self.compactor or 'a marker that cannot be read'} visited {self.key}"
+        return f"{self.compactor or 'an unreadable marker'} visited {self.key}"
 
 
 def fresh_foreign_markers(
@@ -58,27 +58,27 @@ def fresh_foreign_markers(
     own: Collection[str] = (),
     timeout_s: float = VISIT_TIMEOUT_S,
 ) -> tuple[ForeignVisit, ...]:
-    """Return who else works on these blocks, or on any partition of their tenant, in order of their keys.
+    """Return the fresh foreign markers on these blocks, or on any partition of their tenant, ordered by key.
 
-    ``own`` are names under which markers do not count. Costs one request per block, one listing, and one request per
-    recent marker of a partition; nothing where the layout knows no visits (Thanos).
+    ``own`` are compactor names whose markers are ignored. Costs one request per block, one listing, and one request per
+    recent partition marker; none for layouts without visit markers (Thanos).
     """
     if not layout.has_visits:
         return ()
     keys = [block_key(folder, ulid, VISIT_MARK) for ulid in sorted(ulids)]
     keys += _recent_partition_marks(store, folder, now_s - timeout_s - CLOCKS_APART_S)
 
-    def look(key: str) -> ForeignVisit | None:
+    def read_marker(key: str) -> ForeignVisit | None:
         return _visit(store, key, now_s, timeout_s)
 
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        visits = [visit for visit in pool.map(look, keys) if visit]
+        visits = [visit for visit in pool.map(read_marker, keys) if visit]
     fresh = (visit for visit in visits if visit.until_s > now_s and visit.compactor not in own)
     return tuple(sorted(fresh, key=lambda visit: visit.key))
 
 
 def _recent_partition_marks(store: ObjectStore, folder: str, since_s: float) -> Iterator[str]:
-    """Yield the markers of partitions written since then: the others have expired whatever they say."""
+    """Yield the keys of partition markers written since then; older ones have expired."""
     prefix = f"{folder}partitioned-groups/visit-marks/"
     for info in store.list(prefix):
         if info.modified_at > since_s and _PARTITION_MARK.fullmatch(info.key.removeprefix(prefix)):
@@ -89,7 +89,7 @@ def _visit(store: ObjectStore, key: str, now_s: float, timeout_s: float) -> Fore
     def read(fields: Fields) -> ForeignVisit:
         visited = fields.integer("visitTime", 0, TIME_MAX)
         if visited > now_s + CLOCKS_APART_S:
-            raise fields.error("visitTime", "the visit is yet to come")
+            raise fields.error("visitTime", "the visit is in the future")
         return ForeignVisit(
             key=key,
             compactor=fields.text("compactorID", TEXT_MAX, empty=False),
@@ -98,13 +98,13 @@ def _visit(store: ObjectStore, key: str, now_s: float, timeout_s: float) -> Fore
             status=fields.text("status", TEXT_MAX, default=""),
         )
 
-    with suppress(ObjectNotFound):  # The visit ended while it was looked at.
+    with suppress(ObjectNotFound):  # The marker was deleted meanwhile.
         data = store.get(key)
         try:
             return read_json(data, VISIT_MARK, VISIT_BYTES_MAX, read)
         except BadObject as error:
-            written = store.head(key).modified_at
+            modified_at_s = store.head(key).modified_at
             return ForeignVisit(
-                key=key, compactor="", visited_at_s=written, until_s=written + timeout_s, fault=str(error)
+                key=key, compactor="", visited_at_s=modified_at_s, until_s=modified_at_s + timeout_s, fault=str(error)
             )
     return None

@@ -1,1 +1,1 @@
-"""The blocks of a group become one, or parts by series hash."""
+"""Merges of the blocks of a group into one block, or into partitions by series hash."""

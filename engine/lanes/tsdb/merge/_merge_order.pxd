@@ -1,4 +1,4 @@
-"""In which order the series of several sources come: by their labels; only inline C, no module of its own."""
+"""Order the series of several sources by their labels; only inline C, not a module of its own."""
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -7,14 +7,14 @@ from engine.lanes.tsdb.merge._merge_pieces cimport Source
 
 ctypedef struct Order:
     Source* sources
-    uint32_t* heap  # of those that have a next series
+    uint32_t* heap  # sources with a next series
     size_t heap_size
-    uint32_t* taken  # those with the current series
+    uint32_t* taken  # sources with the current series
     size_t taken_count
 
 
 cdef inline bint _is_before(const Source* one, const Source* other) noexcept nogil:
-    """Say whether the labels of the current series come strictly before another's; what is longer comes after."""
+    """Return whether the labels of the current series come strictly before another's; prefixes come first."""
     cdef size_t first = one.next_series - 1, second = other.next_series - 1
     cdef size_t size = 2 * <size_t>(one.label_starts[first + 1] - one.label_starts[first])
     cdef size_t other_size = 2 * <size_t>(other.label_starts[second + 1] - other.label_starts[second])
@@ -27,21 +27,22 @@ cdef inline bint _is_before(const Source* one, const Source* other) noexcept nog
     return size < other_size
 
 
-cdef inline int64_t dry_source(const Order* order) noexcept nogil:
-    """Return a source whose next series is wanted and not loaded, -1 if there is none."""
+cdef inline int64_t exhausted_source(const Order* order) noexcept nogil:
+    """Return the first source that needs its next series loaded, -1 if there is none."""
     cdef size_t number, taken
-    cdef int64_t dry = -1
+    cdef int64_t exhausted = -1
     cdef const Source* source
     for taken in range(order.taken_count):
         number = order.taken[taken]
         source = &order.sources[number]
-        if source.next_series >= source.series and not source.has_ended and (dry < 0 or <int64_t>number < dry):
-            dry = <int64_t>number
-    return dry
+        if (source.next_series >= source.series and not source.has_ended
+                and (exhausted < 0 or <int64_t>number < exhausted)):
+            exhausted = <int64_t>number
+    return exhausted
 
 
 cdef inline void take_next(Order* order) noexcept nogil:
-    """Take the sources with the next series off the heap, after putting back those of the series before."""
+    """Pop the sources with the next series, after pushing back those of the previous series."""
     cdef size_t taken
     cdef uint32_t number
     for taken in range(order.taken_count):
@@ -71,7 +72,7 @@ cdef inline void _push(Order* order, uint32_t number) noexcept nogil:
 
 
 cdef inline uint32_t _pop(Order* order) noexcept nogil:
-    """Take the first; of equal ones, the order is that of ``engine.lanes.tsdb.merge.merge_heap``."""
+    """Pop the first source; the order of equal ones is that of ``engine.lanes.tsdb.merge.merge_heap``."""
     cdef size_t last = order.heap_size - 1, place = 0, child
     cdef uint32_t first = order.heap[0], sifted = order.heap[last]
     order.heap[0] = sifted

@@ -1,4 +1,4 @@
-"""Chunks of the sources of a merge of series, checked as they are read; only inline C, no module of its own."""
+"""Read and check chunks of the sources of a series merge; only inline C, not a module of its own."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
@@ -11,13 +11,13 @@ from engine.formats.prometheus.chunks._xor cimport XorFault, decode_samples, xor
 cdef enum:
     BAD = 0
     TRUNCATED = 1
-    LIMIT = 2  # up to here as in _xor.pyx
+    LIMIT = 2  # the codes up to here are those of _xor.pyx
     REFERENCE = 3
     CHECKSUM = 4
     FORMAT = 5
     ORDER = 6
     CONTRADICTION = 7
-    REFUSED = 8  # for the blocks together, none is to blame
+    REFUSED = 8  # limit of all blocks together
 
     MERGED = 0
     FAULTY = 1
@@ -28,7 +28,7 @@ cdef enum:
     CHUNK_BYTES_MAX = 64 << 20
     ENCODING_XOR = 1
     ENCODING_XOR2 = 4
-    ENCODING_14_BITS = 5  # this one and the next have counts of 14 bits
+    ENCODING_14_BITS = 5  # this encoding and the next have counts of 14 bits
     ENCODING_LAST = 6
 
 cdef extern from *:
@@ -44,7 +44,7 @@ ctypedef struct Source:
     const uint8_t* overlay
     size_t overlay_size
     size_t series
-    size_t next_series  # the current one is before it
+    size_t next_series  # the current series is the one before
     bint has_ended
     const int64_t* label_starts
     const uint32_t* label_refs
@@ -54,7 +54,7 @@ ctypedef struct Source:
     const uint64_t* chunk_refs
 
 ctypedef struct Piece:
-    const uint8_t* sealed  # encoding and data, then their checksum
+    const uint8_t* sealed  # encoding, data, checksum
     size_t size  # of encoding and data
     size_t record_bytes
     int64_t min_time
@@ -67,7 +67,7 @@ ctypedef struct Fault:
     int kind
     uint32_t source
     uint64_t ref
-    size_t offset  # beyond that of the reference
+    size_t offset  # added to the reference's offset
     const char* reason
 
 
@@ -100,10 +100,10 @@ cdef inline bint is_same(const Piece* one, const Piece* other) noexcept nogil:
 
 
 cdef inline int read_piece(const Source* source, Piece* piece, const Piece* like, Fault* fault) noexcept nogil:
-    """Find the record of a piece, whose reference, source and times are set, and check it.
+    """Find and check the record of a piece, whose reference, source and times are set.
 
-    ``like``, if it is not NULL, is a piece that was found sound: what has all its bytes, those of the checksum too, is
-    as sound, and is taken for it, so that the bytes of identical replicas are gone through once.
+    ``like``, if not NULL, is a checked piece. A record with the same bytes, checksum included, is not checked again, so
+    identical replicas are checked once.
     """
     cdef uint64_t number = piece.ref >> 32, size
     cdef size_t offset = <size_t>(piece.ref & 0xFFFFFFFFu), start
@@ -115,14 +115,14 @@ cdef inline int read_piece(const Source* source, Piece* piece, const Piece* like
     else:
         return fail(fault, REFERENCE, piece.source, piece.ref, 0, b"the block has no such chunk file")
     if offset < HEADER_BYTES or offset >= cursor.size:
-        return fail(fault, REFERENCE, piece.source, piece.ref, 0, b"no record can be there")
+        return fail(fault, REFERENCE, piece.source, piece.ref, 0, b"invalid offset of a chunk record")
     cursor.at = offset
     size = read_uvarint(&cursor)
     if cursor.failed:
         return fail(fault, BAD if cursor.at < cursor.size else TRUNCATED, piece.source, piece.ref, 0,
-                    b"the length of a chunk is not one")
+                    b"invalid length of a chunk")
     if size > CHUNK_BYTES_MAX:
-        return fail(fault, LIMIT, piece.source, piece.ref, 0, b"a chunk longer than any that is read")
+        return fail(fault, LIMIT, piece.source, piece.ref, 0, b"a chunk exceeds the maximum length")
     if size + 1 + CRC_BYTES > left(&cursor):
         return fail(fault, TRUNCATED, piece.source, piece.ref, 0, b"the file ends inside a record")
     start = cursor.at - offset
@@ -144,7 +144,7 @@ cdef inline int read_piece(const Source* source, Piece* piece, const Piece* like
 
 
 cdef inline int decode_piece(const Piece* piece, Samples* samples, Fault* fault) except -1 nogil:
-    """Append the samples of a float chunk, which must be what the index says."""
+    """Append the samples of a float chunk and compare their times with the index."""
     cdef XorFault found
     cdef const uint8_t* data = piece.sealed + 1
     cdef int64_t count = xor_count(data, piece.size - 1, &found)
@@ -162,6 +162,6 @@ cdef inline int decode_piece(const Piece* piece, Samples* samples, Fault* fault)
     if not ascends:
         return fail(fault, ORDER, piece.source, piece.ref, 0, b"the samples of a chunk do not ascend in time")
     if times[0] != piece.min_time or times[count - 1] != piece.max_time:
-        return fail(fault, CONTRADICTION, piece.source, piece.ref, 0, b"a chunk has other times than the index says")
+        return fail(fault, CONTRADICTION, piece.source, piece.ref, 0, b"the times of a chunk differ from the index")
     samples.count += <size_t>count
     return MERGED

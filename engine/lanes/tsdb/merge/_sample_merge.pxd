@@ -1,4 +1,4 @@
-"""Merges samples of one series that were decoded; only inline C, no module of its own."""
+"""Merge decoded samples of one series; only inline C, not a module of its own."""
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -63,7 +63,7 @@ cdef inline uint64_t _in_order(uint64_t bits) noexcept nogil:
 
 
 cdef inline uint64_t greater_value(uint64_t one, uint64_t other) noexcept nogil:
-    """Return which of two different values stays; the order is that of ``engine.lanes.tsdb.merge.sample_order``."""
+    """Return which of two different values is kept; the order is that of ``engine.lanes.tsdb.merge.chunk_cuts``."""
     cdef int first = _class_of(one), second = _class_of(other)
     if first != second:
         return one if first > second else other
@@ -73,7 +73,7 @@ cdef inline uint64_t greater_value(uint64_t one, uint64_t other) noexcept nogil:
 
 
 cdef inline bint merge_two(const Samples* one, const Samples* other, Samples* merged, bint is_ours) noexcept nogil:
-    """Merge by time into ``merged``, which has room for all; False at a conflict that is not for our rule."""
+    """Merge by time into ``merged``, which must have room for all; return False at a conflict under another rule."""
     cdef size_t i = 0, j = 0, at = 0
     cdef int64_t time, other_time
     cdef uint64_t value

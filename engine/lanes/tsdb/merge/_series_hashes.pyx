@@ -1,4 +1,4 @@
-"""The compiled hashes of series behind the door ``engine.lanes.tsdb.merge.series_hashes``."""
+"""Compiled implementation of ``engine.lanes.tsdb.merge.series_hashes``."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -45,7 +45,7 @@ cdef int _hash(const uint32_t* refs, size_t count, const uint8_t* data, size_t s
 
 
 def hash_series(batch, symbols):
-    """Return XXH64 of each series' names and values, each with a byte 0xFF behind it."""
+    """Return the XXH64 of each series' label names and values, each followed by a byte 0xFF."""
     cdef const int64_t[::1] starts = batch.label_starts
     cdef const uint32_t[::1] refs = batch.label_refs
     cdef const uint8_t[::1] data
@@ -56,10 +56,10 @@ def hash_series(batch, symbols):
     hashes = np.empty(count, np.uint64)
     cdef uint64_t[::1] found = hashes
     if <size_t>starts.shape[0] != count + 1 or starts[0] < 0 or 2 * starts[count] > refs.shape[0]:
-        raise ValueError("the arrays of a batch of series are not equally long")
+        raise ValueError("the arrays of a batch of series differ in length")
     data, start, end, positions = symbols.parts()
     try:
-        put_u8(&scratch, 0)  # so that there is an address even where nothing is hashed
+        put_u8(&scratch, 0)  # Allocates the buffer even if nothing is hashed.
         with nogil:
             for place in range(count):
                 if starts[place + 1] < starts[place]:
@@ -74,7 +74,7 @@ def hash_series(batch, symbols):
         if fault == TOO_LONG:
             raise LimitExceeded(SECTION, 16 * int(batch.ids[place]), "the labels of a series are too long")
         if fault:
-            raise BadReference(SECTION, 16 * int(batch.ids[place]), "a label of a symbol that does not exist")
+            raise BadReference(SECTION, 16 * int(batch.ids[place]), "a label references an unknown symbol")
         return hashes
     finally:
         buffer_free(&scratch)

@@ -1,4 +1,4 @@
-"""Twin of the hashes of series: plain Python, the definition."""
+"""Pure Python reference implementation of the hashes of series."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEPARATOR = b"\xff"
 
 
 def hash_series(batch: SeriesBatch, symbols: SymbolTable) -> npt.NDArray[np.uint64]:
-    """Return XXH64 of each series' names and values, each with a byte 0xFF behind it."""
+    """Return the XXH64 of each series' label names and values, each followed by a byte 0xFF."""
     hashes = []
     for position in range(len(batch.ids)):
         hashed = bytearray()

@@ -1,4 +1,4 @@
-"""The compiled merge of series behind the door ``engine.lanes.tsdb.merge.series_merge``."""
+"""Compiled implementation of ``engine.lanes.tsdb.merge.series_merge``."""
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memmove
 
 from engine.core._byte_buffers cimport Buffer, buffer_free, buffer_reserve, put_bytes, put_u64, store_u32_be
 from engine.core._checksum_kernels cimport crc32c_of
-from engine.lanes.tsdb.merge._merge_order cimport Order, dry_source, take_next
+from engine.lanes.tsdb.merge._merge_order cimport Order, exhausted_source, take_next
 from engine.lanes.tsdb.merge._merge_pieces cimport (
     CRC_BYTES, ENCODING_XOR, FAULTY, HEADER_BYTES, LIMIT, MERGED, RARE, REFUSED, Fault, Piece, Source, decode_piece,
     fail, is_earlier, is_float, is_same, read_piece,
@@ -30,17 +30,17 @@ from engine.lanes.tsdb.merge.overlaps import PlacedChunk
 from engine.formats.prometheus.index.series_batch import SeriesBatch
 
 cdef enum:
-    CHUNK_BYTES = 64  # what is held of a chunk beside its record
+    CHUNK_BYTES = 64  # memory of a chunk besides its record
     SERIES_MOST = 4096
     LENGTH_BYTES_MAX = 10
-    SHARE_BYTES = 10  # of a record beside its data, where files are cut
+    SHARE_BYTES = 10  # estimated bytes of a record besides its data
 
 cdef tuple ERRORS = (
     BadObject, Truncated, LimitExceeded, BadReference, ChecksumMismatch, UnknownFormat, OutOfOrder, Inconsistent,
 )
 
 ctypedef struct OutChunk:
-    const uint8_t* sealed  # NULL: at ``offset`` of what was encoded, without a checksum
+    const uint8_t* sealed  # NULL: at ``offset`` of the encoded bytes, without a checksum
     size_t offset
     size_t size
     int64_t min_time
@@ -58,11 +58,11 @@ ctypedef struct Counts:
     uint64_t float_samples_written
 
 
-@cython.nonecheck(False)  # its methods run without the interpreter lock, where Cython cannot raise the error
+@cython.nonecheck(False)  # Methods run without the GIL and cannot raise.
 cdef class SeriesMerge:
-    """Merges series of several sources. ``run`` says what is needed next, ``take`` gives what was merged.
+    """Merges series of several sources. ``run`` returns what is needed next, ``take`` the merged series.
 
-    ``sources`` are the blocks' names and the bytes of their chunk files, in the order of the merge.
+    ``sources`` are the blocks' names and the bytes of their chunk files, in merge order.
     """
 
     cdef readonly object counts
@@ -72,11 +72,11 @@ cdef class SeriesMerge:
     cdef list _files
     cdef list _loaded
     cdef bint _is_ours
-    cdef bint _is_waiting  # for the chunks of a series that is rare
+    cdef bint _is_waiting  # for the chunks of a series that the caller merges
     cdef size_t _samples_per_chunk
     cdef uint64_t _file_bytes
-    cdef uint64_t _record_bytes_max  # of the chunks of a series
-    cdef size_t _window_samples  # of overlapping chunks, decoded together
+    cdef uint64_t _record_bytes_max  # limit of the chunks of a series
+    cdef size_t _window_samples  # limit of overlapping chunks decoded together
     cdef uint64_t _file_count
     cdef uint64_t _position
     cdef size_t* _piece_starts  # per taken source, and the end
@@ -96,7 +96,7 @@ cdef class SeriesMerge:
     cdef Buffer _min_times
     cdef Buffer _max_times
     cdef Buffer _chunk_refs
-    cdef bytearray _records  # grown only while nobody looks at it
+    cdef bytearray _records  # resized only while no view of it exists
     cdef uint8_t* _record_data
     cdef size_t _record_bytes
     cdef size_t _record_room
@@ -161,7 +161,7 @@ cdef class SeriesMerge:
         buffer_free(&self._file_starts)
 
     def load(self, size_t source, batch, bytes overlay):
-        """Give a source's next series, which have chunks; those of file OVERLAY_FILE are records in ``overlay``."""
+        """Load a source's next series, which have chunks; those of file OVERLAY_FILE are records in ``overlay``."""
         cdef const int64_t[::1] label_starts = batch.label_starts
         cdef const int64_t[::1] chunk_starts = batch.chunk_starts
         cdef const uint32_t[::1] label_refs = batch.label_refs
@@ -190,26 +190,26 @@ cdef class SeriesMerge:
         into.chunk_refs = &chunk_refs[0] if chunk_refs.shape[0] else NULL
 
     def end(self, size_t source):
-        """Say that a source has no more series."""
+        """Mark a source as having no more series."""
         if source >= self._source_count:
             raise ValueError("there is no such source")
         self._order.sources[source].has_ended = True
 
     def run(self, size_t most_bytes):
-        """Merge on; with ``Turn.NEEDS`` comes the source, with ``FULL`` there are about ``most_bytes`` of records."""
-        cdef int64_t dry = -1
+        """Continue the merge; ``Turn.NEEDS`` comes with the source, ``FULL`` after about ``most_bytes`` of records."""
+        cdef int64_t exhausted = -1
         cdef int status = MERGED
         cdef bint is_full = False, is_done = False
         if self._is_waiting:
-            raise ValueError("the chunks of a rare series were not put")
+            raise ValueError("the chunks of the pending series were not put")
         try:
             with nogil:
                 while status == MERGED:
                     is_full = self._record_bytes >= most_bytes or self._series >= SERIES_MOST
                     if is_full:
                         break
-                    dry = dry_source(&self._order)
-                    if dry >= 0:
+                    exhausted = exhausted_source(&self._order)
+                    if exhausted >= 0:
                         break
                     take_next(&self._order)
                     is_done = self._order.taken_count == 0
@@ -225,14 +225,14 @@ cdef class SeriesMerge:
             return Turn.PLAIN, -1
         if is_full:
             return Turn.FULL, -1
-        return (Turn.DONE, -1) if is_done else (Turn.NEEDS, dry)
+        return (Turn.DONE, -1) if is_done else (Turn.NEEDS, exhausted)
 
     def plain(self):
-        """Return the chunks, by source, of the series that the caller is to merge, and to ``put``."""
+        """Return the chunks, by source, of the series that the caller must merge and ``put``."""
         cdef const Piece* pieces = <const Piece*>self._pieces.data
         cdef size_t taken, place
         if not self._is_waiting:
-            raise ValueError("no series is rare")
+            raise ValueError("no series is pending")
         columns = []
         for taken in range(self._order.taken_count):
             column = []
@@ -247,11 +247,11 @@ cdef class SeriesMerge:
         return columns
 
     def put(self, chunks):
-        """Append the chunks of the current series."""
+        """Append the merged chunks of the current series."""
         cdef OutChunk out
         cdef bytes sealed
         if not self._is_waiting:
-            raise ValueError("no series is rare")
+            raise ValueError("no series is pending")
         self._out.size = self._encoded.size = 0
         for min_time, max_time, chunk in chunks:
             sealed = bytes([chunk.encoding]) + chunk.data
@@ -264,7 +264,7 @@ cdef class SeriesMerge:
         self._copy_counts()
 
     def take(self):
-        """Return what was merged since the last time; the records only until the merge goes on."""
+        """Return the series merged since the last call; records are valid only until the merge continues."""
         batch = SeriesBatch(
             0,
             np.zeros(self._series, np.uint32),
@@ -290,7 +290,7 @@ cdef class SeriesMerge:
         return 0
 
     cdef int _merge_series(self) except -1 nogil:
-        """Merge the chunks of the series that was taken, and write it unless it is rare."""
+        """Merge the chunks of the current series and write it, unless the caller must merge it."""
         cdef int status = self._read_pieces()
         cdef const Piece* pieces
         cdef const Piece* found
@@ -365,20 +365,20 @@ cdef class SeriesMerge:
                 own += CHUNK_BYTES + piece.record_bytes
                 if own > self._record_bytes_max:
                     return fail(&self._fault, LIMIT, number, piece.ref, 0,
-                                 b"the chunks of a series take more than a merge holds of one")
+                                 b"the chunks of a series exceed the memory limit of a series")
             self._counts.series_read += 1
             self._counts.chunks_read += count
             held += own
             if held > self._record_bytes_max:
                 return fail(&self._fault, REFUSED, number, source.chunk_refs[first], 0,
-                             b"the chunks of a series in all blocks take more than the budget allows")
+                             b"the chunks of a series in all blocks exceed the memory budget")
         return MERGED
 
     cdef int _merge_group(self) except -1 nogil:
-        """Turn the chunks of a group that overlap into new ones; a single one stays as it is.
+        """Merge a group of overlapping chunks into new ones; a single chunk is kept.
 
-        They come by their first times. However long the chain is, what is decoded of it lies in a window of some chunks:
-        no later one says more of the times before its own first.
+        Chunks are ordered by their first times. However long the group is, only a window of it is decoded at a time:
+        later chunks have no samples before their first time.
         """
         cdef const Piece** group = <const Piece**>self._group.data
         cdef size_t count = self._group.size // sizeof(void*), place, first = 0, samples
@@ -408,12 +408,12 @@ cdef class SeriesMerge:
             self._cut(self._samples.count if place == count else self._whole_runs_before(group[place].min_time))
             if self._encoded.size > self._record_bytes_max:
                 return fail(&self._fault, REFUSED, group[first].source, group[first].ref, 0,
-                             b"samples that overlap here take more than the budget of the merge allows")
+                             b"overlapping samples exceed the memory budget of the merge")
             first = place
         return MERGED
 
     cdef int _merge_window(self, const Piece** pieces, size_t count) except -1 nogil:
-        """Merge the samples of some chunks into those that are left of the ones before."""
+        """Merge the samples of some chunks with those left from earlier chunks."""
         cdef size_t place, taken
         cdef bint is_first = self._samples.count == 0
         cdef Samples swapped
@@ -437,7 +437,7 @@ cdef class SeriesMerge:
         return MERGED
 
     cdef size_t _whole_runs_before(self, int64_t time) noexcept nogil:
-        """Return how many samples the whole runs before a time have."""
+        """Return the number of samples in complete runs before a time."""
         cdef size_t low = 0, high = self._samples.count, middle
         while low < high:
             middle = (low + high) // 2
@@ -448,7 +448,7 @@ cdef class SeriesMerge:
         return low - low % self._samples_per_chunk
 
     cdef int _cut(self, size_t most) except -1 nogil:
-        """Encode the first of the merged samples, so many of them, in runs, and keep the others."""
+        """Encode the first ``most`` merged samples in runs, and keep the rest."""
         cdef size_t first = 0, count
         cdef OutChunk out
         while first < most:
@@ -468,7 +468,7 @@ cdef class SeriesMerge:
         return 0
 
     cdef int _write_series(self) except -1 nogil:
-        """Append the series that was taken, with the chunks in ``_out``."""
+        """Append the current series with the chunks in ``_out``."""
         cdef const Source* source = &self._order.sources[self._order.taken[0]]
         cdef size_t series = source.next_series - 1
         cdef int64_t first = source.label_starts[series], last = source.label_starts[series + 1]
@@ -513,7 +513,7 @@ cdef class SeriesMerge:
         return 0
 
     cdef int _write_chunk(self, const OutChunk* chunk) except -1 nogil:
-        """Append a chunk, for which there is room among the records."""
+        """Append a chunk; the record buffer must have room for it."""
         cdef uint8_t* record = self._record_data + self._record_bytes
         cdef size_t start = 0, length = chunk.size - 1
         cdef const uint8_t* sealed = chunk.sealed
@@ -571,10 +571,10 @@ cdef object _array(const Buffer* buffer, kind):
 
 
 cdef int _check_starts(const int64_t[::1] starts, Py_ssize_t count, Py_ssize_t size) except -1:
-    """Refuse a batch whose arrays do not belong together: what follows trusts them."""
+    """Reject a batch with inconsistent arrays, which the code below relies on."""
     cdef Py_ssize_t place
     if starts.shape[0] != count + 1 or starts[0] < 0 or starts[count] > size:
-        raise ValueError("the arrays of a batch of series are not equally long")
+        raise ValueError("the arrays of a batch of series differ in length")
     for place in range(count):
         if starts[place] > starts[place + 1]:
             raise ValueError("the starts in a batch of series do not ascend")

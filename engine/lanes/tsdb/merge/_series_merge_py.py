@@ -1,4 +1,4 @@
-"""Twin of the merge of series: plain Python, the definition."""
+"""Pure Python reference implementation of the merge of series."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from engine.lanes.tsdb.merge.series_budget import CHUNK_BYTES, SeriesBudget, ref
 
 LENGTH_BYTES_MAX = 5
 SERIES_MOST = 4096
-"""Series that are handed out together."""
+"""Largest number of series that ``take`` returns at once."""
 
 
 class _Source:
@@ -39,8 +39,8 @@ class _Source:
         self.has_ended = False
 
     @property
-    def is_dry(self) -> bool:
-        """Say whether there is no series after the current one here."""
+    def is_exhausted(self) -> bool:
+        """Return whether there is no loaded series after the current one."""
         return self.batch is None or self.position + 1 >= len(self.batch.ids)
 
     @property
@@ -57,9 +57,9 @@ class _Source:
 
 
 class SeriesMerge:
-    """Merges series of several sources. ``run`` says what is needed next, ``take`` gives what was merged.
+    """Merges series of several sources. ``run`` returns what is needed next, ``take`` the merged series.
 
-    ``sources`` are the blocks' names and the bytes of their chunk files, in the order of the merge.
+    ``sources`` are the blocks' names and the bytes of their chunk files, in merge order.
     """
 
     def __init__(
@@ -76,21 +76,21 @@ class SeriesMerge:
         self._clear()
 
     def load(self, source: int, batch: SeriesBatch, overlay: bytes) -> None:
-        """Give a source's next series, which have chunks; those of file OVERLAY_FILE are records in ``overlay``."""
+        """Load a source's next series, which have chunks; those of file OVERLAY_FILE are records in ``overlay``."""
         into = self._sources[source]
         into.batch, into.position, into.overlay = batch, -1, memoryview(overlay)
 
     def end(self, source: int) -> None:
-        """Say that a source has no more series."""
+        """Mark a source as having no more series."""
         self._sources[source].has_ended = True
 
     def run(self, most_bytes: int) -> tuple[Turn, int]:
-        """Merge on; with ``Turn.NEEDS`` comes the source, with ``FULL`` there are about ``most_bytes`` of records."""
+        """Continue the merge; ``Turn.NEEDS`` comes with the source, ``FULL`` after about ``most_bytes`` of records."""
         while True:
             if len(self._records) >= most_bytes or len(self._rows) >= SERIES_MOST:
                 return Turn.FULL, -1
             for number, source in enumerate(self._sources):
-                if source in self._taken and source.is_dry and not source.has_ended:
+                if source in self._taken and source.is_exhausted and not source.has_ended:
                     return Turn.NEEDS, number
             if not self._take_next():
                 return Turn.DONE, -1
@@ -101,12 +101,12 @@ class SeriesMerge:
             self.put(merge_chunks(chunks, self._rules, self._budget))
 
     def plain(self) -> list[list[PlacedChunk]]:
-        """Return the chunks, by source, of the series that the caller is to merge, and to ``put``."""
+        """Return the chunks, by source, of the series that the caller must merge and ``put``."""
         assert self._plain is not None
         return self._plain
 
     def put(self, chunks: Sequence[StoredChunk]) -> None:
-        """Append the chunks of the current series."""
+        """Append the merged chunks of the current series."""
         self._plain = None
         metas = []
         starts = self._file_starts_in([len(stored.chunk.data) for stored in chunks])
@@ -128,7 +128,7 @@ class SeriesMerge:
         self.counts.chunks_written += len(chunks)
 
     def take(self) -> MergedSeries:
-        """Return what was merged since the last time; the records only until the merge goes on."""
+        """Return the series merged since the last call; records are valid only until the merge continues."""
         merged = MergedSeries(series_batch(self._rows), memoryview(bytes(self._records)), self._file_starts)
         self._clear()
         return merged
@@ -139,7 +139,7 @@ class SeriesMerge:
         self._file_starts: list[int] = []
 
     def _take_next(self) -> bool:
-        """Take the sources with the next series off the heap, after putting back those of the series before."""
+        """Pop the sources with the next series, after pushing back those of the previous series."""
         for source in self._taken:
             source.position += 1
             if source.batch is not None and source.position < len(source.batch.ids):
@@ -150,20 +150,18 @@ class SeriesMerge:
         return bool(self._taken)
 
     def _chunks(self) -> list[list[PlacedChunk]]:
-        """Return the chunks of the current series by source; LimitExceeded, MergeRefused if they are too much."""
+        """Return the chunks of the current series by source. Raises LimitExceeded or MergeRefused beyond the budget."""
         columns, held = [], 0
         for source in self._taken:
             column, own = self._chunks_of(source)
             columns.append(column)
             held += own
             if held > self._budget.record_bytes:
-                raise MergeRefused(
-                    f"{source.name}: the chunks of a series in all blocks take more than the budget allows"
-                )
+                raise MergeRefused(f"{source.name}: the chunks of a series in all blocks exceed the memory budget")
         return columns
 
     def _chunks_of(self, source: _Source) -> tuple[list[PlacedChunk], int]:
-        """Return the chunks of a source, and what is held of them."""
+        """Return the chunks of a source and the memory they take."""
         held = 0
         number = self._sources.index(source)
         chunks = []
@@ -181,7 +179,7 @@ class SeriesMerge:
         return chunks, held
 
     def _read(self, source: _Source, ref: int) -> tuple[Chunk, int]:
-        """Return a chunk and how long its record is."""
+        """Return a chunk and the length of its record."""
         number, offset = chunk_place(ref)
         name = file_name(number)
         if number == OVERLAY_FILE:
@@ -191,11 +189,11 @@ class SeriesMerge:
         else:
             raise BadReference(name, offset, "the block has no such chunk file")
         if not HEADER_BYTES <= offset < len(data):
-            raise BadReference(name, offset, "no record can be there")
+            raise BadReference(name, offset, "invalid offset of a chunk record")
         cursor = FileCursor(data, name, offset)
         size = cursor.uvarint()
         if size > CHUNK_BYTES_MAX:
-            raise LimitExceeded(name, offset, "a chunk longer than any that is read")
+            raise LimitExceeded(name, offset, "a chunk exceeds the maximum length")
         if size + 1 + CRC_BYTES > cursor.left:
             raise Truncated(name, offset, "the file ends inside a record")
         start = cursor.position
@@ -204,12 +202,12 @@ class SeriesMerge:
             raise UnknownFormat(name, start, "an unknown encoding of a chunk")
         if size < 2 or not (chunk := Chunk(encoding, bytes(record.take(size)))).sample_count:
             raise BadObject(name, start, "a chunk without samples")
-        record_bytes = cursor.position - offset  # with the checksum
+        record_bytes = cursor.position - offset  # includes the checksum
         self.counts.bytes_read += record_bytes
         return chunk, record_bytes
 
     def _file_starts_in(self, sizes: Sequence[int]) -> list[bool]:
-        """Say before which chunks of a series a new file begins; a chunk counts with the longest length field."""
+        """Return for each chunk of a series whether a new file begins before it, assuming the longest length field."""
         begin, starts, estimate = self._position, list[bool](), 0
         for size in sizes:
             share = LENGTH_BYTES_MAX + 1 + size + CRC_BYTES

@@ -1,4 +1,4 @@
-"""The compiled check of float chunks behind the door ``engine.lanes.tsdb.merge.sound_chunks``."""
+"""Compiled implementation of ``engine.lanes.tsdb.merge.sound_chunks``."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -35,7 +35,7 @@ cdef class _File:
 
 cdef int64_t _samples_of(const uint8_t* data, size_t size, uint64_t offset, int64_t first_ms, int64_t last_ms,
                          int64_t* times, uint64_t* values) noexcept nogil:
-    """Return how many samples the chunk at ``offset`` has, -1 if it is no sound float chunk."""
+    """Return the number of samples of the chunk at ``offset``, -1 if it is not a valid float chunk."""
     cdef Cursor cursor = cursor_over(data, size)
     cdef XorFault fault
     cdef uint64_t length
@@ -64,10 +64,10 @@ cdef int64_t _samples_of(const uint8_t* data, size_t size, uint64_t offset, int6
 
 
 def sound_float_chunks(files, batch, Py_ssize_t first):
-    """Return up to which chunk of a batch all from ``first`` on are sound float chunks, and how many samples they have.
+    """Return the end of the run of valid float chunks from ``first`` on, and its number of samples.
 
-    Such a chunk is of encoding 1, its record and its samples can be read, times ascend, and the first and the last are
-    those that the index says. The one that ended it may be of another encoding: whoever asks looks at it by itself.
+    A valid chunk has encoding 1, a readable record and readable samples, ascending times, and the first and last time
+    of the index. The chunk that ends the run may have another encoding; the caller checks it.
     """
     cdef list held = [_File(data) for data in files]
     cdef const int64_t[::1] min_times = batch.min_times

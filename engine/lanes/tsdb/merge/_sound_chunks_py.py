@@ -1,4 +1,4 @@
-"""Twin of the check of float chunks: plain Python, the definition."""
+"""Pure Python reference implementation of the check of float chunks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from engine.formats.prometheus.model import ENCODING_XOR
 
 
 def sound_float_chunks(files: Sequence[memoryview], batch: SeriesBatch, first: int) -> tuple[int, int]:
-    """Return up to which chunk of a batch all from ``first`` on are sound float chunks, and how many samples they have.
+    """Return the end of the run of valid float chunks from ``first`` on, and its number of samples.
 
-    Such a chunk is of encoding 1, its record and its samples can be read, times ascend, and the first and the last are
-    those that the index says. The one that ended it may be of another encoding: whoever asks looks at it by itself.
+    A valid chunk has encoding 1, a readable record and readable samples, ascending times, and the first and last time
+    of the index. The chunk that ends the run may have another encoding; the caller checks it.
     """
     samples = 0
     times = (batch.min_times.tolist(), batch.max_times.tolist())

@@ -1,7 +1,11 @@
-"""Cuts samples that were merged into chunks: floats in runs of a length, histograms also where their kind changes.
+"""Rank conflicting samples, and cut merged samples into chunks.
 
-The samples of a chunk of histograms share one layout and no counter is reset between them. What is known of the step
-between two samples that stood one behind the other in a source is kept; of others it is unknown, which is always right.
+The greatest of conflicting samples is kept (decision 0025). Values are compared as bits, never computed with, and the
+order is total: samples of equal rank are identical.
+
+Floats are cut in runs of a fixed length, histograms also where their kind changes. The samples of a histogram chunk
+share one layout, without counter resets between them. The known counter reset between two samples is kept if they were
+consecutive in a source; otherwise it is unknown, which is always valid.
 """
 
 from __future__ import annotations
@@ -20,29 +24,59 @@ from engine.formats.prometheus.chunks.histogram_model import (
 )
 from engine.formats.prometheus.chunks.histograms import encode_histograms
 from engine.formats.prometheus.chunks.xor import encode_xor
-from engine.formats.prometheus.model import ENCODING_FLOAT_HISTOGRAM, ENCODING_HISTOGRAM, ENCODING_XOR, Chunk
+from engine.formats.prometheus.model import (
+    ENCODING_FLOAT_HISTOGRAM,
+    ENCODING_HISTOGRAM,
+    ENCODING_XOR,
+    STALE_NAN,
+    UINT64_MASK,
+    Chunk,
+)
 from engine.lanes.tsdb.merge.merge_model import StoredChunk
-from engine.lanes.tsdb.merge.sample_order import Rank, float_rank, histogram_rank
+
+STALE, NOT_A_NUMBER, NUMBER, HISTOGRAM = range(4)
+_SIGN = 1 << 63
+_INFINITY = 0x7FF << 52
+
+Rank = tuple[object, ...]
+
+
+def float_rank(bits: int) -> tuple[int, int]:
+    """Return the rank of a float: numbers by value (-0 before 0), before them NaNs, before these stale markers."""
+    if bits == STALE_NAN:
+        return STALE, 0
+    if bits & (_SIGN - 1) > _INFINITY:
+        return NOT_A_NUMBER, bits
+    return NUMBER, bits ^ UINT64_MASK if bits & _SIGN else bits | _SIGN
+
+
+def histogram_rank(sample: HistogramSample, layout: HistogramLayout, *, is_float: bool) -> Rank:
+    """Return the rank of a histogram: after all floats, first by its number of observations."""
+    bits = (sample.observations, sample.zero_count, *sample.buckets)
+    numbers = tuple(map(float_rank, bits)) if is_float else bits
+    where = (layout.schema, layout.zero_threshold_bits, layout.positive_spans, layout.negative_spans)
+    rest = (is_float, numbers[0], float_rank(sample.sum_bits), numbers[1:], where, layout.custom_bounds_bits)
+    return (STALE, 1, rest) if sample.is_stale else (HISTOGRAM, 0, rest)
 
 
 @dataclass(frozen=True, slots=True)
 class FloatSample:
-    """A number of a series at a time."""
+    """A float sample of a series."""
 
     time_ms: int
     bits: int
 
     @property
     def rank(self) -> Rank:
-        """Return what decides between samples of one time."""
+        """Return the key that orders samples of the same time."""
         return float_rank(self.bits)
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedHistogram:
-    """A histogram with its chunk's layout and where it stood: in which source, and as which of that source's samples.
+    """A histogram with its chunk's layout and its positions: source, and index among that source's samples.
 
-    ``step`` is what its chunk says of the step to it: the header for the first of a chunk, inside there is no reset.
+    ``step`` is the counter reset that its chunk records before it: the header for the first sample, otherwise none.
     """
 
     sample: HistogramSample
@@ -58,22 +92,22 @@ class PlacedHistogram:
 
     @property
     def rank(self) -> Rank:
-        """Return what decides between samples of one time."""
+        """Return the key that orders samples of the same time."""
         return histogram_rank(self.sample, self.layout, is_float=self.is_float)
 
     @property
     def is_gauge(self) -> bool:
-        """Say whether it may go down as well as up."""
+        """Return whether it is a gauge histogram."""
         return self.step is CounterReset.GAUGE
 
     @property
     def counts(self) -> list[tuple[int, int]]:
-        """Return what only grows in a counter, comparable."""
+        """Return the values that never decrease in a counter, in comparable form."""
         numbers = (self.sample.observations, self.sample.zero_count, *self.sample.buckets)
         return [float_rank(number) if self.is_float else (0, number) for number in numbers]
 
     def follows(self, before: PlacedHistogram) -> bool:
-        """Say whether the two stood one behind the other in a source."""
+        """Return whether the two samples are consecutive in a source."""
         return any((source, place - 1) in before.places for source, place in self.places)
 
 
@@ -106,7 +140,7 @@ def _histogram_chunk(step: CounterReset, samples: Sequence[PlacedHistogram]) -> 
 
 
 def _parts(samples: Iterable[PlacedHistogram], most: int) -> Iterator[tuple[CounterReset, list[PlacedHistogram]]]:
-    """Yield the samples of each chunk with what is known of the step to it."""
+    """Yield the samples of each histogram chunk with the counter reset before it."""
     part: list[PlacedHistogram] = []
     reset = CounterReset.UNKNOWN
     for sample in samples:
@@ -122,7 +156,7 @@ def _parts(samples: Iterable[PlacedHistogram], most: int) -> Iterator[tuple[Coun
 
 
 def _continues(part: Sequence[PlacedHistogram], sample: PlacedHistogram) -> bool:
-    """Say whether a sample may stand behind those of a chunk."""
+    """Return whether a sample may be appended to a chunk."""
     before = part[-1]
     if (sample.is_float, sample.is_gauge) != (before.is_float, before.is_gauge):
         return False

@@ -1,7 +1,7 @@
-"""Merges whole Prometheus blocks, each in a folder of its own, into one block.
+"""Merge whole Prometheus blocks, each in its own folder, into one block.
 
-Blocks may overlap in time (replicas), follow one another, or both. Nothing of them is held whole but what their symbols
-are called in the result: series come some hundred at a time from each source, chunks from files that are mapped.
+Blocks may overlap in time (replicas), follow one another, or both. Only the mapping of symbols is held in memory;
+series are read in batches of some hundreds from each source, chunks from mapped files.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from engine.formats.prometheus.index.series_batch import SeriesBatch
 from engine.formats.prometheus.index.symbol_union import BYTES_PER_SYMBOL, SymbolUnion, symbol_bytes_max
 from engine.formats.prometheus.merge_turns import OVERLAY_FILE, Turn
 from engine.formats.prometheus.meta import BlockStats
-from engine.lanes.tsdb.merge.merge_model import MergeOutcome, MergeRules, Partition, Winner
+from engine.lanes.tsdb.merge.merge_model import MergeOutcome, MergeRules, Partition, Winner, merged_meta
 from engine.lanes.tsdb.merge.merge_source import MergeSource
-from engine.lanes.tsdb.merge.merged_meta import merged_meta
 from engine.lanes.tsdb.merge.overlaps import merge_chunks
 from engine.lanes.tsdb.merge.series_budget import series_budget
 from engine.lanes.tsdb.merge.series_merge import SeriesMerge
@@ -29,19 +28,19 @@ __all__ = ["MergeOutcome", "MergeRules", "Partition", "Winner", "merge_blocks"]
 
 WRITE_BYTES = 1 << 20
 TABLE_TIMES = 3
-"""An entry of the table of postings lists takes a few bytes more where its list lies further back: never so many."""
+"""Upper bound of the growth of the postings offset table: entries with larger offsets take a few more bytes."""
 FORGET_BYTES_MIN, FORGET_BYTES_MAX = 256 << 10, 1 << 20
-"""What is mapped of each file of a source while it is read from front to back."""
+"""Bounds of the bytes mapped of each source file, which is read sequentially."""
 WHOLE = Partition()
 
 
-def never() -> bool:
-    """Say that nobody cancels."""
+def never_cancelled() -> bool:
+    """Return False: the default of ``is_cancelled``."""
     return False
 
 
-def nothing(done: int, whole: int) -> None:
-    """Tell nobody."""
+def ignore_progress(done: int, whole: int) -> None:
+    """Ignore progress: the default of ``report_progress``."""
 
 
 def merge_blocks(
@@ -52,32 +51,32 @@ def merge_blocks(
     rules: MergeRules,
     partition: Partition = WHOLE,
     budget_bytes: int,
-    is_cancelled: Callable[[], bool] = never,
-    tell: Callable[[int, int], None] = nothing,
+    is_cancelled: Callable[[], bool] = never_cancelled,
+    report_progress: Callable[[int, int], None] = ignore_progress,
     is_lasting: bool = True,
 ) -> MergeOutcome:
-    """Merge the blocks in ``folders`` into ``parent/ulid``; the order of the folders makes no difference.
+    """Merge the blocks in ``folders`` into ``parent/ulid``; the order of the folders does not matter.
 
-    ``tell`` is given how much of the sources' series was merged, and how much there is, in bytes of their indexes.
-    ``is_lasting`` False is for a result that is sent from here and then deleted: it does not wait for the disk.
-    Nothing is left behind unless the merge succeeds: BadObject naming block, file and offset if a source is not sound,
-    MergeRefused if sources cannot be merged within the budget or at all, MergeCancelled.
+    ``report_progress`` receives the merged and the total bytes of the series sections. With ``is_lasting`` False the
+    result is not synced to disk, for results that are uploaded and deleted. Nothing is left behind unless the merge
+    succeeds. Raises a BadObject naming block, file and offset if a source is invalid, MergeRefused if the sources
+    cannot be merged or exceed the budget, MergeCancelled.
     """
     if not folders:
-        raise MergeRefused("a merge of no blocks")
+        raise MergeRefused("no blocks to merge")
     forget_bytes = min(max(budget_bytes // (8 * len(folders)), FORGET_BYTES_MIN), FORGET_BYTES_MAX)
     sources = [MergeSource(folder, partition, forget_bytes) for folder in folders]
-    # Input order decides between equal times under Prometheus' rule, and must not be whoever calls.
+    # Under Prometheus' rule source order decides between equal times; it must not depend on the caller.
     sources.sort(key=lambda source: (source.meta.min_time_ms, source.name))
     names = [source.name for source in sources]
     if len(set(names)) != len(names):
-        raise MergeRefused(f"a block is given twice: {', '.join(names)}")
+        raise MergeRefused(f"a block is listed twice: {', '.join(names)}")
     for source in sources:
         source.refuse_many_symbols(budget_bytes)
     symbol_bytes = BYTES_PER_SYMBOL * sum(len(source.block.index.symbols) for source in sources)
     if symbol_bytes > symbol_bytes_max(budget_bytes):
-        raise MergeRefused(f"the numbers of the symbols take {symbol_bytes} bytes of a budget of {budget_bytes}")
-    return _Merge(sources, rules, partition, budget_bytes, is_cancelled, tell, is_lasting).run(parent, ulid)
+        raise MergeRefused(f"the symbol mapping takes {symbol_bytes} bytes of a budget of {budget_bytes}")
+    return _Merge(sources, rules, partition, budget_bytes, is_cancelled, report_progress, is_lasting).run(parent, ulid)
 
 
 class _Merge:
@@ -88,7 +87,7 @@ class _Merge:
         partition: Partition,
         budget_bytes: int,
         is_cancelled: Callable[[], bool],
-        tell: Callable[[int, int], None],
+        report_progress: Callable[[int, int], None],
         is_lasting: bool,
     ) -> None:
         self._sources = sources
@@ -97,7 +96,7 @@ class _Merge:
         self._budget_bytes = budget_bytes
         self._budget = series_budget(budget_bytes)
         self._is_cancelled = is_cancelled
-        self._tell = tell
+        self._report_progress = report_progress
         self._is_lasting = is_lasting
         self._done = [0] * len(sources)
         self._whole = sum(source.series_bytes for source in sources)
@@ -110,10 +109,10 @@ class _Merge:
         except LimitExceeded as error:
             if error.object_name:
                 raise
-            # The result is larger than honest sources can make it: which of them lies, a closer look finds.
+            # Valid sources cannot make a result this large: verification finds the invalid one.
             for source in self._sources:
                 verify_block(source.block.folder, budget_bytes=self._budget_bytes)
-            raise MergeRefused(f"what these blocks make together is beyond a limit: {error}") from error
+            raise MergeRefused(f"the result of these blocks exceeds a limit: {error}") from error
 
     def _run(self, parent: Path, ulid: str) -> MergeOutcome:
         union = self._symbols()
@@ -167,12 +166,12 @@ class _Merge:
             else:
                 writer.add_merged(series.take(), series.counts.samples_written - written)
                 written = series.counts.samples_written
-                self._tell(sum(self._done), self._whole)
+                self._report_progress(sum(self._done), self._whole)
             if turn is Turn.DONE:
                 return
 
     def _load(self, number: int, loaded: tuple[SeriesBatch, bytes] | None) -> None:
-        """Give a source's next series to the merge; everything before them was read."""
+        """Load a source's next series into the merge, and release the mapped chunks before them."""
         if loaded is None:
             self._series.end(number)
             self._done[number] = self._sources[number].series_bytes
@@ -189,4 +188,4 @@ class _Merge:
 
     def _stop_if_cancelled(self) -> None:
         if self._is_cancelled():
-            raise MergeCancelled("the merge of blocks was told to stop")
+            raise MergeCancelled("the merge of blocks was cancelled")

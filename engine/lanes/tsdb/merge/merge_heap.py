@@ -1,4 +1,4 @@
-"""A binary heap whose order of equal items is part of what Prometheus' merges give."""
+"""A binary heap with the same order of equal items as Prometheus' heap."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Item = TypeVar("Item")
 
 
 class MergeHeap(Generic[Item]):
-    """The smallest first; ``is_before(a, b)`` says whether one comes strictly before another.
+    """A min-heap; ``is_before(a, b)`` returns whether ``a`` comes strictly before ``b``.
 
-    Items move past another only where they come strictly before it. Which of equal items is taken first follows from
-    that alone, so a heap of the standard library cannot stand in.
+    An item moves past another only if it comes strictly before it, which determines the order of equal items. The heap
+    of the standard library orders them differently.
     """
 
     def __init__(self, is_before: Callable[[Item, Item], bool]) -> None:
@@ -24,11 +24,11 @@ class MergeHeap(Generic[Item]):
 
     @property
     def top(self) -> Item:
-        """Return the item that would be taken next."""
+        """Return the smallest item."""
         return self._items[0]
 
     def push(self, item: Item) -> None:
-        """Put an item in."""
+        """Add an item."""
         items = self._items
         items.append(item)
         place = len(items) - 1
@@ -37,7 +37,7 @@ class MergeHeap(Generic[Item]):
             place = parent
 
     def pop(self) -> Item:
-        """Take the smallest item out."""
+        """Remove and return the smallest item."""
         items = self._items
         last = len(items) - 1
         items[0], items[last] = items[last], items[0]

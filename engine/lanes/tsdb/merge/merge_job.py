@@ -1,8 +1,8 @@
-"""A merge of Prometheus blocks from its specification to the files of the result in the bucket, all but ``meta.json``.
+"""Run a merge of Prometheus blocks, from its specification to the uploaded files of the result.
 
-The sources are fetched whole into a scratch folder, merged there, and the result is sent from there: index and chunks
-are files that the merge maps, so that memory does not grow with them. Others see a block once its ``meta.json``
-exists; this never writes it, but returns its content.
+The sources are downloaded into a scratch folder and merged there, and the result is uploaded from there. Index and
+chunk files are mapped, so memory does not grow with them. The ``meta.json`` that makes a block visible is not written
+here; its content is returned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from engine.protocol.messages import Progress
 from engine.storage import ObjectStore
 
 SPARE_BYTES = 64 << 20
-"""What must be free beside the files of the sources and the result."""
+"""Scratch space that must be free besides the files of sources and result."""
 WINNERS = {"default": Winner.OURS, "prometheus": Winner.PROMETHEUS}
 
 
@@ -44,26 +44,25 @@ def run(
     progress: Callable[[Progress], None] = lambda progress: None,
     clock: Callable[[], float] = time.time,
 ) -> TsdbMergeResult:
-    """Do a whole merge in this process; ``store`` is the bucket of ``spec.bucket_url``.
+    """Run a whole merge in this process; ``store`` is the bucket of ``spec.bucket_url``.
 
-    ``progress`` counts bytes: of the sources while they are fetched and merged, of the result when it was sent.
-    ``clock`` says when that was (unix seconds). Raises a BadObject naming block, file and offset for a source that is
-    not what its bucket or its ``meta.json`` says, StorageError, ScratchFull, MergeRefused for sources that do not
-    belong together, MergeCancelled. Scratch files are gone in every case; what was sent before an error stays until
-    ``withdraw``.
+    ``progress`` counts bytes: of the sources during download and merge, of the result after its upload. ``clock``
+    returns the upload time (Unix seconds). Raises a BadObject naming block, file and offset for a source that
+    contradicts its bucket or ``meta.json``, StorageError, ScratchFull, MergeRefused for sources that cannot be merged,
+    MergeCancelled. Scratch files are always deleted; files uploaded before an error stay until ``withdraw``.
     """
     return _Merge(spec, store, cancelled, progress, clock).run(scratch)
 
 
 def source_bytes(spec: TsdbMergeSpec) -> int:
-    """Return how many bytes of the sources are fetched."""
+    """Return the bytes of the sources to download."""
     return sum(file.size for source in spec.sources for file in source.files)
 
 
 def withdraw(spec: TsdbMergeSpec, store: ObjectStore) -> None:
-    """Delete what was sent under this token, once it is certain that no result of it will be reported.
+    """Delete the files uploaded under this fencing token; call it only if no result of it will be reported.
 
-    A block with a ``meta.json`` has been reported and is not touched.
+    A block with a ``meta.json`` has been reported and is kept.
     """
     objects = list_block(store, spec.folder, spec.result_id())
     if META not in objects:
@@ -95,21 +94,21 @@ class _Merge:
             return self._result(outcome, self._send(outcome.meta, folder / outcome.meta.ulid))
 
     def _check_room(self, folder: Path) -> None:
-        """Refuse what does not fit beside other merges here; a result is at most about its share of the sources."""
+        """Check the free scratch space. The size of a result is at most about its share of the sources."""
         fetched = source_bytes(self.spec)
         needed = fetched + fetched // self.spec.partitions + SPARE_BYTES
         if (free := claim_room(folder, needed)) < needed:
             raise ScratchFull(str(folder), needed, free)
 
     def _fetch(self, folder: Path) -> list[Path]:
-        """Fetch one source after the other, each in several pieces at once."""
+        """Download the sources one after another, each in several pieces at once."""
         folders: list[Path] = []
         done = 0
         for source in self.spec.sources:
-            self._tell("download", done)
+            self._report("download", done)
             folders += fetch_blocks(self.store, self.spec.folder, [source], folder, is_cancelled=self.cancelled)
             done += sum(file.size for file in source.files)
-        self._tell("download", done)
+        self._report("download", done)
         return folders
 
     def _merge(self, folders: Sequence[Path], parent: Path) -> MergeOutcome:
@@ -122,46 +121,46 @@ class _Merge:
             partition=Partition(self.spec.partition, self.spec.partitions),
             budget_bytes=self.spec.task_memory_bytes,
             is_cancelled=self.cancelled,
-            tell=lambda done, whole: self._tell("merge", total * done // max(whole, 1)),
+            report_progress=lambda done, whole: self._report("merge", total * done // max(whole, 1)),
             is_lasting=False,
         )
 
     def _check_counts(self, outcome: MergeOutcome, metas: Sequence[BlockMeta], folders: Sequence[Path]) -> None:
-        """Refuse a source whose statistics lie. Only sums were counted; which source it is, a closer look finds."""
+        """Check the sources' statistics against the counted sums; on a mismatch, verification finds the source."""
         if self.spec.partitions > 1:
-            return  # a part of the series was read
+            return  # Only a partition of the series was read.
         stats = [meta.stats for meta in metas]
-        told = (sum(each.num_series for each in stats), sum(each.num_samples for each in stats))
+        expected = (sum(each.num_series for each in stats), sum(each.num_samples for each in stats))
         found = (outcome.counts.series_read, outcome.counts.samples_read)
-        if told != found:
+        if expected != found:
             for folder in folders:
                 verify_block(folder, budget_bytes=self.spec.task_memory_bytes)
-            raise Inconsistent(META, -1, f"series and samples read: {found}, the sources have {told}")
+            raise Inconsistent(META, -1, f"series and samples read: {found}, the sources have {expected}")
 
     def _check_result(self, outcome: MergeOutcome, sources: Sequence[BlockMeta], parent: Path) -> None:
-        """Look at the result on the disk: it opens, and is what its sources allow."""
+        """Check that the result on disk can be opened and matches its sources."""
         meta = BlockReader(parent / self.spec.result_id()).meta
-        told = {
+        checks = {
             "samples": (meta.stats.num_samples, outcome.counts.samples_written),
             "series": (meta.stats.num_series, outcome.counts.series_written),
             "first time": (meta.min_time_ms, min(source.min_time_ms for source in sources)),
             "end": (meta.max_time_ms, max(source.max_time_ms for source in sources)),
             "parents": (sorted(each.ulid for each in meta.compaction.parents), sorted(each.ulid for each in sources)),
         }
-        for what, (found, expected) in told.items():
+        for what, (found, expected) in checks.items():
             if found != expected:
                 raise Inconsistent(META, -1, f"the result's {what}: {found}, expected {expected}", meta.ulid)
 
     def _send(self, meta: BlockMeta, block: Path) -> WrittenBlock:
         files = upload_block(self.store, self.spec.folder, block, is_cancelled=self.cancelled)
         if self.cancelled():
-            raise MergeCancelled(f"nobody wants job {self.spec.job} any more")
+            raise MergeCancelled(f"job {self.spec.job} cancelled")
         size = sum(file.size for file in files)
         self.progress(Progress(done=size, total=size, phase="upload"))
         return WrittenBlock(id=meta.ulid, files=files, meta=encode_meta(self._completed(meta, files, block)))
 
     def _completed(self, meta: BlockMeta, files: Sequence[BlockFile], block: Path) -> BlockMeta:
-        """Return the metadata with what other systems want to read there."""
+        """Return the metadata with the section for other readers of the bucket."""
         if self.spec.thanos is None:
             return meta
         section = completed_section(self.spec.thanos, files, stats=measure_index(block), uploaded_at_s=self.clock())
@@ -178,16 +177,16 @@ class _Merge:
         )
 
     def _placed(self, error: BadObject) -> BadObject:
-        """Return an error that names a source by its id as one that names it by its place in the bucket."""
+        """Return an error that names a source's place in the bucket instead of its id."""
         is_source = error.object_name in {source.id for source in self.spec.sources}
         return error.in_object(f"{self.spec.folder}{error.object_name}") if is_source else error
 
-    def _tell(self, phase: str, done: int) -> None:
+    def _report(self, phase: str, done: int) -> None:
         self.progress(Progress(done=done, total=source_bytes(self.spec), phase=phase))
 
 
 def _checked_source(spec: TsdbMergeSpec, source: TsdbSource) -> BlockMeta:
-    """Return a source's metadata if it agrees with the specification and names all of its files."""
+    """Return a source's metadata. Raises BadObject unless it matches the specification and all files are listed."""
     try:
         meta = decode_meta(source.meta)
         if meta.ulid != source.id:
@@ -204,7 +203,7 @@ def _checked_source(spec: TsdbMergeSpec, source: TsdbSource) -> BlockMeta:
 
 
 def check_names(names: set[str]) -> None:
-    """Raise Truncated for a block whose files, as its bucket lists them, are without index or a chunk file between."""
+    """Raise Truncated if the index or a chunk file in between is missing from a block's listed files."""
     chunk_files = sum(name.startswith(f"{FOLDER}/") for name in names)
     for name in (INDEX, *(file_name(number) for number in range(chunk_files))):
         if name not in names:

@@ -1,30 +1,35 @@
-"""What a merge of Prometheus blocks takes and gives.
+"""Inputs and outputs of a merge of Prometheus blocks, and the metadata of its result.
 
-A merge of blocks is the union of their series, and of each series' samples by time. Chunks that overlap no different
-chunk of their series are copied as they are; where chunks overlap their samples are merged and cut anew.
+A merge is the union of the blocks' series, and of each series' samples by time. Chunks that overlap no different chunk
+of their series are copied; samples of overlapping chunks are merged and cut into new chunks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from engine.core.errors import MergeRefused
 from engine.formats.prometheus.chunks.chunk_writer import FILE_BYTES
-from engine.formats.prometheus.meta import BlockMeta
+from engine.formats.prometheus.meta import BlockMeta, BlockStats, Compaction, ParentBlock
 from engine.formats.prometheus.model import Chunk
 
 SAMPLES_PER_CHUNK = 120
 SAMPLES_PER_CHUNK_MAX = 65_535
 
 
-class Winner(StrEnum):
-    """Which of several samples of one series and time stays.
+HINT_OF_ALL = "from-out-of-order"
+"""A result has this hint only if all sources have it; it has other hints if any source has them."""
 
-    ``OURS``: the greatest, in an order of all values in which the end of a series is least, then NaN, then numbers,
-    then histograms; whatever is merged with what, and in which order, the same samples come out. ``PROMETHEUS``: the
-    one that Prometheus would keep, which depends on where chunks and gaps lie.
+
+class Winner(StrEnum):
+    """Which of several samples of one series and time is kept.
+
+    ``OURS``: the greatest in a total order of all values: stale markers, NaN, numbers, histograms. The result does not
+    depend on how merges are combined. ``PROMETHEUS``: the sample that Prometheus would keep, which depends on the
+    positions of chunks and gaps.
     """
 
     OURS = "ours"
@@ -33,10 +38,10 @@ class Winner(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeRules:
-    """How blocks are merged; the same rules and sources give the same bytes.
+    """How blocks are merged; equal rules and sources give equal bytes.
 
-    ``samples_per_chunk`` is the most samples of a chunk that is cut anew, ``chunk_file_bytes`` where a chunk file ends.
-    ``label_indices`` writes what programs of 2023 and before write into an index and nobody reads.
+    ``samples_per_chunk`` limits chunks that are cut anew, ``chunk_file_bytes`` the size of chunk files.
+    ``label_indices`` writes the index section that Prometheus wrote until 2023 and no reader uses.
     """
 
     winner: Winner = Winner.OURS
@@ -46,12 +51,12 @@ class MergeRules:
 
     def __post_init__(self) -> None:
         if not 0 < self.samples_per_chunk <= SAMPLES_PER_CHUNK_MAX:
-            raise MergeRefused(f"{self.samples_per_chunk} samples a chunk, at most {SAMPLES_PER_CHUNK_MAX}")
+            raise MergeRefused(f"samples_per_chunk of {self.samples_per_chunk} is outside 1 to {SAMPLES_PER_CHUNK_MAX}")
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The series whose hash leaves ``index`` when divided by ``count``; those of a multiple of ``count`` lie inside."""
+    """The series whose hash modulo ``count`` is ``index``. Partitions of a multiple of ``count`` are subsets."""
 
     index: int = 0
     count: int = 1
@@ -62,13 +67,13 @@ class Partition:
 
     @property
     def is_whole(self) -> bool:
-        """Say whether every series belongs to it."""
+        """Return whether every series belongs to it."""
         return self.count == 1
 
 
 @dataclass(slots=True)
 class MergeCounts:
-    """What was read and what was written."""
+    """Counts of read and written items."""
 
     series_read: int = 0
     chunks_read: int = 0
@@ -82,9 +87,9 @@ class MergeCounts:
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """What came of a merge. ``meta`` is None if nothing was left: then there is no block.
+    """The outcome of a merge. ``meta`` is None if no sample was left and no block was written.
 
-    ``counts.bytes_read`` are those of the sources' indexes and chunk records that were read.
+    ``counts.bytes_read`` counts the bytes of the sources' indexes and of the chunk records read.
     """
 
     meta: BlockMeta | None
@@ -92,13 +97,39 @@ class MergeOutcome:
 
     @property
     def samples_dropped(self) -> int:
-        """Return how many samples were read and not written: second copies, losers of a conflict, deleted ones."""
+        """Return the number of samples read and not written: duplicates, losers of conflicts, deleted samples."""
         return self.counts.samples_read - self.counts.samples_written
 
 
 class StoredChunk(NamedTuple):
-    """A chunk of a series by itself: first and last sample's time (closed) and its record."""
+    """A chunk of a series: times of its first and last sample (both inclusive), and its record."""
 
     min_time_ms: int
     max_time_ms: int
     chunk: Chunk
+
+
+def merged_meta(ulid: str, sources: Sequence[BlockMeta], *, is_part: bool = False) -> BlockMeta:
+    """Return the metadata of a merge's result, without statistics.
+
+    ``is_part``: the result holds one partition of the sources' series. A single block that is rewritten whole starts
+    over at level 1, as its own source.
+    """
+    is_rewrite = len(sources) == 1 and not is_part
+    # A block without sources is its own source.
+    own = [source.compaction.sources or (source.ulid,) for source in sources]
+    ancestors = {ulid} if is_rewrite else {each for sources_of in own for each in sources_of}
+    hints = [set(source.compaction.hints) for source in sources]
+    kept = {hint for each in hints for hint in each if hint != HINT_OF_ALL or all(hint in other for other in hints)}
+    return BlockMeta(
+        ulid=ulid,
+        min_time_ms=min(source.min_time_ms for source in sources),
+        max_time_ms=max(source.max_time_ms for source in sources),
+        stats=BlockStats(),
+        compaction=Compaction(
+            level=1 if is_rewrite else 1 + max(source.compaction.level for source in sources),
+            sources=tuple(sorted(ancestors)),
+            parents=tuple(ParentBlock(source.ulid, source.min_time_ms, source.max_time_ms) for source in sources),
+            hints=tuple(sorted(kept)),
+        ),
+    )

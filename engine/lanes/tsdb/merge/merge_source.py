@@ -1,4 +1,4 @@
-"""A block as a source of a merge: its series, without what is deleted, under the symbol numbers of the result."""
+"""A block as a source of a merge: its series without deleted samples, with the symbol numbers of the result."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from engine.formats.prometheus.model import ENCODING_XOR, HISTOGRAM_ENCODINGS, C
 from engine.formats.prometheus.tombstones import Interval
 from engine.formats.prometheus.varints import uvarint
 from engine.lanes.tsdb.merge.merge_model import Partition
-from engine.lanes.tsdb.merge.partitions import claimed_partition, refuse_strangers, series_in_partition
+from engine.lanes.tsdb.merge.partitions import check_partition_members, claimed_partition, series_in_partition
 
 BATCH_SERIES = 1024
 BATCH_CHUNKS = 8192
-"""The chunks of a batch of series are mapped at once: some megabytes."""
+"""Chunks of a batch of series, which are mapped at once: some megabytes."""
 Used = npt.NDArray[np.bool_]
 
 
 class MergeSource:
-    """A block opened for a merge. BadObject, naming the block, if something that is read of it is not sound."""
+    """A block opened for a merge. Methods raise a BadObject that names the block if it is invalid."""
 
     def __init__(self, folder: Path, partition: Partition, forget_bytes: int) -> None:
         self.block = BlockReader(folder, forget_bytes)
@@ -52,30 +52,30 @@ class MergeSource:
 
     @property
     def series_bytes(self) -> int:
-        """Return how long the series section is."""
+        """Return the length of the series section in bytes."""
         contents = self.block.index.contents
         return contents.label_indices - contents.series
 
     def position_of(self, batch: SeriesBatch) -> int:
-        """Return how much of the series section lies before the end of a batch."""
+        """Return the bytes of the series section up to the end of a batch."""
         return batch.next_position - self.block.index.contents.series
 
     def refuse_many_symbols(self, budget_bytes: int) -> None:
-        """Raise LimitExceeded if this block's symbols alone are too many for the budget of the merge."""
+        """Raise LimitExceeded if this block's symbols alone exceed the budget of the merge."""
         try:
             refuse_many_symbols(self.block.index.symbols, budget_bytes)
         except BadObject as error:
             raise error.in_object(self.name) from error
 
     def used_symbols(self) -> Used:
-        """Say of each symbol whether a series of the partition has it."""
+        """Return for each symbol whether a series of the partition uses it."""
         used = np.zeros(len(self.block.index.symbols), np.bool_)
         for batch in self._batches():
             used[batch.label_refs] = True
         return used
 
     def series(self, translation: npt.NDArray[np.uint32]) -> Iterator[tuple[SeriesBatch, bytes]]:
-        """Yield series that have chunks, symbols translated, and records of chunks without what is deleted."""
+        """Yield batches of series with chunks, symbols translated, and records of chunks without deleted samples."""
         last_ref = -1
         for batch in self._batches():
             self._check_times(batch)
@@ -86,11 +86,11 @@ class MergeSource:
             if not np.all(has_chunks := np.diff(batch.chunk_starts) > 0):
                 self.series_left_out += int(np.count_nonzero(~has_chunks))
                 batch = chosen_series(batch, has_chunks)
-            # The reader has compared each with the number of symbols.
+            # The reader has checked each reference against the number of symbols.
             yield batch._replace(label_refs=translation.take(batch.label_refs, mode="clip")), overlay
 
     def _batches(self) -> Iterator[SeriesBatch]:
-        """Yield the series of the partition. Inconsistent, at the end, if the block counts more or fewer in all."""
+        """Yield the series of the partition. Raises Inconsistent at the end if the block's counts are wrong."""
         series = chunks = 0
         try:
             for batch in self.block.index.batches(self._batch_series):
@@ -101,11 +101,11 @@ class MergeSource:
                 else:
                     partitions = (self._partition, self._claimed)
                     chosen, belongs = series_in_partition(batch, self.block.index.symbols, *partitions)
-                    refuse_strangers(batch, belongs, self._claimed)
+                    check_partition_members(batch, belongs, self._claimed)
                     yield chosen_series(batch, chosen)
             stats = self.meta.stats
-            if (told := (stats.num_series, stats.num_chunks)) != (series, chunks):
-                reason = f"{told} series and chunks in the statistics, {(series, chunks)} in the block"
+            if (stated := (stats.num_series, stats.num_chunks)) != (series, chunks):
+                reason = f"{stated} series and chunks in the statistics, {(series, chunks)} in the block"
                 raise Inconsistent(META, -1, reason)
         except BadObject as error:
             raise error.in_object(self.name) from error
@@ -120,14 +120,14 @@ class MergeSource:
             raise Inconsistent(file_name(number), offset, reason, self.name)
 
     def _check_refs(self, batch: SeriesBatch, before: int) -> int:
-        """Refuse chunks that do not lie one behind the other: where they share bytes, a result grows without end."""
+        """Check that chunk references ascend: shared bytes would let a result grow without bound."""
         refs = batch.chunk_refs
         if not len(refs):
             return before
         first = int(refs[0])
         if first <= before or not np.all(refs[1:] > refs[:-1]):
             number, offset = chunk_place(first if first <= before else int(refs[np.argmax(refs[1:] <= refs[:-1]) + 1]))
-            raise OutOfOrder(file_name(number), offset, "a chunk does not lie behind the one before it", self.name)
+            raise OutOfOrder(file_name(number), offset, "chunk references do not ascend", self.name)
         return int(refs[-1])
 
     def _without_deleted(self, batch: SeriesBatch) -> tuple[SeriesBatch, bytes]:
@@ -146,7 +146,7 @@ class MergeSource:
     def _remaining(
         self, metas: Sequence[ChunkMeta], intervals: Sequence[Interval], records: bytearray
     ) -> Iterator[ChunkMeta]:
-        """Yield the chunks of a series; those of which something may be deleted are encoded anew into ``records``."""
+        """Yield the chunks of a series; chunks with deleted samples are encoded into ``records``."""
         for meta in metas:
             if not any(start <= meta.max_time_ms and meta.min_time_ms <= end for start, end in intervals):
                 yield meta
@@ -162,7 +162,7 @@ class MergeSource:
                 yield ChunkMeta(start, end, ref)
 
     def _without(self, meta: ChunkMeta, chunk: Chunk, intervals: Sequence[Interval]) -> tuple[Chunk, int, int] | None:
-        """Return what is left of a chunk, as one chunk, and its first and last time."""
+        """Return the rest of a chunk and its first and last time, None if all samples are deleted."""
         if chunk.encoding == ENCODING_XOR:
             times, bits = self.block.floats(meta, chunk)
             stays = np.ones(len(times), np.bool_)
@@ -174,7 +174,7 @@ class MergeSource:
             return Chunk(chunk.encoding, encode_xor(times, bits)), int(times[0]), int(times[-1])
         if chunk.encoding not in HISTOGRAM_ENCODINGS:
             number, offset = chunk_place(meta.ref)
-            reason = f"samples are deleted from a chunk of encoding {chunk.encoding}, which is only ever copied"
+            reason = f"samples are deleted from a chunk of encoding {chunk.encoding}, which can only be copied"
             raise OnlyCopied(file_name(number), offset, reason, self.name)
         found = self.block.histograms(meta, chunk)
         samples = tuple(

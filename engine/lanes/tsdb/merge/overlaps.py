@@ -1,6 +1,6 @@
-"""Merges the chunks of one series: those that overlap no different one are kept, samples of the others are cut anew.
+"""Merge the chunks of one series: chunks that overlap no different one are kept, samples of others are cut anew.
 
-Plain Python: what the compiled merge gives to it are overlapping histograms, and conflicts under Prometheus' rule.
+The compiled merge delegates overlapping histograms and conflicts under Prometheus' rule to this pure Python module.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ from engine.lanes.tsdb.merge.merge_model import MergeRules, StoredChunk, Winner
 from engine.lanes.tsdb.merge.series_budget import SeriesBudget
 
 SAMPLE_VALUES = 8
-"""What a sample takes beside its buckets, in numbers."""
-TOO_MUCH = "samples that overlap here take more than the budget of the merge allows"
+"""The memory of a sample besides its buckets, in numbers."""
+TOO_MUCH = "overlapping samples exceed the memory budget of the merge"
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedChunk:
-    """A chunk and where it comes from: its block, the reference there, and as which of the series' sources."""
+    """A chunk and its origin: its block, its reference there, and the index of the source."""
 
     stored: StoredChunk
     block: str = ""
     ref: int = 0
     source: int = -1
-    """-1: made by this merge."""
+    """-1: created by this merge."""
 
     def is_same(self, other: PlacedChunk) -> bool:
-        """Say whether two chunks are equal byte for byte."""
+        """Return whether two chunks are equal byte for byte."""
         return self.stored == other.stored
 
 
 def merge_chunks(
     sources: Sequence[Sequence[PlacedChunk]], rules: MergeRules, budget: SeriesBudget
 ) -> list[StoredChunk]:
-    """Return the chunks of a series out of those of each source, which ascend.
+    """Return the merged chunks of a series, given the ascending chunks of each source.
 
-    However many chunks overlap one another in a chain, those that hold samples of one time are decoded together.
-    A BadObject if a chunk that must be decoded is not what it promises, MergeRefused if it cannot be decoded or the
-    budget is too small for it.
+    Of a chain of overlapping chunks, only those with samples of the same time are decoded together. Raises a BadObject
+    if a chunk that must be decoded contradicts its description, MergeRefused if it cannot be decoded or exceeds the
+    budget.
     """
-    heap: MergeHeap[_Chunks] = MergeHeap(lambda one, other: one.times < other.times)
+    heap: MergeHeap[_ChunkQueue] = MergeHeap(lambda one, other: one.times < other.times)
     for chunks in sources:
         if chunks:
-            heap.push(_Chunks(chunks))
+            heap.push(_ChunkQueue(chunks))
     merged = []
     encoded = 0
     while heap:
-        current = last = _taken(heap)
+        current = last = _pop_chunk(heap)
         end = current.stored.max_time_ms
         overlapping = []
         while heap and heap.top.current.stored.min_time_ms <= end:
-            chunk = _taken(heap)
+            chunk = _pop_chunk(heap)
             if not chunk.is_same(last):
                 overlapping.append(chunk)
                 end = max(end, chunk.stored.max_time_ms)
@@ -77,13 +77,13 @@ def merge_chunks(
             rest.append(made)
         merged.append(rest.pop(0))
         if rest:
-            # They overlap nothing; where they stand in the heap decides who wins in a later group.
-            heap.push(_Chunks([PlacedChunk(chunk) for chunk in rest]))
+            # They overlap nothing; their heap position decides conflicts of a later group.
+            heap.push(_ChunkQueue([PlacedChunk(chunk) for chunk in rest]))
     return merged
 
 
-class _Chunks:
-    """The chunks of a source that are left; never empty in the heap."""
+class _ChunkQueue:
+    """The remaining chunks of a source; never empty in the heap."""
 
     def __init__(self, chunks: Sequence[PlacedChunk], position: int = 0) -> None:
         self._chunks = chunks
@@ -102,7 +102,7 @@ class _Chunks:
         return self._position < len(self._chunks)
 
 
-def _taken(heap: MergeHeap[_Chunks]) -> PlacedChunk:
+def _pop_chunk(heap: MergeHeap[_ChunkQueue]) -> PlacedChunk:
     chunks = heap.pop()
     chunk = chunks.current
     if chunks.next():
@@ -122,10 +122,10 @@ def _merged_samples(chunks: Sequence[PlacedChunk], winner: Winner, budget: Serie
 
 
 def _greatest(columns: Sequence[_Samples], budget: SeriesBudget) -> Iterator[MergedSample]:
-    """Yield the greatest sample of each time; the columns come by their first times."""
+    """Yield the greatest sample of each time; the columns are ordered by their first times."""
     found: dict[int, MergedSample] = {}
     for samples in columns:
-        # Nothing that begins now, or later, can say more of the times before.
+        # This column and later ones have no samples before its first time.
         for time in sorted(time for time in found if time < samples.time):
             yield found.pop(time)
         for sample in samples.open():
@@ -136,12 +136,12 @@ def _greatest(columns: Sequence[_Samples], budget: SeriesBudget) -> Iterator[Mer
                 assert isinstance(sample, PlacedHistogram)
                 found[sample.time_ms] = replace(other, places=other.places | sample.places)
         samples.close()
-        _refuse_many(sum(map(_values, found.values())), samples.chunk, budget)
+        _check_budget(sum(map(_values, found.values())), samples.chunk, budget)
     yield from (found[time] for time in sorted(found))
 
 
 class _Samples:
-    """The samples of a chunk, walked; ``time`` is that of the current one. They are decoded when it is opened."""
+    """Iterates over the samples of a chunk; ``time`` is that of the current one. Decodes them on first use."""
 
     def __init__(self, chunk: PlacedChunk, first_place: int) -> None:
         self.chunk = chunk
@@ -171,7 +171,7 @@ class _Samples:
         return self._samples
 
     def close(self) -> None:
-        """Let go of the samples, which nobody asks for any more."""
+        """Release the decoded samples."""
         self._samples = None
 
     def next(self) -> bool:
@@ -180,17 +180,17 @@ class _Samples:
 
 
 def _prometheus_order(columns: Sequence[_Samples], budget: SeriesBudget) -> Iterator[MergedSample]:
-    """Yield one sample of each time: that of the active chunk, which is left only for one that has an earlier time."""
+    """Yield one sample of each time, from the active chunk; an earlier time in another chunk makes that one active."""
     active, *others = columns
     heap: MergeHeap[_Samples] = MergeHeap(lambda one, other: one.time < other.time)
     for samples in others:
         heap.push(samples)
     held = active.values
     last: int | None = None
-    is_begun = False
+    has_started = False
     while True:
-        if not is_begun or active.next():
-            is_begun = True
+        if not has_started or active.next():
+            has_started = True
             if active.time == last:
                 continue
             if heap and active.time >= heap.top.time:
@@ -204,18 +204,18 @@ def _prometheus_order(columns: Sequence[_Samples], budget: SeriesBudget) -> Iter
             return
         if not active.is_open:
             held += active.values
-            _refuse_many(held, active.chunk, budget)
+            _check_budget(held, active.chunk, budget)
         if active.time != last:
             last = active.time
             yield active.sample
 
 
 def _values(sample: MergedSample) -> int:
-    """Return how many numbers a sample holds, or takes the place of."""
+    """Return the memory of a sample, in numbers."""
     return SAMPLE_VALUES + (len(sample.sample.buckets) if isinstance(sample, PlacedHistogram) else 0)
 
 
-def _refuse_many(values: int, chunk: PlacedChunk, budget: SeriesBudget) -> None:
+def _check_budget(values: int, chunk: PlacedChunk, budget: SeriesBudget) -> None:
     if values > budget.values:
         raise MergeRefused(f"{_place(chunk)}: {TOO_MUCH}")
 
@@ -226,7 +226,7 @@ def _place(chunk: PlacedChunk) -> str:
 
 
 def _decoded(chunk: PlacedChunk, first_place: int) -> list[MergedSample]:
-    """Return a chunk's samples; the number of the first among those of its source is given."""
+    """Return a chunk's samples; ``first_place`` is the index of the first among those of its source."""
     stored = chunk.stored
     number, offset = chunk_place(chunk.ref)
     try:
@@ -235,7 +235,7 @@ def _decoded(chunk: PlacedChunk, first_place: int) -> list[MergedSample]:
         if any(after <= before for before, after in pairwise(times)):
             raise OutOfOrder("", 0, "the samples of a chunk do not ascend in time")
         if (times[0], times[-1]) != stored[:2]:
-            reason = f"samples from {times[0]} to {times[-1]}, the index says {stored[0]} to {stored[1]}"
+            reason = f"samples from {times[0]} to {times[-1]}, but the index states {stored[0]} to {stored[1]}"
             raise Inconsistent("", 0, reason)
     except BadObject as error:
         raise relocated(error, file_name(number), offset).in_object(chunk.block) from error
@@ -248,7 +248,7 @@ def _samples_of(chunk: PlacedChunk, first_place: int) -> list[MergedSample]:
         times, bits = decode_xor(data)
         return [FloatSample(*each) for each in zip(times.tolist(), bits.tolist(), strict=True)]
     if encoding not in HISTOGRAM_ENCODINGS:
-        raise OnlyCopied("", 0, f"a chunk of encoding {encoding} overlaps another one, and is only ever copied")
+        raise OnlyCopied("", 0, f"a chunk of encoding {encoding} overlaps another one and can only be copied")
     found = decode_histograms(encoding, data)
     is_gauge = found.counter_reset is CounterReset.GAUGE
     inside = CounterReset.GAUGE if is_gauge else CounterReset.NO_RESET

@@ -1,4 +1,4 @@
-"""Which series belong to a part of a merge: by the hash of their labels, so that parts of any number nest."""
+"""Partitions of series by the hash of their labels, so that partitions of different counts nest."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ Chosen = npt.NDArray[np.bool_]
 
 
 def series_in_partition(batch: SeriesBatch, symbols: SymbolTable, *partitions: Partition) -> list[Chosen]:
-    """Say of each series of a batch whether it belongs to a partition, for each of these."""
+    """Return for each of the partitions which series of a batch belong to it."""
     hashes = hash_series(batch, symbols)
     return [hashes % np.uint64(each.count) == np.uint64(each.index) for each in partitions]
 
 
 def claimed_partition(meta: BlockMeta) -> Partition:
-    """Return which series a block says it has; BadObject if that cannot be."""
+    """Return the partition that a block claims to be. Raises BadObject if the claim is invalid."""
     place = origin(meta).place
     return Partition(place.partition, place.partitions) if place else Partition()
 
 
-def refuse_strangers(batch: SeriesBatch, belongs: Chosen, claimed: Partition) -> None:
-    """Raise Inconsistent for a series that does not belong to what its block says it is a part of.
+def check_partition_members(batch: SeriesBatch, belongs: Chosen, claimed: Partition) -> None:
+    """Raise Inconsistent if a series does not belong to the partition that its block claims to be.
 
-    Whoever merges another part would not look for it there, and it would be lost.
+    Merges of other partitions do not read the block, so the series would be lost.
     """
     if not np.all(belongs):
         at = SERIES_ALIGNMENT * int(batch.ids[int(np.argmin(belongs))])
-        reason = f"a series does not belong to part {claimed.index} of {claimed.count}, which the block says it is"
+        reason = (
+            f"a series does not belong to partition {claimed.index} of {claimed.count}, which the block claims to be"
+        )
         raise Inconsistent(SECTION, at, reason)

@@ -1,4 +1,4 @@
-"""What one series of a merge may take of the memory of the whole: its chunks are written together."""
+"""Memory limits of one series in a merge, whose chunks are written together."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from engine.formats.prometheus.chunks.chunk_files import (
 from engine.formats.prometheus.index.series_batch import SeriesBatch
 
 BUDGET_BYTES = 512 << 20
-"""The budget of whoever was given none."""
+"""The default budget of a merge."""
 CHUNK_BYTES = 64
-"""What is held of a chunk beside its record."""
+"""Memory of a chunk besides its record."""
 RECORD_BYTES_MAX = CHUNK_BYTES_MAX + 16
 
 
 class SeriesBudget(NamedTuple):
-    """``record_bytes`` bounds the chunks of a series, those of each source, of all, and what is encoded anew.
+    """Limits of one series. ``record_bytes`` bounds its chunks in each source, in all sources, and those encoded anew.
 
-    ``values`` bounds the numbers of samples that are decoded one by one: some tens of bytes each. So are the
-    ``window_samples`` that the compiled merge decodes at once, with those of one chunk more.
+    ``values`` bounds the numbers of individually decoded samples (some tens of bytes each). ``window_samples`` bounds
+    the samples that the compiled merge decodes at once, plus those of one more chunk.
     """
 
     record_bytes: int
@@ -37,14 +37,14 @@ class SeriesBudget(NamedTuple):
 
 
 def series_budget(budget_bytes: int) -> SeriesBudget:
-    """Return what of a merge's budget is a series': an eighth for records, which are there up to four times."""
+    """Return the limits of a series: an eighth of the budget for records, of which up to four copies exist."""
     return SeriesBudget(budget_bytes // 8, budget_bytes // 128, max(budget_bytes // (16 << 10), 1))
 
 
 def refuse_long_series(batch: SeriesBatch, files: Sequence[memoryview], budget: SeriesBudget) -> None:
-    """Raise LimitExceeded at the chunk with which a series takes more than a merge may hold of it.
+    """Raise LimitExceeded at the chunk at which a series exceeds the memory limit.
 
-    ``files`` are the block's chunk files. References that do not ascend, or lead nowhere, others refuse.
+    ``files`` are the block's chunk files. Invalid and descending references are checked elsewhere.
     """
     refs, starts = batch.chunk_refs, batch.chunk_starts
     if not len(refs):
@@ -65,7 +65,7 @@ def refuse_long_series(batch: SeriesBatch, files: Sequence[memoryview], budget: 
 
 
 def refuse_record(held: int, ref: int, budget: SeriesBudget) -> None:
-    """Raise LimitExceeded if the chunks of a series up to this one take more than a merge may hold of it."""
+    """Raise LimitExceeded if the chunks of a series up to this one exceed the memory limit."""
     if held > budget.record_bytes:
         number, offset = chunk_place(ref)
-        raise LimitExceeded(file_name(number), offset, "the chunks of a series take more than a merge holds of one")
+        raise LimitExceeded(file_name(number), offset, "the chunks of a series exceed the memory limit of a series")

@@ -1,7 +1,7 @@
-"""The hashes of series by which they are spread over the parts of a merge.
+"""Hashes of series, which determine their partition.
 
-The door to two implementations: the plain twin defines them, the compiled one is used when it is built, unless
-``LITHIFY_PURE=1``.
+Selects one of two implementations: the pure Python one is the reference, the compiled one is used if it is built,
+unless ``LITHIFY_PURE=1``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The merge of series by label and of their chunks by time, many series at a time.
 
-The door to two implementations of one class, ``SeriesMerge``: the plain twin defines it, the compiled one is used when
-it is built, unless ``LITHIFY_PURE=1``. Both give the same bytes. What is rare, ``engine.lanes.tsdb.merge.overlaps``
-does for both: the caller is asked (``Turn.PLAIN``) and gives the chunks back.
+Selects one of two implementations of ``SeriesMerge``: the pure Python one is the reference, the compiled one is used if
+it is built, unless ``LITHIFY_PURE=1``. Both give the same bytes. Both delegate rare cases to the caller
+(``Turn.PLAIN``), which merges them with ``engine.lanes.tsdb.merge.overlaps`` and puts the chunks back.
 """
 
 from __future__ import annotations

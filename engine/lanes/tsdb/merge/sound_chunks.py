@@ -1,7 +1,7 @@
-"""The check of many float chunks at once, for those who read a block only to know whether it is sound.
+"""Fast check of many float chunks, for verification.
 
-The door to two implementations: the plain twin defines it, the compiled one is used when it is built, unless
-``LITHIFY_PURE=1``.
+Selects one of two implementations: the pure Python one is the reference, the compiled one is used if it is built,
+unless ``LITHIFY_PURE=1``.
 """
 
 from __future__ import annotations

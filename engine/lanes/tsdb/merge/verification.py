@@ -1,8 +1,8 @@
-"""Reads a block whole and compares its parts: what no checksum shows.
+"""Verify a whole block, including consistency between its parts that no checksum covers.
 
-Series are looked at once, in order; memory is bounded by the symbols and two lists of postings. That the postings are
-the inverse of the series is shown by sums of mixed numbers under keys drawn when the process starts: equal multisets
-have equal sums, different ones all but never, and nobody can prepare a block for keys that do not exist yet.
+Series are read once, in order; memory is bounded by the symbols and two postings lists. Postings are compared with the
+series by sums of hashes under random keys drawn at process start: equal multisets have equal sums, different ones
+almost never, and a block cannot be crafted against unknown keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from engine.formats.prometheus.model import (
     UINT64_MASK,
     ChunkMeta,
 )
-from engine.lanes.tsdb.merge.partitions import claimed_partition, refuse_strangers, series_in_partition
+from engine.lanes.tsdb.merge.partitions import check_partition_members, claimed_partition, series_in_partition
 from engine.lanes.tsdb.merge.series_budget import BUDGET_BYTES, SeriesBudget, refuse_long_series, series_budget
 from engine.lanes.tsdb.merge.sound_chunks import sound_float_chunks
 
@@ -42,7 +42,7 @@ Words = npt.NDArray[np.uint64]
 
 @dataclass(slots=True)
 class BlockCounts:
-    """What was counted in a block that is sound."""
+    """The counts of a valid block."""
 
     series: int = 0
     chunks: int = 0
@@ -54,10 +54,10 @@ class BlockCounts:
 
 
 def verify_block(folder: Path, *, budget_bytes: int = BUDGET_BYTES, is_merged_by_time: bool = False) -> BlockCounts:
-    """Return the counts of a block; a BadObject that names file and offset if anything in it is wrong.
+    """Return the counts of a block. Raises a BadObject that names file and offset if the block is invalid.
 
-    Wrong is also what a merge of ``budget_bytes`` refuses of a single block; with ``is_merged_by_time`` also chunks of
-    encodings that are only ever copied, whose samples cannot be merged with those of other blocks.
+    Blocks that a merge with ``budget_bytes`` refuses are invalid too; with ``is_merged_by_time`` also blocks with
+    chunks of encodings that can only be copied, whose samples cannot be merged with those of other blocks.
     """
     block = BlockReader(folder)
     try:
@@ -74,7 +74,7 @@ class _Verification:
         self._is_merged_by_time = is_merged_by_time
         self._deleted = np.fromiter(block.tombstones.series_ids(), np.uint64)
         self._counts = BlockCounts(tombstones=len(block.tombstones))
-        self._labels = _MixedSum()
+        self._labels = _MultisetHash()
         self._last_ref = -1
 
     def run(self) -> BlockCounts:
@@ -84,7 +84,7 @@ class _Verification:
         for batch in self._block.index.batches():
             if not claimed.is_whole:
                 [belongs] = series_in_partition(batch, self._block.index.symbols, claimed)
-                refuse_strangers(batch, belongs, claimed)
+                check_partition_members(batch, belongs, claimed)
             self._count_labels(batch)
             self._check_chunks(batch)
         self._check_postings()
@@ -100,7 +100,7 @@ class _Verification:
         self._counts.chunks += len(batch.chunk_refs)
 
     def _check_chunks(self, batch: SeriesBatch) -> None:
-        """Check all chunks of a batch; those that are no plain sound float chunks one by one."""
+        """Check all chunks of a batch; all except plain valid float chunks one by one."""
         count = len(batch.chunk_refs)
         misplaced = self._first_misplaced(batch)
         files = self._block.chunks.contents
@@ -125,7 +125,7 @@ class _Verification:
             self._block.chunks.forget_before(self._last_ref)
 
     def _first_misplaced(self, batch: SeriesBatch) -> int:
-        """Return which chunk is the first that lies outside the block's time, or not behind the one before it."""
+        """Return the first chunk outside the block's time range or not after the previous one."""
         inside, refs = self._block.meta, batch.chunk_refs
         is_misplaced = (batch.min_times < inside.min_time_ms) | (batch.max_times >= inside.max_time_ms)
         is_misplaced[1:] |= refs[1:] <= refs[:-1]
@@ -134,18 +134,18 @@ class _Verification:
         return int(np.argmax(is_misplaced)) if np.any(is_misplaced) else len(refs)
 
     def _check_only_copied(self, meta: ChunkMeta, series_id: int) -> None:
-        """Refuse a chunk of samples that nobody here can decode where a merge would have to."""
+        """Reject a chunk that cannot be decoded where a merge would have to decode it."""
         number, offset = chunk_place(meta.ref)
         if self._is_merged_by_time:
-            raise OnlyCopied(file_name(number), offset, "samples that are only ever copied, beside other blocks' ones")
+            raise OnlyCopied(file_name(number), offset, "samples of this encoding cannot be merged with other blocks")
         if not np.any(self._deleted == series_id):
             return
         for start, end in self._block.tombstones.intervals(series_id):
             if start <= meta.max_time_ms and meta.min_time_ms <= end:
-                raise OnlyCopied(file_name(number), offset, "samples are deleted from a chunk that is only ever copied")
+                raise OnlyCopied(file_name(number), offset, "samples are deleted from a chunk that can only be copied")
 
     def _check_chunk(self, meta: ChunkMeta) -> int:
-        """Check a chunk by itself and return its encoding."""
+        """Check one chunk and return its encoding."""
         number, offset = chunk_place(meta.ref)
         inside = self._block.meta
         if meta.min_time_ms < inside.min_time_ms or meta.max_time_ms >= inside.max_time_ms:
@@ -155,7 +155,7 @@ class _Verification:
             )
             raise Inconsistent(file_name(number), offset, reason)
         if meta.ref <= self._last_ref:
-            raise OutOfOrder(file_name(number), offset, "a chunk does not lie behind the one before it")
+            raise OutOfOrder(file_name(number), offset, "chunk references do not ascend")
         self._last_ref = meta.ref
         chunk = self._block.chunk(meta)
         if len(chunk.data) < COUNT_BYTES or not chunk.sample_count:
@@ -173,46 +173,46 @@ class _Verification:
 
     def _check_postings(self) -> None:
         index = self._block.index
-        listed = _MixedSum()
-        everything: Numbers | None = None
+        listed = _MultisetHash()
+        all_series: Numbers | None = None
         for postings in index.postings_lists():
             self._counts.postings_lists += 1
-            if everything is None:
-                everything = self._list_of_all(postings)
+            if all_series is None:
+                all_series = self._all_series(postings)
                 continue
             pair = [self._symbol(text, postings.offset) for text in (postings.name, postings.value)]
-            if not len(postings.ids) or not _are_among(postings.ids, everything):
-                raise Inconsistent(SECTION, postings.offset, "postings are empty or name a series that does not exist")
+            if not len(postings.ids) or not _are_among(postings.ids, all_series):
+                raise Inconsistent(SECTION, postings.offset, "postings are empty or reference an unknown series")
             names, values = (np.full(len(postings.ids), number, np.uint32) for number in pair)
             listed.add(names, values, postings.ids)
-        if everything is None:
-            raise Inconsistent(SECTION, index.contents.postings_offset_table, "there is no list of all series")
-        if not _are_among(np.fromiter(self._block.tombstones.series_ids(), np.uint64), everything):
-            raise Inconsistent(TOMBSTONES, -1, "a series is deleted from that does not exist")
+        if all_series is None:
+            raise Inconsistent(SECTION, index.contents.postings_offset_table, "there is no postings list of all series")
+        if not _are_among(np.fromiter(self._block.tombstones.series_ids(), np.uint64), all_series):
+            raise Inconsistent(TOMBSTONES, -1, "a tombstone references an unknown series")
         if listed.sums != self._labels.sums:
             reason = "the postings are not the inverse of the series' labels"
             raise Inconsistent(SECTION, index.contents.postings, reason)
 
-    def _list_of_all(self, postings: PostingsList) -> Numbers:
+    def _all_series(self, postings: PostingsList) -> Numbers:
         if (postings.name, postings.value) != ALL_POSTINGS:
-            raise Inconsistent(SECTION, postings.offset, "the first list of postings is not that of all series")
+            raise Inconsistent(SECTION, postings.offset, "the first postings list is not that of all series")
         position = 0
         for batch in self._block.index.batches():
             if not np.array_equal(postings.ids[position : position + len(batch.ids)], batch.ids):
                 break
             position += len(batch.ids)
         if position != len(postings.ids) or position != self._counts.series:
-            raise Inconsistent(SECTION, postings.offset, "the list of all series is not the series section's")
+            raise Inconsistent(SECTION, postings.offset, "the first postings list differs from the series section")
         return postings.ids
 
     def _symbol(self, text: bytes, offset: int) -> int:
         number = self._block.index.symbols.find(text)
         if number is None:
-            raise BadReference(SECTION, offset, f"{text[:100]!r} has a list but is no symbol")
+            raise BadReference(SECTION, offset, f"{text[:100]!r} has postings but is not a symbol")
         return number
 
     def _check_label_indices(self) -> None:
-        """Compare the label indices, if there are any, with the names and values that have postings."""
+        """Compare the label indices, if present, with the names and values that have postings."""
         index = self._block.index
         if index.contents.label_offset_table == index.contents.postings_offset_table:
             return
@@ -237,21 +237,21 @@ class _Verification:
         if stats.num_float_samples or stats.num_histogram_samples:
             pairs["float samples"] = (stats.num_float_samples, counts.float_samples)
             pairs["histogram samples"] = (stats.num_histogram_samples, counts.histogram_samples)
-        for what, (said, found) in pairs.items():
-            if said != found:
-                raise Inconsistent(META, -1, f"{said} {what} in the statistics, {found} in the block")
+        for what, (stated, found) in pairs.items():
+            if stated != found:
+                raise Inconsistent(META, -1, f"{stated} {what} in the statistics, {found} in the block")
 
 
 def _are_among(ids: npt.NDArray[np.unsignedinteger], known: Numbers) -> bool:
-    """Say whether all of the ids are among the known ones, which ascend."""
+    """Return whether all ids are among the ascending known ones."""
     if not len(known):
         return not len(ids)
     places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
     return bool(np.all(known[places] == ids))
 
 
-class _MixedSum:
-    """A sum over (name, value, series) that tells multisets apart, whatever their order."""
+class _MultisetHash:
+    """An order-independent sum over (name, value, series) that distinguishes multisets."""
 
     _keys = tuple(np.uint64(secrets.randbits(64) | 1) for _ in range(3))
 
@@ -259,7 +259,7 @@ class _MixedSum:
         self.sums = (0, 0)
 
     def add(self, names: Numbers, values: Numbers, ids: Numbers) -> None:
-        """Take triples in; the three arrays are equally long."""
+        """Add triples; the three arrays must have equal lengths."""
         pairs = names.astype(np.uint64) << np.uint64(32) | values
         mixed = _mixed(_mixed(pairs ^ self._keys[0]) + ids * self._keys[1])
         again = _mixed(mixed ^ self._keys[2])
@@ -268,7 +268,7 @@ class _MixedSum:
 
 
 def _mixed(words: Words) -> Words:
-    """Spread every bit of each word over all of its bits."""
+    """Mix the bits of each word."""
     words = (words ^ words >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ words >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return words ^ words >> np.uint64(31)

@@ -1,4 +1,4 @@
-"""Compaction by time interval: which blocks of a tenant are merged together, into how many parts, and by whom; pure.
+"""Pure planning of compaction by time interval: which blocks are merged, into how many partitions, and by which worker.
 
-A *slot* is one interval of a range (10:00 to 12:00 of the range 2 h). The door is ``plan.plan_intervals``.
+A *slot* is one interval of a range (10:00 to 12:00 of the range 2 h). The entry point is ``plan.plan_intervals``.
 """

@@ -1,13 +1,12 @@
-"""Finds blocks whose data others hold as well: what is left when somebody merged blocks and died before marking them.
+"""Find blocks whose data other blocks contain: left behind when a compactor died before it marked its sources.
 
-A block is a duplicate if, for every series it can have, a block that stays descends from all its sources and can have
-that series too. Blocks with more sources stay before others, of those with the same ones the whole before a part, then
-the lowest id. A quarantined block covers nothing, since nobody may be able to read it.
+A block is a duplicate if, for every series it can have, a kept block descends from all its sources and can have that
+series. Blocks with more sources are kept before others; with equal sources, the one with fewer partitions, then the
+lowest id. Quarantined blocks contain nothing, since they may be unreadable.
 
-What a block descends from is only what its ``meta.json`` says. So the blocks that stay must also be from and up to the
-times of the duplicate, and have as many series and samples as the largest of what they are said to hold: a block that
-merely claims the ids of others makes nobody delete those. How many are left of a duplicate with tombstones nobody
-knows.
+Descent is only what ``meta.json`` states. The kept blocks must therefore also span the duplicate's time range and have
+at least as many series and samples as the largest of the blocks they claim to contain, so a block that merely claims
+the ids of others causes no deletion. For a duplicate with tombstones the remaining numbers are unknown.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from engine.lanes.tsdb.plan.partitions import PARTITIONS_MAX
 
 
 def find_duplicates(blocks: Iterable[IntervalBlock], *, keep: frozenset[str] = frozenset()) -> list[Duplicate]:
-    """Return the duplicates among live blocks of any keys, by id; those in ``keep`` stay whatever covers them."""
-    return weigh_duplicates(blocks, keep=keep)[0]
+    """Return the duplicates among live blocks of any keys, ordered by id; blocks in ``keep`` are never duplicates."""
+    return assess_duplicates(blocks, keep=keep)[0]
 
 
-def weigh_duplicates(
+def assess_duplicates(
     blocks: Iterable[IntervalBlock], *, keep: frozenset[str] = frozenset()
 ) -> tuple[list[Duplicate], dict[str, str]]:
-    """Return the duplicates like ``find_duplicates``, and by id why others stay that are duplicates by name only."""
+    """Return the duplicates like ``find_duplicates``, and by id why other apparent duplicates are kept."""
     doubts: dict[str, str] = {}
     readable = [block for block in blocks if not block.quarantined and block.sources]
     every = [block.sources for block in readable]
     if len(set(chain.from_iterable(every))) == sum(map(len, every)):
-        return [], doubts  # what nearly every snapshot says: no source is in two blocks
+        return [], doubts  # The usual case: no source is in two blocks.
     held = Counter(chain.from_iterable(every))
     doubtful = [block for block in readable if held[block.sources[0]] > 1 and held[block.sources[-1]] > 1]
     if not doubtful:
@@ -45,9 +44,9 @@ def weigh_duplicates(
     found = []
     for block in sorted(holding, key=_precedence):
         sources = frozenset(block.sources)
-        kin = staying.get((block.group_key, block.sources[0]), ())
-        holders = [other for other, descent in kin if may_share_series(other, block) and sources <= descent]
-        if holders and block.ulid not in keep and not block.no_compact and _cover(holders, block):
+        related = staying.get((block.group_key, block.sources[0]), ())
+        holders = [other for other, descent in related if may_share_series(other, block) and sources <= descent]
+        if holders and block.ulid not in keep and not block.no_compact and _cover_partition(holders, block):
             doubt = _doubt(holders, block)
             if not doubt:
                 found.append(Duplicate(block=block, covered_by=tuple(other.ulid for other in holders)))
@@ -63,23 +62,23 @@ def _precedence(block: IntervalBlock) -> tuple[int, int, str]:
 
 
 def _doubt(holders: Sequence[IntervalBlock], block: IntervalBlock) -> str:
-    """Return why these cannot hold all of the block, whatever they descend from; "" if they can."""
+    """Return why these blocks cannot contain all of ``block``, despite their sources; "" if they can."""
     names = ", ".join(other.ulid for other in holders)
     if any(other.min_time_ms > block.min_time_ms or other.max_time_ms < block.max_time_ms for other in holders):
-        return f"{names} descend from all that it descends from, but not all are of its whole time"
+        return f"{names} descend from its sources but do not cover its time range"
     if block.tombstones:
-        return ""  # who merged it may have left out what was deleted
+        return ""  # A merge may have dropped deleted samples.
     for what, there, here in (
         ("series", sum(other.series for other in holders), block.series),
         ("samples", sum(other.samples for other in holders), block.samples),
     ):
         if there < here:
-            return f"{names} descend from all that it descends from, but have {there} {what}, it has {here}"
+            return f"{names} descend from its sources but have {there} {what}, it has {here}"
     return ""
 
 
-def _cover(holders: Sequence[IntervalBlock], block: IntervalBlock) -> bool:
-    """Say whether every hash of the block's part is in the part of one of these."""
+def _cover_partition(holders: Sequence[IntervalBlock], block: IntervalBlock) -> bool:
+    """Return whether every hash of the block's partition is in the partition of one of these."""
     finest = lcm(block.partitions, *(other.partitions for other in holders))
     if finest > PARTITIONS_MAX:
         return False

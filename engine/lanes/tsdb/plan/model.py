@@ -1,4 +1,4 @@
-"""The nouns of planning by interval: blocks, groups, where each block stands. Times are ms, ends exclusive."""
+"""Data model of planning by interval: blocks, groups, and the status of each block. Times are ms, ends exclusive."""
 
 from __future__ import annotations
 
@@ -11,8 +11,25 @@ import xxhash
 
 from engine.core.quick_values import quickly_built
 from engine.core.time_texts import moment
-from engine.lanes.tsdb.plan import words
-from engine.lanes.tsdb.plan.group_ids import group_id
+from engine.lanes.tsdb.plan import reasons
+
+_FNV_OFFSET = 2166136261
+_FNV_PRIME = 16777619
+_FNV_MASK = 0xFFFFFFFF
+
+
+def fnv1a_32(text: str) -> int:
+    """Return the 32-bit FNV-1a hash of the UTF-8 bytes."""
+    value = _FNV_OFFSET
+    for byte in text.encode("utf-8", "surrogatepass"):
+        value = (value ^ byte) * _FNV_PRIME & _FNV_MASK
+    return value
+
+
+def group_id(tenant: str, start_ms: int, end_ms: int) -> int:
+    """Return the id of a tenant's interval: the hash of tenant, start and end, concatenated without separators."""
+    return fnv1a_32(f"{tenant}{start_ms}{end_ms}")
+
 
 SlotKey = tuple[str, int, int]
 """Group key, range, start of the slot."""
@@ -23,13 +40,13 @@ OUT_OF_ORDER_HINT = "from-out-of-order"
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalBlock:
-    """A block as its ``meta.json``, its marks and our index tell of it.
+    """A block as described by its ``meta.json``, its marks and the index.
 
-    Blocks merge only with those of the same ``group_key`` (resolution and external labels as one text). It is part
-    ``partition`` of ``partitions`` of a group cut by series hash, (0, 1) if it was never cut. ``index_bytes`` is None
-    and ``uploaded_at_ms`` is None where nobody knows. ``sources`` are the level-1 blocks it descends from. Of the
-    extensions, ``produced_by`` is the id of the group that made it and ``time_range_ms`` that group's range. A block
-    that must not be merged says why in ``no_compact`` or ``quarantined``. ``is_failed`` is the flag of ``meta.json``.
+    Blocks are merged only with blocks of the same ``group_key`` (resolution and external labels). A block is partition
+    ``partition`` of ``partitions`` of a group partitioned by series hash, (0, 1) if unpartitioned. ``index_bytes`` and
+    ``uploaded_at_ms`` are None if unknown. ``sources`` are the level-1 blocks it descends from. From the extensions,
+    ``produced_by`` is the id of the group that produced it and ``time_range_ms`` that group's range. ``no_compact`` or
+    ``quarantined`` is the reason if it must not be merged. ``is_failed`` is the flag of ``meta.json``.
     """
 
     ulid: str
@@ -55,29 +72,28 @@ class IntervalBlock:
     hints: tuple[str, ...] = ()
 
 
-def holds_part_of(partition: int, partitions: int, wanted: int, count: int) -> bool:
-    """Say whether part ``partition`` of ``partitions`` can hold series of part ``wanted`` of ``count``."""
+def may_overlap_partition(partition: int, partitions: int, wanted: int, count: int) -> bool:
+    """Return whether partition ``partition`` of ``partitions`` can hold series of partition ``wanted`` of ``count``."""
     step = gcd(partitions, count)
     return partition % step == wanted % step
 
 
 def may_share_series(one: IntervalBlock, other: IntervalBlock) -> bool:
-    """Say whether two blocks can hold the same series, as far as the parts tell that they are."""
-    return holds_part_of(one.partition, one.partitions, other.partition, other.partitions)
+    """Return whether two blocks can hold the same series, judged by their partitions."""
+    return may_overlap_partition(one.partition, one.partitions, other.partition, other.partitions)
 
 
 def is_downsampled(group_key: str) -> bool:
-    """Say whether blocks of a key (``<resolution>@<hash of labels>``) hold aggregates of samples, not samples."""
+    """Return whether blocks of a key (``<resolution>@<hash of labels>``) are downsampled."""
     resolution, at, _ = group_key.partition("@")
     return bool(at) and resolution.isdecimal() and int(resolution) > 0
 
 
 class SlotState(StrEnum):
-    """What there is to do in a slot. ``waiting``: something, but not yet; a slot without any block is ``empty``.
+    """The state of a slot. ``waiting``: it has work that cannot start yet; ``empty``: it has no block.
 
-    ``too-large``: its group would have to be cut into parts, which the bucket does not allow.
-
-    A plan knows no ``parked`` ones: whoever shows a slot says so of one whose group has a job that failed too often.
+    ``too-large``: its group would have to be partitioned, which the bucket does not allow. ``parked`` is never set by a
+    plan; pages show it for slots whose group has a parked job.
     """
 
     EMPTY = "empty"
@@ -90,7 +106,7 @@ class SlotState(StrEnum):
 
 
 class BlockState(StrEnum):
-    """Where a block stands: in a group of this plan, in a job, waiting, final, kept out, or contained in others."""
+    """The state of a block: in a group of this plan, in a job, waiting, final, excluded, or a duplicate."""
 
     GROUPED = "grouped"
     TAKEN = "taken"
@@ -103,10 +119,10 @@ class BlockState(StrEnum):
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenGroup:
-    """A group that a job has already: the plan leaves its blocks and its slot alone.
+    """A group that is in jobs; the plan leaves its blocks and its slot alone.
 
-    ``state`` is ``ready`` while its jobs wait for a worker, ``running``, or ``waiting`` if they are parked: nothing is
-    expected of it then until somebody looks. ``why`` is said to people as it is ("runs in job 17").
+    ``state`` is ``ready`` while its jobs wait for a worker, ``running``, or ``waiting`` if they are parked, which needs
+    an operator. ``why`` is shown as it is ("runs in job 17").
     """
 
     range_ms: int
@@ -114,13 +130,13 @@ class TakenGroup:
     ulids: tuple[str, ...]
     group_key: str = ""
     state: SlotState = SlotState.RUNNING
-    why: str = "a job has it"
+    why: str = "it is in a job"
 
 
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitMark:
-    """A compactor's mark on a place, the id of a block or what its layout marks otherwise: who was there, and when."""
+    """A compactor's visit mark on a block or on another place of its layout: visitor and time."""
 
     place: str
     visitor: str
@@ -129,8 +145,8 @@ class VisitMark:
 
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPart:
-    """What one partition of a group reads; a part that no block has anything for does not exist."""
+class GroupPartition:
+    """The blocks that one partition of a group reads; partitions without blocks do not exist."""
 
     partition: int
     blocks: tuple[IntervalBlock, ...]
@@ -139,9 +155,9 @@ class GroupPart:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalGroup:
-    """Blocks that are merged together, in merge order, into ``partitions`` parts. It is done when all parts are.
+    """Blocks that are merged together, in merge order, into ``partitions`` partitions. It is done when all are.
 
-    ``cause`` is a key of ``words.GROUPED``; "" for what the times of the blocks say by themselves.
+    ``cause`` is a key of ``reasons.GROUP_REASONS``; "" if it follows from the times of the blocks.
     """
 
     tenant: str
@@ -162,7 +178,7 @@ class IntervalGroup:
 
     @property
     def is_vertical(self) -> bool:
-        """Whether two of its blocks can hold samples of one series at the same time."""
+        """Whether two of its blocks can hold samples of one series in overlapping times."""
         open_blocks: list[IntervalBlock] = []
         for block in self.blocks:
             open_blocks = [other for other in open_blocks if other.max_time_ms > block.min_time_ms]
@@ -173,10 +189,9 @@ class IntervalGroup:
 
     @property
     def level(self) -> int:
-        """The level of its results: one more than the highest of its blocks; a block that is only cleaned up starts
-        over."""
-        is_cleaned = len(self.blocks) == 1 and self.partitions == 1
-        return 1 if is_cleaned else 1 + max(block.level for block in self.blocks)
+        """The level of its results: one above the highest of its blocks; 1 for a single block that is rewritten."""
+        is_rewrite = len(self.blocks) == 1 and self.partitions == 1
+        return 1 if is_rewrite else 1 + max(block.level for block in self.blocks)
 
     @property
     def group_id(self) -> int:
@@ -184,30 +199,32 @@ class IntervalGroup:
 
     @property
     def reason(self) -> str:
-        """Why these blocks, in words."""
-        slot = words.slot(self.range_ms, self.start_ms)
-        cause = self.cause or (words.VERTICAL if self.is_vertical else words.HORIZONTAL)
-        return words.GROUPED[cause].format(slot=slot, count=len(self.blocks), parts=words.parts(self.partitions))
+        """The reason for the group, as text."""
+        slot = reasons.slot_text(self.range_ms, self.start_ms)
+        cause = self.cause or (reasons.VERTICAL if self.is_vertical else reasons.HORIZONTAL)
+        return reasons.GROUP_REASONS[cause].format(
+            slot=slot, count=len(self.blocks), parts=reasons.partitions_text(self.partitions)
+        )
 
-    def parts(self) -> tuple[GroupPart, ...]:
-        """Return the jobs that the group consists of, each with the blocks that hold something for it."""
+    def group_partitions(self) -> tuple[GroupPartition, ...]:
+        """Return the partitions of the group that have blocks, one per job."""
         if self.partitions == 1:
-            return (GroupPart(partition=0, blocks=self.blocks),)
+            return (GroupPartition(partition=0, blocks=self.blocks),)
         every = (
-            GroupPart(
+            GroupPartition(
                 partition=number,
                 blocks=tuple(
                     block
                     for block in self.blocks
-                    if holds_part_of(block.partition, block.partitions, number, self.partitions)
+                    if may_overlap_partition(block.partition, block.partitions, number, self.partitions)
                 ),
             )
             for number in range(self.partitions)
         )
         return tuple(part for part in every if part.blocks)
 
-    def job_name(self, part: GroupPart) -> str:
-        """Return a name that is equal for equal work: a hash of the sources, the tenant, the interval, the part."""
+    def job_name(self, part: GroupPartition) -> str:
+        """Return a name that is equal for equal work: a hash of the sources, the tenant, interval and partition."""
         digest = xxhash.xxh64_intdigest("".join(block.ulid for block in part.blocks).encode())
         return f"{digest:x}-T{self.tenant}-I{self.start_ms}-{self.end_ms}-P{part.partition}of{self.partitions}"
 
@@ -215,7 +232,7 @@ class IntervalGroup:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """A block whose data the others hold as well, since they descend from all that it descends from."""
+    """A block whose data other blocks contain, since they descend from all its sources."""
 
     block: IntervalBlock
     covered_by: tuple[str, ...]
@@ -223,10 +240,10 @@ class Duplicate:
 
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Where blocks stand and why; shared by the blocks of a slot.
+class BlockStatus:
+    """The state and reason of blocks, shared by the blocks of a slot.
 
-    ``until_ms`` is when time alone changes it, None if it does not. ``detail`` completes the reason.
+    ``until_ms`` is when time alone changes it, None if never. ``detail`` completes the reason.
     """
 
     state: BlockState
@@ -238,9 +255,9 @@ class Standing:
 
     @property
     def reason(self) -> str:
-        """The reason in words."""
-        return words.STANDING[self.cause].format(
-            slot=words.slot(self.range_ms, self.start_ms),
+        """The reason, as text."""
+        return reasons.BLOCK_REASONS[self.cause].format(
+            slot=reasons.slot_text(self.range_ms, self.start_ms),
             until=moment(self.until_ms) if self.until_ms is not None else "",
             detail=self.detail,
         )
@@ -249,11 +266,11 @@ class Standing:
 @quickly_built
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotProgress:
-    """One slot that holds blocks: its state, how many blocks wait in it, and the compactions to the fix-point.
+    """One slot with blocks: its state, waiting blocks, and remaining compactions.
 
-    ``blocks`` counts the live ones that are here now, unmerged or results of smaller slots, ``waiting`` those of them
-    that a compaction is still to take. ``compactions`` are those of the slot itself, now or after those inside it,
-    without waiting for more blocks or for time; one that a job has is among them.
+    ``blocks`` counts the current live blocks, unmerged ones and results of smaller slots; ``waiting`` those of them
+    that a compaction will still read. ``compactions`` counts the slot's own compactions, now or after those inside it,
+    without waiting for more blocks or time; running ones are included.
     """
 
     group_key: str
@@ -267,19 +284,18 @@ class SlotProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalPlan:
-    """What is to be done for one tenant, in this order, and where every block of the snapshot stands.
+    """The plan for one tenant: groups in order of execution, duplicates, and the status of every block.
 
-    ``doubts`` says by id why a block stays that others descend from, though they cannot hold all of it.
-    ``compactions`` is how many it takes until only time or new blocks give more to do (a group in one slot is one,
-    whatever its parts; those that jobs have are among them), ``waiting`` how many of the blocks they take. ``refusal``
-    says why nothing is planned at all, "" if it is not so. ``look_again_ms`` is the first moment at which time alone
-    gives more to do, None for never.
+    ``doubts`` is, by id, why an apparent duplicate is kept. ``compactions`` is the number of compactions until only
+    time or new blocks create more work (a group counts once, whatever its partitions; those in jobs are included),
+    ``waiting`` the number of blocks they read. ``refusal`` is why nothing is planned, "" if planning is possible.
+    ``look_again_ms`` is the first time at which time alone creates work, None for never.
     """
 
     tenant: str
     groups: tuple[IntervalGroup, ...] = ()
     duplicates: tuple[Duplicate, ...] = ()
-    standings: Mapping[str, Standing] = field(default_factory=dict)
+    statuses: Mapping[str, BlockStatus] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
     slots: tuple[SlotProgress, ...] = ()
     compactions: int = 0
@@ -288,11 +304,11 @@ class IntervalPlan:
     look_again_ms: int | None = None
 
     def explain(self, ulid: str) -> str:
-        """Return where a block stands and why, in words; a block the snapshot did not have is not known."""
-        standing = self.standings.get(ulid)
-        return f"{standing.state}: {self.reason(ulid)}" if standing else "unknown: it was not in the snapshot"
+        """Return state and reason of a block as text; blocks outside the snapshot are unknown."""
+        status = self.statuses.get(ulid)
+        return f"{status.state}: {self.reason(ulid)}" if status else "unknown: not in the snapshot"
 
     def reason(self, ulid: str) -> str:
-        """Return why a block of the snapshot stands where it does, and why it is kept if it looks like a duplicate."""
+        """Return the reason of a block's state, and why it is kept if it looks like a duplicate."""
         doubt = self.doubts.get(ulid)
-        return self.standings[ulid].reason + (f"; it is kept: {doubt}" if doubt else "")
+        return self.statuses[ulid].reason + (f"; it is kept: {doubt}" if doubt else "")

@@ -1,13 +1,14 @@
-"""Who may take a job of a tenant's interval: a ring of workers, the tenant's shard of it, and when anyone else may.
+"""Decide which worker may take a job of a tenant's interval: a hash ring of workers with a shard per tenant.
 
-1. A worker has 512 tokens on a ring of 2^32, a pure function of its name: who is there says all, nothing is kept.
-2. A tenant's *shard* is a few workers, drawn by its name; each draw takes the next one on the ring that is not drawn
-   yet. Somebody who joins or leaves changes a shard by one worker at most.
-3. A job's *owner* is the next of the shard behind the hash of (tenant, start, end); part k of a group belongs to the
-   k-th after it, so that the parts of one interval are spread over the whole shard.
-4. The owner may take a job at once, the others of the shard after a tenth of a lease, anyone after a whole lease.
+1. A worker has 512 tokens on a ring of 2^32, a pure function of its name; nothing is stored.
+2. A tenant's *shard* is a few workers, drawn by its name; each draw takes the next worker on the ring that is not drawn
+   yet. A worker that joins or leaves changes a shard by at most one worker.
+3. A job's *owner* is the next worker of the shard after the hash of (tenant, start, end). Partition k of a group
+   belongs to the k-th worker after it, so the partitions of one interval are spread over the whole shard.
+4. The owner may take a job at once, other workers of the shard after a tenth of a lease, all workers after a whole
+   lease.
 
-Nothing here is asked about a job that runs: workers come and go without touching it.
+Ownership applies to waiting jobs only; workers may join and leave without affecting running jobs.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from engine.lanes.tsdb.plan.group_ids import group_id
+from engine.lanes.tsdb.plan.model import group_id
 from engine.schedule.errors import PolicyRefused
 
 TOKENS = 512
 RING_BITS = 32
 HEAD_START_PART = 10
-"""The owner's head start is this part of a lease: longer than a worker takes to ask again, if it has room at all."""
+"""Divisor of a lease: the owner's head start, longer than the poll interval of a worker with free capacity."""
 SHARDS_KEPT = 4096
 
 
 @dataclass(frozen=True)
 class WorkerRing:
-    """The workers that are there. Equal sets of names are equal rings."""
+    """The active workers. Equal sets of names are equal rings."""
 
     workers: frozenset[str] = field(default_factory=frozenset)
 
@@ -43,7 +44,7 @@ class WorkerRing:
         return cls(frozenset(workers))
 
     def following(self, digest: int) -> list[str]:
-        """Return all workers in the order in which they follow a place on the ring, the owner of the place first."""
+        """Return all workers in ring order from a position on, the owner of the position first."""
         tokens, owners = self._tokens
         start = bisect_left(tokens, digest)
         found: dict[str, None] = {}
@@ -54,16 +55,16 @@ class WorkerRing:
         return list(found)
 
     def shard(self, tenant: str, size: float, *, zone: str = "") -> WorkerRing:
-        """Return the ring of the tenant's shard: ``size`` workers, or that fraction of them if it is below 1.
+        """Return the ring of the tenant's shard: ``size`` workers, or that fraction of all if it is below 1.
 
-        0 stands for everybody.
+        0 stands for all workers.
         """
         count = shard_size(size, len(self.workers))
         return self if count >= len(self.workers) else _drawn(self, tenant, count, zone)
 
     @cached_property
     def _tokens(self) -> tuple[list[int], list[str]]:
-        """The tokens in order and whose each is; of equal ones that of the first name counts."""
+        """The tokens in order and the owner of each; of equal tokens the first name wins."""
         names = sorted(self.workers)
         if not names:
             return [], []
@@ -86,12 +87,12 @@ def _drawn(ring: WorkerRing, tenant: str, count: int, zone: str) -> WorkerRing:
 
 
 def shard_size(size: float, workers: int) -> int:
-    """Return how many workers a shard has that should have ``size``, or that fraction of all below 1; 0 is everybody.
+    """Return the number of workers of a shard of ``size``: a number, a fraction of all below 1, or 0 for all.
 
-    Raises PolicyRefused for less than nothing.
+    Raises PolicyRefused for negative and infinite sizes.
     """
     if not size >= 0 or math.isinf(size):
-        raise PolicyRefused(f"a shard of {size} workers: give 0 for everybody, a fraction below 1, or a number")
+        raise PolicyRefused(f"shard size {size} is invalid: use 0 for all workers, a fraction below 1, or a number")
     if size == 0:
         return workers
     return min(workers, math.ceil(size * workers if size < 1 else size))
@@ -106,7 +107,7 @@ def shard_seed(tenant: str, zone: str = "") -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalJob:
-    """What ownership needs to know of a waiting job: whose interval, which part of it, and how long it has waited."""
+    """The fields of a waiting job that ownership uses; ``waited_ms`` is how long it has waited."""
 
     tenant: str
     start_ms: int
@@ -117,7 +118,7 @@ class IntervalJob:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Whether a worker may take a job, how long the job must have waited for that, and why, in words."""
+    """Whether a worker may take a job, after which waiting time, and the reason."""
 
     is_given: bool
     after_ms: int
@@ -129,9 +130,9 @@ class Permission:
 
 @dataclass(frozen=True, kw_only=True)
 class Ownership:
-    """The workers that are there, how many of them a tenant's shard has, and the length of a lease.
+    """The active workers, the default shard size, and the length of a lease.
 
-    ``sizes`` has the tenants whose shard is not of ``size`` (both as in ``WorkerRing.shard``).
+    ``sizes`` holds the shard sizes of tenants with another one (both as in ``WorkerRing.shard``).
     """
 
     ring: WorkerRing
@@ -144,17 +145,20 @@ class Ownership:
         return self.ring.shard(tenant, self.sizes.get(tenant, self.size))
 
     def owner(self, job: IntervalJob) -> str | None:
-        """Return the worker that is offered a job first, None if there is no worker."""
+        """Return the worker that owns a job, None if there are no workers."""
         order = self.shard(job.tenant).following(group_id(job.tenant, job.start_ms, job.end_ms))
         return order[job.partition % len(order)] if order else None
 
     def may_take(self, worker: str, job: IntervalJob) -> Permission:
-        """Say whether a worker may take a waiting job now."""
+        """Return whether a worker may take a waiting job now."""
         if worker not in self.shard(job.tenant).workers:
-            after_ms, reason = self.lease_ms, f"{worker} is not of the tenant's shard; anyone may after a whole lease"
+            after_ms, reason = (
+                self.lease_ms,
+                f"{worker} is not in the tenant's shard; any worker may take the job after a whole lease",
+            )
         elif worker != (owner := self.owner(job)):
             after_ms = self.lease_ms // HEAD_START_PART
-            reason = f"{worker} is of the tenant's shard; {owner} owns the interval and has a head start"
+            reason = f"{worker} is in the tenant's shard; {owner} owns the interval and has a head start"
         else:
             after_ms, reason = 0, f"{worker} owns the interval"
         return Permission(job.waited_ms >= after_ms, after_ms, reason)
@@ -162,6 +166,6 @@ class Ownership:
 
 @lru_cache(maxsize=SHARDS_KEPT)
 def _worker_tokens(name: str) -> np.ndarray:
-    """Return the tokens of a worker: 32-bit numbers that its name chooses, in no order."""
+    """Return the tokens of a worker: unordered 32-bit numbers derived from its name."""
     digest = hashlib.shake_256(name.encode("utf-8", "surrogatepass")).digest(TOKENS * RING_BITS // 8)
     return np.frombuffer(digest, dtype="<u4")

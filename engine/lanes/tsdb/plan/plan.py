@@ -1,4 +1,4 @@
-"""The door: a snapshot of one tenant's blocks goes in, the plan and the standing of every block come out; pure."""
+"""Plan one tenant: from a snapshot of its blocks to groups and the status of every block. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from engine.core.time_texts import moment
 from engine.lanes.tsdb.plan import policy as rules
-from engine.lanes.tsdb.plan import words
+from engine.lanes.tsdb.plan import reasons
 from engine.lanes.tsdb.plan.default import KeyPlan, uploaded_ms
-from engine.lanes.tsdb.plan.duplicates import weigh_duplicates
+from engine.lanes.tsdb.plan.duplicates import assess_duplicates
 from engine.lanes.tsdb.plan.model import (
     BlockState,
+    BlockStatus,
     Duplicate,
     IntervalBlock,
     IntervalGroup,
     IntervalPlan,
     SlotProgress,
-    Standing,
     TakenGroup,
     VisitMark,
     is_downsampled,
@@ -26,7 +27,6 @@ from engine.lanes.tsdb.plan.policy import IntervalPolicy
 from engine.lanes.tsdb.plan.reference import plan_reference
 from engine.lanes.tsdb.plan.reference_local import plan_local
 from engine.lanes.tsdb.plan.reference_partitions import partition_groups
-from engine.lanes.tsdb.plan.visits import fresh_marks, refusal
 from engine.schedule.errors import SnapshotRefused
 
 _PRIORITY = attrgetter("range_ms", "start_ms", "group_key")
@@ -43,85 +43,86 @@ def plan_intervals(
     visits: Iterable[VisitMark] = (),
     own_visitor: str = "",
 ) -> IntervalPlan:
-    """Plan one tenant of one bucket; the order of ``blocks`` makes no difference.
+    """Plan one tenant of one bucket; the order of ``blocks`` does not matter.
 
-    Raises SnapshotRefused if a block is there twice.
-
-    ``taken`` are the groups that jobs have, ``partial`` the ids of blocks without ``meta.json``, ``visits`` the marks
-    of compactors; those by ``own_visitor`` are ours. While another's is fresh, nothing is planned; the rules of the
-    reference pass over the groups with marked blocks instead.
+    ``taken`` are the groups in jobs, ``partial`` the ids of blocks without ``meta.json``, ``visits`` the visit marks of
+    compactors; those of ``own_visitor`` are ignored. While a foreign mark is fresh nothing is planned; the reference
+    rules skip groups with marked blocks instead. Raises SnapshotRefused if a block appears twice.
     """
     marks = fresh_marks(visits, own=own_visitor, now_ms=now_ms, timeout_ms=policy.visit_timeout_ms)
-    snapshot = _sort_out(blocks, taken, partial, has_duplicates=policy.rules != rules.REFERENCE_PARTITIONS)
+    snapshot = _classify_blocks(blocks, taken, partial, has_duplicates=policy.rules != rules.REFERENCE_PARTITIONS)
     if policy.rules != rules.DEFAULT:
-        return _planned_as_reference(tenant, snapshot, policy, now_ms, taken, frozenset(mark.place for mark in marks))
+        return _reference_plan(tenant, snapshot, policy, now_ms, taken, frozenset(mark.place for mark in marks))
     if marks:
-        return _refused(tenant, blocks, snapshot, refusal(marks[0]), marks[0].visited_at_ms + policy.visit_timeout_ms)
+        return _refused_plan(
+            tenant, blocks, snapshot, refusal(marks[0]), marks[0].visited_at_ms + policy.visit_timeout_ms
+        )
     plans = [
         KeyPlan(tenant, key, of_key, [group for group in taken if group.group_key == key], policy, now_ms)
         for key, of_key in sorted(snapshot.by_key.items())
     ]
-    return _joined(tenant, plans, snapshot)
+    return _combined_plan(tenant, plans, snapshot)
 
 
 @dataclass(slots=True)
 class _Snapshot:
-    """The blocks that may be merged, by group key, and where the others stand."""
+    """The blocks that may be merged, by group key, and the status of all others."""
 
     by_key: dict[str, list[IntervalBlock]]
-    standings: dict[str, Standing]
+    statuses: dict[str, BlockStatus]
     duplicates: list[Duplicate] = field(default_factory=list)
     doubts: dict[str, str] = field(default_factory=dict)
 
 
-def _sort_out(
+def _classify_blocks(
     blocks: Sequence[IntervalBlock], taken: Sequence[TakenGroup], partial: Iterable[str], *, has_duplicates: bool
 ) -> _Snapshot:
     if len({block.ulid for block in blocks}) < len(blocks):
-        raise SnapshotRefused("a block is in the snapshot twice: it would be a duplicate of itself")
+        raise SnapshotRefused("a block appears twice in the snapshot")
     taken_ulids = frozenset(ulid for group in taken for ulid in group.ulids)
-    left_alone = {key for key in {block.group_key for block in blocks} if is_downsampled(key)}
+    downsampled_keys = {key for key in {block.group_key for block in blocks} if is_downsampled(key)}
     found = _Snapshot(
-        by_key={group.group_key: [] for group in taken}, standings=dict.fromkeys(partial, _PARTIAL), duplicates=[]
+        by_key={group.group_key: [] for group in taken}, statuses=dict.fromkeys(partial, _PARTIAL), duplicates=[]
     )
     if has_duplicates:
-        found.duplicates, found.doubts = weigh_duplicates(
-            [block for block in blocks if not block.is_deleted and block.group_key not in left_alone], keep=taken_ulids
+        found.duplicates, found.doubts = assess_duplicates(
+            [block for block in blocks if not block.is_deleted and block.group_key not in downsampled_keys],
+            keep=taken_ulids,
         )
-    gone = {duplicate.block.ulid for duplicate in found.duplicates}
+    duplicate_ulids = {duplicate.block.ulid for duplicate in found.duplicates}
     by_key = found.by_key
     for block in blocks:
         if block.is_deleted or block.quarantined or block.no_compact:
-            found.standings[block.ulid] = _set_aside(block)
-        elif block.ulid in taken_ulids or block.ulid in gone:
+            found.statuses[block.ulid] = _set_aside(block)
+        elif block.ulid in taken_ulids or block.ulid in duplicate_ulids:
             continue
-        elif block.group_key in left_alone:
-            found.standings[block.ulid] = _DOWNSAMPLED
+        elif block.group_key in downsampled_keys:
+            found.statuses[block.ulid] = _DOWNSAMPLED
         else:
             of_key = by_key.get(block.group_key)
             if of_key is None:
                 of_key = by_key[block.group_key] = []
             of_key.append(block)
     for duplicate in found.duplicates:
-        found.standings[duplicate.block.ulid] = _contained(duplicate)
+        found.statuses[duplicate.block.ulid] = _duplicate_status(duplicate)
     return found
 
 
-def _joined(tenant: str, plans: Sequence[KeyPlan], snapshot: _Snapshot) -> IntervalPlan:
+def _combined_plan(tenant: str, plans: Sequence[KeyPlan], snapshot: _Snapshot) -> IntervalPlan:
     groups: list[IntervalGroup] = []
     slots: list[SlotProgress] = []
-    standings = snapshot.standings
+    statuses = snapshot.statuses
     for plan in plans:
         groups += plan.groups
         slots += plan.slots
-        standings.update(plan.standings)
+        statuses.update(plan.statuses)
     groups.sort(key=_PRIORITY)
     slots.sort(key=_PRIORITY)
     return IntervalPlan(
         tenant=tenant,
         groups=tuple(groups),
         duplicates=tuple(snapshot.duplicates),
-        standings=standings,
+        statuses=statuses,
         doubts=snapshot.doubts,
         slots=tuple(slots),
         compactions=sum([slot.compactions for slot in slots]),
@@ -130,16 +131,16 @@ def _joined(tenant: str, plans: Sequence[KeyPlan], snapshot: _Snapshot) -> Inter
     )
 
 
-def _refused(
+def _refused_plan(
     tenant: str, blocks: Iterable[IntervalBlock], snapshot: _Snapshot, why: str, until_ms: int
 ) -> IntervalPlan:
-    waiting = Standing(state=BlockState.WAITING, cause=words.REFUSED, until_ms=until_ms, detail=why)
-    is_apart = {ulid for ulid, standing in snapshot.standings.items() if standing.state is BlockState.SET_ASIDE}
-    standings = snapshot.standings | {block.ulid: waiting for block in blocks if block.ulid not in is_apart}
-    return IntervalPlan(tenant=tenant, standings=standings, refusal=why, look_again_ms=until_ms)
+    waiting = BlockStatus(state=BlockState.WAITING, cause=reasons.REFUSED, until_ms=until_ms, detail=why)
+    excluded = {ulid for ulid, status in snapshot.statuses.items() if status.state is BlockState.SET_ASIDE}
+    statuses = snapshot.statuses | {block.ulid: waiting for block in blocks if block.ulid not in excluded}
+    return IntervalPlan(tenant=tenant, statuses=statuses, refusal=why, look_again_ms=until_ms)
 
 
-def _planned_as_reference(
+def _reference_plan(
     tenant: str,
     snapshot: _Snapshot,
     policy: IntervalPolicy,
@@ -147,36 +148,36 @@ def _planned_as_reference(
     taken: Sequence[TakenGroup],
     visited: frozenset[str],
 ) -> IntervalPlan:
-    """Plan by the rules of the reference; progress and reasons are no more than those tell, which is little."""
-    standings = snapshot.standings
+    """Plan by the reference rules, which give little progress information and few reasons."""
+    statuses = snapshot.statuses
     candidates: list[IntervalBlock] = []
     for block in (block for key in sorted(snapshot.by_key) for block in snapshot.by_key[key]):
         quiet_ms = uploaded_ms(block, now_ms) + policy.consistency_delay_ms
         if block.level == 1 and quiet_ms > now_ms:
-            standings[block.ulid] = Standing(state=BlockState.WAITING, cause=words.FRESH, until_ms=quiet_ms)
+            statuses[block.ulid] = BlockStatus(state=BlockState.WAITING, cause=reasons.FRESH, until_ms=quiet_ms)
         else:
-            standings[block.ulid] = Standing(state=BlockState.WAITING, cause=words.NOT_CHOSEN, detail=policy.rules)
+            statuses[block.ulid] = BlockStatus(state=BlockState.WAITING, cause=reasons.NOT_CHOSEN, detail=policy.rules)
             candidates.append(block)
     groups = _reference_groups(tenant, candidates, policy, now_ms, taken, visited)
     for group in groups:
-        standing = Standing(
-            state=BlockState.GROUPED, cause=words.IN_GROUP, range_ms=group.range_ms, start_ms=group.start_ms
+        status = BlockStatus(
+            state=BlockState.GROUPED, cause=reasons.IN_GROUP, range_ms=group.range_ms, start_ms=group.start_ms
         )
-        standings.update((block.ulid, standing) for block in group.blocks)
-    for one in taken:
-        standing = Standing(
+        statuses.update((block.ulid, status) for block in group.blocks)
+    for held in taken:
+        status = BlockStatus(
             state=BlockState.TAKEN,
-            cause=words.IN_JOB,
-            range_ms=one.range_ms,
-            start_ms=one.start_ms,
-            detail=one.why,
+            cause=reasons.IN_JOB,
+            range_ms=held.range_ms,
+            start_ms=held.start_ms,
+            detail=held.why,
         )
-        standings.update((ulid, standing) for ulid in one.ulids)
+        statuses.update((ulid, status) for ulid in held.ulids)
     return IntervalPlan(
         tenant=tenant,
         groups=tuple(groups),
         duplicates=tuple(snapshot.duplicates),
-        standings=standings,
+        statuses=statuses,
         doubts=snapshot.doubts,
         compactions=len(groups),
         waiting=sum(len(group.blocks) for group in groups),
@@ -213,19 +214,31 @@ def _reference_groups(
     return free[: policy.groups_max] if policy.groups_max else free
 
 
-_PARTIAL = Standing(state=BlockState.SET_ASIDE, cause=words.PARTIAL)
-_DOWNSAMPLED = Standing(state=BlockState.FINAL, cause=words.DOWNSAMPLED)
-_DELETED = Standing(state=BlockState.SET_ASIDE, cause=words.DELETED)
+_PARTIAL = BlockStatus(state=BlockState.SET_ASIDE, cause=reasons.PARTIAL)
+_DOWNSAMPLED = BlockStatus(state=BlockState.FINAL, cause=reasons.DOWNSAMPLED)
+_DELETED = BlockStatus(state=BlockState.SET_ASIDE, cause=reasons.DELETED)
 
 
-def _set_aside(block: IntervalBlock) -> Standing:
+def _set_aside(block: IntervalBlock) -> BlockStatus:
     if block.is_deleted:
         return _DELETED
     if block.quarantined:
-        return Standing(state=BlockState.SET_ASIDE, cause=words.QUARANTINED, detail=block.quarantined)
-    return Standing(state=BlockState.SET_ASIDE, cause=words.NO_COMPACT, detail=block.no_compact)
+        return BlockStatus(state=BlockState.SET_ASIDE, cause=reasons.QUARANTINED, detail=block.quarantined)
+    return BlockStatus(state=BlockState.SET_ASIDE, cause=reasons.NO_COMPACT, detail=block.no_compact)
 
 
-def _contained(duplicate: Duplicate) -> Standing:
+def _duplicate_status(duplicate: Duplicate) -> BlockStatus:
     held_by = ", ".join(duplicate.covered_by)
-    return Standing(state=BlockState.DUPLICATE, cause=words.CONTAINED, detail=held_by)
+    return BlockStatus(state=BlockState.DUPLICATE, cause=reasons.CONTAINED, detail=held_by)
+
+
+def fresh_marks(visits: Iterable[VisitMark], *, own: str, now_ms: int, timeout_ms: int) -> list[VisitMark]:
+    """Return the unexpired marks of others, the one that expires last first."""
+    fresh = (mark for mark in visits if mark.visitor != own and mark.visited_at_ms + timeout_ms > now_ms)
+    return sorted(fresh, key=lambda mark: (-mark.visited_at_ms, mark.place, mark.visitor))
+
+
+def refusal(mark: VisitMark) -> str:
+    """Return why a tenant with this mark is not planned."""
+    seen = moment(mark.visited_at_ms)
+    return f"another compactor, {mark.visitor}, left a visit mark on {mark.place} at {seen}; stop it first"

@@ -1,4 +1,4 @@
-"""By which rules and numbers a tenant's blocks are planned. Times are milliseconds."""
+"""The planning policy of a tenant's blocks. Times are milliseconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 RANGES_MS = (2 * HOUR_MS, 12 * HOUR_MS, 24 * HOUR_MS)
 CONSISTENCY_DELAY_MS = 25 * MINUTE_MS
-"""How long after the upload of a level-1 block others of the same interval may still follow it."""
+"""How long after the upload of a level-1 block others of the same interval may still follow."""
 VISIT_TIMEOUT_MS = 10 * MINUTE_MS
 INDEX_BYTES_MAX = 64 << 30
 
@@ -25,16 +25,16 @@ RULES = (DEFAULT, REFERENCE, REFERENCE_PARTITIONS, REFERENCE_LOCAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalPolicy:
-    """When blocks of an interval are merged, and into how many partitions. Raises PolicyRefused for what cannot be.
+    """When blocks of an interval are merged, and into how many partitions. Raises PolicyRefused for invalid values.
 
-    ``rules`` chooses ours (``default``) or those of the systems that inspired the lane: the shuffle-sharding grouper
-    (``reference``), the partitioning one, the planner of a single worker. ``ranges_ms`` are the lengths of intervals,
-    each a multiple of the one before. A partition of a group gets at most ``partition_series`` series and
-    ``partition_index_bytes`` bytes of index (0: any); in groups of the smallest range both count ``replication`` times,
-    since the same series are expected so often. Without ``allows_partitions`` readers of the bucket take parts of a
-    group for duplicates of each other: no group is cut, and one that would have to be is not planned. Only the
-    reference knows ``groups_max``, the groups of a plan at most (0: all that are ready), and ``cleanup_interval_ms``,
-    which delays its partitioning rules.
+    ``rules`` selects the default rules or those of a reference system: the shuffle-sharding grouper (``reference``),
+    the partitioning grouper, or the single-worker planner. ``ranges_ms`` are the lengths of intervals, each a multiple
+    of the previous one. A partition has at most ``partition_series`` series and ``partition_index_bytes`` bytes of
+    index (0: unlimited); for groups of the smallest range both are multiplied by ``replication``, since their series
+    are expected in so many copies. Set ``allows_partitions`` to False if readers of the bucket treat partitions of a
+    group as duplicates: groups are not partitioned, and a group that would have to be is not planned. Only the
+    reference rules use ``groups_max``, the most groups of a plan (0: all), and ``cleanup_interval_ms``, which delays
+    the partitioning rules.
     """
 
     rules: str = DEFAULT
@@ -50,7 +50,7 @@ class IntervalPolicy:
 
     def __post_init__(self) -> None:
         if self.rules not in RULES:
-            raise PolicyRefused(f"no rules {self.rules!r} for intervals: there are {', '.join(RULES)}")
+            raise PolicyRefused(f"unknown rules {self.rules!r}: use one of {', '.join(RULES)}")
         check_ranges(self.ranges_ms)
         least = {"replication": 1}
         for name in self.__dataclass_fields__:
@@ -60,14 +60,14 @@ class IntervalPolicy:
 
     @classmethod
     def of_reference(cls, rules: str = REFERENCE, **numbers: int) -> Self:
-        """Return a policy with the numbers that the reference has where nobody chose others."""
+        """Return a policy with the defaults of the reference system."""
         return cls(rules=rules, **({"consistency_delay_ms": 0, "replication": 3, "groups_max": 1} | numbers))  # type: ignore[arg-type]
 
 
 def check_ranges(ranges_ms: tuple[int, ...]) -> None:
-    """Raise PolicyRefused unless each range is a multiple, at least twice, of the one before."""
+    """Raise PolicyRefused unless each range is at least twice, and a multiple of, the previous one."""
     if not ranges_ms or ranges_ms[0] <= 0:
-        raise PolicyRefused("ranges are one or more lengths above zero")
+        raise PolicyRefused("ranges must be one or more positive lengths")
     for smaller, larger in pairwise(ranges_ms):
         if larger <= smaller or larger % smaller:
-            raise PolicyRefused(f"a range of {larger} ms is no multiple of the one before it, {smaller} ms")
+            raise PolicyRefused(f"a range of {larger} ms is not a multiple of the previous one, {smaller} ms")

@@ -1,10 +1,12 @@
-"""The rules of the shuffle-sharding grouper that inspired the lane, and the grouping by range it shares with others.
+"""The rules of Cortex' shuffle-sharding grouper, and the grouping by range that other rules share.
 
-1. Blocks that fit a slot form its group if they are two or more. A group whose slot overlaps that of a group of a
-   smaller range is left out: smaller ones come first, whatever they hold.
-2. A group is kept if something newer exists, or its blocks span the slot exactly, or one whole range has passed.
-3. Shorter spans come first, then older ones, then by key. (The door passes over groups with marked blocks, and stops
-   at as many groups as may run at once.)
+See ``docs/reference/time-interval-compaction.md``.
+
+1. Two or more blocks that fit a slot form its group. A group is dropped if its slot overlaps that of a group of a
+   smaller range: smaller groups come first, whatever they hold.
+2. A group is kept if a newer block exists, or its blocks span the slot exactly, or one whole range has passed.
+3. Shorter spans come first, then older ones, then by key. (``plan.py`` skips groups with marked blocks and applies the
+   limit of groups.)
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from engine.lanes.tsdb.plan.policy import IntervalPolicy
 from engine.lanes.tsdb.plan.slots import fits, slot_start
 
 RangeGroup = tuple[int, int, list[IntervalBlock]]
-"""Range, start of the slot, the blocks by their start."""
+"""Range, start of the slot, and its blocks ordered by start."""
 
 
 def plan_reference(
@@ -36,19 +38,19 @@ def plan_reference(
 
 
 def range_groups(blocks: Iterable[IntervalBlock], ranges_ms: Sequence[int]) -> list[RangeGroup]:
-    """Return the groups of two and more blocks of one key, smaller ranges first; none overlaps a smaller one."""
+    """Return the groups of two or more blocks of one key, smaller ranges first; none overlaps a smaller one."""
     ordered = sorted(blocks, key=lambda block: (block.min_time_ms, block.ulid))
     kept: list[RangeGroup] = []
     for range_ms in ranges_ms:
-        begun = {slot_start(start_ms, range_ms) for _, start_ms, _ in kept}  # each range is a multiple of the smaller
+        occupied = {slot_start(start_ms, range_ms) for _, start_ms, _ in kept}  # ranges are multiples
         for start_ms, members in slots_of(ordered, range_ms).items():
-            if len(members) > 1 and start_ms not in begun:
+            if len(members) > 1 and start_ms not in occupied:
                 kept.append((range_ms, start_ms, members))
     return kept
 
 
 def slots_of(blocks: Iterable[IntervalBlock], range_ms: int) -> dict[int, list[IntervalBlock]]:
-    """Return the blocks that fit a slot of the range, by its start; the order of blocks is kept."""
+    """Return the blocks that fit a slot of the range, by slot start; the order of blocks is kept."""
     slots: dict[int, list[IntervalBlock]] = {}
     for block in blocks:
         if fits(block.min_time_ms, block.max_time_ms, range_ms):
@@ -59,7 +61,7 @@ def slots_of(blocks: Iterable[IntervalBlock], range_ms: int) -> dict[int, list[I
 def is_complete(
     blocks: Sequence[IntervalBlock], range_ms: int, start_ms: int, newest_start_ms: int, now_ms: int
 ) -> bool:
-    """Say whether nothing more is expected in a slot; ``newest_start_ms`` is the latest start of a block of the key."""
+    """Return whether a slot is complete; ``newest_start_ms`` is the latest start of a block of the key."""
     first_ms = min(block.min_time_ms for block in blocks)
     last_ms = max(block.max_time_ms for block in blocks)
     is_followed = start_ms + range_ms <= newest_start_ms

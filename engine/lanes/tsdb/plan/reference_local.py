@@ -1,11 +1,13 @@
-"""The rules of the planner of a single worker, as Prometheus and Thanos have it: one group, or nothing.
+"""The rules of the single-worker planner of Prometheus and Thanos: one group, or none.
 
-1. The first run of blocks of which each begins before the ones before it end is merged, and nothing else.
-2. Else the newest block is set aside, and the first group of two or more that spans its range exactly, or ends before
-   the newest of the others begins, is merged; a group with a failed block is passed over whole.
-3. Else the newest large block of which many series have tombstones is written anew, alone.
+See ``docs/reference/time-interval-compaction.md``.
 
-Blocks with stale or selected series are planned apart, after the others.
+1. The first run of overlapping blocks is merged, and nothing else.
+2. Otherwise the newest block is excluded, and the first group of two or more blocks is merged that spans its range
+   exactly, or ends before the newest of the others begins. A group with a failed block is skipped.
+3. Otherwise the newest large block with many tombstones is rewritten alone.
+
+Blocks with stale or selected series are planned separately, after the others.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-from engine.lanes.tsdb.plan import words
+from engine.lanes.tsdb.plan import reasons
 from engine.lanes.tsdb.plan.model import IntervalBlock, IntervalGroup
 from engine.lanes.tsdb.plan.policy import IntervalPolicy
 from engine.lanes.tsdb.plan.slots import fits, slot_start
@@ -29,16 +31,16 @@ def plan_local(
     *,
     is_excluded: Callable[[IntervalBlock], bool] = lambda block: False,
 ) -> IntervalGroup | None:
-    """Return what a single worker would do next with the blocks of one key, None for nothing.
+    """Return the next group of a single worker for the blocks of one key, None if there is none.
 
-    The blocks from the first excluded one on are not considered.
+    The first excluded block and all after it are not considered.
     """
     ordered = sorted(blocks, key=lambda block: (block.min_time_ms, block.ulid))
     considered = list(takewhile(lambda block: not is_excluded(block), ordered))
     apart = [block for block in considered if APART_HINTS.intersection(block.hints)]
     regular = [block for block in considered if not APART_HINTS.intersection(block.hints)]
-    for part in (regular, apart):
-        chosen, cause = _choose(part, policy.ranges_ms)
+    for candidates in (regular, apart):
+        chosen, cause = _choose(candidates, policy.ranges_ms)
         if chosen:
             return _group(tenant, chosen, cause, policy)
     return None
@@ -47,22 +49,22 @@ def plan_local(
 def _choose(blocks: Sequence[IntervalBlock], ranges_ms: Sequence[int]) -> tuple[list[IntervalBlock], str]:
     run = overlapping_run(blocks)
     if run:
-        return run, words.VERTICAL
+        return run, reasons.VERTICAL
     older = blocks[:-1]
     group = _adjacent(older, ranges_ms)
     if group:
-        return group, words.HORIZONTAL
+        return group, reasons.HORIZONTAL
     middle_ms = ranges_ms[len(ranges_ms) // 2]
     for block in reversed(older):
         is_small = block.max_time_ms - block.min_time_ms < middle_ms
         is_full = block.tombstones >= block.series if is_small else _share(block) > TOMBSTONE_SHARE
         if block.tombstones and is_full:
-            return [block], words.REWRITE
+            return [block], reasons.REWRITE
     return [], ""
 
 
 def overlapping_run(blocks: Sequence[IntervalBlock]) -> list[IntervalBlock]:
-    """Return the first run of blocks, by their start, that hang together by overlapping; empty if there is none."""
+    """Return the first run of overlapping blocks, which must be ordered by start; empty if there is none."""
     run: list[IntervalBlock] = []
     end_ms = 0
     for block in blocks:
@@ -90,7 +92,7 @@ def _adjacent(blocks: Sequence[IntervalBlock], ranges_ms: Sequence[int]) -> list
 
 
 def _split(blocks: Sequence[IntervalBlock], range_ms: int) -> list[list[IntervalBlock]]:
-    """Cut ordered blocks at the borders of slots; a block that reaches beyond its slot ends the group before it."""
+    """Split ordered blocks at slot borders; a block that crosses a border ends the group before it."""
     groups: list[list[IntervalBlock]] = []
     slot_ms: int | None = None
     for block in blocks:
@@ -109,7 +111,7 @@ def _share(block: IntervalBlock) -> float:
 
 
 def _group(tenant: str, blocks: Sequence[IntervalBlock], cause: str, policy: IntervalPolicy) -> IntervalGroup:
-    """Return the blocks as a group of the smallest range that holds all of them; of the largest if none does."""
+    """Return the blocks as a group of the smallest range that holds them, or of the largest if none does."""
     first_ms = blocks[0].min_time_ms
     last_ms = max(block.max_time_ms for block in blocks)
     range_ms = next((size for size in policy.ranges_ms if fits(first_ms, last_ms, size)), policy.ranges_ms[-1])

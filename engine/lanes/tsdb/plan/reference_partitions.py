@@ -1,11 +1,14 @@
-"""The rules of the partitioning grouper that inspired the lane: groups cut by series, with a file and marks per group.
+"""The rules of Cortex' partitioning grouper: groups partitioned by series, with a file and marks per group.
 
-1. Blocks of level 1 lie below the smallest range, others in the range of the group that made them (or the smallest they
-   fit). A slot can take compaction if no slot inside it can, and it has two blocks from below, or one and one its own.
-2. Its group is all that lies in it, unless every block was made by a group of that very id. The slot's end must be two
-   intervals of the cleaner ago.
-3. A group that was begun is taken up as it was, whatever blocks there are now, until the cleaner removes its file.
-4. Groups go by range, start and id; their parts are picked if they are neither completed nor visited by others.
+See ``docs/reference/time-interval-compaction.md``.
+
+1. Blocks of level 1 rank below the smallest range; others belong to the range of the group that produced them (or the
+   smallest they fit). A slot can be compacted if no slot inside it can, and it has two blocks of a lower rank, or one
+   of these and one of its own.
+2. Its group is all blocks in it, unless all were produced by a group of the same id. The slot must have ended two
+   cleanup intervals ago.
+3. A started group is continued unchanged, whatever blocks exist, until the cleaner deletes its file.
+4. Groups are ordered by range, start and id; partitions are picked that are neither completed nor visited by others.
 """
 
 from __future__ import annotations
@@ -21,20 +24,20 @@ from engine.lanes.tsdb.plan.slots import range_of, slot_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BegunGroup:
-    """A group that has a file: how it is cut, what each part reads, and which parts nobody may pick now."""
+class StartedGroup:
+    """A group that has a file: the blocks each partition reads, and the partitions that cannot be picked now."""
 
     range_ms: int
     start_ms: int
     partitions: int
-    parts: Mapping[int, tuple[str, ...]]
+    sources: Mapping[int, tuple[str, ...]]
     completed: frozenset[int] = frozenset()
     visited: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartJob:
-    """One part of a group, new or begun: the ids it reads."""
+class PartitionJob:
+    """One partition of a group, new or started, and the ids it reads."""
 
     range_ms: int
     start_ms: int
@@ -49,10 +52,10 @@ def partition_groups(
     policy: IntervalPolicy,
     *,
     now_ms: int,
-    begun: Iterable[BegunGroup] = (),
+    started: Iterable[StartedGroup] = (),
 ) -> list[IntervalGroup]:
-    """Return the new groups, in order; those that were begun are not among them."""
-    taken = {(group.range_ms, group.start_ms) for group in begun}
+    """Return the new groups in order, without the started ones."""
+    taken = {(group.range_ms, group.start_ms) for group in started}
     by_key: dict[str, list[IntervalBlock]] = {}
     for block in blocks:
         by_key.setdefault(block.group_key, []).append(block)
@@ -65,26 +68,30 @@ def partition_groups(
     return sorted(groups, key=lambda group: (group.range_ms, group.start_ms, group.group_id, group.group_key))
 
 
-def part_jobs(groups: Iterable[IntervalGroup], begun: Iterable[BegunGroup]) -> list[PartJob]:
-    """Return the parts of new and begun groups that are not done, in order; the reference takes a group's at random."""
+def partition_jobs(groups: Iterable[IntervalGroup], started: Iterable[StartedGroup]) -> list[PartitionJob]:
+    """Return the unfinished partitions of new and started groups, in order; the reference picks one at random."""
     jobs = [
-        PartJob(
+        PartitionJob(
             range_ms=group.range_ms,
             start_ms=group.start_ms,
-            partition=part.partition,
+            partition=partition.partition,
             partitions=group.partitions,
-            ulids=tuple(block.ulid for block in part.blocks),
+            ulids=tuple(block.ulid for block in partition.blocks),
         )
         for group in groups
-        for part in group.parts()
+        for partition in group.group_partitions()
     ]
     jobs += [
-        PartJob(
-            range_ms=group.range_ms, start_ms=group.start_ms, partition=part, partitions=group.partitions, ulids=ulids
+        PartitionJob(
+            range_ms=group.range_ms,
+            start_ms=group.start_ms,
+            partition=number,
+            partitions=group.partitions,
+            ulids=ulids,
         )
-        for group in begun
-        for part, ulids in sorted(group.parts.items())
-        if part not in group.completed and part not in group.visited
+        for group in started
+        for number, ulids in sorted(group.sources.items())
+        if number not in group.completed and number not in group.visited
     ]
     return sorted(jobs, key=lambda job: (job.range_ms, job.start_ms, job.partition))
 
@@ -116,7 +123,7 @@ def _groups_of_key(
 
 
 def _class(block: IntervalBlock, policy: IntervalPolicy) -> int:
-    """Return 0 for level 1, else one more than the position of the range a block belongs to; misfits are above all."""
+    """Return 0 for level 1, else the rank of a block's range, from 1; misfits rank above all ranges."""
     if block.level == 1:
         return 0
     position = range_of(block, policy.ranges_ms)

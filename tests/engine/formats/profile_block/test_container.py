@@ -106,7 +106,7 @@ def test_a_damaged_dataset_index_names_its_object(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 11), (10, 1), (-1, 2), (3, -1), (1 << 62, 1)])
-def test_reads_outside_the_object_are_refused_without_asking_the_store(
+def test_reads_outside_the_object_are_refused_without_a_store_request(
     store: ObjectStore, offset: int, length: int
 ) -> None:
     store.put(KEY, bytes(10))
@@ -117,7 +117,7 @@ def test_reads_outside_the_object_are_refused_without_asking_the_store(
     assert reader.requests == 0
 
 
-def test_an_object_shorter_than_its_metadata_says_is_truncated(store: ObjectStore) -> None:
+def test_an_object_shorter_than_in_its_metadata_is_truncated(store: ObjectStore) -> None:
     store.put(KEY, bytes(10))
     with pytest.raises(Truncated, match="the object has 10"):
         ObjectReader(store, KEY, 100).read(5, 50)

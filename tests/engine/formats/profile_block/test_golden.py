@@ -1,4 +1,4 @@
-"""The golden files: everybody's stand-in for the blocks of other programs, read, re-encoded, merged, asked."""
+"""The golden files: everybody's stand-in for the blocks of other programs, read, re-encoded, merged, queried."""
 
 from __future__ import annotations
 

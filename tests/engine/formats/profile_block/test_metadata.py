@@ -178,7 +178,7 @@ def test_metadata_that_contradicts_itself_is_refused(fields: dict[str, object], 
     assert caught.value.section == "footer"
 
 
-def test_a_wrong_checksum_says_so() -> None:
+def test_a_wrong_checksum_is_a_checksum_mismatch() -> None:
     data = make_object()
     with pytest.raises(ChecksumMismatch):
         read(data[:-4] + (crc32c(b"other")).to_bytes(4, "big"))

@@ -208,7 +208,7 @@ def test_a_wrong_total_is_left_to_pyarrow() -> None:
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b""])
 def test_a_range_of_another_length_is_refused(change: Callable[[bytes], bytes]) -> None:
-    """A store that gives fewer bytes than asked for must not lead to bytes that are not there."""
+    """A store that gives fewer bytes than requested must not lead to bytes that are not there."""
     section = written([many_rows(40), many_rows(40)], {})
     for wrong in range(4):
         reads = 0

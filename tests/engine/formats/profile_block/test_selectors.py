@@ -185,10 +185,11 @@ def test_projections_are_distinct_and_keep_the_stored_order() -> None:
     assert list(project([WEB], ["other"])) == []
 
 
+@pytest.mark.row("profile-api-56")
 @pytest.mark.parametrize(
     "name", ["service.name", "app-version", "世界", "123label", 'a"b', "a\nb", "foo123", "__internal__"]
 )
-def test_row_56_a_condition_is_printed_as_it_can_be_read_again(name: str) -> None:
+def test_a_printed_condition_parses_to_itself(name: str) -> None:
     condition = Matcher(name, MatchOperator.EQUAL, 'a "value"\\\n')
     assert parse_selector(f"{{{condition}}}") == (condition,)
     assert str(condition).startswith('"') == (name not in ("foo123", "__internal__"))

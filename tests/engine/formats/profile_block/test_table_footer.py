@@ -48,7 +48,7 @@ def test_tables_of_any_kind_pass(codec: Any) -> None:
 
 
 @pytest.mark.parametrize("change", [1, 2, 4, 0x10, 0x5A, 0x80, 0xFF])
-def test_damage_is_a_typed_error_or_goes_on_to_pyarrow(change: int) -> None:
+def test_damage_is_a_typed_error_or_is_passed_to_pyarrow(change: int) -> None:
     data = table([[ROW]])
     refused = 0
     for offset in range(footer_start(data), len(data), 3):

@@ -74,7 +74,7 @@ def named_stacks(profile: Profile) -> dict[tuple[bytes, ...], list[int]]:
     return found
 
 
-def test_samples_that_say_nothing_are_dropped_with_what_only_they_reach() -> None:
+def test_samples_without_a_positive_value_are_dropped_with_what_only_they_reach() -> None:
     result = normal(profile_of(([LEAF, ROOT], 5), ([MIDDLE, ROOT], 0), ([MIDDLE, LEAF, ROOT], -1)))
     assert named_stacks(result) == {(b"leaf", b"root"): [5]}
     assert len(result.functions) == 2

@@ -115,7 +115,7 @@ def test_labels_that_are_no_text_are_refused() -> None:
         external_labels([("a", "\ud800")])
 
 
-def test_series_labels_tell_the_type_and_lie_in_stored_order() -> None:
+def test_series_labels_include_the_type_and_are_in_stored_order() -> None:
     (group,) = split(profile_of(([LEAF], 1, {"thread": "a", "Zone": "z"})), PUSH.items())
     assert series_labels(group.labels, group.profile, 0) == (
         ("__profile_type__", "process_cpu:cpu:nanoseconds:cpu:nanoseconds"),

@@ -12,7 +12,8 @@ from tests.engine.formats.profile_block.factories import Dataset, merge_spec, ro
 IDS = [f"01JKT3DJRETWN25NKEFZNEP1V{number}" for number in range(3)]
 
 
-def test_w8_sources_keep_their_order_and_have_their_sizes(store: ObjectStore) -> None:
+@pytest.mark.row("W8")
+def test_sources_keep_their_order_and_have_their_sizes(store: ObjectStore) -> None:
     """Metadata travels in the job; it is not fetched from footers."""
     sources = [write_block(store, [Dataset("acme", "api", (row(id=n),))], id=IDS[n]) for n in (2, 0, 1)]
     [output] = plan_outputs(merge_spec(sources))
@@ -21,9 +22,10 @@ def test_w8_sources_keep_their_order_and_have_their_sizes(store: ObjectStore) ->
     assert [source.object_size for source in plan.sources] == [store.head(source.key).size for source in sources]
 
 
+@pytest.mark.row("W12")
 @pytest.mark.parametrize(
     ("level", "tenant", "key"),
     [(0, "", f"segments/7/anonymous/{IDS[0]}/block.bin"), (1, "acme", f"blocks/7/acme/{IDS[0]}/block.bin")],
 )
-def test_w12_segments_lie_under_the_anonymous_tenant(level: int, tenant: str, key: str) -> None:
+def test_segments_are_stored_under_the_anonymous_tenant(level: int, tenant: str, key: str) -> None:
     assert block_key(7, tenant, level, IDS[0]) == key

@@ -12,7 +12,7 @@ from engine.formats.ranges.model import Interval, Row
 from engine.lanes.catalog.apply_plan import UNIT_BYTES
 from engine.lanes.catalog.files import CatalogFiles
 from engine.lanes.catalog.jobs import CatalogCompactSpec, LayerFile
-from engine.lanes.catalog.plan.build_path import PathLimits
+from engine.lanes.catalog.plan.sensor import PathLimits
 from engine.lanes.catalog.runs import write_run
 from tests.engine.lanes.catalog.factories import Changes, row
 

@@ -40,7 +40,7 @@ def ids(metarange: Metarange) -> list[str]:
 
 @given(STATES, LAYERS, st.sampled_from([1, 60, 1 << 20]))
 @settings(deadline=None)
-def test_the_result_is_what_a_dictionary_says_however_it_is_cut(
+def test_the_result_equals_a_dictionary_for_any_cut_into_units(
     values: dict[bytes, str], layers: list[tuple[Changes, list[Interval]]], unit_bytes: int
 ) -> None:
     files = new_files()
@@ -94,7 +94,8 @@ def test_a_first_import_is_cut_at_keys_chosen_by_their_hash() -> None:
     assert apply_layers(files, empty, [changes], rules=rules, unit_bytes=20_000).metarange == whole.metarange
 
 
-def test_b36_only_changed_ranges_are_written_anew() -> None:
+@pytest.mark.row("B36")
+def test_only_changed_ranges_are_rewritten() -> None:
     files = new_files()
     base = ranges_of(files, [[b"a", b"b", b"c"], [b"d"], [b"e"]])
     result = apply_layers(files, base, [layer({b"b": None, b"e": None})], rules=SplitRules(bytes_min=0))
@@ -104,7 +105,8 @@ def test_b36_only_changed_ranges_are_written_anew() -> None:
     assert (result.counts.removed, result.ranges_kept, len(result.written)) == (2, 1, 1)
 
 
-def test_b37_a_change_that_is_none_keeps_the_record_of_the_base() -> None:
+@pytest.mark.row("B37")
+def test_an_equal_value_keeps_the_record_of_the_base() -> None:
     files = new_files()
     base = state(files, {b"a": "v", b"b": "v"}, NEVER)
     result = apply_layers(files, base, [layer({b"a": "v", b"b": "w"}, address="new")], rules=NEVER)
@@ -112,7 +114,8 @@ def test_b37_a_change_that_is_none_keeps_the_record_of_the_base() -> None:
     assert (result.counts.changed, result.counts.added, result.counts.removed) == (1, 0, 0)
 
 
-def test_b38_what_comes_after_the_last_range_is_a_range_of_its_own() -> None:
+@pytest.mark.row("B38")
+def test_keys_after_the_last_range_are_a_new_range() -> None:
     files = new_files()
     base = ranges_of(files, [[b"a", b"b"], [b"c"]])
     result = apply_layers(files, base, [layer({b"x": "v", b"y": "v"})], rules=SplitRules(bytes_min=0))
@@ -120,7 +123,8 @@ def test_b38_what_comes_after_the_last_range_is_a_range_of_its_own() -> None:
     assert result.metarange.ranges[2].rows == result.counts.added == 2
 
 
-def test_b39_and_b35_without_a_change_the_result_is_the_base() -> None:
+@pytest.mark.row("B39", "B35")
+def test_without_a_change_the_result_is_the_base() -> None:
     files = new_files()
     base, empty = state(files, {b"a": "v"}), files.write_metarange([])[0]
     puts = files.store.usage.requests()["put"]
@@ -132,7 +136,8 @@ def test_b39_and_b35_without_a_change_the_result_is_the_base() -> None:
     assert files.store.usage.requests()["put"] == puts
 
 
-def test_b40_a_tombstone_before_the_first_key_opens_nothing() -> None:
+@pytest.mark.row("B40")
+def test_a_tombstone_before_the_first_key_reads_no_range() -> None:
     files = new_files()
     base = ranges_of(files, [[b"b"], [b"c"]])
     reads = files.store.usage.requests().get("get", 0)
@@ -140,21 +145,24 @@ def test_b40_a_tombstone_before_the_first_key_opens_nothing() -> None:
     assert files.store.usage.requests().get("get", 0) == reads
 
 
-def test_b41_a_range_whose_keys_are_all_deleted_disappears() -> None:
+@pytest.mark.row("B41")
+def test_a_range_whose_keys_are_all_deleted_disappears() -> None:
     files = new_files()
     base = ranges_of(files, [[b"a"], [b"b", b"c"], [b"d"]])
     result = apply_layers(files, base, [layer({b"b": None, b"c": None})], rules=SplitRules(bytes_min=0))
     assert ids(result.metarange) == [ids(base)[0], ids(base)[2]]
 
 
-def test_b79_the_newest_layer_decides() -> None:
+@pytest.mark.row("B79")
+def test_the_newest_layer_decides() -> None:
     files = new_files()
     base = state(files, {b"b": "x", b"c": "x"})
     result = apply_layers(files, base, [layer({b"a": "y"}), layer({b"a": "x", b"b": None})])
     assert values_of(files, result.metarange) == {b"a": "y", b"c": "x"}
 
 
-def test_b83_a_layer_that_cannot_be_read_whole_is_not_applied() -> None:
+@pytest.mark.row("B83")
+def test_a_layer_with_a_read_error_is_not_applied() -> None:
     def records() -> object:
         for number in range(500):
             yield StagedRecord(b"%05d" % number, number, b"v")
@@ -164,7 +172,8 @@ def test_b83_a_layer_that_cannot_be_read_whole_is_not_applied() -> None:
         memory_layer(records())  # type: ignore[arg-type]
 
 
-def test_b84_many_small_appends_become_few_ranges() -> None:
+@pytest.mark.row("B84")
+def test_many_small_appends_become_few_ranges() -> None:
     files = new_files()
     metarange, _ = files.write_metarange([])
     rules = SplitRules(bytes_min=20_000, bytes_max=100_000, every=64, borders_every=16)
@@ -181,7 +190,7 @@ def test_b84_many_small_appends_become_few_ranges() -> None:
     assert written < 6 * changed
 
 
-def test_an_interval_drops_ranges_that_nobody_reads() -> None:
+def test_ranges_inside_a_deleted_interval_are_dropped_unread() -> None:
     files = new_files()
     base = ranges_of(files, [[b"a1", b"b1"], [b"b2", b"b3"], [b"b4", b"b5"], [b"b6", b"c1"]])
     reads = files.store.usage.requests().get("get", 0)

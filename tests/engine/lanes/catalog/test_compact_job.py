@@ -53,7 +53,7 @@ def test_units_that_travel_as_json_give_what_one_process_gives(
     assert alone.equals_head == (expected == values)
 
 
-def test_a_state_that_is_the_heads_again_is_told() -> None:
+def test_a_state_equal_to_the_head_is_flagged() -> None:
     files = new_files()
     head, snapshot = state(files, VALUES), state(files, VALUES | {b"new": "y"})
     back = compact_spec(files, snapshot, [({b"new": None}, ())], SplitRules(), head=head)
@@ -61,7 +61,7 @@ def test_a_state_that_is_the_heads_again_is_told() -> None:
     assert not compact_job.run(replace(back, head=snapshot.id), files.store).equals_head
 
 
-def test_what_was_written_is_told() -> None:
+def test_the_result_lists_written_ranges() -> None:
     files = new_files()
     base = state(files, VALUES)
     result = compact_job.run(compact_spec(files, base, [({b"000": "y"}, ())], SMALL), files.store)
@@ -69,7 +69,8 @@ def test_what_was_written_is_told() -> None:
     assert set(result.written) == ids - {info.id for info in base.ranges} != set()
 
 
-def test_b45_a_job_nobody_wants_ends_between_two_units_without_a_state() -> None:
+@pytest.mark.row("B45")
+def test_a_cancelled_job_ends_between_two_units_without_a_state() -> None:
     files = new_files()
     spec = compact_spec(files, state(files, VALUES), [(dict.fromkeys(VALUES, "y"), ())], SMALL, unit_bytes=50)
     seen: list[tuple[int, int]] = []
@@ -82,7 +83,8 @@ def test_b45_a_job_nobody_wants_ends_between_two_units_without_a_state() -> None
     assert seen[-1][0] == seen[-1][1]
 
 
-def test_b45_a_job_that_nobody_wants_from_the_start_leaves_no_state() -> None:
+@pytest.mark.row("B45")
+def test_a_job_cancelled_from_the_start_leaves_no_state() -> None:
     """Whether the base, the changes or both were still to be read."""
     files = new_files()
     bases: list[tuple[dict[bytes, str], Changes]] = [

@@ -120,7 +120,7 @@ def test_what_is_no_row_is_not_written(kernels: ModuleType, bad: Row) -> None:
 
 @given(STATES, LAYERS, st.none() | st.just(b"b"), st.none() | st.just(b"ca"))
 @settings(deadline=None)
-def test_a_merge_is_what_a_dictionary_says(
+def test_a_merge_equals_a_dictionary(
     kernels: ModuleType,
     values: dict[bytes, str],
     layers: list[tuple[Changes, list[Interval]]],

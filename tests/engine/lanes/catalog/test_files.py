@@ -88,7 +88,7 @@ def test_a_long_scan_reads_ahead_in_growing_steps(files: CatalogFiles, metarange
     assert files.store.usage.requests()["get_range"] - before == 2 * len(metarange.ranges) + 1
 
 
-def test_a_damaged_range_names_itself_and_stops_only_those_who_need_it() -> None:
+def test_a_damaged_range_fails_only_its_own_reads_and_is_named() -> None:
     files = new_files()
     metarange = ranges_of(files, [[b"a1", b"a2"], [b"b1", b"b2"], [b"c1"]])
     key = files.key(Kind.RANGE, metarange.ranges[1].id)
@@ -148,7 +148,8 @@ def test_a_metarange_is_checked_against_its_name_and_kind() -> None:
         list(files.whole_blocks(info))
 
 
-def test_b87_ranges_that_overlap_are_refused() -> None:
+@pytest.mark.row("B87")
+def test_overlapping_ranges_are_refused() -> None:
     files = new_files()
     one, two = ranges_of(files, [[b"a", b"c"]]).ranges[0], ranges_of(files, [[b"b", b"d"]]).ranges[0]
     for ranges in ([one, two], [two, one], [one, one]):
@@ -195,12 +196,14 @@ def test_records_that_cannot_be_are_refused() -> None:
             check_record(record)
 
 
-def test_b67_a_value_without_data_is_a_value() -> None:
+@pytest.mark.row("B67")
+def test_an_empty_value_is_a_value() -> None:
     assert not check_record(StagedRecord(b"a", 1, b"i", b"")).is_tombstone
     assert check_record(StagedRecord(b"a", 1, b"")).is_tombstone
 
 
-def test_b65_the_end_of_a_prefix() -> None:
+@pytest.mark.row("B65")
+def test_the_end_of_a_prefix_is_the_next_key_without_it() -> None:
     ends = [(b"a", b"b"), (b"a\xff", b"b"), (b"\xff\xff", None), (b"", None), (b"a\xff\xfe", b"a\xff\xff")]
     assert [prefix_end(prefix) for prefix, _ in ends] == [end for _, end in ends]
 

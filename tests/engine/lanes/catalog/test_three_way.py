@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from engine.formats.ranges.layout import SplitRules
 from engine.formats.ranges.metarange import Metarange
 from engine.lanes.catalog.diff import diff_states
-from engine.lanes.catalog.errors import MergeConflict
 from engine.lanes.catalog.files import CatalogFiles
 from engine.lanes.catalog.state_reader import StateReader
 from engine.lanes.catalog.three_way import (
     Compared,
+    MergeConflict,
     Side,
     cherry_pick_state,
     compare,
@@ -94,7 +94,8 @@ def test_a_merge_is_that_of_three_dictionaries(
         assert values_of(world.files, merge_states(*sides, strategy=strategy)) == dict(sorted(expected.items()))
 
 
-def test_b47_ranges_that_only_the_source_changed_are_taken_unread() -> None:
+@pytest.mark.row("B47")
+def test_ranges_changed_only_by_the_source_are_reused_unread() -> None:
     world = World()
     base = ranges_of(world.files, [[b"a", b"b"], [b"c", b"d"], [b"e", b"f"]])
     source = world.files.write_metarange(
@@ -111,6 +112,7 @@ def test_b47_ranges_that_only_the_source_changed_are_taken_unread() -> None:
 BASE = {b"k": "x", b"other": "x"}
 
 
+@pytest.mark.row("B48", "B49", "B50")
 @pytest.mark.parametrize(
     ("dest", "source", "base", "by_dest", "by_source"),
     [
@@ -119,7 +121,7 @@ BASE = {b"k": "x", b"other": "x"}
         pytest.param({b"k": "y"}, {}, {b"k": "x"}, {b"k": "y"}, {}, id="b50 deleted and changed"),
     ],
 )
-def test_b48_and_b49_and_b50_conflicts_end_as_the_strategy_says(
+def test_conflicts_are_resolved_by_the_strategy(
     dest: dict[bytes, str], source: dict[bytes, str], base: dict[bytes, str], by_dest: object, by_source: object
 ) -> None:
     world = World()
@@ -129,14 +131,16 @@ def test_b48_and_b49_and_b50_conflicts_end_as_the_strategy_says(
     assert world.merge(dest, source, base, strategy=Side.SOURCE) == by_source
 
 
+@pytest.mark.row("B51", "B52")
 @pytest.mark.parametrize("both", [{}, {b"k": "y"}])
-def test_b51_and_b52_what_both_did_alike_is_no_conflict(both: dict[bytes, str]) -> None:
+def test_equal_changes_on_both_sides_are_no_conflict(both: dict[bytes, str]) -> None:
     world = World()
     dest = both | {b"own": "x"}
     assert world.merge(dest, both, {b"k": "x"}) == dest
 
 
-def test_b53_a_destination_that_is_the_base_becomes_the_source_and_b54_a_source_that_is_changes_nothing() -> None:
+@pytest.mark.row("B53", "B54")
+def test_an_unchanged_destination_becomes_the_source_and_an_unchanged_source_changes_nothing() -> None:
     world = World()
     base, other = world.reader(BASE), world.reader({b"k": "y"})
     puts = world.files.store.usage.requests()["put"]
@@ -145,13 +149,15 @@ def test_b53_a_destination_that_is_the_base_becomes_the_source_and_b54_a_source_
     assert world.files.store.usage.requests()["put"] == puts
 
 
-def test_b54_without_changes_of_the_source_the_destination_stays() -> None:
+@pytest.mark.row("B54")
+def test_without_changes_of_the_source_the_destination_stays() -> None:
     world = World()
     base, other = world.reader(BASE), world.reader({b"k": "y"})
     assert merge_states(other, base, base) is other.metarange
 
 
-def test_b58_the_first_resolver_with_an_opinion_decides() -> None:
+@pytest.mark.row("B58")
+def test_the_first_resolver_that_is_not_neutral_decides() -> None:
     world, asked = World(), []
 
     def silent(conflict: Compared) -> None:
@@ -168,7 +174,8 @@ def test_b58_the_first_resolver_with_an_opinion_decides() -> None:
         world.merge(*sides, resolvers=[broken])
 
 
-def test_b59_an_import_replaces_what_lies_under_its_prefixes() -> None:
+@pytest.mark.row("B59")
+def test_an_import_replaces_all_keys_under_its_prefixes() -> None:
     world = World()
     dest = ranges_of(world.files, [[b"a1", b"b1"], [b"b2", b"b3"], [b"b4", b"c1"], [b"c2", b"d1"]])
     merged = import_rows(world.reader(dest), [b"a", b"c"], [row(b"a2", "new"), row(b"c1", "new")])
@@ -179,7 +186,8 @@ def test_b59_an_import_replaces_what_lies_under_its_prefixes() -> None:
     }
 
 
-def test_b60_equal_ranges_are_not_read() -> None:
+@pytest.mark.row("B60")
+def test_equal_ranges_are_not_read() -> None:
     world = World()
     left = ranges_of(world.files, [[b"a"], [b"b", b"c"], [b"d"]])
     outer = ranges_of(world.files, [[b"a"], [b"d"]], "w").ranges
@@ -189,14 +197,16 @@ def test_b60_equal_ranges_are_not_read() -> None:
     assert world.reads() - before == 8  # four ranges, an index and a block each
 
 
-def test_b61_equal_content_that_is_cut_otherwise_does_not_differ() -> None:
+@pytest.mark.row("B61")
+def test_equal_content_in_other_ranges_has_no_differences() -> None:
     world = World()
     left, right = (ranges_of(world.files, groups) for groups in ([[b"a", b"b"], [b"c"]], [[b"a"], [b"b", b"c"]]))
     assert left.id != right.id
     assert kinds(world.reader(left), world.reader(right)) == []
 
 
-def test_b62_keys_beside_each_other() -> None:
+@pytest.mark.row("B62")
+def test_adjacent_keys_are_compared_in_order() -> None:
     world = World()
     left = world.reader(ranges_of(world.files, [[b"k1", b"k2", b"k3"]]))
     right = world.reader(ranges_of(world.files, [[b"k3", b"k4"], [b"k5", b"k6"]], "w"))
@@ -204,14 +214,16 @@ def test_b62_keys_beside_each_other() -> None:
     assert kinds(left, right) == [*removed, ("changed", b"k3"), *added]
 
 
-def test_b63_ranges_that_are_gone_are_removed_entries() -> None:
+@pytest.mark.row("B63")
+def test_keys_of_missing_ranges_are_removed_entries() -> None:
     world = World()
     left = ranges_of(world.files, [[bytes([key])] for key in b"abcdefg"])
     right = world.files.write_metarange([left.ranges[0], left.ranges[-1]])[0]
     assert kinds(world.reader(left), world.reader(right)) == [("removed", bytes([key])) for key in b"bcdef"]
 
 
-def test_b64_what_changed_only_here_is_not_told() -> None:
+@pytest.mark.row("B64")
+def test_changes_of_the_destination_alone_are_not_in_a_compare() -> None:
     world = World()
     base = {b"changed": "x", b"removed": "x", b"both": "x", b"gone": "x"}
     dest = world.reader({b"changed": "y", b"both": "y", b"gone": "y"})

@@ -48,7 +48,7 @@ def differences(before: dict[bytes, str], after: dict[bytes, str]) -> list[tuple
 
 @given(STATES, LAYERS, KEYS | st.just(b""), KEYS | st.just(b""), st.sampled_from([b"", b"b", b"ab"]), st.integers(1, 4))
 @settings(deadline=None)
-def test_reads_and_listings_are_what_a_dictionary_says(
+def test_reads_and_listings_equal_a_dictionary(
     base: dict[bytes, str],
     layers: list[tuple[Changes, list[Interval]]],
     prefix: bytes,
@@ -104,44 +104,52 @@ def test_the_uncommitted_diff_is_that_of_two_dictionaries_with_or_without_a_snap
         assert values_of(files, undone) == kept | {k: v for k, v in committed.items() if k.startswith(prefix)}
 
 
-def test_b1_and_b2_staged_and_base_are_listed_in_order() -> None:
+@pytest.mark.row("B1", "B2")
+def test_staged_and_base_keys_are_listed_in_key_order() -> None:
     assert listed(view({b"bar": "x"}, {b"foo": "y"})) == [(b"bar", "x"), (b"foo", "y")]
 
 
-def test_b3_a_staged_value_hides_the_old_one() -> None:
+@pytest.mark.row("B3")
+def test_a_staged_value_hides_the_old_one() -> None:
     branch = view({b"foo": "x"}, {b"foo": "y"})
     assert (listed(branch), value(branch.get(b"foo"))) == ([(b"foo", "y")], "y")
 
 
-def test_b4_and_b8_a_key_of_the_base_only_is_found() -> None:
+@pytest.mark.row("B4", "B8")
+def test_a_key_of_the_base_only_is_found() -> None:
     assert value(view({b"k": "x"}, {}).get(b"k")) == "x"
 
 
+@pytest.mark.row("B5", "B6", "B9")
 @pytest.mark.parametrize("layers", [({b"k": None},), ({}, {b"k": None}, {b"k": "y"})])
-def test_b5_and_b6_and_b9_a_tombstone_of_the_newest_layer_hides_what_is_below(layers: tuple[Changes, ...]) -> None:
+def test_a_tombstone_of_the_newest_layer_hides_older_values(layers: tuple[Changes, ...]) -> None:
     branch = view({b"k": "x"}, *layers)
     assert branch.get(b"k") is None
     assert listed(branch) == []
 
 
-def test_b7_the_newest_sealed_token_decides() -> None:
+@pytest.mark.row("B7")
+def test_the_newest_sealed_token_decides() -> None:
     assert value(view({b"k": "x"}, {}, {b"k": "y"}, {b"k": "z"}).get(b"k")) == "y"
 
 
-def test_b21_and_b26_and_b27_a_delete_takes_a_tombstone_wherever_anything_is_known() -> None:
+@pytest.mark.row("B21", "B26", "B27")
+def test_a_delete_writes_a_tombstone_only_for_known_keys() -> None:
     branch = view({b"base": "x"}, {}, {b"sealed": "x"}, {b"deleted": None}, ({}, [(b"i", b"j")]))
     needed = {key: branch.needs_tombstone(key) for key in (b"base", b"sealed", b"deleted", b"inside", b"nowhere")}
     assert needed == {b"base": True, b"sealed": True, b"deleted": True, b"inside": True, b"nowhere": False}
 
 
-def test_b10_what_the_snapshot_lacks_is_not_looked_for_in_the_commit() -> None:
+@pytest.mark.row("B10")
+def test_keys_missing_from_the_snapshot_are_not_read_from_the_commit() -> None:
     files = new_files()
     state(files, {b"k": "x"})
     snapshot = state(files, {b"other": "x"})
     assert View(StateReader(files, snapshot)).get(b"k") is None
 
 
-def test_b14_an_error_of_the_staged_rows_is_not_answered_from_below() -> None:
+@pytest.mark.row("B14")
+def test_an_error_of_the_staged_rows_does_not_fall_through_to_the_base() -> None:
     class Broken(MemoryRows):
         def of_key(self, key: bytes) -> list[object]:  # type: ignore[override]
             raise OSError("the database is away")
@@ -152,20 +160,23 @@ def test_b14_an_error_of_the_staged_rows_is_not_answered_from_below() -> None:
         branch.get(b"k")
 
 
-def test_b29_older_rows_and_equal_values_do_not_show_in_the_diff() -> None:
+@pytest.mark.row("B29")
+def test_older_rows_and_equal_values_are_not_in_the_diff() -> None:
     files = new_files()
     commit = StateReader(files, state(files, {b"a": "x", b"c": "x"}))
     changes = overlay({b"a": "x"}, {b"b": "y", b"a": "z"}, {b"c": "y", b"b": "x", b"a": None})
     assert [(each.kind, each.key) for each in diff_uncommitted(changes, commit)] == [("added", b"b"), ("changed", b"c")]
 
 
-def test_b30_a_tombstone_of_a_key_that_was_never_committed_is_no_change() -> None:
+@pytest.mark.row("B30")
+def test_a_tombstone_of_a_key_that_was_never_committed_is_no_change() -> None:
     files = new_files()
     commit = StateReader(files, state(files, {b"a": "x"}))
     assert list(diff_uncommitted(overlay({b"b": None}), commit)) == []
 
 
-def test_b31_overlay_and_snapshot_together() -> None:
+@pytest.mark.row("B31")
+def test_a_diff_has_overlay_and_snapshot() -> None:
     files = new_files()
     commit = StateReader(files, state(files, dict.fromkeys((b"a", b"b", b"c", b"d", b"g"), "x")))
     snapshot = StateReader(files, state(files, {b"b": "y", b"d": "x", b"e": "y", b"g": "x"}))
@@ -182,6 +193,7 @@ def test_b31_overlay_and_snapshot_together() -> None:
     ]
 
 
+@pytest.mark.row("B32", "B33", "B34")
 @pytest.mark.parametrize(
     ("committed", "snapshot", "staged"),
     [
@@ -190,7 +202,7 @@ def test_b31_overlay_and_snapshot_together() -> None:
         pytest.param({b"k": "x"}, {}, {b"k": "x"}, id="removed and put back"),
     ],
 )
-def test_b32_and_b33_and_b34_what_the_overlay_undoes_is_no_change(
+def test_changes_undone_by_the_overlay_are_not_in_the_diff(
     committed: dict[bytes, str], snapshot: dict[bytes, str], staged: Changes
 ) -> None:
     files = new_files()
@@ -199,7 +211,8 @@ def test_b32_and_b33_and_b34_what_the_overlay_undoes_is_no_change(
     assert len(list(diff_uncommitted(overlay(), commit, folded))) == 1
 
 
-def test_b83_a_diff_whose_rows_end_in_an_error_is_an_error() -> None:
+@pytest.mark.row("B83")
+def test_a_diff_whose_rows_end_in_an_error_is_an_error() -> None:
     files = new_files()
     commit = StateReader(files, state(files, {}))
     broken = Overlay(MemoryRows([({b"%03d" % number: None for number in range(600)}, ())], fails_behind=500))
@@ -209,7 +222,8 @@ def test_b83_a_diff_whose_rows_end_in_an_error_is_an_error() -> None:
         View(commit, broken).list_page()
 
 
-def test_b85_after_a_compaction_a_page_costs_what_it_shows() -> None:
+@pytest.mark.row("B85")
+def test_after_a_compaction_a_page_reads_only_what_it_shows() -> None:
     files = new_files()
     deleted = {b"gone/%06d" % number: "x" for number in range(20_000)}
     base = state(files, deleted | {b"here/%03d" % number: "x" for number in range(50)})
@@ -225,7 +239,7 @@ def test_b85_after_a_compaction_a_page_costs_what_it_shows() -> None:
         assert page.base_rows <= 13
 
 
-def test_a_point_read_asks_once_however_many_tokens_there_are() -> None:
+def test_a_point_read_is_one_query_for_any_number_of_tokens() -> None:
     files = new_files()
     rows = MemoryRows([({b"k": "x"}, ())] * 100)
     branch = View(StateReader(files, state(files, {})), Overlay(rows))

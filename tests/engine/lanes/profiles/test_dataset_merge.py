@@ -238,7 +238,7 @@ def test_lines_are_dropped_where_a_source_has_no_functions(merge: Callable[..., 
     assert output.functions == []
 
 
-def test_addresses_and_folding_tell_locations_apart(merge: Callable[..., MergedDataset]) -> None:
+def test_locations_differ_by_address_and_folding(merge: Callable[..., MergedDataset]) -> None:
     sections = make_sections([row(("leaf",), id=1)])
     sources = [sections]
     for change in ({"address": (1 << 64) - 1}, {"is_folded": True}, {"address": 1}):

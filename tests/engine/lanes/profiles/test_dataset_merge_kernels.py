@@ -151,7 +151,7 @@ def test_any_datasets_merge_to_the_bytes_of_the_twin(
     assert_equal_merges(sources, folder, [data.draw(kept) for _ in sources])
 
 
-def test_many_ids_of_one_key_are_told_apart(tmp_path: Path) -> None:
+def test_many_ids_of_one_key_are_distinguished(tmp_path: Path) -> None:
     sources = [make_sections([row(id=(7 * n + first) % 40) for n in range(60)]) for first in (0, 3, 90)]
     merged = assert_equal_merges(sources, tmp_path)
     assert merged.row_count == 40

@@ -147,7 +147,7 @@ def test_sources_of_several_shards_become_one_block_of_the_jobs_shard(
     assert sum(expected.values()) - sum(found.values()) == 2 * STACKS
 
 
-def test_a_source_of_another_shard_than_said_is_refused(store: ObjectStore, scratch: Scratch) -> None:
+def test_a_source_of_another_shard_than_specified_is_refused(store: ObjectStore, scratch: Scratch) -> None:
     sources = remnants(store)
     with pytest.raises(MergeRefused, match="says shard 8"):
         run(merge_spec(sources, tenant="acme", shard=8, level=1), store, scratch=scratch)

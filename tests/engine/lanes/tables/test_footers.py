@@ -1,4 +1,4 @@
-"""Footers: what a sound one says, and that no bytes pass for one that cannot be borne out by the file."""
+"""Footers: the facts of a sound one, and that no bytes pass for one that contradicts the file."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_empty_file_has_no_times(store: ObjectStore) -> None:
     ("column", "unit", "reason"),
     [("when", "", "no time column"), ("count", "", "unit"), ("tags", "", "list"), ("tags", "s", "list")],
 )
-def test_a_time_column_that_tells_no_time_is_refused(store: ObjectStore, column: str, unit: str, reason: str) -> None:
+def test_a_time_column_without_times_is_refused(store: ObjectStore, column: str, unit: str, reason: str) -> None:
     store.put("a.parquet", written())
     with pytest.raises(UnknownFormat, match=reason) as caught:
         read_facts(store, "a.parquet", time_column=column, time_unit=unit)
@@ -99,7 +99,7 @@ def test_a_time_column_that_tells_no_time_is_refused(store: ObjectStore, column:
 
 @pytest.mark.parametrize("data", [b"root:secret-hash", b"PAR1" + bytes(20) + b"hash"])
 def test_an_error_quotes_no_bytes_of_the_file(store: ObjectStore, data: bytes) -> None:
-    """It is an answer to whoever registers the file."""
+    """It is returned to the caller that registers the file."""
     store.put("a.parquet", data)
     with pytest.raises(UnknownFormat) as caught:
         read_facts(store, "a.parquet", time_column="at")
@@ -152,7 +152,7 @@ def test_a_size_that_is_not_the_objects_is_refused(store: ObjectStore) -> None:
         read_facts(store, "a.parquet", time_column="at", size=len(data) + 1)
 
 
-def test_a_footer_of_more_than_memory_is_not_asked_for() -> None:
+def test_a_footer_above_the_size_limit_is_refused() -> None:
     tail = bytes(8) + (1 << 30).to_bytes(4, "little") + b"PAR1"
     with pytest.raises(LimitExceeded):
         parse_footer(b"PAR1", tail, 1 << 31)

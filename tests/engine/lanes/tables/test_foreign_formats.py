@@ -132,7 +132,7 @@ def test_a_refused_listing_of_a_parent_is_reported(s3_credentials: None, tmp_pat
         assert [one.url for one in unchecked] == ["s3://bucket/lake/db", "s3://bucket/lake", "s3://bucket"]
         assert all("AccessDenied" in one.reason for one in unchecked)
         store.put("_delta_log/00000000000000000000.json", b"{}")
-        with pytest.raises(ForeignTable, match="Delta Lake at s3://bucket/lake/db/events "):
+        with pytest.raises(ForeignTable, match="Delta Lake table at s3://bucket/lake/db/events "):
             check_place(store)
 
 

@@ -17,7 +17,7 @@ def store(tmp_path: Path) -> ObjectStore:
     return open_store(tmp_path.as_uri())
 
 
-def test_files_are_told_with_their_partition_in_the_order_of_paths(store: ObjectStore) -> None:
+def test_files_are_listed_with_their_partition_in_path_order(store: ObjectStore) -> None:
     for key in ("dt=2024-02-01/region=eu/b.parquet", "a.parquet", f"dt={NO_VALUE}/region=a%2Fb%20c/c.parquet", "x/d"):
         store.put(key, b"data")
     found = list(find_files(store))
@@ -48,7 +48,7 @@ def test_names_with_an_underscore_or_a_dot_in_front_are_passed_over(path: str, i
     assert is_ignored(path) == ignored
 
 
-def test_progress_is_told_on_the_way_and_at_the_end(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_on_the_way_and_at_the_end(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.lanes.tables.plain.hive.PROGRESS_STEP", 2)
     for name in ("_1", "a", "b"):
         store.put(name, b"")

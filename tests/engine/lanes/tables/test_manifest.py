@@ -65,7 +65,7 @@ def test_what_is_written_counts(store: ObjectStore) -> None:
     assert pointer.manifest == "_lithify/manifests/000000000003.json"
 
 
-def test_a_manifest_says_how_many_files_bytes_and_rows_are_in_it() -> None:
+def test_a_manifest_has_counts_of_files_bytes_and_rows() -> None:
     encoded = encode_manifest(replace(MANIFEST, files=()), iter(MANIFEST.files))
     assert decode_manifest(encoded.data) == MANIFEST
     assert (encoded.file_count, encoded.byte_count, encoded.row_count) == (2, 14, 4)

@@ -73,7 +73,7 @@ def test_files_become_one_sorted_by_time(folder: TableFolder) -> None:
     assert read_table_result(json.loads(json.dumps(result.to_json()))) == result
 
 
-def test_an_output_says_how_it_is_sorted_and_by_whom(folder: TableFolder) -> None:
+def test_an_output_records_its_sort_columns_and_writer(folder: TableFolder) -> None:
     files = [
         folder.put("a.parquet", events([1], x=["b"]), compression="gzip"),
         folder.put("b.parquet", events([2], x=["a"])),
@@ -350,7 +350,7 @@ def test_no_damage_passes_for_rows_that_were_never_there(tmp_path: Path, data: s
 
 
 @pytest.mark.parametrize("time", [-1, DAY_MS * 1000])
-def test_rows_outside_of_the_chunk_that_a_file_says_it_lies_in_are_damage(folder: TableFolder, time: int) -> None:
+def test_rows_outside_of_the_time_range_in_a_files_statistics_are_damage(folder: TableFolder, time: int) -> None:
     files = [folder.put("good.parquet", events([0])), folder.put("lies.parquet", events([0, time]))]
     with pytest.raises(BadObject, match="its statistics say") as caught:
         folder.merge(folder.spec(files))
@@ -388,7 +388,7 @@ def test_nested_columns_cannot_be_sorted_by(folder: TableFolder) -> None:
         folder.merge(folder.spec([folder.put("a.parquet", events([1], x=[[1]]))], sort_columns=("x",)))
 
 
-def test_a_merge_nobody_wants_ends_and_leaves_nothing(folder: TableFolder) -> None:
+def test_a_cancelled_merge_ends_and_leaves_nothing(folder: TableFolder) -> None:
     files = [folder.put(f"{n}.parquet", random_table(n, 2000, True)) for n in range(4)]
     spec, asked = folder.spec(files[:2], files[2:], target_bytes=20_000), iter([False] * 9)
     with pytest.raises(MergeCancelled):
@@ -400,12 +400,12 @@ def test_a_merge_nobody_wants_ends_and_leaves_nothing(folder: TableFolder) -> No
 def test_what_a_merge_loses_it_does_not_report(folder: TableFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     real = folder_merge.merge_windows
     monkeypatch.setattr(folder_merge, "merge_windows", lambda windows: (table.slice(1) for table in real(windows)))
-    with pytest.raises(NotConserved, match="3 rows were read and 2 written"):
+    with pytest.raises(NotConserved, match="3 rows read, 2 rows written"):
         folder.merge(folder.spec([folder.put("a.parquet", events([1, 2, 3]))]))
     monkeypatch.setattr(
         folder_merge, "merge_windows", lambda windows: (table.take([0, 0, 2]) for table in real(windows))
     )
-    with pytest.raises(NotConserved, match="not those read"):
+    with pytest.raises(NotConserved, match="differ from the rows read"):
         folder.merge(folder.spec([folder.put("a.parquet", events([1, 2, 3]))]))
     assert folder.files() == ["a.parquet"]
 

@@ -248,7 +248,7 @@ def test_a_sketch_that_is_none_names_its_file(folder: TableFolder) -> None:
 def test_a_sum_that_is_lost_is_noticed(folder: TableFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_merge, "fold_sorted", lambda tables, plan, order: (table.slice(1) for table in tables))
     rows: list[Row] = [(0, "eu", 200, 1, 1.0, "a"), (0, "us", 200, 2, 1.0, "a")]
-    with pytest.raises(NotConserved, match="rows sums up to 2 before and 1 after"):
+    with pytest.raises(NotConserved, match="the sum of column rows is 2 before and 1 after"):
         folder.merge(folder.spec([folder.put("a.parquet", requests(rows))], roll_up=ROLL_UP))
 
 

@@ -90,7 +90,7 @@ def test_types_with_nothing_in_common_are_refused_by_column_and_file(first: pa.D
         assert all(word in str(caught.value) for word in ("x (", "a.parquet", "b.parquet", str(one), str(other)))
 
 
-def test_all_conflicts_are_told_at_once() -> None:
+def test_all_conflicts_are_in_one_error() -> None:
     first, second = (pa.schema([(name, kind) for name in "abc"]) for kind in (pa.int8(), pa.string()))
     with pytest.raises(SchemaConflict) as caught:
         unified_schema([("1", first), ("2", second)])
@@ -153,7 +153,7 @@ def test_sums_are_exact() -> None:
     assert exact_sum(money) == 2 * int("9" * 38) - 1
     tally = Tally({"m": 2})
     tally.add(pa.table({"m": money}))
-    assert tally.told_sums() == {"m": "1" + "9" * 36 + ".97"}
+    assert tally.sums_text() == {"m": "1" + "9" * 36 + ".97"}
 
 
 def test_what_is_lost_changed_or_swapped_is_noticed() -> None:
@@ -165,7 +165,7 @@ def test_what_is_lost_changed_or_swapped_is_noticed() -> None:
         return found
 
     check_conserved(tally(table), tally(table.take(pa.array([2, 0, 1]))), "d01")
-    assert tally(table).told_sums() == {"a": "3"}
+    assert tally(table).sums_text() == {"a": "3"}
     swapped = table.set_column(1, "s", [["y", "x", None]])
     for other in (table.slice(1), pa.concat_tables([table, table.slice(2)]), swapped):
         with pytest.raises(NotConserved, match="d01"):

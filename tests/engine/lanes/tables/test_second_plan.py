@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.lanes.tables.merge import merge_job
-from engine.lanes.tables.plan.foresee import foresee
+from engine.lanes.tables.plan.forecast import forecast_plan
 from engine.lanes.tables.plan.granularity import HOUR_MS
 from engine.storage import open_store
 from tests.bench import shedding, timeline_plan
@@ -22,7 +22,7 @@ def test_the_second_plan_of_merged_files_is_empty(tmp_path: Path) -> None:
 
 def test_the_second_plan_of_a_large_table_is_empty() -> None:
     segments = timeline_plan.snapshot(200, 2_500)
-    found = foresee("table", segments, timeline_plan.POLICY, now_ms=timeline_plan.START_MS + 200 * HOUR_MS)
+    found = forecast_plan("table", segments, timeline_plan.POLICY, now_ms=timeline_plan.START_MS + 200 * HOUR_MS)
     assert found.chunks > 100
     assert found.is_fix_point
 

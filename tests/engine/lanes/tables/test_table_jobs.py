@@ -1,4 +1,4 @@
-"""The specification and the result of a merge of Parquet files, over JSON and back, and results nobody may send."""
+"""The specification and the result of a merge of Parquet files, over JSON and back, and invalid results."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def with_file(**change: object) -> dict[str, Any]:
         ({"roll_up": {"dimensions": ["x"], "metrics": [], "granularity_ms": -1}}, "granularity_ms"),
     ],
 )
-def test_a_specification_that_nobody_may_send_is_refused_by_field(change: dict[str, Any], field: str) -> None:
+def test_an_invalid_specification_is_refused_by_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidMessage) as caught:
         read_table_spec(SPEC.to_json() | change)
     assert field in caught.value.field
@@ -181,7 +181,7 @@ def in_output(**change: object) -> dict[str, Any]:
         (in_output(max_time_ms=-6), "max_time_ms"),
     ],
 )
-def test_a_result_that_nobody_may_send_is_refused_by_field(change: dict[str, Any], field: str) -> None:
+def test_an_invalid_result_is_refused_by_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidMessage) as caught:
         read_table_result(RESULT.to_json() | change)
     assert field in caught.value.field

@@ -1,4 +1,4 @@
-"""Small blocks out of plain samples, what is in a block as plain samples, and a merge that nobody can get wrong."""
+"""Small blocks out of plain samples, what is in a block as plain samples, and a merge that is simple."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from engine.formats.prometheus.model import (
     Labels,
 )
 from engine.lanes.tsdb.merge import merge
+from engine.lanes.tsdb.merge.chunk_cuts import float_rank, histogram_rank
 from engine.lanes.tsdb.merge.merge import MergeOutcome, MergeRules, merge_blocks
-from engine.lanes.tsdb.merge.sample_order import float_rank, histogram_rank
 
 BUDGET_BYTES = 16 << 20
 MIN_TIME, MAX_TIME = 0, 10_000
@@ -159,7 +159,7 @@ def implemented_by(name: str) -> Iterator[None]:
 
 
 def merged(folders: Sequence[Path], parent: Path, number: int, **options: object) -> MergeOutcome:
-    """Merge under our rules unless told otherwise."""
+    """Merge under our rules by default."""
     given = {"rules": MergeRules(), "budget_bytes": BUDGET_BYTES} | options
     return merge_blocks(folders, parent, ulid(number), **given)  # type: ignore[arg-type]
 

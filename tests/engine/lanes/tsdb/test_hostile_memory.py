@@ -1,4 +1,4 @@
-"""Small blocks that ask for much memory: refused by name before it is taken, by the merge and by whoever verifies."""
+"""Small blocks that need much memory: refused by name before it is allocated, by the merge and by the verifier."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_long_value_of_many_labels_is_not_held_once_for_each(tmp_path: Path, k
     assert sum(1 for _ in IndexReader(tmp_path / "index").postings_lists()) == 201
 
 
-def test_who_makes_the_table_of_lists_explode_is_named(tmp_path: Path) -> None:
+def test_a_block_whose_postings_offsets_would_explode_is_refused(tmp_path: Path) -> None:
     series = [series_body(LABELS, [(1000, 1030, 8)])]
     index = index_bytes(symbols=SYMBOLS, series=series, postings=(), label_indices=())
     meta = meta_document(stats={"numSamples": 4, "numSeries": 1, "numChunks": 1})
@@ -95,7 +95,7 @@ PARTS = {"whole": Partition(), "in parts": Partition(0, 2)}
 @pytest.mark.parametrize(
     ("labels", "most"), [([], len(VALUE)), (LABELS, 100 * len(VALUE))], ids=["a symbol", "the labels of a series"]
 )
-def test_labels_beyond_the_limit_are_refused_whoever_reads_them(
+def test_labels_beyond_the_limit_are_refused_by_every_reader(
     tmp_path: Path, labels: list[int], most: int, partition: Partition
 ) -> None:
     series = [series_body(labels, [(1000, 1030, 8)])]

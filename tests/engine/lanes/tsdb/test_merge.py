@@ -15,9 +15,9 @@ from engine.formats.prometheus.block_reader import BlockReader
 from engine.formats.prometheus.chunks.histogram_model import CounterReset, HistogramChunk, HistogramSample
 from engine.formats.prometheus.meta import BlockMeta, BlockStats, Compaction, ParentBlock, encode_meta
 from engine.formats.prometheus.model import STALE_NAN, Labels
+from engine.lanes.tsdb.merge.chunk_cuts import float_rank
 from engine.lanes.tsdb.merge.merge import MergeRules, Partition, Winner
-from engine.lanes.tsdb.merge.merged_meta import merged_meta
-from engine.lanes.tsdb.merge.sample_order import float_rank
+from engine.lanes.tsdb.merge.merge_model import merged_meta
 from engine.lanes.tsdb.merge.verification import verify_block
 from tests.engine.lanes.tsdb.small_blocks import (
     BUDGET_BYTES,
@@ -228,10 +228,10 @@ def test_a_merge_that_is_cancelled_stops_at_once_and_leaves_nothing(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("each_series_merge")
-def test_a_merge_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_a_merge_reports_progress(tmp_path: Path) -> None:
     folders, _ = write_all(tmp_path / "sources", [SmallBlock({SERIES: [[(1, 1)]]}), SmallBlock({SERIES: [[(2, 1)]]})])
     told: list[tuple[int, int]] = []
-    merged(folders, tmp_path, 100, tell=lambda done, whole: told.append((done, whole)))
+    merged(folders, tmp_path, 100, report_progress=lambda done, whole: told.append((done, whole)))
     assert told[-1][0] == told[-1][1] > 0
 
 
@@ -255,7 +255,7 @@ def test_what_cannot_be_merged_is_refused(tmp_path: Path) -> None:
         merged(folders, tmp_path / "out", 100, budget_bytes=60)
     with pytest.raises(MergeRefused, match="partition"):
         Partition(2, 2)
-    with pytest.raises(MergeRefused, match="samples a chunk"):
+    with pytest.raises(MergeRefused, match="samples_per_chunk"):
         MergeRules(samples_per_chunk=0)
 
 
@@ -264,7 +264,7 @@ def source_meta(number: int, times: tuple[int, int], **compaction: object) -> Bl
     return BlockMeta(ulid(number), *times, BlockStats(), Compaction(**given))  # type: ignore[arg-type]
 
 
-def test_a_result_says_where_it_comes_from() -> None:
+def test_a_result_has_its_sources_parents_and_hints() -> None:
     hints = ("from-out-of-order", "from-stale-series")
     first = source_meta(1, (0, 20), level=3, sources=(ulid(7), ulid(8)), hints=hints)
     second = source_meta(2, (10, 40), hints=("from-out-of-order",))

@@ -93,7 +93,7 @@ def test_the_result_is_uploaded_but_for_its_meta_and_holds_every_sample_once(
     assert result.series_read == 2 * len(expected)
 
 
-def test_the_meta_tells_other_systems_what_they_look_for(
+def test_the_meta_has_the_fields_that_other_systems_read(
     spec: TsdbMergeSpec, store: ObjectStore, scratch: Path
 ) -> None:
     block = merged(spec, store, scratch).block
@@ -140,7 +140,7 @@ def test_the_partitions_of_a_group_hold_each_series_once(
 
 
 @pytest.mark.parametrize("partition", [0, 1])
-def test_a_source_that_is_not_the_part_it_says_is_refused_in_every_part(
+def test_a_source_that_is_not_its_declared_part_is_refused_in_every_part(
     store: ObjectStore, scratch: Path, tmp_path: Path, partition: int
 ) -> None:
     blocks = [write_block(tmp_path, block_id(number), replica(number)) for number in range(2)]
@@ -151,7 +151,7 @@ def test_a_source_that_is_not_the_part_it_says_is_refused_in_every_part(
     sources = [put_block(store, block) for block in blocks]
     spec = merge_spec("job", store, sources, partition=partition, partitions=2)
     for refuse in (lambda: merged(spec, store, scratch), lambda: verify_block(blocks[0])):
-        with pytest.raises(Inconsistent, match="part 0 of 2") as refused:
+        with pytest.raises(Inconsistent, match="partition 0 of 2") as refused:
             refuse()
         assert refused.value.object_name.endswith(block_id(0))
         assert (refused.value.section, refused.value.offset > 0) == ("index", True)
@@ -232,7 +232,7 @@ def test_a_source_outside_of_the_interval_is_refused(spec: TsdbMergeSpec, store:
         merged(replace(spec, range_end_ms=spec.range_end_ms - 1), store, scratch)
 
 
-def test_too_little_room_is_said_before_anything_is_fetched(
+def test_too_little_scratch_room_is_an_error_before_any_download(
     spec: TsdbMergeSpec, store: ObjectStore, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(scratch.parent)
@@ -244,7 +244,7 @@ def test_too_little_room_is_said_before_anything_is_fetched(
     assert store.usage.requests() == before
 
 
-def test_a_disk_that_fills_up_is_said_with_its_folder(
+def test_a_full_disk_is_an_error_that_names_the_scratch_folder(
     spec: TsdbMergeSpec, store: ObjectStore, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:

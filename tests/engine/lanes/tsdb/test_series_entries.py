@@ -98,7 +98,7 @@ def test_chunks_further_apart_than_63_bits_are_not_written(entries: ModuleType) 
         entries.encode_series(series_batch(far), 0, None)
 
 
-def test_a_batch_ends_where_it_is_told_to_and_the_next_goes_on(entries: ModuleType) -> None:
+def test_a_batch_ends_at_its_limit_and_the_next_continues(entries: ModuleType) -> None:
     rows_given = [([1, value], [ChunkMeta(1, 2, 10 + value)]) for value in range(2, 9)]
     data, ids = entries.encode_series(series_batch(rows_given), 0, None)
     first = read(entries, data, most=3)

@@ -68,7 +68,7 @@ def test_more_than_any_block_has_is_refused(monkeypatch: pytest.MonkeyPatch, lim
 
 
 @pytest.mark.foreign_data
-def test_real_deletions_are_those_that_were_asked_for(all_real_blocks: dict[str, RealBlocks]) -> None:
+def test_tombstones_of_real_blocks_are_the_requested_deletions(all_real_blocks: dict[str, RealBlocks]) -> None:
     """All of go_goroutines; ``up`` for twenty minutes; node_cpu metrics from 6000 s to 9000 s of the first block."""
     start = 1_678_838_400_000
     for folder in all_real_blocks["tombstones"].folders():

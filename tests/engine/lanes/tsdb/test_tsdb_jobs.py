@@ -1,4 +1,4 @@
-"""The specification and the result of a merge of Prometheus blocks, over JSON and back, and results nobody may send."""
+"""The specification and the result of a merge of Prometheus blocks, over JSON and back, and invalid results."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def with_source(**change: object) -> dict[str, Any]:
         (with_source(files=[{"name": "index", "size": 1}] * 2), "files"),
     ],
 )
-def test_a_specification_that_nobody_may_send_is_refused_by_field(change: dict[str, Any], field: str) -> None:
+def test_an_invalid_specification_is_refused_by_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidMessage) as caught:
         read_tsdb_spec(SPEC.to_json() | change)
     assert field in caught.value.field
@@ -117,7 +117,7 @@ def test_the_result_is_named_after_sources_partition_and_token() -> None:
         ({"bytes_read": True}, "result.bytes_read"),
     ],
 )
-def test_a_result_that_nobody_may_send_is_refused_by_field(change: dict[str, Any], field: str) -> None:
+def test_an_invalid_result_is_refused_by_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidMessage) as caught:
         read_tsdb_result(RESULT.to_json() | change)
     assert field in caught.value.field

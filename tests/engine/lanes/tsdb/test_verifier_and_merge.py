@@ -1,4 +1,4 @@
-"""What a merge refuses of a block, whoever verifies that block alone finds as well: else its group would stand still.
+"""What a merge refuses of a block, the verifier of that block alone finds as well: else its group would be stuck.
 
 Bytes of a block are changed and sealed again, so that no checksum gives them away. The other way round there is a
 difference: nothing of the postings and label indices is read by a merge, and chunks that it copies are not decoded.
@@ -50,7 +50,7 @@ def histogram(start: int, *, is_float: bool) -> bytes:
 
 
 def chunks(shift: int) -> list[tuple[int, bytes]]:
-    """Two float chunks, one of each kind of histograms, and two that nobody here decodes."""
+    """Two float chunks, one of each kind of histograms, and two that are not decoded here."""
     return [
         (1, xor_chunk(1000 + shift, 4)),
         (1, xor_chunk(1040 + shift, 1)),

@@ -227,7 +227,7 @@ ROWS_OUT_OF_ORDER = [
 
 @pytest.mark.parametrize("one_by_one", [False, True])
 @pytest.mark.parametrize(("given_rows", "kind"), ROWS_OUT_OF_ORDER)
-def test_order_is_demanded_of_whoever_writes_series(
+def test_series_written_out_of_order_are_refused(
     tmp_path: Path, given_rows: list[tuple[list[int], list[ChunkMeta]]], kind: type[BadObject], one_by_one: bool
 ) -> None:
     writer = IndexWriter(tmp_path / "index", [b"a", b"b", b"x"])

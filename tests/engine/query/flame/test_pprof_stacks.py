@@ -63,7 +63,7 @@ def test_what_is_not_there_is_named() -> None:
         profile_tree(profile, 7)
 
 
-def test_a_function_that_is_not_there_says_nothing() -> None:
+def test_a_missing_function_is_unknown() -> None:
     profile = made({"main;work": (1, 1)})
     nobody = replace(profile, functions=replace(profile.functions, ids=np.zeros_like(profile.functions.ids)))
     assert stacks_of(profile_tree(nobody, 0)) == {(b"unknown!0x0", b"unknown!0x0"): 1}

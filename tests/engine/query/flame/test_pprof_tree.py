@@ -122,7 +122,7 @@ def merged() -> FlameTree:
     return tree
 
 
-def test_everything_that_symbols_say_is_kept() -> None:
+def test_all_symbol_fields_are_kept() -> None:
     profile = parse_profile(encode_profile(made(merged())))
     profile.check()
     assert samples_of(profile) == {

@@ -1,4 +1,4 @@
-"""Flame graphs of the real blocks of another program, asked for through the query engine."""
+"""Flame graphs of the real blocks of another program, queried through the query engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree of merged stacks: a dictionary of stacks, whatever it was merged from, and deaf to hostile tables."""
+"""The tree of merged stacks: a dictionary of stacks, whatever it was merged from; hostile tables have no effect."""
 
 from __future__ import annotations
 

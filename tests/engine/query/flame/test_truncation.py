@@ -19,7 +19,7 @@ def test_the_smallest_total_shown(max_nodes: int, minimum: int) -> None:
     assert smallest_shown(tree.nodes().totals[1:], max_nodes) == minimum
 
 
-def test_the_tree_form_of_the_sheet() -> None:
+def test_a_cut_tree_is_that_of_the_reference() -> None:
     stacks = dict.fromkeys(
         folded("a;b;c1 1, a;b1;c 1, a;b1;c1 1, a1;b;c 1, a1;b;c1 1, a1;b1;c 1, a1;b1;c1 1"), 1
     ) | folded("a;b;c 2")

@@ -1,4 +1,4 @@
-"""A credential that asks too often is told when to come again; others, and workers that poll, are not affected."""
+"""A credential above its request rate gets 429 with Retry-After; others, and workers that poll, are not affected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_any_number_is_allowed_where_the_rate_is_zero(settings: Any) -> None:
     assert not any(RequestRates().take("a", 0.0) for _ in range(100))
 
 
-def test_rest_answers_429_and_polls_go_on(db: None) -> None:
+def test_rest_requests_get_429_and_polls_are_exempt(db: None) -> None:
     caller, other = Caller("operate", "jobs:poll"), Caller("operate", name="other")
     answers = [caller.send("get", "/api/v1/operations/limits") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]

@@ -134,7 +134,7 @@ def test_a_known_credential_expires_though_the_database_is_away(
         lambda envelope: None,
     ],
 )
-def test_the_last_list_is_kept_and_pushes_go_on_whatever_becomes_of_it(
+def test_the_last_revocation_list_stays_in_use_when_the_stored_one_is_lost_or_damaged(
     db: None, store: ObjectStore, database_away: Any, spoil: Any
 ) -> None:
     known = Revocations(store)
@@ -169,7 +169,7 @@ def _read(store: ObjectStore) -> Revocations:
     return found
 
 
-def test_what_could_not_be_written_is_told_and_written_later(
+def test_a_list_that_could_not_be_written_is_reported_and_written_later(
     db: None, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pusher()
@@ -184,7 +184,7 @@ def test_what_could_not_be_written_is_told_and_written_later(
     assert _read(store).is_revoked(RevokedSecret.objects.get().secret_hash)
 
 
-def test_of_two_who_write_the_list_at_once_none_takes_back_what_the_other_knew(
+def test_concurrent_writers_of_the_list_lose_no_revocation(
     db: None, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     RevokedSecret.objects.create(secret_hash="a" * 64, revoked_at=timezone.now())

@@ -30,7 +30,7 @@ def test_objects_and_bytes_are_counted_by_level_lowest_first() -> None:
 @pytest.mark.parametrize(
     ("size", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (12_345_678, "12.3 MB"), (10**16, "10000.0 TB")]
 )
-def test_sizes_are_written_for_people(size: int, text: str) -> None:
+def test_sizes_are_formatted_with_units(size: int, text: str) -> None:
     assert size_text(size) == text
 
 

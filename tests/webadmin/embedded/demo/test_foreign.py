@@ -36,7 +36,7 @@ def test_block_objects_come_with_their_keys_and_nothing_else_does(tmp_path: Path
     assert files(bucket) == before
 
 
-def test_a_folder_without_blocks_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_folder_without_blocks_is_an_error(tmp_path: Path) -> None:
     written(tmp_path / "bucket", "readme.md")
     with pytest.raises(NothingToCompact, match="has no objects"):
         copy_blocks(str(tmp_path / "bucket"), open_store(f"file://{tmp_path}/own"), lambda done, count: None)

@@ -44,7 +44,7 @@ def test_a_push_is_labelled_as_what_its_program_and_pod_send() -> None:
                 assert series.window.parts[:2] == (push.service, labels["__name__"])
 
 
-def test_every_service_pushes_memory_in_every_fourth_round_each_at_its_own_turn() -> None:
+def test_every_service_pushes_memory_in_every_fourth_round_at_its_own_offset() -> None:
     sent = Counter(
         (push.service, dict(series.labels)["__name__"])
         for pushes in rounds(40)
@@ -70,7 +70,7 @@ def test_recordings_of_any_length_are_played_again_from_their_beginning() -> Non
     assert len(played) == 2 * len(SERVICES) * len(TYPES)
 
 
-def test_who_has_nothing_to_send_sends_nothing() -> None:
+def test_a_service_without_profiles_pushes_nothing() -> None:
     snapshots = [one for one in recordings() if one.name == "memory"]
     for number in range(8):
         pushes = plan_round(snapshots, number, time_ms=TIME_MS)

@@ -101,7 +101,9 @@ def test_a_write_path_that_stays_away_ends_the_demonstration_with_its_words(
     assert len(listener.requests) == TRIES
 
 
-def test_a_refused_push_is_not_sent_again_and_says_whose_it_was(listener: Listener, pushes: list[PlannedPush]) -> None:
+def test_a_refused_push_is_not_retried_and_names_service_and_tenant(
+    listener: Listener, pushes: list[PlannedPush]
+) -> None:
     listener.answers = [401]
     first = pushes[0]
     with (
@@ -113,7 +115,7 @@ def test_a_refused_push_is_not_sent_again_and_says_whose_it_was(listener: Listen
     assert pusher.pushed.requests == 0
 
 
-def test_nobody_there_is_an_error_in_words(listener: Listener, pushes: list[PlannedPush]) -> None:
+def test_a_refused_connection_is_a_push_error(listener: Listener, pushes: list[PlannedPush]) -> None:
     listener.close()
     with Pusher(listener.address, PASSWORDS) as pusher, pytest.raises(PushFailed, match="ConnectError"):
         pusher.push(pushes[:1])

@@ -54,12 +54,12 @@ def all_of(meta: BlockMeta) -> dict[int, tuple[DeleteMask, ...]]:
     return dict.fromkeys(range(len(meta.datasets)), ())
 
 
-def test_the_service_in_most_objects_is_asked_about(recordings: list[Recording], tmp_path: Path) -> None:
+def test_the_service_in_most_objects_is_queried(recordings: list[Recording], tmp_path: Path) -> None:
     blocks = [block(recordings, ("a", 0), ("b", 1)), block(recordings, ("b", 1)), block(recordings, ("b", 2))]
     assert choose_dataset(blocks) == ("b", recordings[1].service)
 
 
-def test_objects_without_profiles_are_nothing_to_ask_about() -> None:
+def test_no_objects_with_profiles_is_an_error() -> None:
     with pytest.raises(NothingToCompact):
         choose_dataset([])
 
@@ -83,7 +83,7 @@ def test_profile_types_are_read_from_the_objects_of_the_chosen_service(
         choose_question([replace(one, visible={}) for one in blocks], store)
 
 
-def test_time_on_the_processor_is_asked_for_before_memory() -> None:
+def test_cpu_profiles_are_preferred_to_memory() -> None:
     memory, cpu, goroutines = "memory:inuse_space:bytes::", "process_cpu:cpu:nanoseconds:cpu:nanoseconds", "g:g:count::"
     assert choose_profile_type([memory, goroutines, cpu]) == cpu
     assert choose_profile_type([goroutines, memory]) == memory

@@ -46,9 +46,7 @@ def parse_time(message: bytes) -> int:
     return parse_profile(request.series[0].samples[0].raw_profile).time_ns
 
 
-def test_without_the_sdk_nothing_runs_and_it_is_said(
-    listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_sdk_nothing_runs(listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_sdk(tmp_path, "raise ImportError('no native library')", monkeypatch)
     with sdk_program(listener.address, "secret", tmp_path) as has_sdk:
         assert not has_sdk

@@ -17,7 +17,8 @@ from webadmin.embedded.demo.watch import (
     standing,
     wait_for_the_fix_point,
 )
-from webadmin.schedule.models import LevelPolicy, Limits
+from webadmin.lanes.profiles.level_models import LevelPolicy
+from webadmin.schedule.models import Limits
 from webadmin.schedule.operation_models import Pause
 
 REASON = FailureReason(error_class="ChecksumMismatch", message="stored 1, found 2")

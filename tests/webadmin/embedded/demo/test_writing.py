@@ -22,7 +22,7 @@ from webadmin.embedded.demo.writing import WritePath
 SERVICES = 4
 
 
-def test_without_the_sdk_it_is_said_in_one_line_and_rounds_are_pushed_until_there_are_segments_enough(
+def test_without_the_sdk_one_line_is_printed_and_rounds_are_pushed_until_segments_suffice(
     service: Service,
     listener: Listener,
     recordings: list[Recording],

@@ -1,4 +1,4 @@
-"""Pushes as distributors send them, with one profile that can be told from all others."""
+"""Pushes as distributors send them, with one profile that differs from all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writer's HTTP side: what is refused before it is read, and what is said of the process."""
+"""The writer's HTTP side: what is refused before it is read, and the health of the process."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_while_draining_nothing_is_taken_and_the_process_is_not_ready(visit: Cal
     visit(story)
 
 
-def test_health_says_that_it_answers_and_readiness_what_is_wrong(visit: Callable[..., None]) -> None:
+def test_health_is_ok_and_readiness_lists_problems(visit: Callable[..., None]) -> None:
     async def story(site: Site) -> None:
         assert (await site.client.get("/readyz")).json() == {"status": "ready", "problems": []}
         site.problems = ["it is not registered"]

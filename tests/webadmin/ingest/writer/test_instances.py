@@ -46,7 +46,7 @@ def writable() -> list[str]:
     return [instance.id for instance in current_ring().instances if instance.is_writable()]
 
 
-def test_whoever_registers_gets_shards_and_the_ledger_says_the_same_as_the_ring(clock: ManualClock) -> None:
+def test_registered_instances_own_shards_and_the_ledger_agrees_with_the_ring(clock: ManualClock) -> None:
     ring = register("a", "b", "c")
     assert set(ring.tables[""]) == {"a", "b", "c"}
     assert owners() == {("", shard): owner for shard, owner in enumerate(ring.tables[""], 1)}
@@ -62,7 +62,7 @@ def test_registering_again_changes_nothing_but_what_is_different(clock: ManualCl
     assert moved.tables == before.tables
 
 
-def test_only_the_slots_of_who_goes_move(clock: ManualClock) -> None:
+def test_only_the_slots_of_a_leaving_instance_move(clock: ManualClock) -> None:
     before_ring = register("a", "b", "c", "d")
     before = owners()
     assert leave("b")
@@ -74,7 +74,7 @@ def test_only_the_slots_of_who_goes_move(clock: ManualClock) -> None:
     assert not leave("b"), "going twice changes nothing"
 
 
-def test_who_is_silent_for_a_moment_gets_nothing_and_keeps_its_shards(clock: ManualClock) -> None:
+def test_a_briefly_silent_instance_is_not_writable_and_keeps_its_shards(clock: ManualClock) -> None:
     register("a", "b")
     before = owners()
     clock.advance(3)
@@ -87,7 +87,7 @@ def test_who_is_silent_for_a_moment_gets_nothing_and_keeps_its_shards(clock: Man
     assert writable() == ["a", "b"]
 
 
-def test_who_is_silent_for_long_loses_its_shards_and_has_to_register_again(clock: ManualClock) -> None:
+def test_a_long_silent_instance_loses_its_shards_and_must_register_again(clock: ManualClock) -> None:
     register("a", "b")
     clock.advance(60)
     heartbeat("a")
@@ -108,7 +108,7 @@ def test_how_long_silence_lasts_is_a_setting(clock: ManualClock, settings) -> No
     assert set(owners().values()) == {"a"}
 
 
-def test_a_ring_that_nobody_changed_costs_no_version(clock: ManualClock) -> None:
+def test_an_unchanged_ring_keeps_its_version(clock: ManualClock) -> None:
     ring = register("a", "b")
     assert settle_ring() == ring
     assert RingChange.objects.count() == 2

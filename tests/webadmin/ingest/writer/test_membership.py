@@ -1,4 +1,4 @@
-"""A writer stays in the registry through pauses and outages, and accuses nobody after one."""
+"""A writer stays in the registry through pauses and outages, and removes no other writer after one."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ def test_a_store_that_is_away_gets_the_ring_later(clock: ManualClock, store: Obj
     assert load_ring(signed(store)) == current_ring()
 
 
-def test_who_leaves_is_out_of_the_ring_and_who_is_drained_knows(clock: ManualClock, store: ObjectStore) -> None:
+def test_a_leaving_instance_is_out_of_the_ring_and_a_drained_one_is_notified(
+    clock: ManualClock, store: ObjectStore
+) -> None:
     fleet = Fleet(clock, store, "a", "b")
     fleet.pass_seconds(5)
     drain_instance("b", actor="ada", reason="test")

@@ -43,7 +43,7 @@ def run(store: ObjectStore, *pushes: object, limits: WriterLimits = QUICK, then:
 
 
 class Index:
-    """In place of the real one: remembers the flushes it was asked to register, and fails as told."""
+    """In place of the real one: remembers the flushes to register, and fails as set."""
 
     def __init__(self, *errors: Exception) -> None:
         self.flushes: list[list[int]] = []
@@ -82,7 +82,7 @@ def test_a_push_sent_again_is_found_once_in_the_same_flush_and_in_later_ones(sto
     assert found() == {"twice": 1}
 
 
-def test_nobody_is_answered_before_object_and_index_have_it(
+def test_pushes_are_acknowledged_after_object_and_index_have_them(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, answer = threading.Event(), threading.Event()
@@ -261,7 +261,7 @@ def test_a_push_of_nothing_but_damage_makes_no_segment(store: ObjectStore, index
     assert list(store.list()) == []
 
 
-def test_an_error_nobody_expected_leaves_nobody_waiting(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_answers_every_waiting_push(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_writer, "put_segment", lambda *_: 1 / 0)
     [answer] = run(store, push_of(pushed_profile("f")))
     assert (answer.status, answer.code) == (500, "internal")
@@ -290,7 +290,7 @@ def test_on_an_unsafe_database_nothing_is_acknowledged(
     assert not list(store.list("segments/"))
 
 
-def test_a_database_that_turns_out_unsafe_with_the_registration_acknowledges_nothing(
+def test_a_database_found_unsafe_at_registration_acknowledges_nothing(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     settings.ALLOW_UNSAFE_DATABASE = False

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from tests.processes import Processes, answers_http
 
 
-def test_a_port_that_is_taken_is_said_in_words() -> None:
+def test_a_port_in_use_is_a_command_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(CommandError, match="choose another --port"):
         call_command("writer", port=taken.getsockname()[1])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.db import connection
 
 from engine.formats.ranges.metarange import Metarange
-from engine.lanes.catalog.plan.branch import BranchRecord, Moved, Refusal, basis_of
+from engine.lanes.catalog.plan.branch import BranchRecord, BranchUpdate, Refusal, base_version_of
 from tests.webadmin.lanes.catalog.short import Catalog, new_catalog
 from webadmin.lanes.catalog.models import (
     BranchToken,
@@ -66,15 +66,15 @@ class Compactor:
         branch = find_branch(self.catalog.repository, "main")
         self.record = seal_branch(branch.pk, why=Why.COMPACTION)
         assert self.record
-        self.build_row = begin_build(self.catalog.repository, Why.COMPACTION, basis=basis_of(self.record))
+        self.build_row = begin_build(self.catalog.repository, Why.COMPACTION, basis=base_version_of(self.record))
         return self
 
     def build(self) -> Compactor:
         assert self.record
-        self.made = build_state(self.catalog.repository, basis_of(self.record))
+        self.made = build_state(self.catalog.repository, base_version_of(self.record))
         return self
 
-    def publish(self) -> Moved | Refusal:
+    def publish(self) -> BranchUpdate | Refusal:
         assert self.record
         assert self.made
         repository = self.catalog.repository
@@ -84,12 +84,12 @@ class Compactor:
         sweep()
         return moved
 
-    def publish_anyhow(self, *, equals_head: bool = False) -> Moved | Refusal:
+    def publish_anyhow(self, *, equals_head: bool = False) -> BranchUpdate | Refusal:
         """Publish without a look at the files, and without what is done behind it."""
         assert self.record
         assert self.build_row
         assert self.made
-        return publish_compaction(basis_of(self.record), self.build_row, self.made, equals_head=equals_head)
+        return publish_compaction(base_version_of(self.record), self.build_row, self.made, equals_head=equals_head)
 
     def end(self) -> None:
         assert self.build_row
@@ -101,7 +101,7 @@ class Compactor:
             self.seal()
         if not self.made:
             self.build()
-        assert isinstance(self.publish(), Moved)
+        assert isinstance(self.publish(), BranchUpdate)
 
 
 def with_committed(catalog: Catalog, **values: str) -> Compactor:

@@ -9,7 +9,7 @@ from typing import Any
 from engine.formats.ranges.model import Entry
 from engine.formats.ranges.object_entry import ObjectEntry
 from engine.lanes.catalog.diff import Change
-from engine.lanes.catalog.plan.branch import BranchRecord, Moved, Refusal, basis_of
+from engine.lanes.catalog.plan.branch import BranchRecord, BranchUpdate, Refusal, base_version_of
 from webadmin.lanes.catalog.models import Commit, Repository
 from webadmin.lanes.catalog.places import reader_of, reader_over
 from webadmin.lanes.catalog.services.branches import create_branch, find_branch
@@ -99,14 +99,14 @@ class Catalog:
     def head(self, ref: str = "main") -> Commit:
         return commit_at(self.repository, ref)
 
-    def compact(self, branch: str = "main") -> Moved | Refusal:
+    def compact(self, branch: str = "main") -> BranchUpdate | Refusal:
         """Do what the compactor does, in this process."""
         record = seal_branch(find_branch(self.repository, branch).pk, why=Why.COMPACTION)
         return Refusal.GONE if record is None else self.fold(record)
 
-    def fold(self, record: BranchRecord) -> Moved | Refusal:
+    def fold(self, record: BranchRecord) -> BranchUpdate | Refusal:
         """Build a sealed record's basis and publish it."""
-        basis = basis_of(record)
+        basis = base_version_of(record)
         with open_build(self.repository, Why.COMPACTION, branch_id=int(record.uid), basis=basis) as build:
             made = build_state(self.repository, basis)
             head = reader_of(self.repository, metarange_of_commit(self.repository, record.head))

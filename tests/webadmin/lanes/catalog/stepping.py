@@ -1,4 +1,4 @@
-"""An operation on a connection of its own that stops before the statement it is told: so tests force an order."""
+"""An operation on a connection of its own that stops before a given statement: so tests force an order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEADLINE_SECONDS = 60
 
 
 class Stepped:
-    """Runs ``action`` in a thread up to the first statement that contains ``until``; then nothing until it is told."""
+    """Runs ``action`` in a thread up to the first statement that contains ``until``; then waits until resumed."""
 
     def __init__(self, action: Callable[[], Any], until: str) -> None:
         self._action, self._until = action, until
@@ -24,7 +24,7 @@ class Stepped:
         self._wait()
 
     def to(self, until: str) -> None:
-        """Go on to the next statement that contains this."""
+        """Continue to the next statement that contains this."""
         assert self._thread.is_alive(), "it is over"
         self._until = until
         self._stopped.clear()
@@ -32,7 +32,7 @@ class Stepped:
         self._wait()
 
     def end(self) -> Any:
-        """Go on to the end; return what the action returned, or raise what it raised."""
+        """Continue to the end; return what the action returned, or raise what it raised."""
         self._until = ""
         self._go.set()
         self._thread.join(DEADLINE_SECONDS)

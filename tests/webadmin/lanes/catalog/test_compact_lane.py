@@ -56,7 +56,8 @@ def seal(catalog: Catalog) -> BranchRecord:
     return record
 
 
-def test_b81_and_b82_a_fold_takes_the_place_of_sealed_tokens_and_nothing_visible_changes(compactor: Compactor) -> None:
+@pytest.mark.row("B81", "B82")
+def test_a_compaction_replaces_sealed_tokens_and_changes_nothing_visible(compactor: Compactor) -> None:
     """One job, a snapshot, and a commit after it that writes no file."""
     catalog = compactor.catalog
     expected = dirty(catalog)
@@ -95,7 +96,7 @@ def test_a_fold_that_ends_where_the_commit_is_leaves_a_clean_branch(compactor: C
 
 
 def test_what_is_staged_meanwhile_stays_over_the_snapshot(compactor: Compactor) -> None:
-    """Rows 4, 12 and 14 of the interleavings: writes and a commit's first phase go on beside the build."""
+    """Rows 4, 12 and 14 of the interleavings: writes and a commit's first phase run beside the build."""
     catalog = compactor.catalog
     expected = dirty(catalog)
     compactor.sense()
@@ -126,8 +127,9 @@ def test_a_deleted_prefix_is_folded_to_absence(compactor: Compactor) -> None:
     assert sorted(catalog.diff()) == [("changed", "xb"), ("removed", "xa")]
 
 
+@pytest.mark.row("B80")
 @pytest.mark.parametrize("other", ["commit", "reset", "delete", "anew", "compaction"])
-def test_b80_a_build_that_was_overtaken_is_never_seen(compactor: Compactor, other: str) -> None:
+def test_a_build_overtaken_by_a_commit_is_never_visible(compactor: Compactor, other: str) -> None:
     """Rows 13, 18, 28 and 29 of the interleavings: the job is done, the branch is as the others left it."""
     catalog = compactor.catalog
     dirty(catalog)
@@ -158,7 +160,7 @@ def test_b80_a_build_that_was_overtaken_is_never_seen(compactor: Compactor, othe
     check_invariants()
 
 
-def test_who_lost_the_lease_changes_nothing(compactor: Compactor) -> None:
+def test_a_result_after_a_lost_lease_changes_nothing(compactor: Compactor) -> None:
     """A node dies, or is only slow: another has the job, and the first one's token is worth nothing."""
     catalog = compactor.catalog
     expected = dirty(catalog)
@@ -198,7 +200,7 @@ def test_a_job_that_can_not_be_published_any_more_is_ended(compactor: Compactor)
     check_invariants()
 
 
-def test_a_result_that_is_not_what_the_job_says_is_refused(compactor: Compactor) -> None:
+def test_a_result_that_contradicts_its_job_is_refused(compactor: Compactor) -> None:
     catalog = compactor.catalog
     expected = dirty(catalog)
     compactor.sense()
@@ -219,7 +221,7 @@ def test_a_result_that_is_not_what_the_job_says_is_refused(compactor: Compactor)
 
 
 def test_after_its_last_failure_the_branch_rests_and_is_tried_again(compactor: Compactor) -> None:
-    """Counted, evicted and told as in the other lanes; the reason stays in the history."""
+    """Counted, evicted and reported as in the other lanes; the reason stays in the history."""
     catalog = compactor.catalog
     expected = dirty(catalog)
     compactor.sense()
@@ -310,7 +312,7 @@ def test_a_build_whose_file_was_being_deleted_is_made_again(compactor: Compactor
     assert not CondemnedFile.objects.filter(pk=kept.pk).exists()
 
 
-def test_who_dies_before_the_job_is_made_leaves_a_token_that_the_next_takes(compactor: Compactor) -> None:
+def test_a_token_sealed_by_a_process_that_died_is_compacted_by_the_next_job(compactor: Compactor) -> None:
     """Row 36 of the interleavings: killed between the seal and the job."""
     catalog = compactor.catalog
     expected = dirty(catalog)
@@ -345,7 +347,8 @@ def test_a_store_that_takes_no_run_ends_the_compaction_at_once(compactor: Compac
     assert catalog.visible() == expected
 
 
-def test_b83_a_row_that_can_not_be_read_ends_the_compaction(compactor: Compactor) -> None:
+@pytest.mark.row("B83")
+def test_an_unreadable_row_ends_the_compaction(compactor: Compactor) -> None:
     """An error in the middle of a sealed token is no end of it."""
     dirty(compactor.catalog)
     error = StorageError("read", "rows", "the database went away")

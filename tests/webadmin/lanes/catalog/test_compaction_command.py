@@ -61,7 +61,9 @@ def test_what_nothing_reaches_is_named_and_then_deleted(compactor: Compactor) ->
 
 
 @pytest.mark.parametrize("action", [("compact",), ("gc", "--dry-run"), ("gc",)])
-def test_whose_repository_is_meant_is_said_when_it_is_not_there(compactor: Compactor, action: tuple[str, ...]) -> None:
+def test_a_missing_repository_is_an_error_that_names_other_tenants(
+    compactor: Compactor, action: tuple[str, ...]
+) -> None:
     with pytest.raises(CommandError, match="anonymous has no repository 'repo', but acme has: name it with --tenant"):
         run(*action, "--repository", "repo")
     with pytest.raises(CommandError, match=r"^anonymous has no repository 'lake'$") as ended:
@@ -74,7 +76,7 @@ def test_a_branch_that_is_not_there_is_named(compactor: Compactor) -> None:
         run("compact", "dev", *WHERE)
 
 
-def test_a_second_order_says_that_a_compaction_is_under_way(compactor: Compactor) -> None:
+def test_a_second_compaction_request_is_refused_while_one_runs(compactor: Compactor) -> None:
     compactor.catalog.puts(a="1")
     run("compact", *WHERE)
     with pytest.raises(CommandError, match="a compaction of main is under way"):
@@ -92,7 +94,7 @@ def test_an_order_for_which_there_is_no_room_fails(compactor: Compactor) -> None
     assert (ended.value.code, out.getvalue()) == (1, "main: ended: the schedule is full\n")
 
 
-def test_a_status_without_rows_says_so_and_that_of_an_unknown_tenant_fails(compactor: Compactor) -> None:
+def test_a_status_without_rows_is_printed_and_an_unknown_tenant_is_an_error(compactor: Compactor) -> None:
     assert run("status") == "nothing is staged on any branch\n1 repository, no condemned files\n"
     with pytest.raises(CommandError, match=r"^nobody has no repository$"):
         run("status", "--tenant", "nobody")

@@ -12,7 +12,7 @@ from django.conf import LazySettings
 from django.db import DatabaseError, connection, transaction
 
 from engine.core.errors import BadObject
-from engine.lanes.catalog.plan.branch import basis_of, seal
+from engine.lanes.catalog.plan.branch import base_version_of, seal
 from engine.storage import ObjectNotFound, StorageError
 from tests.memory_store import MemoryStore
 from tests.webadmin.lanes.catalog.short import ORDER, Catalog
@@ -53,7 +53,10 @@ def test_many_dead_commits_leave_tokens_that_the_next_one_takes(
     assert (catalog.committed(), catalog.record().sealed) == ({"k": "0"}, ())
 
 
-def test_b42_a_commit_that_loses_every_time_keeps_all(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.row("B42")
+def test_a_commit_that_loses_every_attempt_keeps_all_staged_rows(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     catalog.put("k", "x")
     monkeypatch.setattr(committing, "_try_once", lambda *args: None)
     with pytest.raises(BranchBusy):
@@ -62,7 +65,8 @@ def test_b42_a_commit_that_loses_every_time_keeps_all(catalog: Catalog, monkeypa
     assert catalog.diff() == [("added", "k")]
 
 
-def test_b44_an_empty_commit_is_made_although_others_emptied_the_tokens(
+@pytest.mark.row("B44")
+def test_an_allowed_empty_commit_succeeds_although_others_emptied_the_tokens(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog.put("k", "x")
@@ -83,7 +87,8 @@ def test_b44_an_empty_commit_is_made_although_others_emptied_the_tokens(
     assert commit.metarange == other[1].metarange
 
 
-def test_b14_and_b83_a_reading_that_fails_is_an_error_not_an_end(
+@pytest.mark.row("B14", "B83")
+def test_a_failed_read_is_an_error_and_not_the_end_of_the_data(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(200):
@@ -133,7 +138,8 @@ def test_a_damaged_range_names_itself_and_only_its_readers_fail(catalog: Catalog
     assert catalog.get("l") == "x"
 
 
-def test_b38_and_b88_a_store_that_fails_publishes_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.row("B38", "B88")
+def test_nothing_is_published_when_the_store_fails(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog.put("k", "x")
 
     class Full(MemoryStore):
@@ -151,7 +157,7 @@ def test_b38_and_b88_a_store_that_fails_publishes_nothing(catalog: Catalog, monk
 
 def test_a_file_that_is_being_deleted_is_built_again(catalog: Catalog) -> None:
     catalog.put("k", "x")
-    made = committing.build_state(catalog.repository, basis_of(catalog.record()))
+    made = committing.build_state(catalog.repository, base_version_of(catalog.record()))
     with transaction.atomic():
         catalog.commit()
         wanted = catalog.head().metarange
@@ -167,7 +173,8 @@ def test_a_file_that_is_being_deleted_is_built_again(catalog: Catalog) -> None:
     assert made.id != wanted
 
 
-def test_b19_and_b20_and_b68_conditions(catalog: Catalog) -> None:
+@pytest.mark.row("B19", "B20", "B68")
+def test_conditional_puts_check_the_visible_value(catalog: Catalog) -> None:
     catalog.puts(committed="x", dead="x", snap="x")
     catalog.commit()
     catalog.put("snap", "y")
@@ -189,7 +196,8 @@ def test_b19_and_b20_and_b68_conditions(catalog: Catalog) -> None:
         assert catalog.get(key) == "z"
 
 
-def test_b11_and_b12_and_b13_what_is_staged_of_a_key_is_what_differs_from_the_commit(catalog: Catalog) -> None:
+@pytest.mark.row("B11", "B12", "B13")
+def test_the_staged_value_of_a_key_is_its_difference_from_the_commit(catalog: Catalog) -> None:
     """Our read of staged values only is the difference of one key: of rows and snapshot together."""
 
     def staged(key: str) -> list[tuple[str, str]]:
@@ -207,7 +215,8 @@ def test_b11_and_b12_and_b13_what_is_staged_of_a_key_is_what_differs_from_the_co
     assert (staged("folded"), staged("back"), staged("other")) == ([("changed", "folded")], [], [])
 
 
-def test_b25_of_a_key_that_was_staged_only_nothing_is_left_when_it_was_folded(catalog: Catalog) -> None:
+@pytest.mark.row("B25")
+def test_a_key_deleted_before_any_commit_leaves_nothing_after_compaction(catalog: Catalog) -> None:
     """Every deletion writes a tombstone (decision 0043), which goes with the fold."""
     catalog.put("k", "x")
     catalog.delete("k")
@@ -217,7 +226,8 @@ def test_b25_of_a_key_that_was_staged_only_nothing_is_left_when_it_was_folded(ca
     assert (catalog.record().snapshot, catalog.visible(), catalog.diff()) == (None, {}, [])
 
 
-def test_b22_and_b23_and_b24_and_b28_deletions(catalog: Catalog) -> None:
+@pytest.mark.row("B22", "B23", "B24", "B28")
+def test_deletions_write_tombstones_and_batches_are_bounded(catalog: Catalog) -> None:
     catalog.puts(k="x", m="x")
     catalog.commit()
     catalog.put("k", "y")
@@ -240,7 +250,8 @@ def test_b22_and_b23_and_b24_and_b28_deletions(catalog: Catalog) -> None:
         catalog.commit()
 
 
-def test_b66_and_b73_what_raises_in_a_change_of_the_record_changes_nothing(catalog: Catalog) -> None:
+@pytest.mark.row("B66", "B73")
+def test_an_exception_in_a_change_of_the_record_changes_nothing(catalog: Catalog) -> None:
     catalog.put("k", "x")
     before = catalog.record()
 
@@ -255,7 +266,8 @@ def test_b66_and_b73_what_raises_in_a_change_of_the_record_changes_nothing(catal
     assert BranchToken.objects.filter(branch_id=int(before.uid)).count() == 1
 
 
-def test_b69_rows_are_read_some_at_a_time_without_an_early_end_or_a_repetition(
+@pytest.mark.row("B69")
+def test_rows_are_read_in_pages_without_an_early_end_or_a_repetition(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for amount in (1, 2, 3):

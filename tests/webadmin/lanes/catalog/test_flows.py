@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from engine.lanes.catalog.diff import Change, diff_states
-from engine.lanes.catalog.errors import MergeConflict
-from engine.lanes.catalog.three_way import Side
+from engine.lanes.catalog.three_way import MergeConflict, Side
 from engine.storage import ObjectInfo
 from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog
 from webadmin.lanes.catalog.errors import DirtyBranch, EntryMissing, NothingToCommit, NothingToMerge
@@ -54,7 +53,8 @@ def test_a_branch_from_writes_to_a_merge(catalog: Catalog) -> None:
     assert not Build.objects.exists()
 
 
-def test_b35_and_b39_a_commit_of_nothing_is_refused_unless_it_is_allowed(catalog: Catalog) -> None:
+@pytest.mark.row("B35", "B39")
+def test_an_empty_commit_is_refused_unless_allowed(catalog: Catalog) -> None:
     with pytest.raises(NothingToCommit):
         catalog.commit()
     catalog.puts(a="x")
@@ -84,7 +84,8 @@ def test_compaction_changes_nothing_that_is_seen(catalog: Catalog) -> None:
     assert catalog.committed() == catalog.visible() == {"b": "y", "c": "x"}
 
 
-def test_b82_a_snapshot_alone_is_committed_as_it_is(catalog: Catalog) -> None:
+@pytest.mark.row("B82")
+def test_a_snapshot_without_staged_rows_is_committed_unchanged(catalog: Catalog) -> None:
     catalog.puts(a="x")
     catalog.compact()
     snapshot, before = catalog.record().snapshot, stored(catalog)
@@ -116,7 +117,8 @@ def test_head_and_snapshot_are_compared_once(catalog: Catalog, monkeypatch: pyte
     assert len(compared) == 1
 
 
-def test_b48_and_b49_a_conflict_is_told_and_a_side_decides(catalog: Catalog) -> None:
+@pytest.mark.row("B48", "B49")
+def test_a_conflict_is_an_error_unless_a_side_is_chosen(catalog: Catalog) -> None:
     catalog.puts(a="x", b="x")
     catalog.commit()
     catalog.branch("work")
@@ -134,7 +136,8 @@ def test_b48_and_b49_a_conflict_is_told_and_a_side_decides(catalog: Catalog) -> 
         catalog.merge("work")
 
 
-def test_b43_and_b55_and_b56_nothing_is_merged_into_a_branch_with_uncommitted_changes(catalog: Catalog) -> None:
+@pytest.mark.row("B43", "B55", "B56")
+def test_a_merge_into_a_branch_with_uncommitted_changes_is_refused(catalog: Catalog) -> None:
     catalog.branch("work")
     catalog.put("a", "x", "work")
     catalog.commit("work")

@@ -1,4 +1,4 @@
-"""What nothing reaches goes, after its time of grace; what anything reaches stays, whatever goes on meanwhile."""
+"""Unreachable objects are deleted after a grace period; reachable ones are kept, whatever runs meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from engine.core.errors import BadObject
 from engine.formats.ranges.object_entry import ObjectEntry
-from engine.lanes.catalog.plan.branch import Moved, basis_of
+from engine.lanes.catalog.plan.branch import BranchUpdate, base_version_of
 from engine.storage import ObjectNotFound
 from tests.processes import wait_until
 from tests.webadmin.lanes.catalog.compactor import Compactor
@@ -179,14 +179,14 @@ def test_what_an_open_build_has_put_is_not_condemned(compactor: Compactor) -> No
     catalog.puts(a="1")
     record = seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
     assert record
-    with open_build(catalog.repository, Why.COMMIT, basis=basis_of(record)) as build:
-        made = build_state(catalog.repository, basis_of(record))
+    with open_build(catalog.repository, Why.COMMIT, basis=base_version_of(record)) as build:
+        made = build_state(catalog.repository, base_version_of(record))
         clock.advance(10 * GRACE)
         age(catalog, clock.now_ms, 9 * GRACE)
         for _ in range(2):
             collect_garbage(catalog.repository)
             clock.advance(GRACE + 1)
-        assert isinstance(publish_compaction(basis_of(record), build, made, equals_head=False), Moved)
+        assert isinstance(publish_compaction(base_version_of(record), build, made, equals_head=False), BranchUpdate)
     assert catalog.visible() == {"a": "1"}
 
 
@@ -196,12 +196,12 @@ def test_a_build_that_was_taken_for_dead_is_not_published(compactor: Compactor) 
     catalog.puts(a="1")
     record = seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
     assert record
-    with open_build(catalog.repository, Why.COMMIT, basis=basis_of(record)) as build:
-        made = build_state(catalog.repository, basis_of(record))
+    with open_build(catalog.repository, Why.COMMIT, basis=base_version_of(record)) as build:
+        made = build_state(catalog.repository, base_version_of(record))
         compactor.service.clock.advance(sweep_rows.BUILD_SILENT_MS / 1000 + 1)
         assert sweep_builds() == 1
         with pytest.raises(FilesCondemned):
-            publish_compaction(basis_of(record), build, made, equals_head=False)
+            publish_compaction(base_version_of(record), build, made, equals_head=False)
     assert catalog.visible() == {"a": "1"}
     assert catalog.commit().metarange == made.id
 
@@ -299,7 +299,7 @@ def test_what_was_folded_is_swept_at_once_and_what_comes_late_after_its_grace(co
     delete_prefix(catalog.repository, "main", b"b", order=ORDER)
     record = seal_branch(find_branch(catalog.repository, "main").pk, why=Why.COMMIT)
     assert record
-    with open_build(catalog.repository, Why.COMMIT, basis=basis_of(record)):
+    with open_build(catalog.repository, Why.COMMIT, basis=base_version_of(record)):
         catalog.compact()
         assert sweep_retired_rows() == 0, "somebody reads them"
     late = StagedEntry.objects.first()

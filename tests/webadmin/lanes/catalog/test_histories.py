@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.lanes.catalog.errors import MergeConflict
 from engine.lanes.catalog.plan.branch import BranchRecord
-from engine.lanes.catalog.three_way import Side
+from engine.lanes.catalog.three_way import MergeConflict, Side
 from tests.memory_store import MemoryStore
 from tests.webadmin.lanes.catalog.short import ORDER, SAID, Catalog, new_catalog
 from webadmin.lanes.catalog import places
@@ -272,7 +271,7 @@ ACTIONS: list[tuple[Action, int]] = [
 
 @pytest.mark.timeout(0 if HISTORIES > PORTION else 120)
 @pytest.mark.parametrize("first", range(0, HISTORIES, PORTION))
-def test_histories_are_what_dictionaries_say(first: int, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_histories_agree_with_dictionaries(first: int, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     monkeypatch.setattr(places, "catalog_store", lambda: store)
     for seed in range(first, min(first + PORTION, HISTORIES)):

@@ -37,7 +37,8 @@ def objects(catalog: Catalog) -> set[str]:
     return set(catalog.visible())
 
 
-def test_b59_a_prefix_replaces_what_was_there(catalog: Catalog, folder: str) -> None:
+@pytest.mark.row("B59")
+def test_an_import_of_a_prefix_replaces_its_keys(catalog: Catalog, folder: str) -> None:
     for key in ("a", "in/old", "in2", "z"):
         catalog.put(key, "x")
     sources = [

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from engine.lanes.catalog.plan.branch import Moved, Refusal, write_holds
+from engine.lanes.catalog.plan.branch import BranchUpdate, Refusal, is_write_valid
 from tests.processes import wait_until
 from tests.webadmin.lanes.catalog.order_steps import (
     BEGIN_BUILD,
@@ -217,7 +217,7 @@ def order_10_two_compactors_of_the_same_layers(catalog: Catalog) -> None:
     catalog.puts(k="x")
     first, second = Compactor(catalog).seal().build(), Compactor(catalog).seal().build()
     assert first.made == second.made
-    assert isinstance(first.publish(), Moved)
+    assert isinstance(first.publish(), BranchUpdate)
     assert second.publish() is Refusal.LOST_SNAPSHOT
     assert catalog.visible() == {"k": "x"}
 
@@ -227,7 +227,7 @@ def order_11_a_second_compactor_rotates_later(catalog: Catalog) -> None:
     first = Compactor(catalog).seal().build()
     catalog.put("l", "x")
     second = Compactor(catalog).seal().build()
-    assert isinstance(first.publish(), Moved)
+    assert isinstance(first.publish(), BranchUpdate)
     assert second.publish() is Refusal.LOST_SNAPSHOT
     assert catalog.visible() == {"k": "x", "l": "x"}
 
@@ -444,12 +444,13 @@ LOST_DELETES = [
 ]
 
 
-def test_b17_and_b18_and_b46_and_b70_and_every_order_of_the_table_ends_as_it_must(real_catalog: Catalog) -> None:
+@pytest.mark.row("B17", "B18", "B46", "B70")
+def test_every_interleaving_of_the_table_ends_as_required(real_catalog: Catalog) -> None:
     every_order(ORDERS)
 
 
 def test_nothing_is_taken_back_of_a_token_that_is_just_being_sealed(real_catalog: Catalog) -> None:
-    """The seal has changed the branch, and nobody sees that before its transaction ends."""
+    """The seal has changed the branch, which is not visible before its transaction ends."""
     setting, written = refused(real_catalog)
     branch_id = int(real_catalog.record().uid)
     sealing = Stepped(lambda: seal_branch(branch_id, why=Why.COMMIT), 'UPDATE "catalog_branchtoken"')
@@ -465,7 +466,9 @@ def test_nothing_is_taken_back_of_a_token_that_is_just_being_sealed(real_catalog
 
 def test_without_the_epoch_deletes_are_lost(real_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        write_objects, "write_holds", lambda ticket, branch, *, decides: write_holds(ticket, branch, decides=False)
+        write_objects,
+        "is_write_valid",
+        lambda ticket, branch, *, decides: is_write_valid(ticket, branch, decides=False),
     )
     for number, order in enumerate(LOST_DELETES):
         catalog = new_catalog(name=f"order-{number}")

@@ -1,4 +1,4 @@
-"""The interleavings of the reference from 31 on: garbage, deletions, deaths and failures while a compaction goes on."""
+"""The interleavings of the reference from 31 on: garbage, deletions, deaths and failures while a compaction runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.db import DatabaseError, connection
 
 from engine.formats.ranges.model import Entry, Row
 from engine.lanes.catalog.files import CatalogFiles
-from engine.lanes.catalog.plan.branch import Moved, Refusal
+from engine.lanes.catalog.plan.branch import BranchUpdate, Refusal
 from engine.storage import StorageError
 from tests.webadmin.lanes.catalog.order_steps import (
     BEGIN_BUILD,
@@ -138,7 +138,7 @@ def order_34_the_branch_is_protected_and_the_repository_read_only_during_a_compa
 def order_35_a_compactor_dies_behind_its_publication(catalog: Catalog) -> None:
     catalog.puts(k="x")
     compactor = Compactor(catalog).seal().build()
-    assert isinstance(compactor.publish_anyhow(), Moved)
+    assert isinstance(compactor.publish_anyhow(), BranchUpdate)
     assert sweep_retired_rows() == 0  # it may be reading them
     Build.objects.filter(repository_id=catalog.repository.pk).update(heartbeat_ms=0)
     assert (sweep_builds(), sweep_retired_rows()) == (1, 1)

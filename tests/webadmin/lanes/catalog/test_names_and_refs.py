@@ -221,7 +221,8 @@ def test_diffs_between_references(catalog: Catalog) -> None:
         diff_branch(catalog.repository, "main", amount=0)
 
 
-def test_b71_and_b72_rules_protect_branches(catalog: Catalog) -> None:
+@pytest.mark.row("B71", "B72")
+def test_protection_rules_refuse_changes_of_branches(catalog: Catalog) -> None:
     rules = [{"pattern": "main*", "blocks": ["staging_write"]}, {"pattern": "*", "blocks": ["commit"]}]
     assert is_blocked(rules, "main", Blocked.STAGING_WRITE)
     assert is_blocked(rules, "main", Blocked.COMMIT)
@@ -302,7 +303,7 @@ def test_what_is_no_key_is_refused_with_the_reason(catalog: Catalog, key: bytes)
             action()
 
 
-def test_commits_say_what_can_be_kept(catalog: Catalog) -> None:
+def test_commits_reject_text_that_cannot_be_stored(catalog: Catalog) -> None:
     catalog.put("k", "x")
     for told in ({"message": "a\0b"}, {"committer": ""}, {"metadata": {"k\0": "v"}}, {"message": "\ud800"}):
         with pytest.raises(CommitRefused):

@@ -1,5 +1,5 @@
-"""Every row of the reference's two tables has a test that is named after it: ``b12`` is a scenario, an order of two
-connections says the number of its interleaving."""
+"""Every row of the reference's two tables has a test: ``B12`` is the marker of a scenario, the name of an order of two
+connections has the number of its interleaving."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import re
 from pathlib import Path
 
 from tests.processes import ROOT
+from tests.row_markers import marked_tests
 from tests.webadmin.lanes.catalog import test_interleavings, test_late_interleavings
 
 SCENARIOS, INTERLEAVINGS = 88, 40
 FOLDERS = ("engine/lanes/catalog", "webadmin/lanes/catalog")
 
 
-def names() -> list[str]:
-    files = [file for folder in FOLDERS for file in (Path(ROOT) / "tests" / folder).rglob("test_*.py")]
-    return [name for file in files for name in re.findall(r"^def (\w+)\(", file.read_text(), re.MULTILINE)]
-
-
-def test_all_scenarios_are_tested_by_name() -> None:
-    found = {int(number) for name in names() for number in re.findall(r"_b(\d+)(?=_)", name)}
-    assert found == set(range(1, SCENARIOS + 1))
+def test_all_scenarios_are_tested() -> None:
+    tests = [test for folder in FOLDERS for test in marked_tests(Path(ROOT) / "tests" / folder)]
+    found = {row for test in tests for row in test.rows if row.startswith("B")}
+    assert found == {f"B{number}" for number in range(1, SCENARIOS + 1)}
 
 
 def test_all_interleavings_are_forced_on_two_connections() -> None:

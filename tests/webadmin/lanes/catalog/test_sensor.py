@@ -32,7 +32,8 @@ def seal(compactor: Compactor, **values: str) -> None:
     seal_branch(branch_id(compactor), why=Why.COMMIT)
 
 
-def test_b76_and_b77_tombstones_of_all_processes_add_up_and_outlive_them(compactor: Compactor) -> None:
+@pytest.mark.row("B76", "B77")
+def test_tombstone_counts_of_all_processes_add_up_and_survive_them(compactor: Compactor) -> None:
     """Over all tokens, and nothing is dropped: what is below the threshold on each of two branches is no reason."""
     compactor.set(tombstones=20)
     compactor.catalog.branch("other")
@@ -87,17 +88,17 @@ def test_listings_that_walk_far_are_a_reason(compactor: Compactor) -> None:
     assert compactor.sense().begun == ["acme/repo/main"]
 
 
-def test_it_says_why_it_does_not_fire(compactor: Compactor) -> None:
+def test_a_sensor_that_does_not_fire_has_a_reason(compactor: Compactor) -> None:
     compactor.set(sealed_tokens=1, is_enabled=False)
     seal(compactor, a="1")
     compactor.sense()
-    assert compactor.watch().held == "compaction is switched off for the repository"
+    assert compactor.watch().held == "compaction is disabled for the repository"
     compactor.set(sealed_tokens=1, is_enabled=True, running_max=1, cooldown_seconds=100)
     compactor.catalog.branch("other")
     compactor.catalog.puts("other", a="1")
     seal_branch(branch_id(compactor, "other"), why=Why.COMMIT)
     assert compactor.sense().begun == ["acme/repo/main"]
-    assert compactor.watch("other").held == "the repository's budget is used up"
+    assert compactor.watch("other").held == "the repository's budget is exhausted"
     assert compactor.watch("other").reason == "sealed_tokens 1 of 1"
     compactor.sense()
     assert compactor.watch().held == "a compaction of the branch is waiting or running"
@@ -105,7 +106,7 @@ def test_it_says_why_it_does_not_fire(compactor: Compactor) -> None:
     assert compactor.sense().begun == ["acme/repo/other"]
     seal(compactor, b="1")
     compactor.sense()
-    assert compactor.watch().held == "the last one was a short while ago"
+    assert compactor.watch().held == "the branch is in its cooldown"
     assert compactor.watch().ready_ms == compactor.service.clock.now_ms + 100_000
 
 
@@ -117,7 +118,7 @@ def test_bytes_of_an_hour_are_a_budget(compactor: Compactor) -> None:
     seal(compactor, b="1")
     compactor.service.clock.advance(60)
     assert compactor.sense().begun == []
-    assert compactor.watch().held == "the repository's budget is used up"
+    assert compactor.watch().held == "the repository's budget is exhausted"
     compactor.service.clock.advance(3600)
     assert compactor.sense().begun == ["acme/repo/main"]
 
@@ -186,7 +187,8 @@ def test_settings_are_checked_kept_and_audited(compactor: Compactor) -> None:
     assert CompactionPolicy.objects.get().tombstones == 7
 
 
-def test_b78_a_branch_that_goes_takes_what_was_said_of_it_along_and_counting_on_is_harmless(
+@pytest.mark.row("B78")
+def test_a_deleted_branch_loses_its_counts_and_late_counts_are_harmless(
     compactor: Compactor,
 ) -> None:
     compactor.catalog.branch("other")

@@ -71,7 +71,8 @@ def test_a_batch_is_one_command_that_does_not_take_the_head(service: Service, be
     check_invariants()
 
 
-def test_r8_r9_a_block_added_again_changes_nothing_whatever_became_of_it(service: Service, bearer: str) -> None:
+@pytest.mark.row("R8", "R9")
+def test_a_repeated_add_changes_nothing_in_any_state_of_the_block(service: Service, bearer: str) -> None:
     metas = [block_meta(block_id) for block_id in segment_ids(service.clock.now_ms, 20)]
     answers(bearer, *map(entry, metas))
     worker = service.worker()
@@ -85,7 +86,8 @@ def test_r8_r9_a_block_added_again_changes_nothing_whatever_became_of_it(service
     assert service.dump() == before
 
 
-def test_i18_the_first_write_wins_and_a_differing_one_is_told(service: Service, bearer: str) -> None:
+@pytest.mark.row("I18")
+def test_the_first_write_wins_and_a_differing_one_is_reported(service: Service, bearer: str) -> None:
     [block_id] = segment_ids(service.clock.now_ms, 1)
     first, other = block_meta(block_id), block_meta(block_id, datasets=[("acme", "api")])
     assert answers(bearer, entry(first), entry(other), entry(first)) == [
@@ -128,7 +130,8 @@ def data_of_next_week(now: int) -> block_list_pb2.BlockEntry:
     return entry(replace(meta, max_time_ms=ahead, datasets=(replace(meta.datasets[0], max_time_ms=ahead),)))
 
 
-def test_i17_every_impossible_block_has_its_code_is_counted_and_stops_nobody(service: Service, bearer: str) -> None:
+@pytest.mark.row("I17")
+def test_every_impossible_block_has_a_code_is_counted_and_blocks_no_other(service: Service, bearer: str) -> None:
     good = block_meta(ulid(service.clock.now_ms, 1))
     cases = spoiled(service.clock.now_ms) | {"data_in_future": data_of_next_week(service.clock.now_ms)}
     found = answers(bearer, *cases.values(), entry(good))
@@ -161,7 +164,7 @@ def test_a_text_named_a_million_times_is_refused_before_it_is_written_out(servic
 
 
 @pytest.mark.parametrize("form", ["{id}/block.bin", "mine/{id}/block.bin", "segments/1/anonymous/{id}/block.bin"])
-def test_an_object_may_lie_where_its_writer_says(service: Service, bearer: str, form: str) -> None:
+def test_the_writer_chooses_the_object_key(service: Service, bearer: str, form: str) -> None:
     meta = block_meta(ulid(service.clock.now_ms))
     assert answers(bearer, entry(meta, object_key=form.format(id=meta.id))) == [("accepted", None)]
 
@@ -224,7 +227,7 @@ def test_only_credentials_for_all_tenants_add_blocks_of_higher_levels(
 def test_a_credential_of_one_tenant_does_not_learn_which_ids_others_use(
     service: Service, bearer: str, objects: ObjectStore
 ) -> None:
-    """Asked for an id that another tenant's segment has and for one that nobody has, the answers are equal."""
+    """For an id of another tenant's segment and for an unknown one, the answers are equal."""
     theirs, nobodys = (block_meta(ulid(service.clock.now_ms, n), datasets=[("beta", "web")]) for n in (1, 2))
     put_object(objects, theirs)
     assert answers(bearer, entry(theirs)) == [("accepted", None)]

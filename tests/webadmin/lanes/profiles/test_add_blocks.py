@@ -11,10 +11,11 @@ from engine.formats.profile_block.model import BlockMeta
 from tests.block_factory import block_meta, segment_ids, ulid
 from tests.webadmin.service import Service, check_invariants
 from webadmin.base.access.models import Tenant
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import AcceptedId, Block, Dataset, DatasetName, LabelSets
 from webadmin.lanes.profiles.registration import PARTITION_MS, BlockRegistration
 from webadmin.lanes.profiles.services import add_blocks
-from webadmin.schedule.models import Command, LevelQueue, LogHead
+from webadmin.schedule.models import Command, LogHead
 
 DAY_MS = 86_400_000
 
@@ -42,7 +43,8 @@ def test_adding_does_not_take_the_head_of_the_log(service: Service) -> None:
     assert LogHead.objects.values().get() == before
 
 
-def test_q20_blocks_of_level_three_are_never_queued(service: Service) -> None:
+@pytest.mark.row("Q20")
+def test_blocks_of_level_three_are_never_queued(service: Service) -> None:
     service.add(*(block_meta(ulid(service.clock.now_ms, n), level=n, tenant="acme") for n in (1, 2, 3, 4)))
     states = dict(Block.objects.values_list("level", "state"))
     assert states == {1: "queued", 2: "queued", 3: "final", 4: "final"}
@@ -55,7 +57,7 @@ def test_names_and_label_sets_are_stored_once(service: Service) -> None:
     assert counts == (2, 2, 2, 90)
 
 
-def test_the_queue_says_when_it_is_ready(service: Service) -> None:
+def test_the_queue_stores_when_it_is_ready(service: Service) -> None:
     now = service.clock.now_ms
     service.add_segments(3)
     assert LevelQueue.objects.get().ready_at_ms == now + 36_001
@@ -66,7 +68,8 @@ def test_the_queue_says_when_it_is_ready(service: Service) -> None:
     assert queue.newest_arrival_ms == now + 5000
 
 
-def test_q6_a_repetition_is_accepted_silently_and_changes_nothing(service: Service) -> None:
+@pytest.mark.row("Q6")
+def test_a_repetition_is_accepted_silently_and_changes_nothing(service: Service) -> None:
     metas = [block_meta(block_id) for block_id in segment_ids(service.clock.now_ms, 3)]
     service.add(*metas)
     before = service.dump()
@@ -76,7 +79,8 @@ def test_q6_a_repetition_is_accepted_silently_and_changes_nothing(service: Servi
     assert service.dump() == before
 
 
-def test_i18_other_content_under_a_known_id_is_reported_and_the_first_wins(service: Service) -> None:
+@pytest.mark.row("I18")
+def test_other_content_under_a_known_id_is_reported_and_the_first_wins(service: Service) -> None:
     [block_id] = segment_ids(service.clock.now_ms, 1)
     service.add(block_meta(block_id))
     before = service.dump()
@@ -100,8 +104,9 @@ def test_the_same_id_in_another_shard_is_another_block(service: Service) -> None
     check_invariants()
 
 
+@pytest.mark.row("R8", "R9", "Q21")
 @pytest.mark.parametrize("moment", ["owned", "replaced", "deleted"])
-def test_r8_r9_q21_an_id_once_accepted_never_comes_back(service: Service, moment: str) -> None:
+def test_an_accepted_id_is_never_added_again(service: Service, moment: str) -> None:
     service.add_segments(20)
     metas = [block_meta(block_id) for block_id in Block.objects.values_list("ulid", flat=True)]
     worker = service.worker()
@@ -134,7 +139,8 @@ def test_ids_older_than_the_ledger_are_refused_unless_imported(service: Service)
     assert service.add(old, any_age=True).accepted == (old.id,)
 
 
-def test_i1_the_partition_is_six_hours_of_the_ids_time(service: Service) -> None:
+@pytest.mark.row("I1")
+def test_the_partition_is_six_hours_of_the_ids_time(service: Service) -> None:
     start = service.clock.now_ms // PARTITION_MS * PARTITION_MS
     for time_ms, partition in ((start, start), (start - 1, start - PARTITION_MS), (start + 1, start)):
         assert BlockRegistration.of(block_meta(ulid(time_ms))).partition_start_ms == partition
@@ -164,8 +170,9 @@ BAD = {
 }
 
 
+@pytest.mark.row("I17")
 @pytest.mark.parametrize("spoil", BAD.values(), ids=BAD.keys())
-def test_i17_impossible_metadata_is_refused_alone(service: Service, spoil) -> None:
+def test_impossible_metadata_is_refused_alone(service: Service, spoil) -> None:
     good, bad = (block_meta(block_id) for block_id in segment_ids(service.clock.now_ms, 2))
     spoiled: BlockMeta = spoil(bad)
     registration = replace(BlockRegistration.of(good), meta=spoiled, object_key="k", size_bytes=spoiled.size)

@@ -1,4 +1,4 @@
-"""The index built again from the bucket, the two compared both ways, and what nobody names swept away."""
+"""The index built again from the bucket, the two compared both ways, and unreferenced objects swept."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import Service, check_invariants
 from webadmin.base.access.models import AuditEntry
 from webadmin.lanes.profiles.errors import SweepRefused
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import (
     AcceptedId,
     Block,
@@ -38,7 +39,7 @@ from webadmin.lanes.profiles.services.compare_bucket import Finding, compare_buc
 from webadmin.lanes.profiles.services.delete_objects import delete_tombstoned_objects
 from webadmin.lanes.profiles.services.rebuild_index import rebuild_index
 from webadmin.lanes.profiles.services.record_lineage import record_lineage
-from webadmin.schedule.models import Attempt, Job, LevelQueue, Limits, LogHead
+from webadmin.schedule.models import Attempt, Job, Limits, LogHead
 
 DAY_MS = 86_400_000
 
@@ -139,9 +140,7 @@ def test_sources_in_a_record_are_left_out_however_many_are_deleted(
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
-def test_a_swap_that_nobody_recorded_has_all_its_sources_and_they_count(
-    service: Service, store: ObjectStore, is_committed: bool
-) -> None:
+def test_sources_of_an_unrecorded_swap_are_restored(service: Service, store: ObjectStore, is_committed: bool) -> None:
     metas = add(service, store, 20, datasets=[("acme", "web"), ("beta", "web")])
     worker, spec = take(service)
     result = write_results(store, spec)
@@ -166,7 +165,7 @@ def test_when_a_result_is_lost_and_all_sources_are_there_the_sources_count(
     assert live() == sorted((0, meta.id) for meta in metas)
 
 
-def test_blocks_of_elsewhere_without_sources_are_taken_in(service: Service, store: ObjectStore) -> None:
+def test_foreign_blocks_without_sources_are_added(service: Service, store: ObjectStore) -> None:
     put(store, block_meta(ulid(1_500_000_000_000, 1), level=2, tenant="acme"))
     assert rebuild_index(store=store, actor="test").added == 1
 
@@ -190,7 +189,7 @@ def test_nothing_is_deleted_while_its_lineage_cannot_be_recorded(
     assert record_lineage(store=store) == 0
 
 
-def test_a_record_that_is_none_is_told_and_stops_nobody(service: Service, store: ObjectStore) -> None:
+def test_an_invalid_lineage_record_is_reported_and_the_rebuild_continues(service: Service, store: ObjectStore) -> None:
     store.put("lineage/1/x.json", b'{"version": 1, "sources": 7}')
     add(service, store, 1)
     forget_everything()
@@ -253,7 +252,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
-def test_the_commands_say_what_they_found(service: Service, store: ObjectStore) -> None:
+def test_the_commands_print_their_findings(service: Service, store: ObjectStore) -> None:
     [meta] = add(service, store, 1)
     put(store, block_meta(ulid(service.clock.now_ms - 3 * DAY_MS, 5)))
     assert run("fsck") == (
@@ -271,7 +270,7 @@ def test_the_commands_say_what_they_found(service: Service, store: ObjectStore) 
 
 
 def orphan(store: ObjectStore, service: Service, number: int, *, id_days: float = 3, written_days: float = 3) -> str:
-    """Write an object that nobody registers, made and written so many days ago."""
+    """Write an unregistered object, made and written so many days ago."""
     now = service.clock.now_ms
     meta = block_meta(ulid(now - round(id_days * DAY_MS), number), level=1, tenant="acme")
     put(store, meta)

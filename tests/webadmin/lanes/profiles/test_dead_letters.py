@@ -42,7 +42,8 @@ def keys(store: ObjectStore) -> list[str]:
     return [info.key for info in store.list("dlq/")]
 
 
-def test_d1_letters_are_recovered_in_the_order_of_their_ids(service: Service, store: ObjectStore) -> None:
+@pytest.mark.row("D1")
+def test_letters_are_recovered_in_the_order_of_their_ids(service: Service, store: ObjectStore) -> None:
     for number, (shard, hours) in enumerate([(2, 1), (1, 3), (2, 2)]):
         write(store, service, number, shard=shard, hours=hours)
     assert recover_letters(store=store).recovered == 3
@@ -53,8 +54,9 @@ def test_d1_letters_are_recovered_in_the_order_of_their_ids(service: Service, st
     check_invariants()
 
 
+@pytest.mark.row("D2", "D3")
 @pytest.mark.parametrize("case", ["d2: not to be had", "d3: cancelled"])
-def test_d2_d3_a_database_that_is_away_ends_the_sweep_after_one_attempt(
+def test_an_unavailable_database_ends_the_sweep_after_one_attempt(
     service: Service, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     write(store, service, 1)
@@ -71,19 +73,21 @@ def test_d2_d3_a_database_that_is_away_ends_the_sweep_after_one_attempt(
     assert (keys(store), len(attempts)) == (before, 1)
 
 
-def test_d5_an_empty_letter_goes_and_the_next_is_recovered(service: Service, store: ObjectStore) -> None:
+@pytest.mark.row("D5")
+def test_an_empty_letter_is_deleted_and_the_next_recovered(service: Service, store: ObjectStore) -> None:
     store.put(dead_letter_key(1, "", ulid(service.clock.now_ms, 1)), b"")
     write(store, service, 2)
     outcome = recover_letters(store=store)
     assert (outcome.recovered, outcome.empty, keys(store)) == (1, 1, [])
 
 
+@pytest.mark.row("D6", "D7")
 @pytest.mark.parametrize(
     ("error", "code"),
     [(None, "read_error"), (StorageError("get", "key", "reset"), "storage_error")],
     ids=["d6: truncated", "d7: transient"],
 )
-def test_d6_d7_a_letter_that_cannot_be_read_is_kept_and_the_next_recovered(
+def test_an_unreadable_letter_is_kept_and_the_next_recovered(
     service: Service, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, error: StorageError | None, code: str
 ) -> None:
     bad = write(store, service, 1)
@@ -104,6 +108,7 @@ def test_d6_d7_a_letter_that_cannot_be_read_is_kept_and_the_next_recovered(
     assert (row.state, row.attempts, row.code) == ("recovered", 1, "")
 
 
+@pytest.mark.row("D4", "D8")
 @pytest.mark.parametrize(
     "key",
     [
@@ -116,7 +121,7 @@ def test_d6_d7_a_letter_that_cannot_be_read_is_kept_and_the_next_recovered(
         "dlq/1/anonymous/01J2VJQPYDC160REPAD2VN88XN/more/meta.pb",
     ],
 )
-def test_d4_d8_other_objects_are_left_alone(service: Service, store: ObjectStore, key: str) -> None:
+def test_other_objects_are_left_alone(service: Service, store: ObjectStore, key: str) -> None:
     store.put(key, b"x")
     letter = write(store, service, 1, shard=2)
     outcome = recover_letters(store=store)
@@ -124,7 +129,7 @@ def test_d4_d8_other_objects_are_left_alone(service: Service, store: ObjectStore
     assert letter not in keys(store)
 
 
-def test_every_bad_letter_stays_with_its_reason_and_blocks_nobody(service: Service, store: ObjectStore) -> None:
+def test_bad_letters_stay_with_their_reason_and_the_others_are_recovered(service: Service, store: ObjectStore) -> None:
     now = service.clock.now_ms
     undecodable = dead_letter_key(1, "", ulid(now, 1))
     store.put(undecodable, b"\xff\xff")
@@ -186,7 +191,7 @@ def test_an_operator_retries_one_now(service: Service, store: ObjectStore) -> No
     assert DeadLetter.objects.get().state == "recovered"
 
 
-def test_an_operator_gives_one_up_once_and_says_why(service: Service, store: ObjectStore) -> None:
+def test_a_letter_is_discarded_once_with_a_reason(service: Service, store: ObjectStore) -> None:
     key = dead_letter_key(1, "", ulid(service.clock.now_ms, 1))
     store.put(key, b"\xff\xff")
     recover_letters(store=store)

@@ -84,9 +84,7 @@ def test_an_object_that_the_store_does_not_delete_is_tried_again(service: Servic
     assert delete_tombstoned_objects(store=store).deleted == 0
 
 
-def test_an_object_that_was_dispatched_by_a_process_that_died_is_asked_for_again(
-    service: Service, tmp_path: Path
-) -> None:
+def test_deletions_dispatched_by_a_process_that_died_are_retried(service: Service, tmp_path: Path) -> None:
     Limits.objects.update(cleanup_delay_seconds=0)
     store = open_store(str(tmp_path))
     completed_job(service, store)
@@ -118,13 +116,15 @@ def tombstones_aged(service: Service, ages_ms: list[int]) -> list[Tombstone]:
     return rows
 
 
-def test_r13_only_what_is_strictly_older_than_the_delay_is_due(service: Service, tmp_path: Path) -> None:
+@pytest.mark.row("R13")
+def test_only_tombstones_strictly_older_than_the_delay_are_due(service: Service, tmp_path: Path) -> None:
     completed_job(service, open_store(str(tmp_path)))
     rows = tombstones_aged(service, [2, 1, 0, -1, -2])
     assert list(Tombstone.objects.due(service.clock.now_ms)) == rows[:2]
 
 
-def test_p17_a_tombstone_of_exactly_the_delay_is_not_due(service: Service, tmp_path: Path) -> None:
+@pytest.mark.row("P17")
+def test_a_tombstone_of_exactly_the_delay_is_not_due(service: Service, tmp_path: Path) -> None:
     completed_job(service, open_store(str(tmp_path)))
     row = Tombstone.objects.first()
     assert row.eligible_at_ms == row.created_at_ms + 15 * 60 * 1000
@@ -132,7 +132,8 @@ def test_p17_a_tombstone_of_exactly_the_delay_is_not_due(service: Service, tmp_p
     assert Tombstone.objects.due(row.eligible_at_ms + 1).count() == 20
 
 
-def test_r11_confirming_twice_is_harmless(service: Service, tmp_path: Path) -> None:
+@pytest.mark.row("R11")
+def test_confirming_twice_is_harmless(service: Service, tmp_path: Path) -> None:
     completed_job(service, open_store(str(tmp_path)))
     ids = list(Tombstone.objects.values_list("id", flat=True)[:2])
     confirm_deleted(ids, at_ms=7)
@@ -141,7 +142,8 @@ def test_r11_confirming_twice_is_harmless(service: Service, tmp_path: Path) -> N
     assert service.dump() == before
 
 
-def test_r10_a_block_has_one_tombstone_and_r15_its_own(service: Service, tmp_path: Path) -> None:
+@pytest.mark.row("R10", "R15")
+def test_a_block_has_one_tombstone_of_its_own(service: Service, tmp_path: Path) -> None:
     completed_job(service, open_store(str(tmp_path)))
     blocks = list(Tombstone.objects.values_list("block_id", flat=True))
     assert len(blocks) == len(set(blocks)) == 20

@@ -232,7 +232,8 @@ def test_a_queued_block_waits_for_its_merge_and_is_rewritten_when_none_comes(ser
     check_invariants()
 
 
-def test_inv25_a_final_block_that_a_rewrite_gives_back_is_not_queued(service: Service) -> None:
+@pytest.mark.row("invariant-25")
+def test_a_final_block_returned_by_a_rewrite_is_not_queued(service: Service) -> None:
     block = final_block(service, services=("api", "web"))
     delete(service="api")
     [name] = rewrite_masked(order=ORDER).jobs
@@ -253,7 +254,7 @@ def test_a_request_past_its_deadline_is_reported(service: Service) -> None:
 
 
 def test_an_import_brings_deleted_data_back_only_hidden(service: Service) -> None:
-    """I18, rebuild: nobody knows when imported objects were first accepted, so requests that are done hide them too."""
+    """I18, rebuild: it is unknown when imported objects were first accepted, so finished requests hide them too."""
     final_block(service)
     request = delete()
     rewrite_masked(order=ORDER)
@@ -268,7 +269,7 @@ def test_an_import_brings_deleted_data_back_only_hidden(service: Service) -> Non
     assert DeletionCertificate.objects.count() == 2
 
 
-def test_a_dry_run_says_how_much_and_changes_nothing(service: Service) -> None:
+def test_a_dry_run_counts_blocks_and_changes_nothing(service: Service) -> None:
     service.add_segments(3, datasets=BOTH)
     before = service.dump()
     outcome = request_deletion(DeleteOrder(tenant="acme"), order=PREVIEW)
@@ -277,7 +278,7 @@ def test_a_dry_run_says_how_much_and_changes_nothing(service: Service) -> None:
     assert not DeleteRequest.objects.exists()
 
 
-def test_asking_twice_is_one_request_unless_data_came_since(service: Service) -> None:
+def test_repeated_requests_are_one_unless_data_was_added_since(service: Service) -> None:
     service.add_segments(2)
     first = delete(service="web")
     assert delete(service="web") == first
@@ -330,7 +331,8 @@ def test_impossible_requests_are_refused(service: Service, fields: dict[str, obj
     assert not DeleteRequest.objects.exists()
 
 
-def test_inv27_a_request_touches_rows_of_its_tenant_only(service: Service) -> None:
+@pytest.mark.row("invariant-27")
+def test_a_request_changes_rows_of_its_tenant_only(service: Service) -> None:
     final_block(service)
     final_block(service, 1, tenant="beta")
     others = Block.objects.filter(tenant__name="beta")
@@ -367,7 +369,7 @@ def test_the_specification_keeps_its_masks_over_the_wire() -> None:
     assert ProfileMergeSpec.from_json(older).masks == ()
 
 
-def test_the_command_previews_and_asks(service: Service) -> None:
+def test_the_command_previews_and_creates_requests(service: Service) -> None:
     service.add_segments(2)
     out = StringIO()
     call_command("delete_data", "acme", "--service", "web", "--dry-run", "--json", stdout=out)
@@ -423,7 +425,7 @@ def test_parked_jobs_over_deleted_data_run_once_more_at_half_the_time(service: S
     check_invariants()
 
 
-def test_a_request_says_that_it_waits_for_a_quarantine_and_when_it_is_late(service: Service) -> None:
+def test_a_request_that_waits_for_quarantined_blocks_is_shown_and_becomes_late(service: Service) -> None:
     job = parked_job(service, BOTH)
     Job.objects.filter(id=job.id).update(parked_kind="quarantined")
     request = delete()

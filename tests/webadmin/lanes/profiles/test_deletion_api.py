@@ -29,7 +29,7 @@ def post(name: str, body: Any, *, scope: str = "operate") -> Any:
 
 
 @pytest.mark.parametrize("name", ORDERS)
-def test_only_operators_give_orders_and_say_why(service: Service, name: str) -> None:
+def test_deletions_need_the_operator_scope_and_a_reason(service: Service, name: str) -> None:
     assert post(name, WHY | {"tenant": "acme"}, scope="jobs:poll").status_code == 403
     assert post(name, {"tenant": "acme"}).json()["code"] == "invalid_message"
     assert Client().post(f"/api/v1/operations/{name}", b"{}", content_type="application/json").status_code == 401

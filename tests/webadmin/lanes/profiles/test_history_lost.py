@@ -27,6 +27,7 @@ from tests.webadmin.lanes.profiles.test_bucket_and_index import add, age, compac
 from tests.webadmin.lanes.profiles.test_restore import EVENTS, History
 from tests.webadmin.probes import probe
 from tests.webadmin.service import Service, check_invariants, rolled_back
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import Block, DeadLetter, LetterState, LineageMark, Tombstone
 from webadmin.lanes.profiles.services.compare_bucket import LETTERED, MERGED_SEGMENT, UNKNOWN_SEGMENT, sweep_orphans
 from webadmin.lanes.profiles.services.delete_objects import delete_tombstoned_objects
@@ -37,7 +38,7 @@ from webadmin.progress.services import count_log
 from webadmin.schedule.command_log import INDEX_MARGIN, continue_log, take_head
 from webadmin.schedule.errors import LogBehind
 from webadmin.schedule.log_position import LogPosition, read_positions
-from webadmin.schedule.models import AheadPosition, Command, LevelPolicy, PositionMark
+from webadmin.schedule.models import AheadPosition, Command, PositionMark
 from webadmin.schedule.services.guard_deletions import allow_deletions
 
 DAY_MS = 86_400_000
@@ -83,7 +84,7 @@ def test_the_position_follows_the_log_under_one_epoch(service: Service, store: O
     assert last_index() > index
 
 
-def test_a_log_behind_a_position_goes_on_far_behind_it_once_and_nothing_is_deleted(
+def test_a_log_behind_the_stored_position_continues_past_it_once_and_nothing_is_deleted(
     service: Service, store: ObjectStore
 ) -> None:
     add(service, store, 1)
@@ -162,7 +163,7 @@ def test_another_entry_of_the_same_index_is_another_history(service: Service, st
         allow_deletions(store=store)
 
 
-def test_nobody_deletes_while_the_log_is_behind(service: Service, store: ObjectStore) -> None:
+def test_no_task_deletes_while_the_log_is_behind(service: Service, store: ObjectStore) -> None:
     add(service, store, 20)
     compact(service, store)
     make_due(service)
@@ -310,7 +311,7 @@ def sweep_all(store: ObjectStore) -> dict[str, str]:
     return dict(sweep_orphans(store=store, actor="ann", has_segments=True).kept)
 
 
-def test_a_letter_that_is_recovered_while_the_sweep_asks_saves_its_object(
+def test_a_letter_recovered_during_the_sweep_keeps_its_object(
     service: Service, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, letter = letter_of(store, service)
@@ -370,7 +371,7 @@ def test_a_recovery_under_way_saves_its_object_and_a_sweep_under_way_is_not_reco
     assert code == "object_not_found", "somebody sees that its object is gone"
 
 
-def test_a_job_that_ends_while_the_sweep_asks_saves_its_result(
+def test_a_job_that_ends_during_the_sweep_keeps_its_result(
     service: Service, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.webadmin.lanes.profiles.test_bucket_and_index import take, write_results

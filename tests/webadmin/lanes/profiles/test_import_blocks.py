@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 from engine.formats.profile_block.container.metadata import encode_footer
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.service import Service, check_invariants
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block
-from webadmin.schedule.models import LevelQueue
 
 OLD_MS = 1_500_000_000_000
 
@@ -61,9 +61,7 @@ def test_a_second_import_changes_nothing_even_without_the_side_file(service: Ser
 
 
 @pytest.mark.foreign_data
-def test_segments_without_a_footer_are_reported_when_nobody_describes_them(
-    service: Service, foreign_data: Path
-) -> None:
+def test_segments_without_footer_and_description_are_reported(service: Service, foreign_data: Path) -> None:
     code, out, err = run("--bucket", str(foreign_data / "profiles" / "objects"))
     assert code == 1
     assert "3 imported" in out
@@ -109,7 +107,7 @@ def test_an_object_whose_key_contradicts_its_metadata_is_skipped(
     assert "the key says" in err
 
 
-def test_a_bad_object_stops_nobody(service: Service, tmp_path: Path) -> None:
+def test_a_bad_object_does_not_stop_the_import(service: Service, tmp_path: Path) -> None:
     put(tmp_path, f"segments/1/anonymous/{ulid(OLD_MS, 1)}/block.bin", block_meta(ulid(OLD_MS, 1)))
     put(tmp_path, f"segments/1/anonymous/{ulid(OLD_MS, 2)}/block.bin", block_meta(ulid(OLD_MS, 2)), damage=b"x")
     empty = tmp_path / f"segments/1/anonymous/{ulid(OLD_MS, 3)}/block.bin"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.lanes.profiles.test_queries import query
 from tests.webadmin.lanes.profiles.test_retention import ORDER, keep, live, old_block
@@ -30,7 +32,8 @@ def six_oclock(service: Service) -> int:
     return service.clock.now_ms // DAY_MS * DAY_MS - DAY_MS + 6 * HOUR_MS
 
 
-def test_i2_bounds_grow_with_what_is_added_and_survive_a_restart(service: Service) -> None:
+@pytest.mark.row("I2")
+def test_bounds_grow_with_what_is_added_and_survive_a_restart(service: Service) -> None:
     start = six_oclock(service)
     add_spanning(service, start + HOUR_MS + 1, start + HOUR_MS, start + 3 * HOUR_MS)
     add_spanning(Service(service.clock), start + 2 * HOUR_MS + 1, start + HOUR_MS // 2, start + 4 * HOUR_MS)
@@ -39,7 +42,8 @@ def test_i2_bounds_grow_with_what_is_added_and_survive_a_restart(service: Servic
     assert set(Block.objects.values_list("partition_start_ms", flat=True)) == {start}
 
 
-def test_i4_a_range_finds_the_shards_with_data_in_it(service: Service) -> None:
+@pytest.mark.row("I4")
+def test_a_range_finds_the_shards_with_data_in_it(service: Service) -> None:
     start = six_oclock(service)
     add_spanning(service, start, start + 4 * HOUR_MS, start + 5 * HOUR_MS, shard=1)
     add_spanning(service, start, start + 6 * HOUR_MS, start + 7 * HOUR_MS, shard=2)
@@ -51,7 +55,8 @@ def test_i4_a_range_finds_the_shards_with_data_in_it(service: Service) -> None:
     assert (shards(4, 5), shards(6, 7), shards(9, 10)) == ({1}, {2}, set())
 
 
-def test_i5_when_one_shard_goes_the_other_stays(service: Service) -> None:
+@pytest.mark.row("I5")
+def test_when_one_shard_is_removed_the_other_stays(service: Service) -> None:
     keep(1)
     gone = old_block(service, 48, 1, shard=1)
     kept = old_block(service, 2, 2, shard=2)
@@ -60,7 +65,8 @@ def test_i5_when_one_shard_goes_the_other_stays(service: Service) -> None:
     check_invariants()
 
 
-def test_i6_letting_go_of_what_is_not_there_succeeds(service: Service) -> None:
+@pytest.mark.row("I6")
+def test_retention_without_data_succeeds_and_changes_nothing(service: Service) -> None:
     keep(1)
     assert apply_retention(order=ORDER).dropped_blocks == 0
     before = service.dump()
@@ -68,7 +74,8 @@ def test_i6_letting_go_of_what_is_not_there_succeeds(service: Service) -> None:
     assert (report.dropped_blocks, service.dump()) == (0, before)
 
 
-def test_i7_of_two_tenants_in_a_shard_one_goes_and_the_other_stays(service: Service) -> None:
+@pytest.mark.row("I7")
+def test_of_two_tenants_in_a_shard_one_is_removed_and_the_other_stays(service: Service) -> None:
     keep(1, "acme")
     old_block(service, 48, 1, tenant="acme")
     kept = old_block(service, 48, 2, tenant="beta")
@@ -77,7 +84,8 @@ def test_i7_of_two_tenants_in_a_shard_one_goes_and_the_other_stays(service: Serv
     assert {found.tenant for found in find_blocks(query("acme", "beta"))} == {"beta"}
 
 
-def test_i8_with_its_last_shard_a_tenant_is_gone_from_answers(service: Service) -> None:
+@pytest.mark.row("I8")
+def test_a_tenant_without_shards_is_not_in_answers(service: Service) -> None:
     keep(1, "acme")
     for shard in (1, 2):
         old_block(service, 48, shard, shard=shard)

@@ -20,6 +20,7 @@ from engine.lanes.profiles.merge.masks import masks_on
 from engine.storage import ObjectStore, open_store
 from tests.block_factory import merged
 from tests.webadmin.service import FakeWorker, Service, check_invariants
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.masks import read_masks, reading_masks
 from webadmin.lanes.profiles.models import Block, Dataset, DeleteRequest, Tombstone
 from webadmin.lanes.profiles.services import delete_tombstoned_objects
@@ -28,7 +29,7 @@ from webadmin.lanes.profiles.services.retain import apply_retention
 from webadmin.lanes.profiles.services.retention_rules import set_retention
 from webadmin.lanes.profiles.services.rewrite_masked import rewrite_masked
 from webadmin.lanes.profiles.states import LIVE_STATES
-from webadmin.schedule.models import LevelPolicy, Limits
+from webadmin.schedule.models import Limits
 from webadmin.schedule.services.operation import Order
 
 TENANTS = ("acme", "beta", "core")
@@ -154,10 +155,9 @@ def check(history: History) -> None:
         assert not datasets.exists(), "a certificate says what is not so"
 
 
+@pytest.mark.row("invariant-4", "invariant-19", "invariant-20", "invariant-21", "invariant-27")
 @pytest.mark.parametrize("seed", range(4))
-def test_inv4_19_20_21_27_nothing_deleted_is_seen_and_nothing_else_is_lost(
-    service: Service, tmp_path: Path, seed: int
-) -> None:
+def test_deleted_data_is_not_visible_and_nothing_else_is_lost(service: Service, tmp_path: Path, seed: int) -> None:
     Limits.objects.update(cleanup_delay_seconds=DELAY_SECONDS)
     LevelPolicy.objects.update(blocks_max=3, age_seconds=20)
     history = History(service, open_store(str(tmp_path)), random.Random(seed))

@@ -57,12 +57,14 @@ def three(service: Service) -> tuple[str, str, str]:
     return one, two, three
 
 
-def test_i10_nothing_is_found_for_another_tenant(three: tuple[str, str, str]) -> None:
+@pytest.mark.row("I10")
+def test_nothing_is_found_for_another_tenant(three: tuple[str, str, str]) -> None:
     assert find_blocks(query("tenant-c")) == []
     assert shape(find_blocks(query("tenant-b", selector='{service_name="x"}'))) == []
 
 
-def test_i11_only_matching_datasets_in_the_order_of_tenant_shard_id(three: tuple[str, str, str]) -> None:
+@pytest.mark.row("I11")
+def test_only_matching_datasets_in_the_order_of_tenant_shard_id(three: tuple[str, str, str]) -> None:
     one, two, last = three
     found = find_blocks(query("tenant-a", "tenant-b", selector='{service_name=~"dataset-a"}'))
     assert shape(found) == [
@@ -72,17 +74,20 @@ def test_i11_only_matching_datasets_in_the_order_of_tenant_shard_id(three: tuple
     ]
 
 
-def test_i12_only_the_datasets_of_the_tenant(three: tuple[str, str, str]) -> None:
+@pytest.mark.row("I12")
+def test_only_the_datasets_of_the_tenant(three: tuple[str, str, str]) -> None:
     assert shape(find_blocks(query("tenant-b"))) == [(three[0], "", [("tenant-b", "dataset-a"), ("tenant-b", "y")])]
 
 
-def test_i13_nothing_before_the_data_starts(service: Service, three: tuple[str, str, str]) -> None:
+@pytest.mark.row("I13")
+def test_nothing_before_the_data_starts(service: Service, three: tuple[str, str, str]) -> None:
     now = service.clock.now_ms
     assert find_blocks(query("tenant-a", end=now - 1)) == []
     assert find_blocks(query("tenant-a", start=now + 501)) == []
 
 
-def test_i14_only_the_asked_labels_are_told(three: tuple[str, str, str]) -> None:
+@pytest.mark.row("I14")
+def test_only_the_requested_labels_are_returned(three: tuple[str, str, str]) -> None:
     asked = query("tenant-a", selector='{service_name="x"}', labels=("service_name",))
     [block] = find_blocks(asked)
     assert block.datasets[0].labels == ((("service_name", "x"),),)
@@ -91,25 +96,28 @@ def test_i14_only_the_asked_labels_are_told(three: tuple[str, str, str]) -> None
     assert find_labels(replace(asked, labels=())) == []
 
 
+@pytest.mark.row("I15")
 @pytest.mark.parametrize(
     ("start", "end", "is_found"),
     [(-100, -1, False), (-100, 0, True), (500, 900, True), (501, 900, False), (3, 3, True)],
 )
-def test_i15_ranges_are_closed_at_both_ends(service: Service, start: int, end: int, is_found: bool) -> None:
+def test_ranges_are_closed_at_both_ends(service: Service, start: int, end: int, is_found: bool) -> None:
     now = service.clock.now_ms
     service.add(block_meta(ulid(now)))
     assert bool(find_blocks(query("acme", start=now + start, end=now + end))) is is_found
 
 
+@pytest.mark.row("I16")
 @pytest.mark.parametrize(
     "bad", [query(), query(""), query("a", start=5, end=4), query("a", start=-1), query(*(str(n) for n in range(1001)))]
 )
-def test_i16_a_question_without_sense_is_refused(db: None, bad: IndexQuery) -> None:
+def test_an_invalid_query_is_refused(db: None, bad: IndexQuery) -> None:
     with pytest.raises(InvalidIndexQuery):
         find_blocks(bad)
 
 
-def test_i9_statistics_are_bounds_or_zeros(service: Service) -> None:
+@pytest.mark.row("I9")
+def test_statistics_are_bounds_or_zeros(service: Service) -> None:
     now = service.clock.now_ms
     assert tenant_statistics("acme") == TenantStatistics(has_data=False, oldest_ms=0, newest_ms=0)
     service.add(block_meta(ulid(now, 1)), block_meta(ulid(now - 9000, 2), datasets=[("acme", "api")]))
@@ -141,7 +149,8 @@ def test_a_service_that_a_delete_request_hides_whole_is_not_named(service: Servi
     assert [found.name for found in tenant_services("acme")] == ["web"]
 
 
-def test_invariant_5_the_results_are_found_instead_of_the_sources(service: Service) -> None:
+@pytest.mark.row("invariant-5")
+def test_the_results_are_found_instead_of_the_sources(service: Service) -> None:
     ids = service.add_segments(20)
     assert [block.id for block in find_blocks(query("acme"))] == ids
     worker = service.worker()
@@ -151,7 +160,7 @@ def test_invariant_5_the_results_are_found_instead_of_the_sources(service: Servi
     assert (block.level, block.tenant, [d.name for d in block.datasets]) == (1, "acme", ["web"])
 
 
-def test_the_sections_of_a_found_dataset_are_told(service: Service) -> None:
+def test_the_sections_of_a_found_dataset_are_returned(service: Service) -> None:
     meta = block_meta(ulid(service.clock.now_ms), datasets=[("acme", "api"), ("acme", "web")])
     service.add(meta)
     [block] = find_blocks(query("acme", selector='{service_name="web"}'))
@@ -209,7 +218,7 @@ def reader(*tenants: str) -> str:
     return issue_worker_credential(name="reader", scopes=scopes, actor="test").wire_form
 
 
-def test_a_reader_asks_over_http(three: tuple[str, str, str]) -> None:
+def test_a_reader_queries_over_http(three: tuple[str, str, str]) -> None:
     body = {"start_ms": 0, "end_ms": FAR_MS, "selector": '{service_name="y"}', "labels": ["service_name"]}
     answer = post(reader("tenant-b"), body)
     assert answer.status_code == 200
@@ -231,12 +240,12 @@ def test_a_reader_of_all_tenants_names_them(three: tuple[str, str, str]) -> None
     assert len(post(bearer, {"start_ms": 0, "end_ms": FAR_MS, "tenants": ["tenant-a"]}).json()["blocks"]) == 3
 
 
-def test_a_tenant_without_any_data_ever_is_told_from_one_without_data_now(three: tuple[str, str, str]) -> None:
+def test_unknown_tenants_are_listed_and_those_without_current_data_are_not(three: tuple[str, str, str]) -> None:
     body = {"start_ms": 0, "end_ms": 1, "tenants": ["tenant-x", "tenant-a"]}
     assert post(reader("*"), body).json() == {"blocks": [], "unknown_tenants": ["tenant-x"]}
 
 
-def test_a_dataset_without_label_sets_is_found_by_its_name_if_asked_so(service: Service) -> None:
+def test_a_dataset_without_label_sets_is_found_with_the_option_by_name(service: Service) -> None:
     meta = block_meta(ulid(service.clock.now_ms))
     service.add(replace(meta, datasets=tuple(replace(each, labels=()) for each in meta.datasets)))
     body = {"start_ms": 0, "end_ms": FAR_MS, "selector": '{service_name="web"}'}
@@ -245,6 +254,7 @@ def test_a_dataset_without_label_sets_is_found_by_its_name_if_asked_so(service: 
     assert [block["id"] for block in post(bearer, body | {"by_name": True}).json()["blocks"]] == [meta.id]
 
 
+@pytest.mark.row("I16")
 @pytest.mark.parametrize(
     "body",
     [
@@ -263,7 +273,7 @@ def test_a_dataset_without_label_sets_is_found_by_its_name_if_asked_so(service: 
         {"start_ms": 0, "end_ms": 1, "by_name": "yes"},
     ],
 )
-def test_i16_a_bad_question_over_http_has_a_stable_code(db: None, body: Any) -> None:
+def test_an_invalid_query_over_http_has_a_stable_code(db: None, body: Any) -> None:
     answer = post(reader("acme"), body)
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_query")
 
@@ -274,7 +284,7 @@ def test_a_reader_needs_the_scope(db: None) -> None:
     assert (answer.status_code, answer.json()["code"]) == (403, "scope_missing")
 
 
-def test_a_request_says_how_many_datasets_it_takes(three: tuple[str, str, str]) -> None:
+def test_a_query_above_its_maximum_of_datasets_is_rejected(three: tuple[str, str, str]) -> None:
     bearer = reader("tenant-a")
     body = {"tenants": ["tenant-a"], "start_ms": 0, "end_ms": FAR_MS}
     fits = post(bearer, body | {"datasets_max": 4})

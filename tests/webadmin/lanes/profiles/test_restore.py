@@ -21,6 +21,7 @@ from engine.storage import ObjectStore, open_store
 from tests.block_factory import block_meta, ulid
 from tests.webadmin.lanes.profiles.test_bucket_and_index import forget_everything, put, write_results
 from tests.webadmin.service import FakeWorker, Service, check_invariants, rolled_back
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.lineage_objects import BlockName
 from webadmin.lanes.profiles.models import Block, LineageMark, Tombstone
 from webadmin.lanes.profiles.services import import_blocks
@@ -29,7 +30,7 @@ from webadmin.lanes.profiles.services.rebuild_index import rebuild_index
 from webadmin.lanes.profiles.services.record_lineage import record_lineage
 from webadmin.lanes.tsdb.models import Bucket
 from webadmin.placement.rule_models import PlacementOverride
-from webadmin.schedule.models import Command, Job, LevelPolicy, LogHead
+from webadmin.schedule.models import Command, Job, LogHead
 from webadmin.schedule.operation_models import LimitChange, Pause
 
 Part = tuple[str, str]
@@ -158,7 +159,7 @@ def lose_the_log() -> None:
             cursor.execute("DELETE FROM sqlite_sequence WHERE name = 'schedule_command'")
 
 
-def test_tokens_and_names_of_results_go_on_where_nobody_has_been(service: Service, tmp_path: Path) -> None:
+def test_tokens_and_result_names_after_a_restore_were_never_used_before(service: Service, tmp_path: Path) -> None:
     lose_the_log()  # an earlier test may have left its numbers high
     history = History(service, open_store(str(tmp_path)))
     LevelPolicy.objects.update(blocks_max=2)
@@ -224,7 +225,7 @@ def test_what_was_dropped_does_not_come_back(service: Service, tmp_path: Path) -
     assert (outcome.added, len(outcome.left_out)) == (0, 1)
 
 
-def test_a_lost_result_whose_sources_are_gone_too_is_told(service: Service, tmp_path: Path) -> None:
+def test_a_lost_result_whose_sources_are_deleted_is_reported(service: Service, tmp_path: Path) -> None:
     history = History(service, open_store(str(tmp_path)))
     LevelPolicy.objects.update(blocks_max=2)
     history.add(("acme",), ("acme",))

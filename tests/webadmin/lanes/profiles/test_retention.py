@@ -69,7 +69,7 @@ def test_data_older_than_31_days_goes_by_itself(service: Service) -> None:
     assert apply_retention(order=ORDER).dropped_blocks == 0
 
 
-def test_a_dry_run_says_what_would_go_and_changes_nothing(service: Service) -> None:
+def test_a_dry_run_lists_expired_parts_and_changes_nothing(service: Service) -> None:
     old_block(service, 32 * 24)
     before = service.dump()
     report = apply_retention(order=PREVIEW)
@@ -93,7 +93,8 @@ def test_a_tenants_own_rule_and_0_for_ever(service: Service) -> None:
     assert apply_retention(order=ORDER).dropped_blocks == 0
 
 
-def test_c16_objects_of_a_partition_that_is_kept_stay_when_a_newer_one_goes(service: Service, tmp_path: Path) -> None:
+@pytest.mark.row("C16")
+def test_objects_of_a_kept_partition_stay_when_a_newer_one_expires(service: Service, tmp_path: Path) -> None:
     """C16, W6: there is no tombstone of a whole shard here, every object that goes is named."""
     keep(1)
     Limits.objects.update(cleanup_delay_seconds=0)
@@ -187,7 +188,8 @@ def test_a_merge_does_not_bring_back_what_was_trimmed_from_a_segment(service: Se
     assert set(Dataset.objects.filter(block__state="queued").values_list("tenant__name", flat=True)) == {"long"}
 
 
-def test_inv27_a_tenants_retention_changes_rows_of_that_tenant_only(service: Service) -> None:
+@pytest.mark.row("invariant-27")
+def test_a_tenants_retention_changes_rows_of_that_tenant_only(service: Service) -> None:
     old_block(service, 48, 1, tenant="mine")
     old_block(service, 48, 2, tenant="other")
     before = list(Block.objects.filter(tenant__name="other").values())
@@ -271,7 +273,7 @@ def test_the_command_previews_and_applies(service: Service) -> None:
     assert service.states() == {"dropped": 1}
 
 
-def test_what_is_past_retention_is_not_merged_first_and_holds_up_nobody(service: Service) -> None:
+def test_blocks_past_retention_are_not_merged_and_delay_no_others(service: Service) -> None:
     keep(1)
     old = [old_segment(service, 48 + n / 3600, n, datasets=[("acme", "web")]) for n in range(60)]
     worker = service.worker()

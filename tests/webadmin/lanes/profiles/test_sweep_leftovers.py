@@ -12,11 +12,12 @@ from tests.block_factory import block_meta, ulid
 from tests.webadmin.lanes.profiles.test_bucket_and_index import forget_everything, put
 from tests.webadmin.lanes.profiles.test_restore import History
 from tests.webadmin.service import Service
+from webadmin.lanes.profiles.level_models import LevelPolicy
 from webadmin.lanes.profiles.models import AcceptedId, Block, LineageObject, SweptTotal, Tombstone
 from webadmin.lanes.profiles.services import import_blocks, sweep_leftovers
 from webadmin.lanes.profiles.services.rebuild_index import rebuild_index
 from webadmin.lanes.profiles.services.sweep_leftovers import sweep_ledger, sweep_lineage, sweep_scratch
-from webadmin.schedule.models import LevelPolicy, LogHead
+from webadmin.schedule.models import LogHead
 
 DAY_MS = 86_400_000
 RECORDS = "lineage/"
@@ -103,7 +104,7 @@ def test_a_record_outlives_those_that_name_its_sources(history: History) -> None
     assert records(history.store) == 2
 
 
-def test_records_are_looked_at_in_turns(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lineage_records_are_swept_in_rotation(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_leftovers, "RECORDS_PER_RUN", 1)
     merge_twice(history)
     history.delete(100)

@@ -14,7 +14,8 @@ from webadmin.lanes.profiles.services import delete_tombstoned_objects
 from webadmin.schedule.models import Job, Limits
 
 
-def test_p14_all_that_is_due_goes_at_once_and_is_asked_for_once(service: Service, tmp_path: Path) -> None:
+@pytest.mark.row("P14")
+def test_all_due_tombstones_are_deleted_at_once_with_one_request_each(service: Service, tmp_path: Path) -> None:
     Limits.objects.update(cleanup_delay_seconds=0)
     store = open_store(str(tmp_path))
     completed_job(service, store)
@@ -26,7 +27,8 @@ def test_p14_all_that_is_due_goes_at_once_and_is_asked_for_once(service: Service
     assert delete_tombstoned_objects(store=store).deleted == 0
 
 
-def test_p15_runs_share_what_is_due_oldest_first(service: Service, tmp_path: Path) -> None:
+@pytest.mark.row("P15")
+def test_deletion_runs_share_due_tombstones_oldest_first(service: Service, tmp_path: Path) -> None:
     Limits.objects.update(cleanup_delay_seconds=0)
     store = open_store(str(tmp_path))
     completed_job(service, store)
@@ -36,8 +38,9 @@ def test_p15_runs_share_what_is_due_oldest_first(service: Service, tmp_path: Pat
     assert set(Tombstone.objects.values_list("attempts", flat=True)) == {1}
 
 
+@pytest.mark.row("P16")
 @pytest.mark.parametrize("level", [0, 2])
-def test_p16_the_level_of_the_jobs_on_the_schedule_makes_no_difference(
+def test_the_level_of_the_jobs_on_the_schedule_makes_no_difference(
     service: Service, tmp_path: Path, level: int
 ) -> None:
     Limits.objects.update(cleanup_delay_seconds=0)

@@ -1,4 +1,4 @@
-"""What readers may read of a block is what the index shows: without what was let go, with the masks it must obey."""
+"""What readers may read of a block is what the index shows: without deleted datasets, with the masks that apply."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from webadmin.lanes.profiles.masks import mask_of, visible_datasets
 from webadmin.lanes.profiles.models import Block, Dataset
 
 
-def test_readers_are_told_the_masks_of_each_dataset(service: Service) -> None:
+def test_readers_receive_the_masks_of_each_dataset(service: Service) -> None:
     service.add_segments(2, datasets=[("acme", "api"), ("acme", "web"), ("beta", "web")])
     part = mask_of(delete(service="web", selector='{service_name="web"}'))
     delete(service="api")
@@ -25,7 +25,7 @@ def test_what_came_later_is_shown(service: Service) -> None:
     assert visible_datasets([first, second]) == {first: {}, second: {0: ()}}
 
 
-def test_what_retention_has_let_go_is_not_shown(service: Service) -> None:
+def test_datasets_dropped_by_retention_are_not_visible(service: Service) -> None:
     service.add_segments(1, datasets=[("acme", "web"), ("beta", "web")])
     Dataset.objects.filter(tenant__name="acme").delete()  # as retention does with a tenant's part of a segment
     [block] = Block.objects.values_list("id", flat=True)

@@ -65,7 +65,7 @@ def duckdb_ids(store: ObjectStore) -> list[int]:
         return sorted(row[0] for row in connection.execute(sql).fetchall())
 
 
-def test_the_page_does_what_it_says(lake: ObjectStore) -> None:
+def test_the_commands_of_the_page_work(lake: ObjectStore) -> None:
     """Every command of the page as it is written there, but for the place and the name of a credential."""
     place = lake.url.removeprefix("file://")
     told: list[str] = []
@@ -154,7 +154,7 @@ def test_a_lake_is_adopted_merged_and_read_by_duckdb_all_the_while(lake: ObjectS
     assert world.work_off() == 0
 
 
-def test_a_second_walk_takes_what_is_new_and_says_what_is_gone(lake: ObjectStore) -> None:
+def test_a_rescan_registers_new_files_and_reports_missing_ones(lake: ObjectStore) -> None:
     adopt(lake)
     put_rows(lake, "day=2024-02-05/part-0.parquet", [day(4)], first_id=9000)
     lake.delete("day=2024-02-03/part-5.parquet")

@@ -73,7 +73,7 @@ def test_files_that_come_while_a_task_is_committed_are_in_the_table_once(
     check_timelines()
 
 
-def test_a_turn_that_read_before_a_commit_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cycle_that_read_before_a_commit_is_repeated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """E29: what is planned rests on a timeline read after the last commit."""
     days(world, 0)
     world.turn()
@@ -96,8 +96,8 @@ def test_a_turn_that_read_before_a_commit_is_taken_again(world: World, monkeypat
     check_timelines()
 
 
-def test_a_turn_reads_what_changed_and_nothing_else(world: World) -> None:
-    """The planner is incremental: of a long timeline it is told the changed chunks and the rows of the queue."""
+def test_a_cycle_reads_only_changed_chunks(world: World) -> None:
+    """The planner is incremental: of a long timeline it reads the changed chunks and the rows of the queue."""
     world.set(**APART, running_max=1, waiting_max=2)
     days(world, *range(0, 40, 2))
     world.turn()
@@ -169,7 +169,8 @@ def test_a_task_that_waits_already_is_next_when_it_is_wanted_now(world: World) -
     check_timelines()
 
 
-def test_e24_the_more_urgent_task_of_a_tenants_tables_comes_first(world: World) -> None:
+@pytest.mark.row("E24")
+def test_the_more_urgent_task_of_a_tenants_tables_comes_first(world: World) -> None:
     world.add(*put_hours(world.store, 0, hours=[1, 5]))
     world.turn()
     store = open_store(f"{world.store.url}-2")

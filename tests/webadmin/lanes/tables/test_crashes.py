@@ -64,7 +64,7 @@ def kill_everywhere(act: Callable[[], object], is_done: Callable[[], bool]) -> i
     raise AssertionError("it takes more statements than anybody would")
 
 
-def test_a_registration_a_turn_and_a_commit_are_done_whole_or_not_at_all(world: World) -> None:
+def test_registrations_cycles_and_commits_are_atomic(world: World) -> None:
     world.add(*put_hours(world.store, 0, hours=[1, 5]), *put_hours(world.store, 2, hours=[1, 5]))
     world.set(running_max=1, small_cost=1, task_cost_max=100_000_000)
     late = put_hours(world.store, 2, hours=[7])

@@ -59,7 +59,7 @@ def test_a_real_table_is_refused_from_every_folder_and_stays_as_it_is(
     assert len(places) > 3
     for place in places:
         for words in ((), ("--dry-run",)):
-            with pytest.raises(CommandError, match=f"there is a table of {kind} at {sample.as_uri()} ") as caught:
+            with pytest.raises(CommandError, match=f"there is a {kind} table at {sample.as_uri()} ") as caught:
                 adopt(open_store(str(place)), *words)
             assert "Use a folder that neither is nor contains nor lies in" in str(caught.value)
     assert digest_of(lake) == before
@@ -219,7 +219,7 @@ def test_no_replaced_file_is_deleted_of_a_folder_that_was_converted(world: World
     assert clean_table(world.table, world.store).files == 12, "it is not one any more"
 
 
-def test_a_refused_listing_of_a_parent_is_told(service: Service, s3_credentials: None, tmp_path: Path) -> None:
+def test_a_refused_listing_of_a_parent_is_reported(service: Service, s3_credentials: None, tmp_path: Path) -> None:
     service.clock.now_ms = day(60)
     with running_file_s3(tmp_path, listed_below="lake/events/") as (server, _):
         store = open_store(server.store_url("bucket", "lake/events"))

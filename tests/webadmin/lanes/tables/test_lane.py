@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.lanes.tables.jobs import TableMergeSpec
 from engine.lanes.tables.plain.manifest import read_manifest
 from engine.lanes.tables.plan.policy import MB
@@ -54,7 +56,7 @@ def test_months_of_small_files_come_to_rest_with_every_row(world: World) -> None
     check_timelines()
 
 
-def test_jobs_wait_blocked_until_it_is_their_turn(world: World) -> None:
+def test_jobs_are_blocked_until_admitted(world: World) -> None:
     world.set(running_max=1, small_cost=1, task_cost_max=100_000_000)
     for number in (0, 2, 4):
         world.add(*put_hours(world.store, number, hours=[1, 5]))
@@ -102,7 +104,8 @@ def test_a_commit_admits_nothing_of_a_table_that_is_paused(world: World) -> None
 MEGABYTES = {"A": 900, "B": 4_500, "C": 1_080, "D": 480, "E": 3_500, "F": 1_002}
 
 
-def test_x17_admission_and_reservation(world: World) -> None:
+@pytest.mark.row("X17")
+def test_a_large_task_reserves_slots_after_it_was_skipped(world: World) -> None:
     """X17, its costs to the byte; the newer of two days is the more urgent, so that A comes first and F last."""
     world.set(
         running_max=2,
@@ -207,7 +210,8 @@ def test_what_replaces_a_day_wins_over_its_merge(world: World) -> None:
     assert world.chunk(5).state == ChunkStanding.STABLE
 
 
-def test_inv17_who_lost_the_lease_changes_nothing(world: World) -> None:
+@pytest.mark.row("tables-invariant-17")
+def test_a_merge_result_after_a_lost_lease_changes_nothing(world: World) -> None:
     world.add(*put_hours(world.store, 0))
     world.turn()
     [spec] = world.node.take()
@@ -228,7 +232,8 @@ def test_inv17_who_lost_the_lease_changes_nothing(world: World) -> None:
     check_timelines()
 
 
-def test_inv18_every_chunk_with_data_has_a_state_and_a_reason(world: World) -> None:
+@pytest.mark.row("tables-invariant-18")
+def test_every_chunk_with_data_has_a_state_and_a_reason(world: World) -> None:
     world.set(running_max=1, waiting_max=1, small_cost=1, task_cost_max=100_000_000)
     for number in (0, 2, 4):
         world.add(*put_hours(world.store, number, hours=[1, 5]))

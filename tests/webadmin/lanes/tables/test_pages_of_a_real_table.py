@@ -65,7 +65,7 @@ def test_the_timeline_follows_a_table_from_its_files_to_its_merges(world: World,
     assert "Committed 1 time" in told
 
 
-def test_what_a_preview_says_is_what_the_controller_then_makes(world: World) -> None:
+def test_the_controller_creates_the_tasks_of_the_preview(world: World) -> None:
     for number in range(0, 12, 2):
         world.add(*put_hours(world.store, number, hours=range(number + 1)))
     put_rows(world.store, "over-midnight.parquet", [day(4) - 1, day(4), day(4) + 5], first_id=10**6)

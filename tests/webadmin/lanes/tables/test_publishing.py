@@ -1,4 +1,4 @@
-"""Readers see whole states, in order, whatever breaks off in between; what nobody reads goes, and nothing else."""
+"""Readers see whole states, in order, whatever fails in between; unreferenced files are deleted, and nothing else."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_publisher_killed_at_any_write_leaves_a_whole_table(world: World, at: 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", [1, 2, 13, 24, 25])
-def test_a_cleaner_killed_at_any_deletion_goes_on_where_it_was(world: World, at: int, after: bool) -> None:
+def test_a_cleaner_killed_at_any_deletion_resumes(world: World, at: int, after: bool) -> None:
     ids = merged(world)
     world.publish()
     world.service.clock.now_ms += 3 * DELAY_MS

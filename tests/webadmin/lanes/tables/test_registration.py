@@ -47,9 +47,7 @@ def dirty(table: DataSource) -> list[int]:
     return [(row.start_ms - day(0)) // DAY_MS for row in rows]
 
 
-def test_files_stand_in_the_chunk_of_their_rows_and_ask_for_the_controller(
-    table: DataSource, store: ObjectStore
-) -> None:
+def test_files_are_in_the_chunk_of_their_rows_and_mark_the_table_dirty(table: DataSource, store: ObjectStore) -> None:
     paths = put_hours(store, 0, hours=[0, 1]) + put_hours(store, 3, hours=[5])
     taken = take(table, store, *paths)
     assert statuses(taken) == ["registered"] * 3
@@ -244,7 +242,7 @@ def test_a_released_segment_comes_back_like_a_late_file(table: DataSource, store
     assert (table.sequence, table.is_dirty) == (3, True)
 
 
-def test_a_dry_run_says_what_would_be_and_leaves_everything(table: DataSource, store: ObjectStore) -> None:
+def test_a_dry_run_reports_statuses_and_registers_nothing(table: DataSource, store: ObjectStore) -> None:
     paths = put_hours(store, 0, hours=[0])
     fresh = DataSource.objects.select_related("policy").get(id=table.id)
     told = take_files(fresh, store, [OfferedFile(path=paths[0])], mode=APPEND, order=replace(ORDER, is_dry_run=True))
@@ -264,9 +262,9 @@ def test_an_interval_belongs_to_replacing_alone(table: DataSource, store: Object
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"granularity": "fortnight"}, "no granularity"),
+        ({"granularity": "fortnight"}, "unknown granularity"),
         ({"granularity": "all"}, "a table has chunks"),
-        ({"time_zone": "Europe/Atlantis"}, "no time zone"),
+        ({"time_zone": "Europe/Atlantis"}, "unknown time zone"),
         ({"small_cost": 10, "task_cost_max": 15}, "small_cost"),
         ({"weight_recency": 16}, "percent"),
         ({"waiting_max": 5, "low_water": 5}, "low_water"),

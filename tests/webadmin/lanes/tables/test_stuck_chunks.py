@@ -111,7 +111,7 @@ def text_of(operator: Client, page: str) -> str:
 def test_a_table_stands_alike_wherever_it_is_shown(
     ended: World, operator: Client, told: dict[str, object], word: str
 ) -> None:
-    """A file of it is kept out, and tasks are open: the page said that it needs somebody, the command "at work"."""
+    """A file of it is kept out, and tasks are open: the page showed "needs an operator", the command "at work"."""
     ended.turn()
     DataSource.objects.update(**told)
     [of_json] = json.loads(run("status", "--json"))["tables"]

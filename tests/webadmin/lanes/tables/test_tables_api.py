@@ -1,4 +1,4 @@
-"""Tables over HTTP: a writer's way from an empty folder to merged files, and what hostile callers are told."""
+"""Tables over HTTP: a writer's way from an empty folder to merged files, and the errors for hostile callers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Each kind of damage from the bucket to the neighbours: found, kept out with its reason, the rest merged, nothing of
 it touched.
 
-What a block says of itself is looked at by the scan, which does not take it in; what is in it, by whoever reads it.
+The metadata of a block is checked by the scan, which does not index a bad one; its contents, by its readers.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ KINDS = [*FLIPPED, *FILES, *TOLD, *NOT_TAKEN_IN, "a missing index", "a missing c
 
 
 def put_bad(store: ObjectStore, kind: str) -> str:
-    """Put the bad block; return the file that is wrong, "" if the block is not taken in."""
+    """Put the bad block; return the file that is wrong, "" if the block is not indexed."""
     put_sound_block(store, FOLDER, BAD)
     base = f"{FOLDER}{BAD}/"
     if kind in FLIPPED:

@@ -88,7 +88,7 @@ def test_a_worker_that_accuses_sound_sources_is_not_believed(group: Group, store
     assert Job.objects.get().state == JobState.WAITING
 
 
-def test_a_store_that_does_not_answer_accuses_nobody(
+def test_an_unavailable_store_quarantines_no_block(
     service: Service, group: Group, store: ObjectStore, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail(node, BAD)
@@ -120,7 +120,7 @@ def test_what_has_no_room_is_left_alone_longer_each_time(
     assert list(isolate_sources(lambda url: store).quarantined) == [BAD]
 
 
-def test_a_round_reads_so_many_bytes_and_the_next_goes_on(
+def test_a_round_reads_up_to_its_byte_limit_and_the_next_continues(
     group: Group, store: ObjectStore, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damage(store, f"acme/{BAD}/{CHUNKS}", 12)  # and so it is sound
@@ -154,7 +154,7 @@ def test_failures_that_name_no_source_do_not_hide_one_that_does(
     assert list(isolate_sources(lambda url: store).quarantined) == [block_id(12)]
 
 
-def test_trouble_that_nobody_foresaw_stops_no_other_job(
+def test_an_unexpected_error_stops_no_other_job(
     bucket: Bucket, group: Group, store: ObjectStore, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail(node, BAD)

@@ -47,7 +47,7 @@ def test_adopting_waits_until_nothing_is_left_to_do(service: Service, store: Obj
     assert AuditEntry.objects.filter(action="adopt_bucket", target="metrics").exists()
 
 
-def test_who_waits_for_the_end_is_told_what_is_parked(
+def test_waiting_for_completion_ends_with_the_parked_jobs(
     service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
 ) -> None:
     Limits.objects.update(failures_max=1)
@@ -65,7 +65,7 @@ def test_who_waits_for_the_end_is_told_what_is_parked(
     assert (told.is_done, told.is_stuck, told.jobs_parked) == (False, True, 1)
 
 
-def test_who_has_finished_and_was_not_planned_again_is_not_done(
+def test_a_tenant_with_finished_jobs_is_not_done_before_it_is_planned_again(
     service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
 ) -> None:
     put_pair(store)
@@ -78,7 +78,7 @@ def test_who_has_finished_and_was_not_planned_again_is_not_done(
     assert len(rounds.plan_due(lambda url: store).jobs) == 1  # the 12 h
 
 
-def test_status_and_explain_say_what_waits_and_why(
+def test_status_and_explain_show_waiting_work_and_reasons(
     service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
 ) -> None:
     put_pair(store)
@@ -185,7 +185,7 @@ def test_the_page_of_a_job_shows_its_interval_and_blocks(
         assert text in page
 
 
-def test_an_interval_whose_job_is_parked_says_so_before_it_is_planned_again(
+def test_an_interval_with_a_parked_job_is_explained_before_it_is_planned_again(
     operator: Client,  # noqa: F811
     bucket: Bucket,
     store: ObjectStore,

@@ -81,7 +81,7 @@ def test_only_what_comes_after_the_adoption_waits_for_others_to_follow(
     Block.objects.filter(id=row.id).update(uploaded_at_ms=dialect.clock_ms())  # that of the database is not the files'
     assert run_rounds(store, node) == 0
     [standing] = explain_blocks(late)
-    assert "others may follow" in standing.sentence
+    assert "more blocks may follow" in standing.sentence
     [told] = tenant_progress()
     assert told.is_done
     assert told.looks_again_ms is not None
@@ -106,7 +106,7 @@ def test_replaced_blocks_go_when_their_delay_is_over(
     assert not Job.objects.exclude(state="done").exists()
 
 
-def test_a_result_that_is_not_told_to_the_bucket_yet_is_waited_for(
+def test_a_result_not_yet_written_to_the_bucket_delays_larger_ranges(
     service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
 ) -> None:
     """Otherwise the twelve hours would be merged without it, and again with it."""
@@ -141,7 +141,7 @@ def test_two_that_plan_the_same_tenant_make_each_group_once(
     assert Group.objects.count() == Job.objects.count() == 12
 
 
-def test_planning_stops_at_the_queue_limit_and_goes_on_later(
+def test_planning_stops_at_the_queue_limit_and_resumes_later(
     service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
 ) -> None:
     Limits.objects.update(queue_max=5)

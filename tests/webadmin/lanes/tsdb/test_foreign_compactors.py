@@ -1,4 +1,4 @@
-"""While another compactor works on a tenant, nothing of that tenant is planned; it is said who, and until when."""
+"""While another compactor works on a tenant, nothing of that tenant is planned, with a reason and an end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_mark_at_a_block_that_is_not_to_be_merged_now_refuses_its_tenant(
     assert not Job.objects.exists()
 
 
-def test_planning_goes_on_when_the_mark_has_expired(service: Service, bucket: Bucket, store: ObjectStore) -> None:
+def test_planning_resumes_when_the_mark_has_expired(service: Service, bucket: Bucket, store: ObjectStore) -> None:
     fill(store, "acme/")
     visit(store, "acme/", service.clock.now_ms // 1000)
     rounds.scan_buckets(lambda url: store)

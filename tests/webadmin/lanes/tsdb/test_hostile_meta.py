@@ -53,7 +53,7 @@ def put_sound(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("changes", BEYOND.values(), ids=BEYOND.keys())
-def test_a_block_beyond_all_reason_is_bad_and_nobody_else_notices(
+def test_an_absurd_block_is_bad_and_affects_no_other(
     bucket: Bucket, store: ObjectStore, changes: dict[str, Any]
 ) -> None:
     for ulid in HOSTILE:
@@ -67,7 +67,7 @@ def test_a_block_beyond_all_reason_is_bad_and_nobody_else_notices(
     assert list(Job.objects.values_list("tenant", flat=True)) == ["zzz"]
 
 
-def test_a_block_that_could_not_be_taken_in_is_shown_with_the_reason(
+def test_a_block_that_was_not_indexed_is_shown_with_the_reason(
     bucket: Bucket,
     store: ObjectStore,
     operator: Client,  # noqa: F811
@@ -78,7 +78,7 @@ def test_a_block_that_could_not_be_taken_in_is_shown_with_the_reason(
     rounds.scan_buckets(lambda url: store)
     tenant = BucketTenant.objects.get()
     page = operator.get(f"/admin/tsdb/buckettenant/{tenant.id}/change/").content.decode()
-    for ulid, why in ((bad, "compaction.level is beyond"), (partial, "its upload is not finished")):
+    for ulid, why in ((bad, "compaction.level exceeds"), (partial, "its upload is not finished")):
         assert ulid in page
         assert why in page
         [told] = explain_blocks(ulid)
@@ -99,7 +99,7 @@ def test_a_block_that_could_not_be_taken_in_is_shown_with_the_reason(
 
 
 def broken_for(name: str, real: Callable[..., Any], which: Callable[[Any], str]) -> Callable[..., Any]:
-    """Return what fails as no code foresees when it is asked about one of them."""
+    """Return a function that raises an unexpected error for one of them."""
 
     def ask(subject: Any, *args: Any, **told: Any) -> Any:
         if which(subject) == name:
@@ -109,7 +109,7 @@ def broken_for(name: str, real: Callable[..., Any], which: Callable[[Any], str])
     return ask
 
 
-def test_a_folder_whose_scan_breaks_off_stops_no_other_and_is_left_alone_for_a_while(
+def test_a_folder_whose_scan_fails_stops_no_other_and_backs_off(
     service: Service, bucket: Bucket, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_block(store, "aaa/", HOSTILE[0], 0, 2 * HOUR_MS)
@@ -133,7 +133,7 @@ def test_a_folder_whose_scan_breaks_off_stops_no_other_and_is_left_alone_for_a_w
     assert Block.objects.filter(ulid=HOSTILE[0]).exists()
 
 
-def test_a_tenant_whose_plan_breaks_off_stops_no_other_and_is_left_alone_for_a_while(
+def test_a_tenant_whose_plan_fails_stops_no_other_and_backs_off(
     service: Service, bucket: Bucket, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_block(store, "aaa/", HOSTILE[0], 0, 2 * HOUR_MS)

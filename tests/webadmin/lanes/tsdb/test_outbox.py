@@ -1,4 +1,4 @@
-"""What the bucket is told after a commit: in order, resumable after each step, harmless when two tell it."""
+"""Writes to the bucket after a commit: in order, resumable after each step, harmless when two processes do it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATER = block_id(3)
 
 @pytest.fixture
 def committed(service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode) -> BucketTenant:
-    """Three replicas were merged and the job is done; nobody has told the bucket."""
+    """Three replicas were merged and the job is done; nothing is written to the bucket yet."""
     for ulid in REPLICAS:
         put_block(store, "acme/", ulid, 0, 2 * HOUR_MS)
     put_block(store, "acme/", LATER, 4 * HOUR_MS, 6 * HOUR_MS)
@@ -60,7 +60,7 @@ def check_all_data_is_visible(store: ObjectStore) -> None:
     assert origins(store, "acme/", visible(store, "acme/")) == {*REPLICAS, LATER}
 
 
-def test_nothing_is_seen_before_the_outbox_says_so(committed: BucketTenant, store: ObjectStore) -> None:
+def test_nothing_is_visible_before_the_outbox_is_written(committed: BucketTenant, store: ObjectStore) -> None:
     assert visible(store, "acme/") == {*REPLICAS, LATER}
     result = Block.objects.get(made_by__isnull=False)
     assert has(store, f"acme/{result.ulid}/index")
@@ -70,7 +70,7 @@ def test_nothing_is_seen_before_the_outbox_says_so(committed: BucketTenant, stor
 
 
 @pytest.mark.parametrize("writes", range(10))
-def test_killed_after_any_write_it_goes_on_where_it_was(
+def test_an_outbox_killed_after_any_write_resumes(
     committed: BucketTenant, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
     """A meta.json, two copies of three marks, the index and its status: nine writes."""
@@ -208,7 +208,7 @@ def test_an_index_that_somebody_else_writes_is_left_to_them(
     assert write_outbox(committed, store).indexes == 1
 
 
-def test_who_was_slower_than_its_turn_has_the_index_written_again(
+def test_a_writer_that_outlived_its_lock_has_the_index_written_again(
     service: Service, committed: BucketTenant, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, others = write_outbox_module.update_index, []
@@ -269,7 +269,7 @@ def test_a_duplicate_is_marked_only_while_what_holds_its_data_is_visible(
     assert has(store, f"acme/{held}/deletion-mark.json") == is_covered
 
 
-def test_what_would_be_withdrawn_is_told_and_nothing_is_done(committed: BucketTenant, store: ObjectStore) -> None:
+def test_a_dry_run_lists_groups_to_withdraw_and_changes_nothing(committed: BucketTenant, store: ObjectStore) -> None:
     group = Group.objects.get()
     store.delete(f"acme/{Block.objects.get(made_by__isnull=False).ulid}/index")
     write_outbox(committed, store)

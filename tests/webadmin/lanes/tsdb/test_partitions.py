@@ -59,7 +59,7 @@ def test_a_group_that_would_have_to_be_cut_is_not_planned(
     tenant = BucketTenant.objects.get()
     assert (tenant.too_large, tenant.parts, tenant.refusal) == (1, 0, "")
     [told] = explain_blocks(block_id(0))
-    assert (told.state, "would be cut into" in told.why) == ("waiting", True)
+    assert (told.state, "would need" in told.why) == ("waiting", True)
     assert "1 group is not merged" in run("status")
     [of_json] = json.loads(run("status", "--json"))["tenants"]
     assert (of_json["too_large"], of_json["parts"]) == (1, 0)
@@ -72,7 +72,7 @@ def test_a_group_that_would_have_to_be_cut_is_not_planned(
     assert BucketTenant.objects.get().too_large == 0
 
 
-def test_only_a_cortex_bucket_can_be_said_to_know_partitions(service: Service, store: ObjectStore) -> None:
+def test_only_cortex_buckets_accept_readers_know_partitions(service: Service, store: ObjectStore) -> None:
     with pytest.raises(BucketRefused, match="readers know partitions"):
         adopt_bucket(url=store.url, layout="thanos", order=ORDER, readers_know_partitions=True)
     bucket = adopt_bucket(url=store.url, layout="thanos", order=ORDER)

@@ -145,7 +145,7 @@ def test_a_merge_that_left_nothing_ends_its_sources(spec: TsdbMergeSpec, node: F
     assert Block.objects.filter(state=BlockState.MARKED).count() == 2
 
 
-def test_a_kept_result_says_what_was_read(spec: TsdbMergeSpec, node: FakeNode) -> None:
+def test_a_stored_result_has_the_bytes_read(spec: TsdbMergeSpec, node: FakeNode) -> None:
     node.finish(spec)
     kept = Job.objects.get().result
     assert kept["blocks"] == [{"id": spec.result_id(), "size": kept["blocks"][0]["size"]}]

@@ -36,7 +36,7 @@ def scan_and_plan(store: ObjectStore) -> list[str]:
     return rounds.plan_due(lambda url: store).jobs
 
 
-def test_a_source_that_somebody_deletes_ends_its_group_and_the_rest_goes_on(
+def test_a_deleted_source_ends_its_group_and_the_rest_is_merged(
     bucket: Bucket, store: ObjectStore, node: FakeNode
 ) -> None:
     put_slot(store)

@@ -9,7 +9,7 @@ from webadmin.lanes.tsdb.models import Bucket
 from webadmin.lanes.tsdb.services import rounds
 
 
-def test_what_waits_runs_and_is_to_be_told(bucket: Bucket, store: ObjectStore, node: FakeNode) -> None:
+def test_waiting_running_and_unwritten_jobs_are_counted(bucket: Bucket, store: ObjectStore, node: FakeNode) -> None:
     for slot in range(6):
         for replica in range(2):
             put_block(store, "acme/", block_id(slot * 2 + replica), slot * 2 * HOUR_MS, (slot + 1) * 2 * HOUR_MS)

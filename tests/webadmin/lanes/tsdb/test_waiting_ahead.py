@@ -51,7 +51,7 @@ def test_what_is_read_is_bounded_by_what_is_wanted(service: Service) -> None:
     assert len(found(2)) == 2 * OTHERS * 2
 
 
-def test_who_has_had_least_comes_first(service: Service) -> None:
+def test_the_tenant_with_the_least_service_comes_first(service: Service) -> None:
     for number in range(20):
         make(f"tenant{number:02d}", 1)
         TenantShare.objects.create(lane="tsdb", tenant=f"tenant{number:02d}", virtual_time=-number)

@@ -1,4 +1,4 @@
-"""What the page's script is told: graphs, parts, searches, tables, sandwiches, timelines, exports."""
+"""Data for the page's script: graphs, parts, searches, tables, sandwiches, timelines, exports."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_graph_with_its_table_and_cost(visitor: Visitor) -> None:
     assert report["phases_ms"].keys() == {"index", "open", "series", "rows", "symbols", "merge"}
 
 
-def test_a_cut_graph_keeps_its_totals_and_a_part_is_asked_for_again(
+def test_a_cut_graph_keeps_its_totals_and_a_part_is_loaded_on_focus(
     visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answers, "NODES_SHOWN", 2)
@@ -80,7 +80,7 @@ def test_a_cut_graph_keeps_its_totals_and_a_part_is_asked_for_again(
     assert part["totals"] == [100]
 
 
-def test_a_place_that_is_not_there_is_said(visitor: Visitor) -> None:
+def test_a_missing_focus_is_reported(visitor: Visitor) -> None:
     visitor.viewer.write(EXAMPLE)
     found = visitor.ask("graph", focus=f"{(ROOT_ID * FACTOR) % 2**64:016x}")
     assert (found["focus"], found["focus_lost"]) == (None, True)

@@ -1,4 +1,4 @@
-"""Who is shown what, and what is said to questions and files that make no sense."""
+"""Access to the page's data, and errors for invalid queries and files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRETS = (b"hidden_frame", b"hidden-service", b"hidden-host", b"hidden_label")
 
 
 @pytest.mark.parametrize("what", GETS)
-def test_nothing_is_said_to_who_is_not_signed_in(visitor: Visitor, what: str) -> None:
+def test_requests_without_a_session_get_401(visitor: Visitor, what: str) -> None:
     visitor.viewer.write(EXAMPLE)
     found = Visitor(visitor.viewer, Client()).get(what)
     assert found.status_code == 401
@@ -33,7 +33,7 @@ def test_nothing_is_said_to_who_is_not_signed_in(visitor: Visitor, what: str) ->
     assert Client().get("/admin/flame-graph/").status_code == 302
 
 
-def test_a_file_is_taken_from_who_is_signed_in_and_on_the_page_only(visitor: Visitor) -> None:
+def test_uploads_need_a_session_and_a_csrf_token(visitor: Visitor) -> None:
     assert Visitor(visitor.viewer, Client()).open(b"").status_code == 401
     strict = Visitor(visitor.viewer, Client(enforce_csrf_checks=True)).sign_in("tenant:quarry")
     assert strict.open(b"").status_code == 403
@@ -45,7 +45,7 @@ def test_every_address_of_the_page_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("what", GETS)
-def test_nobody_sees_another_tenant(visitor: Visitor, visit: Callable[..., Visitor], what: str) -> None:
+def test_other_tenants_are_not_visible(visitor: Visitor, visit: Callable[..., Visitor], what: str) -> None:
     labels = {"service_name": "hidden-service", "host": "hidden-host", "hidden_label": "1"}
     visitor.viewer.write({"hidden_frame": 1}, **labels)
     visitor.viewer.write({"seen": 1}, tenant="river", service_name="hidden-service")
@@ -121,7 +121,7 @@ def test_a_question_without_sense_is_refused_with_what_to_do(
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_question_that_is_not_answered_says_when_to_come_again(
+def test_a_rejected_query_has_a_retry_time(
     visitor: Visitor, error: Exception, status: int, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visitor.viewer.write(EXAMPLE)
@@ -156,7 +156,7 @@ def test_forms_and_methods_there_are_not(visitor: Visitor) -> None:
     assert visitor.client.post("/admin/flame-graph/data/graph").status_code == 405
 
 
-def test_a_label_with_an_odd_name_can_be_asked_for(visitor: Visitor) -> None:
+def test_a_label_with_an_odd_name_can_be_filtered(visitor: Visitor) -> None:
     visitor.viewer.write(EXAMPLE, **{"odd name": "a b = c"})
     assert visitor.ask("graph", filter='"odd name" = a b = c')["totals"] == [100]
     assert visitor.ask("graph", filter='"odd name" != a b = c')["totals"] == [0]

@@ -1,4 +1,4 @@
-"""Questions that nobody means: each ends in words or in an answer, and never costs much. Handwritten requests."""
+"""Absurd queries: each ends in an error or in an answer, and never costs much. Handwritten requests."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_patterns_that_ruin_other_engines_are_answered(viewer: Viewer) -> None:
         assert "has no RE2 pattern" in message_of(answer)
 
 
-def test_a_tenant_nobody_has_heard_of_has_nothing(viewer: Viewer, credential: Callable[..., str]) -> None:
+def test_an_unknown_tenant_has_no_data(viewer: Viewer, credential: Callable[..., str]) -> None:
     viewer.write(EXAMPLE)
     anybody = {"Authorization": f"Bearer {credential('*', scopes=(SCOPE_QUERY,))}", "X-Scope-OrgID": "nobody"}
     body = viewer.stack_request().SerializeToString()

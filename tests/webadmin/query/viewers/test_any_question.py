@@ -180,7 +180,7 @@ def _is_matched(profile: Pushed, condition: Matcher) -> bool:
 
 
 def write(viewer: Viewer, tenant: str, profiles: Sequence[Pushed], chance: random.Random) -> None:
-    """Write every profile into as many segments as it was pushed, among segments that nobody asks for."""
+    """Write every profile into as many segments as it was pushed, among segments that no query matches."""
     segments: list[list[Pushed]] = [[] for _ in range(FULL)]
     for profile in profiles:
         for own in chance.sample(segments, profile.copies):

@@ -156,7 +156,7 @@ def test_every_question_is_answered_from_the_rest(blocks: Blocks, kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", SPOILT)
-def test_the_command_says_what_its_answer_is_without_and_ends_with_2(blocks: Blocks, kind: str) -> None:
+def test_the_command_lists_what_its_answer_lacks_and_exits_with_2(blocks: Blocks, kind: str) -> None:
     viewer = blocks.viewer
     SPOILT[kind](blocks)
     asked = (

@@ -20,7 +20,7 @@ def levels(graph: querier_pb2.FlameGraph | querier_pb2.FlameGraphDiff) -> list[l
     return [list(level.values) for level in graph.levels]
 
 
-def test_example_1_whole(viewer: Viewer) -> None:
+def test_the_whole_example_has_its_levels(viewer: Viewer) -> None:
     viewer.write(EXAMPLE)
     graph = viewer.stacks().flamegraph
     assert list(graph.names) == ["total", "main", "work", "render", "parse", "idle", "gc"]
@@ -33,7 +33,7 @@ def test_example_1_whole(viewer: Viewer) -> None:
     assert (graph.total, graph.max_self) == (100, 50)
 
 
-def test_example_2_cut_to_four_and_to_three_nodes(viewer: Viewer) -> None:
+def test_the_example_cut_to_four_and_to_three_nodes(viewer: Viewer) -> None:
     viewer.write(EXAMPLE)
     graph = viewer.stacks(max_nodes=4).flamegraph
     assert list(graph.names) == ["total", "other", "main", "work", "render", "parse"]
@@ -105,7 +105,7 @@ def test_a_call_site_keeps_what_it_calls(viewer: Viewer) -> None:
     assert viewer.stacks(stack_trace_selector=selector).flamegraph.total == 0
 
 
-def test_example_3_difference_whole_and_cut(viewer: Viewer) -> None:
+def test_the_difference_of_the_examples_whole_and_cut(viewer: Viewer) -> None:
     viewer.write(EXAMPLE, at=0)
     viewer.write(OTHER_EXAMPLE, at=10)
     middle = viewer.start_ms + 5

@@ -1,4 +1,4 @@
-"""The real blocks of another program, asked over the wire: known totals, own values and labels; Go's own pprof agrees.
+"""The real blocks of another program, queried over the wire: known totals, own values and labels; Go's pprof agrees.
 
 The requests are handwritten.
 """
@@ -132,7 +132,7 @@ def test_series_selected_by_a_label(foreign: Viewer) -> None:
     assert sum(found) == 269600026960 + 6740000674
 
 
-def test_spans_and_traces_have_what_their_samples_say(foreign: Viewer, foreign_blocks: ForeignBlocks) -> None:  # noqa: F811
+def test_spans_and_traces_have_the_values_of_their_samples(foreign: Viewer, foreign_blocks: ForeignBlocks) -> None:  # noqa: F811
     block = foreign_blocks["01JKT42699"]
     (dataset,) = [one for one in block.meta.datasets if one.format == 0]
     start, end = dataset.table_of_contents[:2]

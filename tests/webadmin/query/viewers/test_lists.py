@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from engine.formats.proto import querier_pb2
 from tests.webadmin.query.viewers.conftest import CPU, EXAMPLE, Viewer
 from webadmin.query.viewers import viewing
@@ -91,14 +93,16 @@ def points(viewer: Viewer, **fields: Any) -> list[tuple[dict[str, str], list[tup
     ]
 
 
-def test_row_48_points_are_sums(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-48")
+def test_points_of_a_series_are_sums(viewer: Viewer) -> None:
     for host, (at, value) in enumerate([(1, 1), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]):
         viewer.write({"a": value}, at=at, host=str(host))
     start = viewer.start_ms + 1
     assert points(viewer, start=start, end=start + 4) == [({}, [(1, 2), (2, 2), (3, 3), (4, 4), (5, 5)])]
 
 
-def test_row_49_a_point_covers_the_step_that_ends_with_it_and_empty_steps_have_none(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-49")
+def test_a_point_covers_the_step_that_ends_with_it_and_empty_steps_have_none(viewer: Viewer) -> None:
     for at, value in ((947, 100), (987, 300), (1847, 200)):
         viewer.write({"a": value}, at=at)
     start = viewer.start_ms + 1000
@@ -112,7 +116,8 @@ def test_average_is_over_the_profiles_of_a_step(viewer: Viewer) -> None:
     assert points(viewer, aggregation=average) == [({}, [(1, 1.5)])]
 
 
-def test_row_50_the_largest_series_first_then_by_labels(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-50")
+def test_series_are_sorted_by_total_then_labels(viewer: Viewer) -> None:
     for at, (host, value) in enumerate([("d", 2), ("a", 3), ("c", 2), ("b", 4)]):
         viewer.write({"a": value}, at=at, host=host)
     assert [labels["host"] for labels, _ in points(viewer, group_by=["host"])] == ["b", "a", "c", "d"]

@@ -1,4 +1,4 @@
-"""What a viewer is never shown, and bodies that nobody would send."""
+"""What a viewer is never shown, and malformed bodies."""
 
 from __future__ import annotations
 

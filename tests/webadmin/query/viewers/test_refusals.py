@@ -1,4 +1,4 @@
-"""Who may ask for what, what is refused and how it is said, and what an answer says of itself. Handwritten requests."""
+"""Access to queries, rejected requests and their errors, and the headers of an answer. Handwritten requests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_address_needs_a_credential_with_the_scope_and_the_tenant(
             assert b"main" not in answer.content
 
 
-def test_a_credential_of_several_tenants_names_those_it_asks_for(
+def test_a_credential_of_several_tenants_selects_tenants_by_header(
     viewer: Viewer, credential: Callable[..., str]
 ) -> None:
     viewer.write({"a": 1}, tenant="quarry")
@@ -132,7 +132,7 @@ REFUSED: list[tuple[Callable[..., tuple[str, Message]], dict[str, Any], str, str
 
 
 @pytest.mark.parametrize(("build", "fields", "reason", "words"), REFUSED)
-def test_requests_without_sense_say_what_to_change(
+def test_invalid_requests_are_rejected_with_what_to_change(
     viewer: Viewer, build: Callable[..., tuple[str, Message]], fields: dict[str, Any], reason: str, words: str
 ) -> None:
     method, request = build(viewer, **fields)
@@ -141,7 +141,7 @@ def test_requests_without_sense_say_what_to_change(
     assert words in message_of(answer)
 
 
-def test_what_is_not_offered_is_said_to_be(viewer: Viewer) -> None:
+def test_unsupported_requests_are_unimplemented(viewer: Viewer) -> None:
     expected = (501, "unimplemented", "not_offered")
     _, request = select(viewer, exemplar_type=querier_pb2.EXEMPLAR_TYPE_SPAN)
     assert said(viewer.post("SelectSeries", request.SerializeToString())) == expected
@@ -186,7 +186,8 @@ def test_addresses_take_one_method_and_stand_under_any_prefix(viewer: Viewer) ->
     assert prefixed.status_code == 200
 
 
-def test_row_35_how_far_back_viewers_are_shown_something(viewer: Viewer, settings: Any, monkeypatch: Any) -> None:
+@pytest.mark.row("profile-api-35")
+def test_ranges_are_limited_by_length_and_lookback(viewer: Viewer, settings: Any, monkeypatch: Any) -> None:
     settings.QUERY_LENGTH_SECONDS, settings.QUERY_LOOKBACK_SECONDS = 48 * 3600, 72 * 3600
     viewer.write({"a": 1})
     hour = 3_600_000
@@ -209,7 +210,7 @@ def test_row_35_how_far_back_viewers_are_shown_something(viewer: Viewer, setting
     assert "2d" in message_of(answer)
 
 
-def test_an_answer_says_what_it_took(viewer: Viewer) -> None:
+def test_an_answer_has_headers_with_its_cost(viewer: Viewer) -> None:
     keys = [viewer.write(EXAMPLE, at=place) for place in range(3)]
     request = viewer.stack_request().SerializeToString()
     answer = viewer.post("SelectMergeStacktraces", request)
@@ -220,7 +221,7 @@ def test_an_answer_says_what_it_took(viewer: Viewer) -> None:
     assert "Lithify-Partial" not in answer
 
 
-def test_a_damaged_block_leaves_an_answer_partial_which_says_so(viewer: Viewer) -> None:
+def test_a_damaged_block_leaves_an_answer_marked_partial(viewer: Viewer) -> None:
     viewer.write({"a": 1}, at=0)
     broken = viewer.write({"a": 2}, at=1)
     whole = bytes(viewer.stored.store.get(broken))
@@ -285,9 +286,7 @@ def test_what_is_away_is_unavailable_and_too_slow_is_too_late(viewer: Viewer, se
     assert said(render(viewer)) == (503, "unavailable", "store_away")
 
 
-def test_a_proxy_that_does_not_say_https_makes_no_viewer_repeat_its_question_as_get(
-    viewer: Viewer, settings: Any
-) -> None:
+def test_viewers_behind_a_proxy_without_the_https_header_are_not_redirected(viewer: Viewer, settings: Any) -> None:
     settings.SECURE_SSL_REDIRECT = True
     viewer.write(EXAMPLE)
     assert viewer.stacks().flamegraph.total == 100

@@ -17,7 +17,7 @@ def render(viewer: Viewer, query: str = CPU + "{}", **parameters: Any) -> Any:
     return answer.json()
 
 
-def test_the_document_of_example_1(viewer: Viewer) -> None:
+def test_the_whole_example_as_a_document(viewer: Viewer) -> None:
     viewer.write(EXAMPLE, at=20_000)
     found = render(viewer)
     assert found["version"] == 1
@@ -95,7 +95,7 @@ def test_a_range_of_zero_is_missing(viewer: Viewer) -> None:
     assert (answer.status_code, answer.json()["message"]) == (400, "missing time range in the query")
 
 
-def test_example_3_as_a_document(viewer: Viewer) -> None:
+def test_the_difference_of_the_examples_as_a_document(viewer: Viewer) -> None:
     viewer.write(EXAMPLE, at=0)
     viewer.write(OTHER_EXAMPLE, at=10)
     start = viewer.start_ms

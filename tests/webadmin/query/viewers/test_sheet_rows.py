@@ -6,14 +6,13 @@ with steps that the wire does not offer, and are with the timeline. All requests
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.formats.proto import querier_pb2
 from engine.query.flame.tree import FlameTree
+from tests.row_markers import marked_tests
 from tests.webadmin.query.viewers.conftest import CPU, Viewer
 from tests.webadmin.query.viewers.test_flame_graphs import levels
 from tests.webadmin.query.viewers.test_refusals import message_of, said
@@ -74,12 +73,14 @@ def diff(viewer: Viewer, **fields: int) -> querier_pb2.FlameGraphDiff:
     return viewer.ask("Diff", request, querier_pb2.DiffResponse).flamegraph
 
 
-def test_row_36_a_range_needs_both_ends_in_order(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-36")
+def test_a_range_needs_both_ends_in_order(viewer: Viewer) -> None:
     assert refused(viewer, start=0) == refused(viewer, end=0) == "missing time range in the query"
     assert refused(viewer, start=1000, end=500) == "query start time is after end time"
 
 
-def test_row_37_the_number_of_nodes_is_bounded(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-37")
+def test_the_number_of_nodes_is_bounded(viewer: Viewer) -> None:
     viewer.write({f"f{n}": 1 + n for n in range(9000)})
     names = viewer.stacks().flamegraph.names
     assert len(names) == 8192 + 2, "the root, and what is left over, beside the default"
@@ -91,14 +92,16 @@ def test_row_37_the_number_of_nodes_is_bounded(viewer: Viewer) -> None:
     assert viewer.post("SelectMergeProfile", request.SerializeToString()).status_code == 200, "pprof has no bound"
 
 
-def test_row_38_a_type_has_five_parts_or_six(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-38")
+def test_a_profile_type_has_five_or_six_parts(viewer: Viewer) -> None:
     viewer.write({"a": 1})
     assert viewer.stacks(profile_typeID=CPU + ":delta").flamegraph.total == 1
     for text, count in (("a:b:c:d", 4), ("a:b:c:d:e:f:g", 7), ("a", 1)):
         assert refused(viewer, profile_typeID=text).endswith(f"got({count}): {text}")
 
 
-def test_row_39_the_smallest_node_shown(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-39")
+def test_the_smallest_shown_value_follows_from_the_number_of_nodes(viewer: Viewer) -> None:
     viewer.write({"a;b;c": 2, "a;b;c1": 1, "a;b1;c": 1})
     cut = viewer.stacks(max_nodes=2).flamegraph
     assert list(cut.names) == ["total", "a", "other", "b"]
@@ -107,14 +110,16 @@ def test_row_39_the_smallest_node_shown(viewer: Viewer) -> None:
         assert "other" not in viewer.stacks(max_nodes=nodes).flamegraph.names
 
 
-def test_row_40_a_tree_that_is_cut(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-40")
+def test_a_cut_tree_has_other_nodes(viewer: Viewer) -> None:
     ones = ("a;b;c1", "a;b1;c", "a;b1;c1", "a1;b;c", "a1;b;c1", "a1;b1;c", "a1;b1;c1")
     viewer.write({"a;b;c": 2, **dict.fromkeys(ones, 1)})
     tree = viewer.stacks(format=querier_pb2.PROFILE_FORMAT_TREE, max_nodes=3).tree
     assert decoded(tree) == {"a;b;other": 3, "a;other": 2, "a1;other": 4}
 
 
-def test_row_41_levels(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-41")
+def test_a_whole_flame_graph_has_the_levels_of_the_reference(viewer: Viewer) -> None:
     viewer.write({"a;b;e": 1, "a;c": 2, "a;c;d": 1})
     graph = viewer.stacks().flamegraph
     assert list(graph.names) == ["total", "a", "c", "d", "b", "e"]
@@ -122,7 +127,8 @@ def test_row_41_levels(viewer: Viewer) -> None:
     assert (graph.total, graph.max_self) == (4, 2)
 
 
-def test_row_42_levels_that_are_cut(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-42")
+def test_a_cut_flame_graph_has_the_levels_of_the_reference(viewer: Viewer) -> None:
     viewer.write({"foo;bar": 1, "foo;bar;baz": 1, "foo;qux": 2, "fred;zoo": 1, "fred;other": 1})
     graph = viewer.stacks(max_nodes=4).flamegraph
     assert list(graph.names) == ["total", "fred", "other", "foo", "qux", "bar"]
@@ -134,7 +140,8 @@ def test_row_42_levels_that_are_cut(viewer: Viewer) -> None:
     ]
 
 
-def test_rows_43_and_45_a_difference_whole_and_cut(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-43", "profile-api-45")
+def test_a_whole_and_a_cut_difference_are_those_of_the_reference(viewer: Viewer) -> None:
     viewer.write({"a;b": 1, "a;c": 2}, at=0)
     viewer.write({"a;b": 4, "a;c": 8}, at=10)
     graph = diff(viewer)
@@ -151,7 +158,8 @@ def test_rows_43_and_45_a_difference_whole_and_cut(viewer: Viewer) -> None:
     assert (graph.total, graph.max_self) == (15, 12)
 
 
-def test_row_44_a_difference_with_nodes_of_one_side(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-44")
+def test_a_difference_has_nodes_of_one_side(viewer: Viewer) -> None:
     viewer.write({"a;b": 1, "a;c": 2, "a;e": 3}, at=0)
     viewer.write({"a;b": 4, "a;d": 8, "a;e": 12}, at=10)
     graph = diff(viewer)
@@ -165,7 +173,8 @@ def test_row_44_a_difference_with_nodes_of_one_side(viewer: Viewer) -> None:
     assert (graph.total, graph.max_self) == (30, 12)
 
 
-def test_row_46_negative_values_reach_no_tree(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-46")
+def test_negative_values_are_in_no_tree(viewer: Viewer) -> None:
     tree = FlameTree()
     tree.add_stack([b"a"], -1)
     assert (tree.total, len(tree)) == (0, 0), "so none reaches a difference, which would have to refuse it"
@@ -173,7 +182,8 @@ def test_row_46_negative_values_reach_no_tree(viewer: Viewer) -> None:
     assert viewer.stacks().flamegraph.total == 1
 
 
-def test_row_47_units_of_memory(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-47")
+def test_memory_profiles_have_units_of_bytes(viewer: Viewer) -> None:
     kind = "memory:inuse_space:bytes:space:bytes"
     viewer.write({"a": 7}, kind=kind)
     times = {"from": viewer.start_ms, "until": viewer.start_ms + 60_000}
@@ -183,13 +193,15 @@ def test_row_47_units_of_memory(viewer: Viewer) -> None:
     assert found["metadata"] == about
 
 
+@pytest.mark.row("profile-api-51")
 @pytest.mark.parametrize("step", [{"step": 0.0005}, {}])
-def test_row_51_a_step_is_a_millisecond_at_least(viewer: Viewer, step: dict[str, float]) -> None:
+def test_a_step_below_a_millisecond_is_rejected(viewer: Viewer, step: dict[str, float]) -> None:
     request = querier_pb2.SelectSeriesRequest(profile_typeID=CPU, label_selector="{}", **viewer.range(), **step)
     answer = viewer.post("SelectSeries", request.SerializeToString())
     assert (said(answer)[:2], message_of(answer)) == ((400, "invalid_argument"), "step must be >= 1ms")
 
 
+@pytest.mark.row("profile-api-52")
 @pytest.mark.parametrize(
     ("text", "second"),
     [
@@ -203,25 +215,29 @@ def test_row_51_a_step_is_a_millisecond_at_least(viewer: Viewer, step: dict[str,
         ("", NOW_S),
     ],
 )
-def test_row_52_times_as_people_write_them(viewer: Viewer, monkeypatch: Any, text: str, second: int) -> None:
+def test_times_of_queries_are_parsed_in_all_formats(viewer: Viewer, monkeypatch: Any, text: str, second: int) -> None:
     monkeypatch.setattr(viewing.time, "time_ns", lambda: (NOW_S * 1000 + 1) * 10**6)
     found = viewer.get("render", query=CPU + "{}", **{"from": text}).json()
     line = found["timeline"]
     assert line["startTime"] == second // line["durationDelta"] * line["durationDelta"]
 
 
+@pytest.mark.row("profile-api-55")
 @pytest.mark.parametrize(
     ("days", "step"),
     [(1 / 24, 15), (7, 300), (30, 1_800), (180, 10_800), (360, 21_600), (720, 43_200), (1_800, 86_400)],
 )
-def test_row_55_the_step_of_a_timeline(viewer: Viewer, settings: Any, days: float, step: int) -> None:
+def test_the_step_of_a_timeline_follows_the_length_of_its_range(
+    viewer: Viewer, settings: Any, days: float, step: int
+) -> None:
     settings.QUERY_LENGTH_SECONDS = 0
     end = viewer.start_ms // 1000
     found = viewer.get("render", query=CPU + "{}", **{"from": int(end - days * DAY_S), "until": end}).json()
     assert found["timeline"]["durationDelta"] == step
 
 
-def test_row_56_names_that_are_no_words_stand_in_quotes(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-56")
+def test_label_names_that_are_no_identifiers_are_quoted(viewer: Viewer) -> None:
     odd = ("service.name", "app-version", "世界", "123label")
     plain = ("foo123", "__internal__")
     viewer.write({"a": 1}, **dict.fromkeys((*odd, *plain), "x"))
@@ -235,13 +251,11 @@ def test_row_56_names_that_are_no_words_stand_in_quotes(viewer: Viewer) -> None:
         refused(viewer, label_selector=f'{{{name}="x"}}')
 
 
-def test_row_60_statistics_are_not_offered(viewer: Viewer) -> None:
+@pytest.mark.row("profile-api-60")
+def test_statistics_are_not_offered(viewer: Viewer) -> None:
     assert said(viewer.post("GetProfileStats", b""))[:2] == (501, "unimplemented")
 
 
 def test_every_row_about_questions_has_a_test() -> None:
-    named: set[int] = set()
-    for path in Path(__file__).parents[3].rglob("test_*.py"):
-        for name in re.findall(r"def test_rows?_([0-9_and]+)_", path.read_text()):
-            named |= {int(number) for number in re.findall(r"\d+", name)}
-    assert ROWS - named == set()
+    marked = {row for test in marked_tests() for row in test.rows}
+    assert {f"profile-api-{number}" for number in ROWS} - marked == set()

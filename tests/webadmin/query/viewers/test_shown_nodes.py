@@ -8,7 +8,7 @@ from engine.query.errors import InvalidQuestion
 from webadmin.query.viewers.shown_nodes import shown_nodes_of
 
 
-def test_nothing_asked_is_the_default_and_no_bound_lets_everything_through() -> None:
+def test_no_requested_number_is_the_default_and_no_maximum_allows_all_nodes() -> None:
     assert shown_nodes_of(0, default=10) == 10
     assert shown_nodes_of(-1, most=0) == -1
 

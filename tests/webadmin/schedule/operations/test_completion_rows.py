@@ -10,8 +10,9 @@ from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.schedule.model import AttemptOutcome, JobState
 from tests.block_factory import block_meta, merged, ulid
 from tests.webadmin.service import FakeWorker, Service
+from webadmin.lanes.profiles.level_models import LevelQueue
 from webadmin.lanes.profiles.models import Block, BlockLineage, Tombstone
-from webadmin.schedule.models import Attempt, Job, LevelQueue, Limits
+from webadmin.schedule.models import Attempt, Job, Limits
 from webadmin.schedule.register import JobFilter, parked_jobs
 from webadmin.schedule.services.operation import Order
 from webadmin.schedule.services.requeue_jobs import requeue
@@ -26,7 +27,8 @@ def lease(service: Service, **options: object) -> tuple[FakeWorker, ProfileMerge
     return worker, spec
 
 
-def test_r3_sources_go_the_result_stays_and_waits_for_the_next_level(service: Service) -> None:
+@pytest.mark.row("R3")
+def test_sources_are_replaced_and_the_result_is_queued_for_the_next_level(service: Service) -> None:
     worker, spec = lease(service)
     worker.poll(worker.success(spec.job), capacity=0)
     result = Block.objects.get(level=1)
@@ -36,7 +38,8 @@ def test_r3_sources_go_the_result_stays_and_waits_for_the_next_level(service: Se
     assert BlockLineage.objects.filter(result=result).count() == 20
 
 
-def test_r4_r17_the_same_success_again_changes_nothing(service: Service) -> None:
+@pytest.mark.row("R4", "R17")
+def test_a_repeated_success_changes_nothing(service: Service) -> None:
     worker, spec = lease(service)
     report = worker.success(spec.job)
     worker.poll(report, capacity=0)
@@ -45,8 +48,9 @@ def test_r4_r17_the_same_success_again_changes_nothing(service: Service) -> None
     assert service.dump() == before
 
 
+@pytest.mark.row("R5")
 @pytest.mark.parametrize("keeps_sources", [True, False])
-def test_r5_a_success_with_an_empty_result_is_no_success(service: Service, keeps_sources: bool) -> None:
+def test_a_success_with_an_empty_result_is_refused(service: Service, keeps_sources: bool) -> None:
     worker, spec = lease(service)
     empty = replace(EMPTY, sources=tuple(source.id for source in spec.sources)) if keeps_sources else EMPTY
     worker.poll(worker.success(spec.job, empty), capacity=0)
@@ -56,7 +60,8 @@ def test_r5_a_success_with_an_empty_result_is_no_success(service: Service, keeps
     assert (attempt.outcome, attempt.reason["error_class"]) == (AttemptOutcome.REFUSED, "ResultRefused")
 
 
-def test_r5_sources_nobody_can_read_end_in_the_register_and_can_be_requeued(service: Service, order: Order) -> None:
+@pytest.mark.row("R5")
+def test_jobs_with_unreadable_sources_are_parked_and_can_be_requeued(service: Service, order: Order) -> None:
     worker, spec = lease(service)
     for _ in range(4):
         worker.poll(worker.success(spec.job, EMPTY), capacity=0)
@@ -69,7 +74,8 @@ def test_r5_sources_nobody_can_read_end_in_the_register_and_can_be_requeued(serv
     assert service.states() == {"replaced": 20, "queued": 1}
 
 
-def test_r6_sources_of_two_partitions_are_replaced_together(service: Service) -> None:
+@pytest.mark.row("R6")
+def test_sources_of_two_partitions_are_replaced_together(service: Service) -> None:
     border_ms = service.clock.now_ms - service.clock.now_ms % (6 * 3_600_000)
     ids = [ulid(border_ms - 10_000 + number * 1000, number) for number in range(20)]
     service.add(*(block_meta(block_id) for block_id in ids))
@@ -80,7 +86,8 @@ def test_r6_sources_of_two_partitions_are_replaced_together(service: Service) ->
     assert service.states() == {"replaced": 20, "queued": 1}
 
 
-def test_r7_a_result_that_merged_fewer_or_other_sources_is_refused_whole(service: Service) -> None:
+@pytest.mark.row("R7")
+def test_a_result_that_merged_fewer_or_other_sources_is_refused_whole(service: Service) -> None:
     worker, spec = lease(service)
     fewer = replace(merged(spec), sources=tuple(source.id for source in spec.sources[1:]))
     worker.poll(worker.success(spec.job, fewer), capacity=0)
@@ -88,7 +95,8 @@ def test_r7_a_result_that_merged_fewer_or_other_sources_is_refused_whole(service
     assert Attempt.objects.get().outcome == AttemptOutcome.REFUSED
 
 
-def test_r7_a_completion_is_refused_when_a_source_is_no_longer_its_own(service: Service) -> None:
+@pytest.mark.row("R7")
+def test_a_completion_is_refused_when_a_source_is_no_longer_its_own(service: Service) -> None:
     worker, spec = lease(service)
     queue = LevelQueue.objects.get(level=0)
     lost = Block.objects.order_by("id").first()
@@ -98,8 +106,9 @@ def test_r7_a_completion_is_refused_when_a_source_is_no_longer_its_own(service: 
     Block.objects.filter(id=lost.id).update(state="owned", queue=None, owner_job=Job.objects.get())
 
 
+@pytest.mark.row("R8", "R9")
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_r8_r9_a_known_block_is_never_added_again(service: Service, is_replaced: bool) -> None:
+def test_a_known_block_is_never_added_again(service: Service, is_replaced: bool) -> None:
     ids = service.add_segments(20)
     metas = [block_meta(block_id) for block_id in ids]
     worker = service.worker()
@@ -112,7 +121,8 @@ def test_r8_r9_a_known_block_is_never_added_again(service: Service, is_replaced:
     assert service.dump() == before
 
 
-def test_r18_three_tenants_get_a_block_each(service: Service) -> None:
+@pytest.mark.row("R18")
+def test_three_tenants_get_a_block_each(service: Service) -> None:
     tenants = ["a", "b", "c"]
     worker, spec = lease(service, datasets=[(tenant, "web") for tenant in tenants])
     worker.poll(worker.success(spec.job), capacity=0)
@@ -121,14 +131,16 @@ def test_r18_three_tenants_get_a_block_each(service: Service) -> None:
     assert set(Tombstone.objects.values_list("block__tenant", flat=True)) == {None}
 
 
-def test_s25_a_job_at_its_limit_is_completed_by_its_owner(service: Service) -> None:
+@pytest.mark.row("S25")
+def test_a_job_at_its_limit_is_completed_by_its_owner(service: Service) -> None:
     worker, spec = lease(service)
     Job.objects.update(failures=3)
     worker.poll(worker.success(spec.job), capacity=0)
     assert Job.objects.get().state == JobState.DONE
 
 
-def test_s26_without_a_failure_limit_a_job_is_tried_for_ever(service: Service) -> None:
+@pytest.mark.row("S26")
+def test_without_a_failure_limit_a_job_is_retried_for_ever(service: Service) -> None:
     Limits.objects.update(failures_max=0)
     worker, _ = lease(service)
     Job.objects.update(failures=1000)

@@ -132,9 +132,7 @@ def test_another_block_merged_by_the_same_build_is_the_control(service: Service,
     assert {ulid for ulid, _ in isolate(store=store).quarantined} == bad
 
 
-def test_a_broken_build_is_said_to_be_broken_and_nothing_is_split(
-    service: Service, store: ObjectStore, evicted
-) -> None:
+def test_a_broken_build_is_reported_and_nothing_is_split(service: Service, store: ObjectStore, evicted) -> None:
     for shard in (1, 2, 3):
         evicted(shard=shard)
     [broken] = merging_is_broken()
@@ -197,7 +195,7 @@ def test_isolating_twice_changes_nothing_the_second_time(service: Service, store
     assert service.dump() == before
 
 
-def test_a_dry_run_says_what_would_be_split(service: Service, store: ObjectStore, evicted, dry: Order) -> None:
+def test_a_dry_run_lists_jobs_to_split(service: Service, store: ObjectStore, evicted, dry: Order) -> None:
     job = evicted()
     before = service.dump()
     assert isolate(store=store, order=dry).split == [job.name]
@@ -210,7 +208,8 @@ def test_what_an_operator_set_aside_is_left_alone(service: Service, store: Objec
     assert isolate(store=store).split == []
 
 
-def test_inv_11_a_full_queue_lets_nothing_be_split(service: Service, store: ObjectStore, evicted) -> None:
+@pytest.mark.row("invariant-11")
+def test_a_full_queue_prevents_splits(service: Service, store: ObjectStore, evicted) -> None:
     evicted()
     Limits.objects.update(queue_max=1)
     assert isolate(store=store).waiting[0][1] == "the queue is full"

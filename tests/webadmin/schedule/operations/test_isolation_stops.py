@@ -1,4 +1,4 @@
-"""Too many bad blocks at once: isolation stops, says so, and goes on only by one decision of an operator."""
+"""Too many bad blocks at once: isolation stops, reports it, and continues only by one decision of an operator."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_stop_outlasts_the_hour_in_which_blocks_are_counted(
     assert (quarantined(), open_stop(KIND, "") is not None) == (held, True)
 
 
-def test_everybody_is_told_and_one_decision_quarantines_the_blocks(
+def test_a_stopped_quarantine_is_shown_everywhere_and_ends_by_one_decision(
     service: Service, store: ObjectStore, bad: Collection[str], order: Order, rf
 ) -> None:
     count_log()

@@ -17,8 +17,9 @@ from tests.webadmin.schedule.operations.test_operations_api import Operator
 from tests.webadmin.schedule.test_fair_polls import add_level_one
 from tests.webadmin.service import Service, check_invariants
 from webadmin.base.access.models import AuditEntry
-from webadmin.schedule.models import Command, LevelPolicy, LevelQueue
-from webadmin.schedule.services.change_level_policy import change_level_policy
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
+from webadmin.lanes.profiles.services.change_level_policy import change_level_policy
+from webadmin.schedule.models import Command
 from webadmin.schedule.services.operation import Order
 
 ORDER = Order(actor="user:jo", why="test")
@@ -26,7 +27,7 @@ DRY = Order(actor="user:jo", why="test", is_dry_run=True)
 DEFAULTS = {0: (20, 36), 1: (10, 720), 2: (10, 10_800)}
 
 
-def test_a_fresh_installation_has_the_defaults_of_the_sheet(db: None) -> None:
+def test_a_fresh_installation_has_the_defaults_of_the_reference(db: None) -> None:
     rows = {row.level: (row.blocks_max, row.age_seconds) for row in LevelPolicy.objects.filter(tenant="")}
     assert rows == DEFAULTS
     assert set(LevelPolicy.objects.values_list("spread_seconds", flat=True)) == {10_800}

@@ -143,7 +143,7 @@ def test_the_lease_changes_for_the_next_assignment(service: Service, set_limit) 
     assert limits_now(now_ms()).lease_seconds == 60
 
 
-def test_every_value_stays_as_history_with_who_and_why(service: Service, set_limit) -> None:
+def test_every_value_stays_in_the_history_with_actor_and_reason(service: Service, set_limit) -> None:
     set_limit(10, for_seconds=HOUR)
     set_limit(4)
     rows = LimitChange.objects.order_by("id").values_list("value", "actor", "why", "is_superseded")
@@ -172,7 +172,7 @@ def test_a_dry_run_shows_the_values_and_what_follows(service: Service, evicted, 
     assert (real.before, real.after, real.notes) == (outcome.before, outcome.after, outcome.notes)
 
 
-def test_lowering_says_whose_last_run_this_is(service: Service, set_limit) -> None:
+def test_lowering_the_limit_notes_jobs_on_their_last_run(service: Service, set_limit) -> None:
     fail(service, 2)
     assert set_limit(2).notes == ("1 scheduled job has failed as often: its present run is its last",)
 
@@ -228,9 +228,7 @@ def test_a_lane_that_there_is_not_is_refused(service: Service, order: Order, dry
             act(scope=lane, order=given)
 
 
-def test_a_tenant_or_job_that_nobody_has_seen_is_accepted_with_a_note(
-    service: Service, order: Order, dry: Order
-) -> None:
+def test_an_unknown_tenant_or_job_is_accepted_with_a_note(service: Service, order: Order, dry: Order) -> None:
     for given in (dry, order):
         for act in (partial(change_limit, name=FAILURES, value=1), pause):
             [note] = act(scope=Scope(ScopeKind.TENANT, "acmee"), order=given).notes

@@ -121,7 +121,7 @@ def test_a_scope_is_drained_and_resumed_over_http(operator: Operator) -> None:
     assert operator.get("pauses").json() == {"pauses": []}
 
 
-def test_nothing_in_quarantine_and_nothing_broken_is_said_so(operator: Operator) -> None:
+def test_an_empty_quarantine_and_no_breakages_are_empty_lists(operator: Operator) -> None:
     assert operator.get("quarantine").json() == {"quarantine": []}
     assert operator.get("breakages").json() == {"breakages": []}
     released = operator.post("release", WHY | {"blocks": ["x"]}).json()

@@ -1,4 +1,4 @@
-"""Pausing and draining parts of the schedule: nothing starts there, what runs goes on, the rest is not touched."""
+"""Pausing and draining parts of the schedule: nothing starts there, running jobs continue, the rest is not affected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_nothing_is_planned_in_a_paused_or_draining_scope(
 
 
 @pytest.mark.parametrize("scope", OTHERS, ids=str)
-def test_what_is_outside_the_scope_goes_on(service: Service, order: Order, scope: Scope) -> None:
+def test_work_outside_the_scope_is_assigned(service: Service, order: Order, scope: Scope) -> None:
     pause(scope=scope, order=order)
     service.add_segments(20)
     assert len(service.worker().take()) == 1
@@ -99,7 +99,7 @@ def test_pausing_and_resuming_twice_changes_nothing(service: Service, order: Ord
     assert list(AuditEntry.objects.order_by("id").values_list("action", flat=True)) == ["pause", "resume"]
 
 
-def test_a_dry_run_says_what_stands_there_and_pauses_nothing(service: Service, dry: Order) -> None:
+def test_a_dry_run_counts_queued_blocks_and_pauses_nothing(service: Service, dry: Order) -> None:
     service.add_segments(7)
     assert pause(scope=SEGMENTS, order=dry).queued_blocks == 7
     assert paused_scopes() == ()

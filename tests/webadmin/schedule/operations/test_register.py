@@ -38,9 +38,8 @@ def test_an_evicted_job_is_in_the_register_with_its_blocks_and_its_last_error(se
     assert row.source_blocks.count() == 20
 
 
-def test_inv_13_every_parked_job_is_in_the_register_and_can_be_requeued(
-    service: Service, evicted, order: Order
-) -> None:
+@pytest.mark.row("invariant-13")
+def test_every_parked_job_is_in_the_register_and_can_be_requeued(service: Service, evicted, order: Order) -> None:
     names = {evicted(shard=shard).name for shard in (1, 2, 3)}
     assert {row.name for row in parked_jobs()} == names
     assert set(requeue(ALL, order=order).changed) == names
@@ -99,7 +98,7 @@ def test_an_expired_lease_is_an_error_class_too(service: Service, order: Order) 
     assert len(requeue(JobFilter(error_class="LeaseExpired"), order=order).changed) == 1
 
 
-def test_a_filter_that_says_nothing_is_refused(service: Service, evicted, order: Order) -> None:
+def test_an_empty_filter_is_refused(service: Service, evicted, order: Order) -> None:
     evicted()
     for act in (requeue, cancel, give_blocks_back, reset_failures, unpin):
         with pytest.raises(FilterEmpty):
@@ -140,7 +139,8 @@ def test_many_jobs_are_changed_in_several_commands(
     assert (len(outcome.changed), len(outcome.command_indexes)) == (3, 2)
 
 
-def test_inv_11_requeueing_never_overfills_the_queue(service: Service, evicted, order: Order, dry: Order) -> None:
+@pytest.mark.row("invariant-11")
+def test_requeueing_never_overfills_the_queue(service: Service, evicted, order: Order, dry: Order) -> None:
     jobs = [evicted(shard=shard) for shard in (1, 2, 3)]
     change_limit(name=LimitName.QUEUE_MAX, scope=EVERYTHING, value=2, order=order)
     preview = requeue(ALL, order=dry)
@@ -199,7 +199,7 @@ def test_a_cancelled_job_is_parked_with_its_blocks_and_its_worker_stops(service:
     assert (service.states(), job.failures) == ({"owned": 20}, 0)
 
 
-def test_a_deferred_job_counts_no_failure_and_goes_on_where_it_was(service: Service, order: Order) -> None:
+def test_a_requeued_deferred_job_is_the_same_job_without_a_failure(service: Service, order: Order) -> None:
     service.add_segments(20)
     worker = service.worker()
     [spec] = worker.take()
@@ -247,7 +247,7 @@ def test_only_the_pinned_worker_gets_a_pinned_job(service: Service, evicted, ord
     assert not JobPin.objects.exists()
 
 
-def test_nobody_is_pinned_to_a_worker_that_never_was(service: Service, evicted, order: Order) -> None:
+def test_jobs_cannot_be_pinned_to_an_unknown_worker(service: Service, evicted, order: Order) -> None:
     evicted()
     with pytest.raises(NotFound):
         pin(ALL, worker="nobody", order=order)

@@ -57,7 +57,7 @@ def test_a_dry_run_shows_the_table_and_changes_nothing(service: Service, evicted
     assert "1 would be requeued (1 ChecksumMismatch), 0 left" in text
 
 
-def test_deferred_jobs_are_asked_for_by_name_or_option(service: Service, order: Order) -> None:
+def test_deferred_jobs_are_selected_by_name_or_option(service: Service, order: Order) -> None:
     service.add_segments(20)
     service.worker().take()
     cancel(JobFilter(everything=True), order=order)
@@ -65,7 +65,7 @@ def test_deferred_jobs_are_asked_for_by_name_or_option(service: Service, order: 
     assert len(answer("--all", "--deferred")["changed"]) == 1
 
 
-def test_an_unknown_job_is_told_and_the_exit_code_says_so(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_job_is_an_error_with_exit_code_1(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         run("nothing")
     assert stopped.value.code == 1
@@ -78,7 +78,7 @@ def test_without_a_filter_nothing_is_done(service: Service, evicted) -> None:
     assert Job.objects.get().state == JobState.PARKED
 
 
-def test_a_newer_build_is_asked_for(service: Service, evicted) -> None:
+def test_the_option_newer_build_only_pins_jobs(service: Service, evicted) -> None:
     evicted()
     run("--all", "--newer-build-only")
     assert service.worker().take() == []

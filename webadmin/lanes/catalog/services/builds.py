@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from django.db import DatabaseError, connections
 from django.db.models import Q
 
-from engine.lanes.catalog.plan.branch import Basis
+from engine.lanes.catalog.plan.branch import BaseVersion
 from engine.lanes.catalog.plan.orphans import CondemnedFile as Condemned
 from engine.lanes.catalog.plan.orphans import is_publishable
 from webadmin.base.database.dialect import clock_ms, locked
@@ -30,7 +30,7 @@ BEAT_SECONDS = 60.0
 
 @contextmanager
 def open_build(
-    repository: Repository, kind: Why, *, branch_id: int | None = None, basis: Basis | None = None
+    repository: Repository, kind: Why, *, branch_id: int | None = None, basis: BaseVersion | None = None
 ) -> Iterator[Build]:
     """Give a build that is open until the end of the block, whatever ends it; a crash leaves its row behind.
 
@@ -49,7 +49,7 @@ def open_build(
 
 
 def begin_build(
-    repository: Repository, kind: Why, *, branch_id: int | None = None, basis: Basis | None = None
+    repository: Repository, kind: Why, *, branch_id: int | None = None, basis: BaseVersion | None = None
 ) -> Build:
     """Note that files may be put from now on that nothing names yet."""
     told = {} if basis is None else {"head": basis.head, "snapshot": basis.snapshot, "sealed": list(basis.sealed)}

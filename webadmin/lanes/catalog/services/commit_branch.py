@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from engine.formats.ranges.metarange import Metarange
 from engine.lanes.catalog.apply import apply_layers
-from engine.lanes.catalog.plan.branch import Basis, BranchRecord, Moved, Refusal, basis_of, publish_snapshot
+from engine.lanes.catalog.plan.branch import (
+    BaseVersion,
+    BranchRecord,
+    BranchUpdate,
+    Refusal,
+    base_version_of,
+    publish_snapshot,
+)
 from engine.storage import ObjectNotFound
 from webadmin.lanes.catalog.errors import BranchBusy, BranchMissing, FilesCondemned, NothingToCommit
 from webadmin.lanes.catalog.models import Build, Commit, Repository
@@ -39,7 +46,7 @@ def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, o
     for _ in range(TRIES):
         if record is None:
             raise BranchMissing(missing(repository, branch_name))
-        with open_build(repository, Why.COMMIT, branch_id=branch.pk, basis=basis_of(record)) as build:
+        with open_build(repository, Why.COMMIT, branch_id=branch.pk, basis=base_version_of(record)) as build:
             commit = _try_once(repository, record, build, new, order)
         if commit is not None:
             return commit
@@ -47,7 +54,7 @@ def commit_branch(repository: Repository, branch_name: str, new: NewCommit, *, o
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries; what was staged is staged still")
 
 
-def build_state(repository: Repository, basis: Basis) -> Metarange:
+def build_state(repository: Repository, basis: BaseVersion) -> Metarange:
     """Return the state of a basis, written where it is not there yet: the same for a commit and for a compaction."""
     base = metarange_of(repository, base_of(repository, basis))
     if not basis.sealed:
@@ -60,7 +67,7 @@ def _try_once(
     repository: Repository, record: BranchRecord, build: Build, new: NewCommit, order: Order
 ) -> Commit | None:
     """Return the commit, None if somebody else was quicker."""
-    basis = basis_of(record)
+    basis = base_version_of(record)
     head = find_commit(repository, record.head)
     try:
         made = build_state(repository, basis)
@@ -80,13 +87,13 @@ def _try_once(
         moved = publish_new_commit(repository, basis, build, made, commit, order)
     except FilesCondemned:
         return None
-    return commit if isinstance(moved, Moved) else None
+    return commit if isinstance(moved, BranchUpdate) else None
 
 
-def _clean(basis: Basis) -> bool:
+def _clean(basis: BaseVersion) -> bool:
     """Drop layers that come to nothing against the head; False if they are not the branch's any more."""
 
-    def decide(record: BranchRecord | None, token: str) -> Moved | Refusal:
+    def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
         return publish_snapshot(record, basis, "", equals_head=True)
 
-    return isinstance(change_record(int(basis.uid), decide, why=Why.COMMIT), Moved)
+    return isinstance(change_record(int(basis.uid), decide, why=Why.COMMIT), BranchUpdate)

@@ -14,7 +14,7 @@ from engine.core.errors import LithifyError
 from engine.formats.ranges.layout import SplitRules
 from engine.lanes.catalog.apply_plan import UNIT_BYTES
 from engine.lanes.catalog.jobs import KIND, LayerFile
-from engine.lanes.catalog.plan.branch import Basis, Refusal, basis_of
+from engine.lanes.catalog.plan.branch import BaseVersion, Refusal, base_version_of
 from engine.lanes.catalog.runs import Layer
 from engine.schedule.model import JobState
 from engine.schedule.priority import job_priority_ms
@@ -83,7 +83,7 @@ def _gather(compaction: Compaction, branch: Branch, build: Build, order: Order) 
     if record is None:
         close_compactions([compaction], CompactionState.ENDED, because=Refusal.GONE.value)
         return
-    basis = basis_of(record)
+    basis = base_version_of(record)
     if not basis.sealed:
         close_compactions([compaction], CompactionState.ENDED, because=NOTHING_STAGED)
         return
@@ -99,7 +99,7 @@ def _gather(compaction: Compaction, branch: Branch, build: Build, order: Order) 
     _make_job(compaction, branch, order)
 
 
-def _publish_as_it_is(compaction: Compaction, branch: Branch, basis: Basis, build: Build) -> None:
+def _publish_as_it_is(compaction: Compaction, branch: Branch, basis: BaseVersion, build: Build) -> None:
     """Drop tokens without rows: the state is the base that the branch has."""
     state = metarange_of(branch.repository, compaction.base)
     with transaction.atomic():

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from engine.lanes.catalog.plan.branch import Basis, Refusal, refusal
+from engine.lanes.catalog.plan.branch import BaseVersion, Refusal, refusal
 from webadmin.base.database.dialect import clock_ms
 from webadmin.lanes.catalog.lane_models import IS_PARKED, REASON_MAX, BranchWatch, Compaction
 from webadmin.lanes.catalog.models import Build, Repository
@@ -27,11 +27,11 @@ GATHER_MS_MAX = 30 * 60_000
 """Whoever needs longer than this from the seal to the job is taken for dead."""
 
 
-def basis_of_row(compaction: Compaction) -> Basis:
+def basis_of_row(compaction: Compaction) -> BaseVersion:
     """Return what the build of a compaction with a basis rests on."""
     told = compaction.basis
     assert told is not None, "its rows were gathered"
-    return Basis(
+    return BaseVersion(
         uid=str(compaction.branch_id), head=told["head"], snapshot=told["snapshot"], sealed=tuple(told["sealed"])
     )
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 from engine.formats.ranges.metarange import Metarange
 from engine.formats.ranges.model import Row
-from engine.lanes.catalog.plan.branch import BranchRecord, Moved, Refusal, basis_of, move_head, reset
+from engine.lanes.catalog.plan.branch import BranchRecord, BranchUpdate, Refusal, base_version_of, move_head, reset
 from engine.lanes.catalog.state_reader import StateReader
 from engine.lanes.catalog.three_way import Side, cherry_pick_state, import_rows, merge_states, revert_state
 from engine.storage import ObjectNotFound
@@ -163,15 +163,15 @@ def hard_reset(repository: Repository, branch_name: str, ref: str, *, force: boo
         record = read_record(branch.pk) if force else _sealed_clean(repository, branch.pk, branch_name)
         if record is None:
             raise BranchMissing(missing(repository, branch_name))
-        basis = basis_of(record)
+        basis = base_version_of(record)
 
-        def decide(found: BranchRecord | None, token: str) -> Moved | Refusal:
+        def decide(found: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
             if found is None or not force:
                 return move_head(found, basis, commit.commit_id, is_clean=True)  # noqa: B023  (called at once)
             dropped = reset(found, token)
-            return Moved(dropped.branch.moved(head=commit.commit_id), dropped.retired)
+            return BranchUpdate(dropped.branch.next_version(head=commit.commit_id), dropped.retired)
 
-        if isinstance(change_record(branch.pk, decide, why=Why.RESET, then=audit), Moved):
+        if isinstance(change_record(branch.pk, decide, why=Why.RESET, then=audit), BranchUpdate):
             return commit
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 
@@ -190,7 +190,7 @@ def _move(
     branch = find_branch(repository, branch_name)
     for _ in range(TRIES):
         record = _sealed_clean(repository, branch.pk, branch_name)
-        basis = basis_of(record)
+        basis = base_version_of(record)
         with open_build(repository, Why.MERGE, branch_id=branch.pk, basis=basis) as build:
             try:
                 state, parents = make(find_commit(repository, record.head))
@@ -203,7 +203,7 @@ def _move(
                 moved = publish_moved_head(repository, basis, build, state, commit, order, action=action)
             except FilesCondemned:
                 continue
-        if isinstance(moved, Moved):
+        if isinstance(moved, BranchUpdate):
             return commit
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from engine.formats.ranges.metarange import Metarange
 from engine.lanes.catalog.plan.branch import (
-    Basis,
+    BaseVersion,
     BranchRecord,
-    Moved,
+    BranchUpdate,
     Refusal,
     move_head,
     publish_commit,
@@ -30,21 +30,23 @@ def files_in(metarange: Metarange) -> set[str]:
     return {metarange.id, *(info.id for info in metarange.ranges)}
 
 
-def publish_compaction(basis: Basis, build: Build, metarange: Metarange, *, equals_head: bool) -> Moved | Refusal:
+def publish_compaction(
+    basis: BaseVersion, build: Build, metarange: Metarange, *, equals_head: bool
+) -> BranchUpdate | Refusal:
     """Put a compacted state under its branch. Raises FilesCondemned."""
 
-    def decide(record: BranchRecord | None, token: str) -> Moved | Refusal:
+    def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
         return publish_snapshot(record, basis, metarange.id, equals_head=equals_head)
 
     return _publish(basis, build, files_in(metarange), decide, Why.COMPACTION)
 
 
 def publish_new_commit(
-    repository: Repository, basis: Basis, build: Build, metarange: Metarange, commit: Commit, order: Order
-) -> Moved | Refusal:
+    repository: Repository, basis: BaseVersion, build: Build, metarange: Metarange, commit: Commit, order: Order
+) -> BranchUpdate | Refusal:
     """Make a commit of everything in the basis the head of its branch. Raises FilesCondemned."""
 
-    def decide(record: BranchRecord | None, token: str) -> Moved | Refusal:
+    def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
         return publish_commit(record, basis, commit.commit_id)
 
     def then() -> None:
@@ -55,20 +57,20 @@ def publish_new_commit(
 
 def publish_moved_head(
     repository: Repository,
-    basis: Basis,
+    basis: BaseVersion,
     build: Build,
     metarange: Metarange,
     commit: Commit,
     order: Order,
     *,
     action: str,
-) -> Moved | Refusal:
+) -> BranchUpdate | Refusal:
     """Make a commit that knows nothing of what is staged the head of a branch whose basis is clean.
 
     Raises FilesCondemned.
     """
 
-    def decide(record: BranchRecord | None, token: str) -> Moved | Refusal:
+    def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
         return move_head(record, basis, commit.commit_id, is_clean=True)
 
     def then() -> None:
@@ -79,14 +81,14 @@ def publish_moved_head(
 
 
 def _publish(
-    basis: Basis,
+    basis: BaseVersion,
     build: Build,
     needed: Iterable[str],
-    decide: Callable[[BranchRecord | None, str], Moved | Refusal],
+    decide: Callable[[BranchRecord | None, str], BranchUpdate | Refusal],
     why: Why,
     also: Callable[[], None] = lambda: None,
-) -> Moved | Refusal:
-    def decide_here(record: BranchRecord | None, token: str) -> Moved | Refusal:
+) -> BranchUpdate | Refusal:
+    def decide_here(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
         # A repository that is being deleted has no branches any more.
         is_there = Repository.objects.filter(pk=build.repository_id, state=RepositoryState.ACTIVE).exists()
         return decide(record if is_there else None, token)

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from engine.lanes.catalog.plan.branch import BranchRecord, Moved, Refusal, seal
+from engine.lanes.catalog.plan.branch import BranchRecord, BranchUpdate, Refusal, seal
 from webadmin.base.database.dialect import ask, clock_ms, locked, reserve_ids
 from webadmin.lanes.catalog.models import Branch, BranchToken, StagedEntry
 from webadmin.lanes.catalog.states import TokenState, Why
@@ -24,7 +24,7 @@ _RECORD = (
 _BY_ID = _RECORD.format("b.id = %s")
 _BY_NAME = _RECORD.format("b.repository_id = %s AND b.name = %s")
 
-Decide = Callable[[BranchRecord | None, str], Moved | BranchRecord | Refusal]
+Decide = Callable[[BranchRecord | None, str], BranchUpdate | BranchRecord | Refusal]
 """Given the record and the name of a token that nobody has yet, returns the next record, the same one, or why not."""
 
 
@@ -44,7 +44,7 @@ def change_record(
     *,
     why: Why,
     then: Callable[[BranchRecord, BranchRecord], None] = lambda before, after: None,
-) -> Moved | Refusal:
+) -> BranchUpdate | Refusal:
     """Write the record that ``decide`` makes of the present one; ``then`` is done in the same short transaction.
 
     Tokens that the new record does not name any more are retired. What raises in ``then`` leaves everything as it was.
@@ -55,7 +55,7 @@ def change_record(
         decided = decide(before, str(reserve_ids(BranchToken, 1)[0]))
         if isinstance(decided, Refusal):
             return decided
-        moved = decided if isinstance(decided, Moved) else Moved(decided)
+        moved = decided if isinstance(decided, BranchUpdate) else BranchUpdate(decided)
         assert before is not None, "there is no next record of a branch that is gone"
         if moved.branch.generation != before.generation:
             _write(branch_id, before, moved, why)
@@ -69,13 +69,13 @@ def seal_branch(branch_id: int, *, why: Why) -> BranchRecord | None:
     None if the branch is gone. What was acknowledged before is in the sealed tokens.
     """
 
-    def sealed(record: BranchRecord | None, token: str) -> Moved | BranchRecord | Refusal:
+    def sealed(record: BranchRecord | None, token: str) -> BranchUpdate | BranchRecord | Refusal:
         if record is None:
             return Refusal.GONE
         return seal(record, token, is_empty=not StagedEntry.objects.filter(token_id=int(record.staging)).exists())
 
     moved = change_record(branch_id, sealed, why=why)
-    return moved.branch if isinstance(moved, Moved) else None
+    return moved.branch if isinstance(moved, BranchUpdate) else None
 
 
 def first_record(branch: Branch) -> None:
@@ -97,7 +97,7 @@ def drop_record(branch_id: int) -> None:
     )
 
 
-def _write(branch_id: int, before: BranchRecord, moved: Moved, why: Why) -> None:
+def _write(branch_id: int, before: BranchRecord, moved: BranchUpdate, why: Why) -> None:
     after, at_ms = moved.branch, clock_ms()
     written = Branch.objects.filter(pk=branch_id, generation=before.generation).update(
         head=after.head,

@@ -10,13 +10,13 @@ from engine.formats.ranges.model import Entry, check_key, prefix_end
 from engine.lanes.catalog.diff import reset_rows
 from engine.lanes.catalog.plan.branch import (
     BranchRecord,
-    Moved,
+    BranchUpdate,
     Refusal,
-    basis_of,
-    put_before,
+    base_version_of,
+    insert_token,
+    is_write_valid,
     reset,
-    ticket_of,
-    write_holds,
+    write_ticket,
 )
 from webadmin.base.access.services import record_audit
 from webadmin.base.database.dialect import clock_ms, insert_rows, one_snapshot
@@ -42,7 +42,7 @@ def reset_branch(repository: Repository, branch_name: str, *, order: Order) -> N
     check_allowed(repository, branch_name, Blocked.STAGING_WRITE)
     branch = find_branch(repository, branch_name)
 
-    def decide(record: BranchRecord | None, token: str) -> Moved | Refusal:
+    def decide(record: BranchRecord | None, token: str) -> BranchUpdate | Refusal:
         return Refusal.GONE if record is None else reset(record, token)
 
     def then(before: BranchRecord, after: BranchRecord) -> None:
@@ -72,7 +72,7 @@ def reset_prefix(repository: Repository, branch_name: str, prefix: bytes, *, ord
             ):
                 return
         # Nothing to undo, if what was read is what the layers still are.
-        if token is None and write_holds(ticket_of(record), read_record(branch.pk), decides=True):
+        if token is None and is_write_valid(write_ticket(record), read_record(branch.pk), decides=True):
             return
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 
@@ -87,24 +87,26 @@ def reset_key(repository: Repository, branch_name: str, key: bytes) -> None:
             raise BranchMissing(missing(repository, branch_name))
         change = next(uncommitted(repository, record, overlay_of(record), key, key + b"\0"), None)
         rows = [Entry(*row) for row in reset_rows([change])] if change else []
-        if write_rows(record, rows) and write_holds(ticket_of(record), read_record(int(record.uid)), decides=True):
+        if write_rows(record, rows) and is_write_valid(
+            write_ticket(record), read_record(int(record.uid)), decides=True
+        ):
             return
     raise BranchBusy(f"others changed {branch_name} in each of {TRIES} tries")
 
 
 def _lay_over(record: BranchRecord, token: int, build: Build, audit: Callable[[], None]) -> bool:
     """Lay a token over the sealed ones, if they are still those that were read and its rows are all there."""
-    basis = basis_of(record)
+    basis = base_version_of(record)
 
-    def decide(found: BranchRecord | None, _: str) -> Moved | Refusal:
-        return put_before(found, basis, str(token))
+    def decide(found: BranchRecord | None, _: str) -> BranchUpdate | Refusal:
+        return insert_token(found, basis, str(token))
 
     def then(before: BranchRecord, after: BranchRecord) -> None:
         check_open(build)
         audit()
 
     try:
-        return isinstance(change_record(int(record.uid), decide, why=Why.RESET, then=then), Moved)
+        return isinstance(change_record(int(record.uid), decide, why=Why.RESET, then=then), BranchUpdate)
     except FilesCondemned:
         return False
 

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from engine.formats.ranges.model import IntervalTombstone
 from engine.lanes.catalog.overlay import LayerInterval, LayerRow, Overlay
-from engine.lanes.catalog.plan.branch import Basis, BranchRecord
+from engine.lanes.catalog.plan.branch import BaseVersion, BranchRecord
 from engine.lanes.catalog.runs import Layer, spooled_run
 from engine.lanes.catalog.view import View
 from webadmin.base.database.dialect import among, ask_rows, one_snapshot, read_rows
@@ -98,7 +98,7 @@ def metarange_of_commit(repository: Repository, commit_id: str) -> str:
     return found.values_list("metarange", flat=True).get()
 
 
-def base_of(repository: Repository, basis: Basis | BranchRecord) -> str:
+def base_of(repository: Repository, basis: BaseVersion | BranchRecord) -> str:
     """Return the metarange below the staged rows: the snapshot, or that of the head."""
     return basis.snapshot or metarange_of_commit(repository, basis.head)
 
@@ -109,7 +109,7 @@ def view_of(repository: Repository, record: BranchRecord) -> View:
 
 
 @contextmanager
-def basis_layer(basis: Basis) -> Iterator[Layer | None]:
+def basis_layer(basis: BaseVersion) -> Iterator[Layer | None]:
     """Give the sealed rows of a basis as one layer, spooled to disk where there are many; None if there are none.
 
     Commits and compactions are built from it: the same files, whoever makes them.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engine.formats.ranges.model import Entry, StagedRecord, check_key, check_record, prefix_end
 from engine.formats.ranges.object_entry import ObjectEntry
 from engine.lanes.catalog.overlay import LayerInterval, LayerRow, Overlay
-from engine.lanes.catalog.plan.branch import BranchRecord, Refusal, WriteTicket, seal, ticket_of, write_holds
+from engine.lanes.catalog.plan.branch import BranchRecord, Refusal, WriteTicket, is_write_valid, seal, write_ticket
 from engine.lanes.catalog.state_reader import StateReader
 from engine.lanes.catalog.view import View
 from webadmin.base.access.services import record_audit
@@ -133,7 +133,7 @@ def put_if(
             own = _replace(record, reading, entry)
             if own is None:
                 written.count -= 1
-        if own and _holds(repository, branch_name, ticket_of(record), decides=True):
+        if own and _holds(repository, branch_name, write_ticket(record), decides=True):
             note_writes(int(record.uid), rows=1)
             return entry
     raise BranchBusy(f"others changed {branch_name} in each of {DECIDING_TRIES} tries")
@@ -199,7 +199,7 @@ def _write_batch(
     for _ in range(DECIDING_TRIES):
         record = _record(repository, branch_name)
         rows = decide(record)
-        if write_rows(record, rows) and _holds(repository, branch_name, ticket_of(record), decides=decides):
+        if write_rows(record, rows) and _holds(repository, branch_name, write_ticket(record), decides=decides):
             note_writes(int(record.uid), rows=len(rows), tombstones=sum(not row.identity for row in rows))
             return
     raise BranchBusy(f"others changed {branch_name} in each of {DECIDING_TRIES} tries")
@@ -210,7 +210,7 @@ def _holds(repository: Repository, branch_name: str, ticket: WriteTicket, *, dec
     record = read_record(int(ticket.uid))
     if record is None and record_named(repository.pk, branch_name) is None:
         raise BranchMissing(f"{missing(repository, branch_name)} any more: it was deleted meanwhile")
-    return write_holds(ticket, record, decides=decides)
+    return is_write_valid(ticket, record, decides=decides)
 
 
 def _record(repository: Repository, branch_name: str) -> BranchRecord:

@@ -16,6 +16,8 @@ from engine.core.errors import LithifyError
 from webadmin.base.database.dialect import is_contention
 from webadmin.lanes.profiles.errors import BlockRefused, IndexBusy
 from webadmin.lanes.profiles.models import AcceptedId, Block
+from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
+from webadmin.lanes.profiles.planning.level_queues import QueueChanges, settle_queues
 from webadmin.lanes.profiles.registration import CLOCK_CODES, LEDGER_MS, BlockRegistration, check_registration
 from webadmin.lanes.profiles.services.count_happenings import REPEATED, count_happened
 from webadmin.lanes.profiles.services.count_refusals import count_refusals
@@ -28,9 +30,7 @@ from webadmin.lanes.profiles.services.insert_blocks import (
     remember_ids,
 )
 from webadmin.schedule.command_log import CommandTime, read_time, write_command
-from webadmin.schedule.level_queues import QueueChanges, settle_queues
 from webadmin.schedule.models import Command
-from webadmin.schedule.queries import level_policies
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +210,7 @@ def _add(
     insert_blocks(fresh, interned, moment, changes)
     if is_import:
         reopen_requests({dataset.tenant for registration in fresh for dataset in registration.meta.datasets})
-    settle_queues(changes, level_policies())
+    settle_queues(changes, LevelPolicies())
     return index, known
 
 

@@ -25,10 +25,10 @@ from webadmin.base.database.dialect import (
     together,
 )
 from webadmin.lanes.profiles.models import AcceptedId, Block, Dataset, DatasetName, LabelSets
+from webadmin.lanes.profiles.planning.level_queues import QueueChanges, ask_queue_ids
 from webadmin.lanes.profiles.registration import PARTITION_MS, BlockRegistration
 from webadmin.lanes.profiles.services.intern_services import intern_services
 from webadmin.lanes.profiles.states import BlockState
-from webadmin.schedule.level_queues import QueueChanges, ask_queue_ids
 
 ROWS_PER_INSERT = 500
 NAMES_PER_QUERY = 500

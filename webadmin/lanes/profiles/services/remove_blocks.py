@@ -15,8 +15,9 @@ from engine.formats.profile_block.container.metadata import decode_metadata, enc
 from engine.formats.profile_block.model import DATASET_PROFILES
 from engine.schedule.model import HOLDING_STATES, LIVE_STATES, JobState
 from webadmin.lanes.profiles.models import Block, Dataset, RemovalCause, Tombstone
+from webadmin.lanes.profiles.planning.lane_write import queue_changes
+from webadmin.lanes.profiles.planning.level_queues import QueueChanges
 from webadmin.lanes.profiles.states import BlockState
-from webadmin.schedule.level_queues import QueueChanges
 from webadmin.schedule.models import Job
 from webadmin.schedule.operation_models import JobPin, Quarantine
 from webadmin.schedule.queries import limits_now
@@ -49,7 +50,7 @@ def start_removal(
         command_index=index,
         now_ms=run.time.now_ms,
         eligible_at_ms=run.time.now_ms + delay_ms,
-        queue_changes=run.queue_changes,
+        queue_changes=queue_changes(run),
     )
 
 

@@ -12,11 +12,11 @@ from django.db.backends.utils import CursorWrapper
 
 from webadmin.base.database.dialect import among, insert_rows, quick_cursor, reserve_ids, together
 from webadmin.lanes.profiles.models import Block, BlockLineage, RemovalCause, Tombstone
+from webadmin.lanes.profiles.planning.level_queues import QueueChanges
 from webadmin.lanes.profiles.registration import BlockRegistration
 from webadmin.lanes.profiles.services.insert_blocks import InsertMoment, InternedNames, insert_blocks, remember_ids
 from webadmin.lanes.profiles.states import BlockState
 from webadmin.schedule.errors import SourcesChanged
-from webadmin.schedule.level_queues import QueueChanges
 
 LINEAGE_COLUMNS = ("result_id", "source_id", "job_id")
 TOMBSTONE_COLUMNS = (

@@ -31,6 +31,7 @@ from webadmin.lanes.profiles.models import (
     DeletionCertificate,
     RemovalCause,
 )
+from webadmin.lanes.profiles.planning.lane_write import queue_changes
 from webadmin.lanes.profiles.services.delete_requests import live_concerned
 from webadmin.lanes.profiles.services.remove_blocks import drop_blocks, finish_removal, named, removable, start_removal
 from webadmin.lanes.profiles.states import BlockState
@@ -203,7 +204,7 @@ def _own(run: Operation, blocks: Sequence[Block], names: dict[int, str]) -> None
     ]
     for block, job in zip(blocks, Job.objects.bulk_create(jobs), strict=True):
         if block.queue_id is not None:
-            run.queue_changes.add(block.queue_id, -1, -block.size_bytes)
+            queue_changes(run).add(block.queue_id, -1, -block.size_bytes)
         Block.objects.filter(id=block.id).update(state=BlockState.OWNED, queue=None, owner_job=job)
     run.live_jobs += len(jobs)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.lanes.tables.plan.words import ended_reason
+from engine.lanes.tables.plan.reasons import ended_reason
 from engine.schedule.model import HOLDING_STATES, AttemptOutcome
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.column_sizes import REASON_MAX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.lanes.tables.plan.foresee import Foreseen, foresee
+from engine.lanes.tables.plan.forecast import PlanForecast, forecast_plan
 from engine.schedule.errors import SnapshotRefused
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.errors import TableRefused
@@ -14,7 +14,7 @@ from webadmin.lanes.tables.policies import check_settings, excluded_of, limits_o
 from webadmin.lanes.tables.segment_view import whole_timeline
 
 
-def preview_plan(source: DataSource, changes: Mapping[str, Any] | None = None) -> Foreseen:
+def preview_plan(source: DataSource, changes: Mapping[str, Any] | None = None) -> PlanForecast:
     """Plan a whole table anew, as if no task waited or ran; ``changes`` are settings as ``alter_table`` takes them.
 
     Reads every segment: for operators, not for control tasks. Raises TableRefused.
@@ -26,7 +26,7 @@ def preview_plan(source: DataSource, changes: Mapping[str, Any] | None = None) -
     policy = policy_of(own, excluded_of(source))
     left = Chunk.objects.filter(source=source, outputs_fingerprint=policy.output_fingerprint())
     try:
-        return foresee(
+        return forecast_plan(
             str(source),
             whole_timeline(source),
             policy,

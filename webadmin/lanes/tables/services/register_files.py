@@ -21,7 +21,7 @@ from engine.lanes.tables.plan.arrivals import (
 )
 from engine.lanes.tables.plan.granularity import Granularity
 from engine.lanes.tables.plan.model import Segment as PlannedSegment
-from engine.lanes.tables.plan.versions import version_above
+from engine.lanes.tables.plan.visibility import version_above
 from webadmin.base.access.services import record_audit
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.errors import IntervalRefused, RegistrationRefused

@@ -315,7 +315,7 @@ class _Applied:
             names = [field.name for field in Chunk._meta.fields if field.name in _WRITTEN]
             Chunk.objects.bulk_update([row for row in rows if row.id], names, batch_size=500)
             Chunk.objects.bulk_create([row for row in rows if not row.id], batch_size=500)
-        gone = [start for _, start in self.decisions.gone]
+        gone = [start for _, start in self.decisions.removed]
         Chunk.objects.filter(source=self.source, start_ms__in=gone, is_dirty=False).delete()
         seen = [(chunk.id, chunk.changes) for start, chunk in self.view.chunks.items() if start in self.view.looked_at]
         dialect.update_rows(Chunk, ("id", "changes"), (), seen, to={"is_dirty": False}) if seen else None
@@ -339,7 +339,7 @@ class _Applied:
         chunk.cost = looked.cost
         chunk.looked = looked_json(looked)
         chunk.reason = row.reason[:REASON_MAX]
-        chunk.note = looked.reason[:REASON_MAX] if looked.action is Action.NO_OPINION else ""
+        chunk.note = looked.reason[:REASON_MAX] if looked.action is Action.NEUTRAL else ""
         chunk.task = self.tasks.get(row.task) if row.task else None
         chunk.outputs = list(row.outputs)
         chunk.outputs_fingerprint = row.outputs_fp

@@ -16,7 +16,7 @@ from django.db.models import F
 
 from engine.lanes.tsdb.buckets.visits import fresh_foreign_markers
 from engine.lanes.tsdb.jobs import KIND
-from engine.lanes.tsdb.plan.model import GroupPart, IntervalGroup, IntervalPlan, SlotState, VisitMark
+from engine.lanes.tsdb.plan.model import GroupPartition, IntervalGroup, IntervalPlan, SlotState, VisitMark
 from engine.lanes.tsdb.plan.plan import plan_intervals
 from engine.schedule.errors import PolicyRefused
 from engine.schedule.limits import LimitName
@@ -73,7 +73,7 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None
         is_all = _make_groups(plan.groups, tenant, now_ms, order, report)
         _note(tenant, plan, now_ms, again_ms=plan.look_again_ms if is_all else now_ms + PLAN_AGAIN_MS)
     else:
-        report.jobs = [group.job_name(part) for group in plan.groups for part in group.parts()]
+        report.jobs = [group.job_name(part) for group in plan.groups for part in group.group_partitions()]
     return report
 
 
@@ -203,7 +203,7 @@ def _batch(groups: Sequence[IntervalGroup], room: int) -> list[IntervalGroup]:
     batch: list[IntervalGroup] = []
     count = 0
     for group in groups:
-        count += len(group.parts())
+        count += len(group.group_partitions())
         if count > room and (batch or room <= 0):
             break
         batch.append(group)
@@ -214,7 +214,7 @@ def _create(
     run: Operation, groups: Sequence[IntervalGroup], tenant: BucketTenant, now_ms: int, order: Order
 ) -> list[str]:
     """Make these groups with their jobs, one command; return the jobs' names."""
-    entries = [_entry(group, part, tenant) for group in groups for part in group.parts()]
+    entries = [_entry(group, part, tenant) for group in groups for part in group.group_partitions()]
     names = [str(entry["job"]) for entry in entries]
     run.write(
         "plan_intervals",
@@ -226,7 +226,7 @@ def _create(
         Group(tenant=tenant, created_at_ms=now_ms, command_index=run.index, **_group_columns(group)) for group in groups
     )
     _take_blocks(groups, rows, tenant)
-    parts = [(group, part, row) for group, row in zip(groups, rows, strict=True) for part in group.parts()]
+    parts = [(group, part, row) for group, row in zip(groups, rows, strict=True) for part in group.group_partitions()]
     memory = limits_now(run.time.now_ms).task_memory_bytes
     # Among jobs as large as each other the order of the plan counts.
     jobs = [
@@ -241,7 +241,7 @@ def _create(
     return names
 
 
-def _entry(group: IntervalGroup, part: GroupPart, tenant: BucketTenant) -> dict[str, Any]:
+def _entry(group: IntervalGroup, part: GroupPartition, tenant: BucketTenant) -> dict[str, Any]:
     """Return what the log keeps of a job."""
     return {
         "job": _name(group, part, tenant),
@@ -270,7 +270,7 @@ def _take_blocks(groups: Sequence[IntervalGroup], rows: Sequence[Group], tenant:
 
 def _job(
     group: IntervalGroup,
-    part: GroupPart,
+    part: GroupPartition,
     row: Group,
     tenant: BucketTenant,
     *,
@@ -306,7 +306,7 @@ def _job(
     )
 
 
-def _name(group: IntervalGroup, part: GroupPart, tenant: BucketTenant) -> str:
+def _name(group: IntervalGroup, part: GroupPartition, tenant: BucketTenant) -> str:
     return f"{group.job_name(part)}-B{tenant.bucket_id}"
 
 

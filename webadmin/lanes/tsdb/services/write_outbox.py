@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from django.db.models import F, Q, QuerySet
 
 from engine.core.errors import LithifyError
-from engine.lanes.tsdb.buckets.index_update import update_index
 from engine.lanes.tsdb.buckets.layout import LAYOUTS, Layout
 from engine.lanes.tsdb.buckets.marks import REASON_MANUAL, remove_mark, write_mark
 from engine.lanes.tsdb.buckets.model import Mark, MarkKind
-from engine.lanes.tsdb.buckets.publishing import IncompleteBlock, mark_replaced, publish_meta
+from engine.lanes.tsdb.buckets.publishing import IncompleteBlock, mark_replaced, publish_meta, update_index
 from engine.lanes.tsdb.jobs import BlockFile
 from engine.storage import ObjectStore
 from webadmin.base.database import dialect

@@ -18,7 +18,7 @@ STEPS = 60
 
 
 class BranchMachine(RuleBasedStateMachine):
-    """Hypothesis chooses what begins and who goes on."""
+    """Hypothesis chooses which operation begins and which continues."""
 
     def __init__(self) -> None:
         super().__init__()

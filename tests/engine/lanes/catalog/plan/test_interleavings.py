@@ -6,18 +6,18 @@ import pytest
 
 from engine.lanes.catalog.plan.branch import (
     BranchRecord,
-    Moved,
+    BranchUpdate,
     Refusal,
-    basis_of,
+    base_version_of,
+    insert_token,
+    is_write_valid,
     move_head,
     publish_commit,
     publish_snapshot,
-    put_before,
     refusal,
     reset,
     seal,
-    ticket_of,
-    write_holds,
+    write_ticket,
 )
 from tests.engine.lanes.catalog.plan.world import Steps, World
 
@@ -51,8 +51,9 @@ def world_with(checks_epoch: bool = True, **staged: str) -> World:
     return world
 
 
+@pytest.mark.row("catalog-interleaving-1", "catalog-interleaving-2")
 @pytest.mark.parametrize("compactor_steps", [1, 2])
-def test_interleavings_1_and_2_a_write_that_meets_a_rotation_is_written_again(compactor_steps: int) -> None:
+def test_a_write_during_a_rotation_is_written_again(compactor_steps: int) -> None:
     world = world_with()
     writer = steps(world.put(b"a", "x"), 1)
     compactor = steps(world.compact(), compactor_steps)
@@ -64,7 +65,8 @@ def test_interleavings_1_and_2_a_write_that_meets_a_rotation_is_written_again(co
     assert world.rows[world.branch.staging] == {b"a": "x"}
 
 
-def test_b15_and_b16_a_write_is_repeated_for_each_rotation() -> None:
+@pytest.mark.row("B15", "B16")
+def test_a_write_is_retried_after_each_rotation() -> None:
     world = world_with()
     writer = steps(world.put(b"a", "x"), 1)
     for _ in range(2):
@@ -74,7 +76,8 @@ def test_b15_and_b16_a_write_is_repeated_for_each_rotation() -> None:
     assert world.rows[world.branch.staging] == {b"a": "x"}
 
 
-def test_interleaving_4_a_write_during_the_build_wins_over_the_snapshot() -> None:
+@pytest.mark.row("catalog-interleaving-4")
+def test_a_write_during_the_build_wins_over_the_snapshot() -> None:
     world = world_with(a="x")
     compactor = steps(world.compact(), 2)
     end(world.put(b"a", "y"))
@@ -82,11 +85,10 @@ def test_interleaving_4_a_write_during_the_build_wins_over_the_snapshot() -> Non
     assert world.visible() == {b"a": "y"}
 
 
+@pytest.mark.row("catalog-interleaving-5")
 @pytest.mark.parametrize("compaction", ["compact", "commit"])
 @pytest.mark.parametrize("checks_epoch", [True, False])
-def test_interleaving_5_a_delete_that_misses_a_key_on_its_way_down_starts_again(
-    checks_epoch: bool, compaction: str
-) -> None:
+def test_a_delete_that_misses_a_key_during_a_publish_is_restarted(checks_epoch: bool, compaction: str) -> None:
     """The lost delete: without the check of the epoch it is acknowledged, and the key stays."""
     world = world_with(checks_epoch, a="x")
     publishing = steps(getattr(world, compaction)(), 1)  # the staging token stays the same from here on
@@ -111,7 +113,8 @@ def test_a_delete_does_not_believe_a_tombstone_that_came_too_late(believes_tombs
     assert world.visible() == ({b"a": "x"} if believes_tombstones else {})
 
 
-def test_interleaving_6_a_delete_during_the_build_hides_the_key_of_the_snapshot() -> None:
+@pytest.mark.row("catalog-interleaving-6")
+def test_a_delete_during_the_build_hides_the_key_of_the_snapshot() -> None:
     world = world_with(a="x")
     end(world.compact())
     end(world.put(b"b", "x"))
@@ -121,8 +124,9 @@ def test_interleaving_6_a_delete_during_the_build_hides_the_key_of_the_snapshot(
     assert world.visible() == {b"b": "x"}
 
 
+@pytest.mark.row("catalog-interleaving-8")
 @pytest.mark.parametrize("checks_epoch", [True, False])
-def test_interleaving_8_a_read_that_misses_swept_rows_starts_again(checks_epoch: bool) -> None:
+def test_a_read_that_misses_swept_rows_is_restarted(checks_epoch: bool) -> None:
     world = world_with(checks_epoch, a="x")
     reader = steps(world.get(b"a"), 2)
     end(world.compact())
@@ -143,17 +147,19 @@ def test_a_read_that_finds_an_older_value_below_swept_rows_starts_again(checks_e
     assert end(reader) == ("new" if checks_epoch else "old")
 
 
-def test_interleaving_10_two_compactions_of_the_same_build_the_same() -> None:
+@pytest.mark.row("catalog-interleaving-10")
+def test_two_compactions_of_the_same_tokens_build_the_same_state() -> None:
     world = world_with(a="x", b="y")
-    basis = world.basis()
-    made = [end(world.build(basis)) for _ in range(2)]
+    base_version = world.base_version()
+    made = [end(world.build(base_version)) for _ in range(2)]
     assert made[0] == made[1]
-    first = publish_snapshot(world.branch, basis, made[0].id, equals_head=False)  # type: ignore[attr-defined]
-    assert isinstance(first, Moved)
-    assert publish_snapshot(first.branch, basis, "m", equals_head=False) is Refusal.LOST_SNAPSHOT
+    first = publish_snapshot(world.branch, base_version, made[0].id, equals_head=False)  # type: ignore[attr-defined]
+    assert isinstance(first, BranchUpdate)
+    assert publish_snapshot(first.branch, base_version, "m", equals_head=False) is Refusal.LOST_SNAPSHOT
 
 
-def test_interleaving_11_of_two_compactions_that_rotated_the_first_to_publish_wins() -> None:
+@pytest.mark.row("catalog-interleaving-11")
+def test_of_two_compactions_that_rotated_the_first_to_publish_wins() -> None:
     world = world_with(a="x")
     first, second = steps(world.compact(), 2), world.compact()
     steps(second, 2)
@@ -161,7 +167,8 @@ def test_interleaving_11_of_two_compactions_that_rotated_the_first_to_publish_wi
     assert world.visible() == {b"a": "x"}
 
 
-def test_b80_and_interleavings_12_and_13_a_commit_that_publishes_first_wins() -> None:
+@pytest.mark.row("B80", "catalog-interleaving-12", "catalog-interleaving-13")
+def test_a_commit_that_publishes_first_wins() -> None:
     world = world_with(a="x")
     compactor = steps(world.compact(), 2)
     end(world.commit())
@@ -171,7 +178,8 @@ def test_b80_and_interleavings_12_and_13_a_commit_that_publishes_first_wins() ->
     assert world.committed() == world.visible() == {b"a": "x"}
 
 
-def test_interleaving_14_a_commit_that_loses_has_less_to_do() -> None:
+@pytest.mark.row("catalog-interleaving-14")
+def test_a_commit_that_loses_to_a_compaction_rebuilds_less() -> None:
     world = world_with(a="x")
     compactor = steps(world.compact(), 2)
     end(world.put(b"b", "y"))
@@ -183,7 +191,8 @@ def test_interleaving_14_a_commit_that_loses_has_less_to_do() -> None:
     assert not world.branch.sealed
 
 
-def test_b82_and_interleaving_15_a_snapshot_alone_is_committed_as_it_is() -> None:
+@pytest.mark.row("B82", "catalog-interleaving-15")
+def test_a_snapshot_without_staged_rows_is_committed_unchanged() -> None:
     world = world_with(a="x")
     end(world.compact())
     snapshot = world.branch.snapshot
@@ -194,7 +203,8 @@ def test_b82_and_interleaving_15_a_snapshot_alone_is_committed_as_it_is() -> Non
     assert world.files.store.usage.requests()["put"] == puts
 
 
-def test_interleaving_16_rows_that_undo_the_snapshot_leave_the_branch_clean() -> None:
+@pytest.mark.row("catalog-interleaving-16")
+def test_rows_that_undo_the_snapshot_leave_the_branch_clean() -> None:
     world = world_with(a="x")
     end(world.compact())
     end(world.delete(b"a"))
@@ -202,7 +212,8 @@ def test_interleaving_16_rows_that_undo_the_snapshot_leave_the_branch_clean() ->
     assert (world.branch.snapshot, world.branch.sealed) == (None, ())
 
 
-def test_interleaving_17_tokens_that_a_dead_commit_sealed_are_folded() -> None:
+@pytest.mark.row("catalog-interleaving-17")
+def test_tokens_sealed_by_a_commit_that_died_are_compacted() -> None:
     world = world_with(a="x")
     for value in "yz":
         end(world.put(b"a", value))
@@ -213,7 +224,8 @@ def test_interleaving_17_tokens_that_a_dead_commit_sealed_are_folded() -> None:
     assert world.visible() == {b"a": "z"}
 
 
-def test_interleavings_18_and_19_a_reset_drops_rows_and_snapshot() -> None:
+@pytest.mark.row("catalog-interleaving-18", "catalog-interleaving-19")
+def test_a_reset_drops_rows_and_snapshot() -> None:
     world = world_with(a="x")
     compactor = steps(world.compact(), 2)
     world.reset_all()
@@ -225,7 +237,8 @@ def test_interleavings_18_and_19_a_reset_drops_rows_and_snapshot() -> None:
     assert world.visible() == {}
 
 
-def test_interleaving_20_the_reset_of_a_key_survives_a_rotation() -> None:
+@pytest.mark.row("catalog-interleaving-20")
+def test_the_reset_of_a_key_survives_a_rotation() -> None:
     world = world_with(a="x")
     resetting = steps(world.reset_key(b"a"), 2)
     compactor = steps(world.compact(), 3)
@@ -236,7 +249,8 @@ def test_interleaving_20_the_reset_of_a_key_survives_a_rotation() -> None:
     assert world.visible() == {}
 
 
-def test_interleaving_21_the_reset_of_a_prefix_and_a_compaction() -> None:
+@pytest.mark.row("catalog-interleaving-21")
+def test_the_reset_of_a_prefix_survives_a_compaction() -> None:
     world = world_with(a="x", b="x")
     compactor = steps(world.compact(), 2)
     assert end(world.reset_prefix(b"a")) is True
@@ -244,7 +258,8 @@ def test_interleaving_21_the_reset_of_a_prefix_and_a_compaction() -> None:
     assert world.visible() == {b"b": "x"}
 
 
-def test_interleaving_22_a_compaction_of_nothing_leaves_a_clean_branch() -> None:
+@pytest.mark.row("catalog-interleaving-22")
+def test_a_compaction_of_nothing_leaves_a_clean_branch() -> None:
     world = world_with()
     merge = steps(world.merge({b"a": "m"}), 1)
     end(world.compact())
@@ -253,7 +268,8 @@ def test_interleaving_22_a_compaction_of_nothing_leaves_a_clean_branch() -> None
     assert end(world.merge({b"a": "m"})) is True
 
 
-def test_b55_and_b56_and_interleaving_23_a_merge_sees_what_was_folded_meanwhile() -> None:
+@pytest.mark.row("B55", "B56", "catalog-interleaving-23")
+def test_a_merge_sees_changes_compacted_meanwhile() -> None:
     world = world_with()
     merge = steps(world.merge({b"a": "m"}), 1)
     end(world.put(b"b", "x"))
@@ -263,30 +279,33 @@ def test_b55_and_b56_and_interleaving_23_a_merge_sees_what_was_folded_meanwhile(
     assert world.visible() == {b"b": "x"}
 
 
-def test_interleavings_24_and_25_and_26_a_head_that_moved_ends_the_compaction() -> None:
-    basis = basis_of(branch())
-    moved = move_head(branch(), basis, "h2", is_clean=True)
-    assert isinstance(moved, Moved)
-    assert publish_snapshot(moved.branch, basis, "m", equals_head=False) is Refusal.LOST_HEAD
+@pytest.mark.row("catalog-interleaving-24", "catalog-interleaving-25", "catalog-interleaving-26")
+def test_a_head_that_moved_ends_the_compaction() -> None:
+    base_version = base_version_of(branch())
+    moved = move_head(branch(), base_version, "h2", is_clean=True)
+    assert isinstance(moved, BranchUpdate)
+    assert publish_snapshot(moved.branch, base_version, "m", equals_head=False) is Refusal.LOST_HEAD
     # Also where the tokens are as they were.
-    assert refusal(branch(head="h2"), basis) is Refusal.LOST_HEAD
-    assert move_head(branch(snapshot="m"), basis_of(branch(snapshot="m")), "h2", is_clean=False) is Refusal.DIRTY
-    cleared = move_head(branch(snapshot="m"), basis_of(branch(snapshot="m")), "h2", is_clean=True)
-    assert isinstance(cleared, Moved)
+    assert refusal(branch(head="h2"), base_version) is Refusal.LOST_HEAD
+    assert move_head(branch(snapshot="m"), base_version_of(branch(snapshot="m")), "h2", is_clean=False) is Refusal.DIRTY
+    cleared = move_head(branch(snapshot="m"), base_version_of(branch(snapshot="m")), "h2", is_clean=True)
+    assert isinstance(cleared, BranchUpdate)
     assert (cleared.branch.snapshot, cleared.branch.sealed, cleared.retired) == (None, (), ("t1", "t0"))
 
 
-def test_interleavings_28_and_29_nothing_is_published_on_a_branch_that_is_gone_or_another() -> None:
-    basis = basis_of(branch())
+@pytest.mark.row("catalog-interleaving-28", "catalog-interleaving-29")
+def test_nothing_is_published_on_a_deleted_or_recreated_branch() -> None:
+    base_version = base_version_of(branch())
     for found in (None, branch(uid="v")):
-        assert publish_snapshot(found, basis, "m", equals_head=False) is Refusal.GONE
-        assert publish_commit(found, basis, "h2") is Refusal.GONE
-        assert move_head(found, basis, "h2", is_clean=True) is Refusal.GONE
-        assert put_before(found, basis, "t") is Refusal.GONE
-        assert not write_holds(ticket_of(branch()), found, decides=False)
+        assert publish_snapshot(found, base_version, "m", equals_head=False) is Refusal.GONE
+        assert publish_commit(found, base_version, "h2") is Refusal.GONE
+        assert move_head(found, base_version, "h2", is_clean=True) is Refusal.GONE
+        assert insert_token(found, base_version, "t") is Refusal.GONE
+        assert not is_write_valid(write_ticket(branch()), found, decides=False)
 
 
-def test_interleaving_36_a_compaction_that_died_is_taken_up_by_the_next() -> None:
+@pytest.mark.row("catalog-interleaving-36")
+def test_tokens_of_a_compaction_that_died_are_compacted_by_the_next() -> None:
     world = world_with(a="x")
     steps(world.compact(), 1)
     end(world.put(b"a", "y"))
@@ -295,16 +314,18 @@ def test_interleaving_36_a_compaction_that_died_is_taken_up_by_the_next() -> Non
     assert world.branch.sealed == ()
 
 
-def test_b57_and_interleaving_40_a_snapshot_that_equals_the_commit_does_not_stop_a_merge() -> None:
+@pytest.mark.row("B57", "catalog-interleaving-40")
+def test_a_snapshot_that_equals_the_commit_does_not_stop_a_merge() -> None:
     world = world_with(a="x")
     end(world.commit())
-    world.branch = world.branch.moved(snapshot=world.commits[world.branch.head].id)
+    world.branch = world.branch.next_version(snapshot=world.commits[world.branch.head].id)
     assert end(world.merge({b"b": "m"})) is True
     assert world.branch.snapshot is None
     assert world.visible() == {b"a": "x", b"b": "m"}
 
 
-def test_b81_two_compactions_with_writes_between_and_a_commit() -> None:
+@pytest.mark.row("B81")
+def test_two_compactions_with_writes_between_and_a_commit() -> None:
     world = world_with(a="x", b="x")
     end(world.compact())
     end(world.delete(b"a"))
@@ -317,15 +338,15 @@ def test_b81_two_compactions_with_writes_between_and_a_commit() -> None:
 
 
 def test_newer_tokens_stay_when_older_ones_are_published() -> None:
-    older = basis_of(branch())
+    older = base_version_of(branch())
     newer = seal(branch(), "t3")
     for moved in (publish_snapshot(newer, older, "m", equals_head=False), publish_commit(newer, older, "h2")):
-        assert isinstance(moved, Moved)
+        assert isinstance(moved, BranchUpdate)
         assert (moved.branch.staging, moved.branch.sealed, moved.retired) == ("t3", ("t2",), ("t1", "t0"))
         assert (moved.branch.epoch, moved.branch.generation) == (2, 2)
     assert move_head(newer, older, "h2", is_clean=True) is Refusal.DIRTY
-    laid = put_before(newer, older, "r")
-    assert isinstance(laid, Moved)
+    laid = insert_token(newer, older, "r")
+    assert isinstance(laid, BranchUpdate)
     assert laid.branch.sealed == ("t2", "r", "t1", "t0")
     assert reset(newer, "t4").retired == ("t3", "t2", "t1", "t0")
 
@@ -336,11 +357,11 @@ def test_an_empty_staging_token_is_not_sealed() -> None:
 
 @pytest.mark.parametrize("sealed", [(), ("t0",), ("t1",), ("t0", "t1"), ("t1", "t0", "t")])
 def test_tokens_that_are_not_the_end_of_the_list_are_lost(sealed: tuple[str, ...]) -> None:
-    assert refusal(branch(sealed=sealed), basis_of(branch())) is Refusal.LOST_TOKENS
+    assert refusal(branch(sealed=sealed), base_version_of(branch())) is Refusal.LOST_TOKENS
 
 
 def test_a_value_that_is_put_needs_its_token_only_and_a_decision_the_layers_too() -> None:
-    ticket, moved = ticket_of(branch()), branch(epoch=1)
-    assert write_holds(ticket, moved, decides=False)
-    assert not write_holds(ticket, moved, decides=True)
-    assert not write_holds(ticket, seal(branch(), "t3"), decides=False)
+    ticket, moved = write_ticket(branch()), branch(epoch=1)
+    assert is_write_valid(ticket, moved, decides=False)
+    assert not is_write_valid(ticket, moved, decides=True)
+    assert not is_write_valid(ticket, seal(branch(), "t3"), decides=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.lanes.catalog.plan.retention import KeptCommit, active_commits
 
 
@@ -19,13 +21,14 @@ COMMITS = history(
 )
 
 
-def test_b86_first_parents_are_followed_up_to_and_including_the_first_that_is_too_old() -> None:
+@pytest.mark.row("B86")
+def test_first_parents_are_followed_up_to_and_including_the_first_too_old_commit() -> None:
     assert active_commits(COMMITS, {"d": 25}, dangling_before_ms=99) == {"d", "c"}
     assert active_commits(COMMITS, {"d": 0}, dangling_before_ms=99) == {"d", "c", "b", "a"}
     assert active_commits(COMMITS, {"d": 99}, dangling_before_ms=99) == {"d"}
 
 
-def test_dangling_commits_are_kept_as_long_as_the_default_says() -> None:
+def test_dangling_commits_are_kept_for_the_default_retention() -> None:
     assert active_commits(COMMITS, {"d": 99}, dangling_before_ms=22) == {"d", "e", "c"}
     assert active_commits(COMMITS, {"d": 99}, dangling_before_ms=0) == set(COMMITS)
 

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.catalog.plan.build_path import BuildPath, PathLimits, build_path
-from engine.lanes.catalog.plan.sensor import BranchLoad, Budget, Decision, Held, SensorPolicy, decide
+from engine.lanes.catalog.plan.sensor import (
+    BranchLoad,
+    Budget,
+    BuildPath,
+    Decision,
+    Held,
+    PathLimits,
+    SensorPolicy,
+    build_path,
+    decide,
+)
 
 POLICY = SensorPolicy(tombstones=10, sealed_rows=100, sealed_tokens=4, sealed_age_s=600.0, wasteful_lists=3)
 
@@ -20,13 +29,15 @@ def decided(policy: SensorPolicy = POLICY, **fields: object) -> Decision:
     return decide([load(**fields)], policy, Budget())[0]
 
 
-def test_b74_branches_are_counted_apart() -> None:
+@pytest.mark.row("B74")
+def test_branches_are_counted_separately() -> None:
     loads = [load(branch=name, tombstones=9) for name in "abc"]
     assert [each.held for each in decide(loads, POLICY, Budget())] == [Held.QUIET] * 3
 
 
+@pytest.mark.row("B75")
 @pytest.mark.parametrize(("deletes", "times"), [(19, 1), (20, 2)])
-def test_b75_each_time_the_threshold_is_reached_it_fires_once(deletes: int, times: int) -> None:
+def test_the_sensor_fires_once_each_time_the_threshold_is_reached(deletes: int, times: int) -> None:
     fired = counted = 0
     for _ in range(deletes):
         counted += 1
@@ -46,7 +57,7 @@ def test_b75_each_time_the_threshold_is_reached_it_fires_once(deletes: int, time
         ({"tombstones": 20, "sealed_tokens": 5}, "tombstones 20 of 10, sealed_tokens 5 of 4"),
     ],
 )
-def test_each_signal_fires_and_is_told(fields: dict[str, object], reason: str) -> None:
+def test_each_signal_fires_with_its_reason(fields: dict[str, object], reason: str) -> None:
     assert (decided(**fields).fires, decided(**fields).reason) == (True, reason)
 
 
@@ -70,10 +81,10 @@ def test_what_holds_a_branch_back(fields: dict[str, object], held: Held) -> None
     assert decided(**fields).held is held
 
 
-def test_a_branch_that_waits_says_for_how_long() -> None:
+def test_a_waiting_branch_has_its_remaining_time() -> None:
     decision = decided(tombstones=30, begun_s_ago=100.0)
     assert decision.ready_in_s == 200.0
-    assert decision.reason == "the last one was a short while ago (ready in 200 s); tombstones 30 of 10"
+    assert decision.reason == "the branch is in its cooldown (ready in 200 s); tombstones 30 of 10"
 
 
 def test_a_switched_off_repository_and_a_threshold_of_zero() -> None:
@@ -100,7 +111,7 @@ def test_the_worst_come_first_and_the_budget_holds_the_others() -> None:
     assert not any(each.fires for each in decide(loads, POLICY, Budget(running=2)))
 
 
-def test_bytes_are_budgeted_and_one_that_is_larger_than_all_has_its_turn() -> None:
+def test_bytes_are_budgeted_and_a_branch_above_the_whole_budget_still_fires() -> None:
     large = load(tombstones=10, bytes_to_rewrite=POLICY.bytes_per_hour + 1)
     assert decide([large], POLICY, Budget())[0].fires
     assert decide([large], POLICY, Budget(bytes_last_hour=1))[0].held is Held.BUDGET
@@ -125,10 +136,10 @@ def test_where_a_build_runs() -> None:
     limits = PathLimits(rows=10, size=100)
     cases = [
         (0, 0, 0, "pointer"),
-        (10, 100, 2, "here"),
+        (10, 100, 2, "local"),
         (11, 0, 2, "spark"),
         (0, 101, 2, "spark"),
-        (99, 999, 1, "here"),
+        (99, 999, 1, "local"),
     ]
     assert [build_path(rows=rows, size=size, units=units, limits=limits) for rows, size, units, _ in cases] == [
         BuildPath(path) for *_, path in cases

@@ -1,4 +1,4 @@
-"""A branch whose operations go on step by step, in any order, beside a dictionary that says what must be visible.
+"""A branch whose operations run step by step, in any order, beside a dictionary of what must be visible.
 
 Every operation is a generator that stops between two looks at what others change. Rows of retired tokens are swept
 without any grace, so that nothing is right by luck. Content is real: ranges, overlays, diffs.
@@ -17,18 +17,18 @@ from engine.lanes.catalog.apply import apply_layers
 from engine.lanes.catalog.diff import diff_states, diff_uncommitted, reset_rows
 from engine.lanes.catalog.overlay import LayerInterval, LayerRow, Overlay
 from engine.lanes.catalog.plan.branch import (
-    Basis,
+    BaseVersion,
     BranchRecord,
-    Moved,
-    basis_of,
+    BranchUpdate,
+    base_version_of,
+    insert_token,
+    is_write_valid,
     move_head,
     publish_commit,
     publish_snapshot,
-    put_before,
     reset,
     seal,
-    ticket_of,
-    write_holds,
+    write_ticket,
 )
 from engine.lanes.catalog.state_reader import StateReader
 from engine.lanes.catalog.view import View
@@ -103,8 +103,12 @@ class World:
     def reader(self, metarange: Metarange) -> StateReader:
         return StateReader(self.files, metarange)
 
-    def base(self, basis: Basis | BranchRecord) -> Metarange:
-        return self.files.read_metarange(basis.snapshot) if basis.snapshot else self.commits[basis.head]
+    def base(self, base_version: BaseVersion | BranchRecord) -> Metarange:
+        return (
+            self.files.read_metarange(base_version.snapshot)
+            if base_version.snapshot
+            else self.commits[base_version.head]
+        )
 
     def overlay(self, tokens: Sequence[str]) -> Overlay:
         return Overlay(Rows(self.rows, tokens))
@@ -120,11 +124,11 @@ class World:
 
     def put(self, key: bytes, value: str) -> Steps:
         while True:
-            ticket = ticket_of(self.branch)
+            ticket = write_ticket(self.branch)
             yield
             self.rows[ticket.staging][key] = value
             yield
-            if write_holds(ticket, self.branch, decides=False):
+            if is_write_valid(ticket, self.branch, decides=False):
                 return value
 
     def delete(self, key: bytes) -> Steps:
@@ -134,7 +138,7 @@ class World:
         the back of a build that has read the token already.
         """
         while True:
-            branch, ticket = self.branch, ticket_of(self.branch)
+            branch, ticket = self.branch, write_ticket(self.branch)
             yield
             if key in self.rows[branch.staging]:
                 self.rows[branch.staging][key] = None
@@ -149,19 +153,19 @@ class World:
                 if found:
                     self.rows[branch.staging][key] = None
             yield
-            if write_holds(ticket, self.branch, decides=self.checks_epoch):
+            if is_write_valid(ticket, self.branch, decides=self.checks_epoch):
                 return None
 
     def reset_key(self, key: bytes) -> Steps:
         while True:
-            branch, ticket = self.branch, ticket_of(self.branch)
+            branch, ticket = self.branch, write_ticket(self.branch)
             yield
             entry = self.reader(self.commits[branch.head]).get(key)
             value = entry.identity.decode() if entry else None
             yield
             self.rows[branch.staging][key] = value
             yield
-            if write_holds(ticket, self.branch, decides=self.checks_epoch):
+            if is_write_valid(ticket, self.branch, decides=self.checks_epoch):
                 return value
 
     def get(self, key: bytes) -> Steps:
@@ -183,27 +187,27 @@ class World:
 
     def compact(self) -> Steps:
         self.branch = seal(self.branch, self.name("token"))
-        basis = self.basis()
+        base_version = self.base_version()
         yield
-        made = yield from self.build(basis)
-        is_clean = not any(diff_states(self.reader(self.commits[basis.head]), self.reader(made)))
-        basis = basis if self.checks_basis else self.basis()
-        return self.publish(publish_snapshot(self.branch, basis, made.id, equals_head=is_clean))
+        made = yield from self.build(base_version)
+        is_clean = not any(diff_states(self.reader(self.commits[base_version.head]), self.reader(made)))
+        base_version = base_version if self.checks_basis else self.base_version()
+        return self.publish(publish_snapshot(self.branch, base_version, made.id, equals_head=is_clean))
 
     def commit(self) -> Steps:
         self.branch = seal(self.branch, self.name("token"))
         for _ in range(TRIES):
-            basis = self.basis()
+            base_version = self.base_version()
             yield
-            made = yield from self.build(basis)
-            if not any(diff_states(self.reader(self.commits[basis.head]), self.reader(made))):
+            made = yield from self.build(base_version)
+            if not any(diff_states(self.reader(self.commits[base_version.head]), self.reader(made))):
                 # No changes: what the layers hold is nothing against the commit, so they can go.
-                moved = publish_snapshot(self.branch, basis, made.id, equals_head=True)
-                head = basis.head
+                moved = publish_snapshot(self.branch, base_version, made.id, equals_head=True)
+                head = base_version.head
             else:
                 head = self.name("commit")
                 self.commits[head] = made
-                moved = publish_commit(self.branch, basis, head)
+                moved = publish_commit(self.branch, base_version, head)
             if self.publish(moved):
                 return head
             yield
@@ -212,46 +216,46 @@ class World:
     def merge(self, values: Mapping[bytes, str]) -> Steps:
         """Move the head to a commit in which these keys have these values, if nothing is uncommitted."""
         self.branch = seal(self.branch, self.name("token"))
-        basis = self.basis()
+        base_version = self.base_version()
         yield
-        committed = self.reader(self.commits[basis.head])
-        snapshot = self.reader(self.base(basis)) if basis.snapshot else None
-        is_clean = not any(diff_uncommitted(self.overlay(basis.sealed), committed, snapshot))
+        committed = self.reader(self.commits[base_version.head])
+        snapshot = self.reader(self.base(base_version)) if base_version.snapshot else None
+        is_clean = not any(diff_uncommitted(self.overlay(base_version.sealed), committed, snapshot))
         yield
         head = self.name("commit")
         self.commits[head] = apply_layers(self.files, committed.metarange, [layer(values)], rules=SMALL).metarange
         yield
-        return self.publish(move_head(self.branch, basis, head, is_clean=is_clean))
+        return self.publish(move_head(self.branch, base_version, head, is_clean=is_clean))
 
     def reset_prefix(self, prefix: bytes) -> Steps:
         self.branch = seal(self.branch, self.name("token"))
-        basis = self.basis()
+        base_version = self.base_version()
         yield
-        committed = self.reader(self.commits[basis.head])
-        snapshot = self.reader(self.base(basis)) if basis.snapshot else None
+        committed = self.reader(self.commits[base_version.head])
+        snapshot = self.reader(self.base(base_version)) if base_version.snapshot else None
         bounds = (prefix, prefix_end(prefix))
-        changes = list(diff_uncommitted(self.overlay(basis.sealed), committed, snapshot, *bounds))
+        changes = list(diff_uncommitted(self.overlay(base_version.sealed), committed, snapshot, *bounds))
         yield
         token = self.name("token")
         self.rows[token] = {key: identity.decode() or None for key, identity, _ in reset_rows(changes)}
         yield
-        return self.publish(put_before(self.branch, basis, token))
+        return self.publish(insert_token(self.branch, base_version, token))
 
-    def basis(self) -> Basis:
-        return basis_of(self.branch)
+    def base_version(self) -> BaseVersion:
+        return base_version_of(self.branch)
 
-    def build(self, basis: Basis) -> Generator[None, None, Metarange]:
+    def build(self, base_version: BaseVersion) -> Generator[None, None, Metarange]:
         """Read the tokens one by one, then write the state."""
         layers = []
-        for token in basis.sealed:
+        for token in base_version.sealed:
             layers.append(layer(dict(self.rows[token]), address=token))
             yield
-        made = apply_layers(self.files, self.base(basis), layers, rules=SMALL).metarange
+        made = apply_layers(self.files, self.base(base_version), layers, rules=SMALL).metarange
         yield
         return made
 
-    def publish(self, moved: Moved | object) -> bool:
-        if not isinstance(moved, Moved):
+    def publish(self, moved: BranchUpdate | object) -> bool:
+        if not isinstance(moved, BranchUpdate):
             return False
         assert moved.branch.epoch > self.branch.epoch
         self.branch = moved.branch

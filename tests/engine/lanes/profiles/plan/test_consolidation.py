@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,7 +53,7 @@ def test_when_the_first_is_old_enough_the_others_join_it() -> None:
     assert told(queues, 1051) == [(3, "a b c d")]
 
 
-def test_results_bear_the_shard_of_the_newest_source_and_the_job_names_each_sources_shard() -> None:
+def test_results_have_the_shard_of_the_newest_source_and_jobs_name_each_sources_shard() -> None:
     [job] = plan([queue(7, block("b", 5)), queue(3, block("a", 0, created=9))], 2000)
     assert (job.shard, job.source_shards()) == (3, {"b": 7})
     assert job.name == job_name(["a", "b"], tenant="A", shard=3, level=1)
@@ -73,7 +74,7 @@ def test_it_is_off_by_default_and_never_for_segments() -> None:
     assert told(segments, 2000) == [(1, "a"), (2, "b")]
 
 
-def test_jobs_of_one_shard_say_nothing_of_parts() -> None:
+def test_jobs_of_one_shard_have_no_parts() -> None:
     [job] = plan([queue(1, block("a", 0))], 2000)
     assert job.parts == ()
     assert "source_shards" not in job.to_json()
@@ -117,8 +118,9 @@ policies = st.builds(
 )
 
 
+@pytest.mark.row("invariant-14", "invariant-15", "invariant-22")
 @given(worlds, policies, st.integers(0, 6000), st.randoms())
-def test_inv14_inv15_inv22_joined_jobs_keep_the_policy_leave_nothing_old_and_ignore_the_order(
+def test_joined_jobs_keep_the_policy_leave_nothing_old_and_ignore_input_order(
     world: list[list[tuple[int, int, int]]], policy: LevelPolicy, now: int, random
 ) -> None:
     queues = [

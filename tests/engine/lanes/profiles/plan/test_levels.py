@@ -50,35 +50,41 @@ P1 = "A0 B2 A1 A1 B2 A1 B2 A0 A1 A0 B2 A1"
 P1_JOBS = [("A1", ["2", "3", "5"]), ("B2", ["1", "4", "6"]), ("A0", ["0", "7", "9"])]
 
 
-def test_p1_jobs_come_in_the_order_in_which_they_became_full() -> None:
+@pytest.mark.row("P1")
+def test_jobs_are_planned_in_the_order_in_which_queues_became_full() -> None:
     assert plan(arrivals(P1)) == P1_JOBS
 
 
-def test_p2_an_unapplied_plan_is_made_again_and_followed_by_newer_jobs() -> None:
+@pytest.mark.row("P2")
+def test_an_unapplied_plan_is_made_again_and_followed_by_newer_jobs() -> None:
     more = [("A1", ["8", "11", "13"]), ("B2", ["10", "12", "14"])]
     assert plan(arrivals(P1 + " B2 A1 B2")) == P1_JOBS + more
 
 
-def test_p3_low_levels_come_first() -> None:
+@pytest.mark.row("P3")
+def test_lower_levels_are_planned_first() -> None:
     high = queue(("A", 1, 1), [block(n, n) for n in range(3)])
     low = queue(("A", 1, 0), [block(n, n) for n in range(10, 13)])
     assert [job.level for job in plan_jobs([high, low], now_ms=99, count_max=9)] == [0, 1]
 
 
-def test_p4_a_queue_makes_a_job_when_it_is_full() -> None:
+@pytest.mark.row("P4")
+def test_a_queue_makes_a_job_when_it_is_full() -> None:
     policy = LevelPolicy(blocks_max=2, age_ms=10**9, spread_ms=HOUR)
     blocks = [block(1, 1), block(2, 2)]
     made = [plan([queue(("A", 0, 1), blocks[:count], policy)], now=5) for count in range(3)]
     assert made == [[], [], [("A0", ["1", "2"])]]
 
 
-def test_p6_gaps_are_filled_by_later_blocks() -> None:
+@pytest.mark.row("P6")
+def test_gaps_are_filled_by_later_blocks() -> None:
     a = queue(("A", 0, 0), [block(n, n) for n in (2, 6, 7, 8)])
     b = queue(("B", 0, 0), [block(n, n) for n in (1, 3, 5)])
     assert plan([a, b]) == [("B0", ["1", "3", "5"]), ("A0", ["2", "6", "7"])]
 
 
-def test_p8_old_blocks_need_no_further_arrival() -> None:
+@pytest.mark.row("P8")
+def test_old_blocks_are_planned_without_a_further_arrival() -> None:
     """Differs from the reference on purpose (Q19): its flush waits for arrivals, ours looks at the time of planning."""
     policy = LevelPolicy(blocks_max=5, age_ms=5, spread_ms=HOUR)
     a = queue(("A", 0, 0), [block(1, 10), block(3, 30)], policy)
@@ -86,21 +92,24 @@ def test_p8_old_blocks_need_no_further_arrival() -> None:
     assert plan([a, b], now=40) == [("A0", ["1", "3"]), ("B0", ["2"])]
 
 
-def test_p9_a_gap_in_creation_time_splits_a_queue() -> None:
+@pytest.mark.row("P9")
+def test_a_gap_in_creation_time_splits_a_queue() -> None:
     times = [n * 15_000 for n in range(10)] + [6 * HOUR + n * 15_000 for n in range(5)]
     blocks = [block(f"{n:02}", time) for n, time in enumerate(times)]
     jobs = plan([queue(("", 1, 0), blocks, DEFAULTS[0])], now=times[-1] + 36_001)
     assert [len(sources) for _, sources in jobs] == [10, 5]
 
 
+@pytest.mark.row("P11", "P12")
 @pytest.mark.parametrize(("waited", "sizes"), [(36_000, []), (36_001, [2])])
-def test_p11_p12_a_part_filled_job_waits_for_its_age(waited: int, sizes: list[int]) -> None:
+def test_a_part_filled_job_waits_for_its_age(waited: int, sizes: list[int]) -> None:
     blocks = [block(1, 0), block(2, 10)]
     jobs = plan([queue(("", 1, 0), blocks, DEFAULTS[0])], now=waited)
     assert [len(sources) for _, sources in jobs] == sizes
 
 
-def test_p13_what_is_left_of_a_full_queue_waits_for_its_own_age() -> None:
+@pytest.mark.row("P13")
+def test_the_rest_of_a_full_queue_waits_for_its_own_age() -> None:
     blocks = [block(f"{n:02}", n * 1000) for n in range(25)]
     young = queue(("", 1, 0), blocks, DEFAULTS[0])
     assert [len(sources) for _, sources in plan([young], now=24_000)] == [20]
@@ -108,7 +117,8 @@ def test_p13_what_is_left_of_a_full_queue_waits_for_its_own_age() -> None:
     assert [len(sources) for _, sources in plan([young], now=20_000 + 36_001)] == [20, 5]
 
 
-def test_p18_p19_planning_is_pure() -> None:
+@pytest.mark.row("P18", "P19")
+def test_planning_changes_no_state_and_names_jobs_by_their_blocks() -> None:
     queues = arrivals(P1)
     before = repr(queues)
     assert plan_jobs(queues, now_ms=99, count_max=9) == plan_jobs(queues, now_ms=99, count_max=9)
@@ -133,7 +143,7 @@ def test_the_end_of_a_queue_that_was_not_read_to_its_end_is_left_alone() -> None
     assert plan([queue(("A", 0, 0), blocks, policy, is_whole=False)]) == [("A0", ["0", "1"])]
 
 
-def test_only_as_many_jobs_as_asked_for_and_the_longest_ready_first() -> None:
+def test_jobs_are_limited_to_the_requested_count_longest_ready_first() -> None:
     assert plan(arrivals(P1), count_max=2) == P1_JOBS[:2]
     assert plan(arrivals(P1), count_max=0) == []
     assert plan(arrivals(P1), count_max=-1) == []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.lanes.profiles.plan.model import LevelPolicy, QueuedBlock
-from engine.lanes.profiles.plan.reference import ReferencePlan
-from engine.lanes.profiles.plan.reference_queue import ReferenceQueue
+from tests.reference_policy.block_queue import ReferenceQueue
+from tests.reference_policy.plan import ReferencePlan
 
 POLICIES = {level: LevelPolicy(blocks_max=3, age_ms=20, spread_ms=50) for level in range(3)}
 Arrival = tuple[int, int, int]
@@ -34,7 +35,8 @@ def planned(queue: ReferenceQueue, now_ms: int) -> list[tuple[str, ...]]:
     return jobs
 
 
-def test_q12_many_keys_can_be_emptied_in_any_order() -> None:
+@pytest.mark.row("Q12")
+def test_queues_of_many_keys_can_be_emptied_in_any_order() -> None:
     queue, rows = filled([(shard, 0, 1) for _ in range(100) for shard in range(50)])
     random.Random(12).shuffle(rows)
     for position, (key, ulid) in enumerate(rows):

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,67 +52,80 @@ def expired(rules: RetentionPolicy, *parts: RetentionSlice, count_max: int = SLI
     return list(plan_retention(parts, rules, now_ms=NOW_MS, count_max=count_max).expired)
 
 
-def test_c1_without_rules_nothing_goes() -> None:
+@pytest.mark.row("C1")
+def test_without_rules_nothing_expires() -> None:
     assert expired(policy(), part("t1", -23, -20)) == []
 
 
-def test_c2_only_tenants_with_a_rule_of_their_own_lose_data_when_there_is_no_default() -> None:
+@pytest.mark.row("C2")
+def test_without_a_default_only_tenants_with_their_own_rule_lose_data() -> None:
     own = [part("t1", -23, -20), part("t1", -22, -18, shard=2)]
     assert expired(policy(t1=12), *own, part("t2", -25, -22)) == own
 
 
-def test_c3_a_partition_stays_until_its_grace_is_over() -> None:
+@pytest.mark.row("C3")
+def test_a_partition_is_kept_until_its_grace_period_is_over() -> None:
     assert expired(policy(24, t2=6), part("t2", -9, -8)) == []
 
 
-def test_c4_a_shorter_rule_of_ones_own_wins() -> None:
+@pytest.mark.row("C4")
+def test_a_shorter_rule_of_the_tenant_overrides_the_default() -> None:
     short = part("t2", -12, -10)
     assert expired(policy(24, t2=4), part("t1", -18, -16), short) == [short]
 
 
-def test_c5_a_longer_rule_of_ones_own_wins() -> None:
+@pytest.mark.row("C5")
+def test_a_longer_rule_of_the_tenant_overrides_the_default() -> None:
     assert expired(policy(12, t1=24), part("t1", -16, -18)) == []
 
 
-def test_c6_what_segments_hold_goes_by_the_rule_of_the_tenant_in_them() -> None:
+@pytest.mark.row("C6")
+def test_data_in_segments_expires_by_the_rule_of_its_tenant() -> None:
     kept = [part("t1", -30, -20), part("t1", -30, -20, in_segments=True)]
     gone = part("t2", -30, -20)
     assert expired(policy(12, t1=48), *kept, gone) == [gone]
 
 
-def test_c7_recent_data_in_an_old_partition_stays() -> None:
+@pytest.mark.row("C7")
+def test_recent_data_in_an_old_partition_is_kept() -> None:
     assert expired(policy(12), part("t1", -30, -1)) == []
 
 
-def test_c8_segments_alone_go_as_well() -> None:
+@pytest.mark.row("C8")
+def test_partitions_of_segments_alone_expire() -> None:
     only = part("t1", -30, -20, in_segments=True)
     assert expired(policy(12), only) == [only]
 
 
-def test_c9_a_run_has_a_cap_and_says_what_it_left() -> None:
+@pytest.mark.row("C9")
+def test_a_run_is_capped_and_counts_what_is_left_for_later() -> None:
     parts = [part("t1", -30, -20, shard=shard) for shard in (1, 2, 3)]
     plan = plan_retention(parts, policy(12), now_ms=NOW_MS, count_max=2)
     assert (list(plan.expired), plan.left_for_later) == (parts[:2], 1)
 
 
-def test_c10_a_rule_of_0_keeps_for_ever() -> None:
+@pytest.mark.row("C10")
+def test_a_retention_of_0_keeps_data_for_ever() -> None:
     short = part("short", -30, -20)
     parts = (part("infinite", -180 * 24, -180 * 24 + 1), short, part("other", -20, -18))
     assert expired(policy(24, short=12, infinite=0), *parts) == [short]
 
 
-def test_c11_and_c12_0_is_never() -> None:
+@pytest.mark.row("C11", "C12")
+def test_a_maximum_time_of_0_never_expires() -> None:
     assert expired(policy(12, t1=0), part("t1", -23, -20)) == []
     assert expired(policy(0), part("t1", -23, -20)) == []
 
 
-def test_c13_the_moment_itself_is_still_kept() -> None:
+@pytest.mark.row("C13")
+def test_data_exactly_as_old_as_the_rule_is_kept() -> None:
     rules = policy(24, grace=0)
     assert expired(rules, part("t1", -26, -24)) == []
     assert len(expired(rules, part("t1", -26.1, -24.001))) == 1
 
 
-def test_c16_a_newer_partition_that_goes_takes_no_older_one_along() -> None:
+@pytest.mark.row("C16")
+def test_a_newer_expired_partition_does_not_expire_an_older_one() -> None:
     older, newer = part("t1", -40, -1), part("t1", -30, -20)
     assert expired(policy(12), older, newer) == [newer]
 
@@ -140,8 +154,9 @@ policies = st.builds(
 )
 
 
+@pytest.mark.row("invariant-21")
 @given(parts=st.lists(parts_strategy, max_size=20), rules=policies)
-def test_inv21_what_goes_is_older_than_its_rule_in_a_partition_that_is_over(
+def test_expired_data_is_older_than_its_rule_and_in_a_past_partition(
     parts: list[RetentionSlice], rules: RetentionPolicy
 ) -> None:
     gone = expired(rules, *parts, count_max=100)
@@ -153,16 +168,16 @@ def test_inv21_what_goes_is_older_than_its_rule_in_a_partition_that_is_over(
         assert (each in gone) == may_go
 
 
+@pytest.mark.row("invariant-22")
 @given(parts=st.lists(parts_strategy, max_size=20), rules=policies, seed=st.integers())
-def test_inv22_the_order_in_which_parts_are_read_changes_nothing(
-    parts: list[RetentionSlice], rules: RetentionPolicy, seed: int
-) -> None:
+def test_the_order_of_parts_has_no_effect(parts: list[RetentionSlice], rules: RetentionPolicy, seed: int) -> None:
     shuffled = random.Random(seed).sample(parts, len(parts))
     assert expired(rules, *shuffled, count_max=5) == expired(rules, *parts, count_max=5)
 
 
+@pytest.mark.row("invariant-27")
 @given(each=parts_strategy, rules=policies, other=parts_strategy)
-def test_inv27_one_tenants_rule_never_touches_anothers_data(
+def test_the_rule_of_a_tenant_never_affects_data_of_another(
     each: RetentionSlice, rules: RetentionPolicy, other: RetentionSlice
 ) -> None:
     changed = replace(rules, tenants={**rules.tenants, other.tenant: HOUR_MS})

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,9 +56,10 @@ def best(waiting: Iterable[QueuedTask], limits: QueueLimits) -> list[str]:
     return [task.name for task in sorted(waiting, key=lambda task: urgency(task, limits, 0))][: limits.waiting_max]
 
 
+@pytest.mark.row("tables-invariant-13")
 @settings(max_examples=80, deadline=None)
 @given(tasks(), limits_of_queues, st.randoms(use_true_random=False))
-def test_inv13_the_best_wait_in_whichever_order_they_came(
+def test_the_most_urgent_tasks_wait_in_any_order_of_arrival(
     arrivals: list[QueuedTask], limits: QueueLimits, chance: Random
 ) -> None:
     mixed = list(arrivals)
@@ -68,9 +70,10 @@ def test_inv13_the_best_wait_in_whichever_order_they_came(
     assert [task.name for task in queue] == best(arrivals, limits)
 
 
+@pytest.mark.row("tables-invariant-12", "tables-invariant-13")
 @settings(max_examples=80, deadline=None)
 @given(st.lists(tasks(6), max_size=5), limits_of_queues, st.data())
-def test_inv12_and_inv13_limits_hold_and_the_best_of_what_does_not_start_wait(
+def test_limits_hold_and_the_most_urgent_of_the_rest_wait(
     rounds: list[list[QueuedTask]], limits: QueueLimits, data: st.DataObject
 ) -> None:
     queue: list[QueuedTask] = []

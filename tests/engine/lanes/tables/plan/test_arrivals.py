@@ -17,7 +17,7 @@ from engine.lanes.tables.plan.arrivals import (
 )
 from engine.lanes.tables.plan.granularity import DAY_MS, HOUR_MS, Granularity
 from engine.lanes.tables.plan.model import Segment
-from engine.lanes.tables.plan.versions import instant_version, version_above
+from engine.lanes.tables.plan.visibility import instant_version, version_above
 
 CHUNK_AT = Granularity().chunk_of
 
@@ -85,9 +85,9 @@ def test_an_interval_hides_what_lies_in_it_and_refuses_to_cut_a_file() -> None:
 @pytest.mark.parametrize(
     ("interval", "why"),
     [
-        ((DAY_MS, 0), "ends before it begins"),
-        ((0, 0), "ends before it begins"),
-        ((HOUR_MS, DAY_MS), "begins within a chunk"),
+        ((DAY_MS, 0), "ends before it starts"),
+        ((0, 0), "ends before it starts"),
+        ((HOUR_MS, DAY_MS), "starts within a chunk"),
         ((0, HOUR_MS), "ends within a chunk"),
     ],
 )

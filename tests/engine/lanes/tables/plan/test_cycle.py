@@ -98,7 +98,8 @@ class _Queue:
         return f"{letters[TaskState.RUNNING]} / {letters[TaskState.WAITING]}"
 
 
-def test_x17_a_task_that_does_not_fit_is_passed_over_twice_then_holds_its_place() -> None:
+@pytest.mark.row("X17")
+def test_a_task_that_does_not_fit_is_skipped_twice_and_then_reserves_its_slots() -> None:
     queue = _Queue()
     queue.turn()
     found = [queue.told()]
@@ -110,7 +111,8 @@ def test_x17_a_task_that_does_not_fit_is_passed_over_twice_then_holds_its_place(
     assert found == ["AC / BDE", "CD / BE", "BD / E", "B / E", "EF / "]
 
 
-def test_e24_one_queue_orders_the_tasks_of_all_data_sources() -> None:
+@pytest.mark.row("E24")
+def test_one_queue_orders_the_tasks_of_all_data_sources() -> None:
     def task(name: str, source: str, priority: int, end: int) -> QueuedTask:
         return QueuedTask(
             name=name, source=source, end_ms=day(end + 1), chunk_digests=((day(end), ""),), cost=1, priority=priority
@@ -150,7 +152,7 @@ def test_one_over_the_limit_waits_until_nothing_runs_and_then_runs_alone() -> No
     assert not admit([small, alone], limits, now_ms=0).started
 
 
-def test_with_ageing_what_waits_long_comes_before_what_is_more_urgent() -> None:
+def test_with_ageing_old_tasks_come_before_more_urgent_ones() -> None:
     limits = QueueLimits(running_max=1, ageing_ms=HOUR_MS)
     old = QueuedTask(name="old", source="t", end_ms=1, chunk_digests=((0, ""),), cost=1, priority=100_000)
     new = QueuedTask(
@@ -180,7 +182,8 @@ def _overfull() -> MemoryTimeline:
     return world
 
 
-def test_x18_what_was_put_off_is_looked_at_only_when_data_comes() -> None:
+@pytest.mark.row("X18")
+def test_deferred_chunks_are_planned_again_only_when_data_arrives() -> None:
     world = _overfull()
     assert states(world) == {1: "unstable", 3: "unstable", 5: "deferred"}
     before = world.analyses
@@ -193,7 +196,8 @@ def test_x18_what_was_put_off_is_looked_at_only_when_data_comes() -> None:
     assert states(world) == {1: "unstable", 3: "deferred", 5: "unstable"}
 
 
-def test_e26_nothing_changed_and_nothing_is_analysed() -> None:
+@pytest.mark.row("E26")
+def test_unchanged_chunks_are_not_analysed() -> None:
     world = timeline()
     put_hours(world, 1, 11, 5)
     world.turn()
@@ -201,7 +205,8 @@ def test_e26_nothing_changed_and_nothing_is_analysed() -> None:
     assert world.turn(is_whole=True) == CycleDecisions()
 
 
-def test_e27_a_second_turn_at_once_does_nothing() -> None:
+@pytest.mark.row("E27")
+def test_a_second_cycle_at_once_does_nothing() -> None:
     world = timeline()
     put_hours(world, 1, 11, 5)
     snapshot = world.snapshot()
@@ -210,7 +215,8 @@ def test_e27_a_second_turn_at_once_does_nothing() -> None:
     assert world.turn() == CycleDecisions()
 
 
-def test_e11_data_that_comes_while_a_task_waits_replaces_it() -> None:
+@pytest.mark.row("E11")
+def test_data_that_arrives_while_a_task_waits_replaces_it() -> None:
     world = timeline(limits=QueueLimits(running_max=1))
     put(world, 1, 2, 24, 5)
     put(world, 3, 4, 12, 5)
@@ -223,7 +229,8 @@ def test_e11_data_that_comes_while_a_task_waits_replaces_it() -> None:
     assert [len(task.segment_keys) for task in decided.created] == [13]
 
 
-def test_e12_and_e13_data_of_a_running_task_is_left_to_its_commit() -> None:
+@pytest.mark.row("E12", "E13")
+def test_data_for_the_chunk_of_a_running_task_waits_for_its_commit() -> None:
     world = timeline()
     keys = [one.key for one in put(world, 1, 2, 3, 5)]
     world.turn()
@@ -239,7 +246,8 @@ def test_e12_and_e13_data_of_a_running_task_is_left_to_its_commit() -> None:
     assert (states(world), world.tasks, world.segments) == ({}, {}, {})
 
 
-def test_e14_another_policy_lets_a_running_task_finish_and_another_granularity_stops_it() -> None:
+@pytest.mark.row("E14")
+def test_another_policy_lets_a_running_task_finish_and_another_granularity_stops_it() -> None:
     world = timeline()
     put(world, 1, 2, 3, 330)
     world.turn()
@@ -261,7 +269,8 @@ def test_e14_another_policy_lets_a_running_task_finish_and_another_granularity_s
     assert name not in world.tasks
 
 
-def test_e28_who_depends_on_a_task_that_fails_for_good_goes_on() -> None:
+@pytest.mark.row("E28")
+def test_after_a_permanent_failure_other_chunks_are_planned() -> None:
     world = timeline()
     put(world, 1, 10, 5, 180)
     world.add(start_ms=day(5), end_ms=day(6), version="2", is_tombstone=True)
@@ -278,7 +287,8 @@ def test_e28_who_depends_on_a_task_that_fails_for_good_goes_on() -> None:
     assert "no memory" in world.rows[day(1)].reason
 
 
-def test_e29_a_chunk_is_left_alone_until_its_commit_was_read() -> None:
+@pytest.mark.row("E29")
+def test_a_chunk_is_not_planned_until_its_commit_was_read() -> None:
     world = timeline()
     put(world, 1, 2, 24, 5)
     stale = world.snapshot()
@@ -336,7 +346,8 @@ def test_a_timeline_that_contradicts_itself_is_left_as_it_is() -> None:
 # Commits.
 
 
-def test_x19_data_that_comes_while_a_task_runs_is_carried_over() -> None:
+@pytest.mark.row("X19")
+def test_data_that_arrives_while_a_task_runs_is_carried_over() -> None:
     world = timeline()
     put(world, 5, 6, 24, 5)
     world.turn()
@@ -350,7 +361,8 @@ def test_x19_data_that_comes_while_a_task_runs_is_carried_over() -> None:
     assert states(world) == {5: "unstable"}
 
 
-def test_x19_without_new_versions_for_old_segments_only_that_chunk_is_refused() -> None:
+@pytest.mark.row("X19")
+def test_without_new_versions_for_old_segments_only_that_chunk_is_refused() -> None:
     world = timeline()
     world.carries_over = False
     put(world, 4, 5, 24, 5)
@@ -363,7 +375,8 @@ def test_x19_without_new_versions_for_old_segments_only_that_chunk_is_refused() 
     assert len(world.segments) == 1 + 25
 
 
-def test_x20_what_was_replaced_while_a_task_ran_is_not_hidden() -> None:
+@pytest.mark.row("X20")
+def test_data_replaced_while_a_task_ran_is_not_hidden() -> None:
     world = timeline()
     put(world, 5, 6, 24, 5)
     world.turn()
@@ -376,7 +389,8 @@ def test_x20_what_was_replaced_while_a_task_ran_is_not_hidden() -> None:
     assert world.rows[day(5)].chunk.keys == (newer[0].key,)
 
 
-def test_x21_after_a_crash_only_what_remains_is_planned() -> None:
+@pytest.mark.row("X21")
+def test_after_a_crash_only_what_remains_is_planned() -> None:
     world = timeline(limits=QueueLimits(running_max=1))
     put_hours(world, 1, 11, 5)
     world.turn()
@@ -396,7 +410,8 @@ def test_x21_after_a_crash_only_what_remains_is_planned() -> None:
     assert {state for number, state in states(world).items() if number not in (4, 5)} == {"stable"}
 
 
-def test_e23_a_wrong_guess_of_bytes_changes_cost_only() -> None:
+@pytest.mark.row("E23")
+def test_a_wrong_guess_of_bytes_changes_cost_only() -> None:
     world = timeline(TimelinePolicy(cost_max=4_000 * MB))
     put(world, 1, 3, 2, 900)
     world.turn()
@@ -407,7 +422,8 @@ def test_e23_a_wrong_guess_of_bytes_changes_cost_only() -> None:
     assert sum(one.size_bytes for one in world.segments.values()) == 1_800 * MB
 
 
-def test_e25_a_clock_that_goes_back_makes_no_older_versions() -> None:
+@pytest.mark.row("E25")
+def test_a_clock_set_back_makes_no_older_versions() -> None:
     world = timeline()
     put(world, 1, 2, 24, 5, version="2024-04-01T00:00:00.000Z")
     world.turn()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.tables.plan import foresee as foreseeing
-from engine.lanes.tables.plan.foresee import done, foresee
+from engine.lanes.tables.plan import forecast as foreseeing
+from engine.lanes.tables.plan.forecast import apply_plan, forecast_plan
 from engine.lanes.tables.plan.granularity import DAY_MS, Granularity
 from engine.lanes.tables.plan.model import Segment
 from engine.lanes.tables.plan.plan import plan_timeline
@@ -38,14 +38,14 @@ def entry(first_key: int, day: int, sizes_mb: list[int], days: int = 1, **told: 
 
 def test_small_files_of_ten_days_are_two_tasks_and_then_none() -> None:
     segments = [one for day in range(10) for one in entry(day * 24 + 1, day, [5] * 24)]
-    told = foresee("table", segments, POLICY, now_ms=NOW_MS)
+    told = forecast_plan("table", segments, POLICY, now_ms=NOW_MS)
     assert (len(told.plan.tasks), told.chunks, told.segments_in, told.segments_out) == (2, 10, 240, 10)
     assert (told.bytes_in, told.cost) == (1_200 * MB, 2_160 * MB)
     assert told.is_fix_point
 
 
 def test_good_files_are_left_alone() -> None:
-    told = foresee("table", entry(1, 0, [300]), POLICY, now_ms=NOW_MS)
+    told = forecast_plan("table", entry(1, 0, [300]), POLICY, now_ms=NOW_MS)
     assert (told.plan.tasks, told.bytes_in, told.again) == ((), 0, ())
 
 
@@ -54,25 +54,27 @@ def test_each_folder_of_a_chunk_has_files_of_its_own() -> None:
         replace(one, partition=one.partition + 40) for one in entry(50, 0, [10] * 3, folder="region=us")
     ]
     plan = plan_timeline("table", segments, POLICY, now_ms=NOW_MS)
-    after = [one for one in done(segments, plan, POLICY) if one.version != "v1"]
+    after = [one for one in apply_plan(segments, plan, POLICY) if one.version != "v1"]
     assert [(one.folder, one.size_bytes) for one in after] == [
         ("region=eu", 400 * MB),
         ("region=eu", 400 * MB),
         ("region=eu", 400 * MB),
         ("region=us", 30 * MB),
     ]
-    assert foresee("table", segments, POLICY, now_ms=NOW_MS).is_fix_point
+    assert forecast_plan("table", segments, POLICY, now_ms=NOW_MS).is_fix_point
 
 
 def test_a_file_of_a_month_under_days_becomes_files_of_days() -> None:
-    told = foresee("table", entry(1, 0, [600], days=29), POLICY, now_ms=NOW_MS)
+    told = forecast_plan("table", entry(1, 0, [600], days=29), POLICY, now_ms=NOW_MS)
     assert (told.chunks, told.segments_in, told.segments_out, told.again) == (29, 1, 29, ())
 
 
 def test_chunks_that_would_be_rewritten_again_are_named_with_their_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     segments = [one for day in range(2) for one in entry(day * 24 + 1, day, [5] * 24)]
-    monkeypatch.setattr(foreseeing, "done", lambda segments, plan, policy: list(segments))  # merges that do nothing
-    told = foresee("table", segments, POLICY, now_ms=NOW_MS)
+    monkeypatch.setattr(
+        foreseeing, "apply_plan", lambda segments, plan, policy: list(segments)
+    )  # merges that do nothing
+    told = forecast_plan("table", segments, POLICY, now_ms=NOW_MS)
     assert not told.is_fix_point
     assert [(chunk.start_ms, chunk.reason) for chunk in told.again] == [
         (300 * DAY_MS, "24 segments of 114 MiB could be 1"),
@@ -101,6 +103,6 @@ def test_what_is_left_comes_to_rest(
         segments += [
             replace(one, version=f"v{number}", folder=f"k={one.partition % 2}" if has_folders else "") for one in made
         ]
-    told = foresee("table", segments, policy, now_ms=NOW_MS)
+    told = forecast_plan("table", segments, policy, now_ms=NOW_MS)
     assert told.again == ()
     assert told.segments_out == sum(chunk.out for task in told.plan.tasks for chunk in task.chunks)

@@ -36,11 +36,12 @@ def chunk(period: str, time_ms: int, timezone: str = "UTC", origin_ms: int | Non
     return Granularity(period=period, timezone=timezone, origin_ms=origin_ms).chunk_of(time_ms)
 
 
+@pytest.mark.row("X22")
 @pytest.mark.parametrize(
     ("day", "hours"),
     [((2024, 3, 10), 23), ((2024, 11, 3), 25), ((2024, 7, 4), 24)],
 )
-def test_x22_days_of_new_york_have_23_to_25_hours(day: tuple[int, int, int], hours: int) -> None:
+def test_days_of_new_york_have_23_to_25_hours(day: tuple[int, int, int], hours: int) -> None:
     start_ms, end_ms = chunk("day", ms(*day, 12), "America/New_York")
     assert datetime.fromtimestamp(start_ms / 1000, ZoneInfo("America/New_York")).timetuple()[:5] == (*day, 0, 0)
     assert end_ms - start_ms == hours * HOUR_MS
@@ -66,7 +67,7 @@ def test_chunks_of_utc(period: str, inside: tuple[int, ...], start: tuple[int, .
     assert chunk(period, ms(*inside)) == (ms(*start), ms(*end))
 
 
-def test_an_origin_says_where_chunks_begin() -> None:
+def test_chunks_begin_at_the_origin() -> None:
     assert chunk("P3D", ms(2024, 2, 6), origin_ms=ms(2024, 2, 2)) == (ms(2024, 2, 5), ms(2024, 2, 8))
     assert chunk("month", ms(2024, 3, 3), origin_ms=ms(2023, 1, 10, 6)) == (ms(2024, 2, 10, 6), ms(2024, 3, 10, 6))
     assert chunk("month", ms(2024, 2, 10), origin_ms=ms(2023, 1, 10, 6)) == (ms(2024, 1, 10, 6), ms(2024, 2, 10, 6))
@@ -86,13 +87,14 @@ def test_local_time_that_comes_twice_or_never_gives_no_empty_chunk() -> None:
     assert after == (ms(2011, 12, 30, 10), ms(2011, 12, 31, 10))
 
 
+@pytest.mark.row("E15")
 @settings(max_examples=300, deadline=None)
 @given(
     st.integers(LOW_MS, HIGH_MS),
     st.sampled_from(["hour", "day", "week", "month", "quarter", "year", "PT6H", "P3D", "P2M"]),
     st.sampled_from(ZONES),
 )
-def test_e15_every_instant_lies_in_one_chunk_and_chunks_abut(time_ms: int, period: str, timezone: str) -> None:
+def test_every_instant_is_in_one_chunk_and_chunks_are_adjacent(time_ms: int, period: str, timezone: str) -> None:
     granularity = Granularity(period=period, timezone=timezone)
     start_ms, end_ms = granularity.chunk_of(time_ms)
     assert start_ms <= time_ms < end_ms
@@ -107,7 +109,7 @@ def test_e15_every_instant_lies_in_one_chunk_and_chunks_abut(time_ms: int, perio
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 4_000_000_000_000), st.sampled_from(ZONES))
-def test_days_begin_when_the_calendar_of_the_zone_says(time_ms: int, timezone: str) -> None:
+def test_days_begin_by_the_calendar_of_the_time_zone(time_ms: int, timezone: str) -> None:
     start_ms, end_ms = Granularity(timezone=timezone).chunk_of(time_ms)
     zone = ZoneInfo(timezone)
     first = datetime.fromtimestamp(start_ms // 1000, zone)

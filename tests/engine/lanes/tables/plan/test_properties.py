@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,9 +87,10 @@ def seen_by_hour(segments: Sequence[Segment]) -> dict[int, list[Segment]]:
     return found
 
 
+@pytest.mark.row("tables-invariant-2")
 @FEW
 @given(timelines(), policies)
-def test_inv2_every_chunk_is_what_counting_hours_says(segments: list[Segment], policy: TimelinePolicy) -> None:
+def test_every_chunk_equals_a_count_by_hour(segments: list[Segment], policy: TimelinePolicy) -> None:
     hours = seen_by_hour(segments)
     found = plan(segments, policy)
     most = policy.segment_bytes_max
@@ -125,9 +127,10 @@ def test_inv2_every_chunk_is_what_counting_hours_says(segments: list[Segment], p
     assert sorted(covered) == sorted(hours)  # and so I2: every share is in exactly one chunk
 
 
+@pytest.mark.row("tables-invariant-1")
 @FEW
 @given(timelines(), policies, st.randoms(use_true_random=False))
-def test_inv1_neither_order_nor_form_of_the_input_matters(
+def test_order_and_form_of_the_input_have_no_effect(
     segments: list[Segment], policy: TimelinePolicy, chance: Random
 ) -> None:
     mixed = list(segments)
@@ -136,9 +139,12 @@ def test_inv1_neither_order_nor_form_of_the_input_matters(
     assert plan(segments, policy) == plan(mixed, policy) == plan(segments_of_time_chunks(by_chunk), policy)
 
 
+@pytest.mark.row(
+    "tables-invariant-3", "tables-invariant-4", "tables-invariant-5", "tables-invariant-6", "tables-invariant-7"
+)
 @FEW
 @given(timelines(), policies)
-def test_inv3_to_inv7_tasks_hold_what_they_should(segments: list[Segment], policy: TimelinePolicy) -> None:
+def test_tasks_satisfy_their_invariants(segments: list[Segment], policy: TimelinePolicy) -> None:
     found = plan(segments, policy)
     taken = [chunk.start_ms for task in found.tasks for chunk in task.chunks]
     assert len(set(taken)) == len(taken)  # I3
@@ -146,7 +152,7 @@ def test_inv3_to_inv7_tasks_hold_what_they_should(segments: list[Segment], polic
     for task in found.tasks:
         actions = {chunk.action for chunk in task.chunks}
         assert Action.COMPACT in actions  # I4
-        assert actions <= {Action.COMPACT, Action.NO_OPINION}
+        assert actions <= {Action.COMPACT, Action.NEUTRAL}
         for one, other in zip(task.chunks, task.chunks[1:], strict=False):
             assert one.end_ms == other.start_ms
             assert one.reaches_end
@@ -183,11 +189,10 @@ def test_whole_files_are_never_cut_between_tasks(segments: list[Segment], policy
             assert holder.keys().isdisjoint(chunk.shared)
 
 
+@pytest.mark.row("tables-invariant-8", "tables-invariant-9")
 @FEW
 @given(timelines(), policies)
-def test_inv8_and_inv9_the_second_plan_is_empty_and_a_crash_loses_nothing(
-    segments: list[Segment], policy: TimelinePolicy
-) -> None:
+def test_the_second_plan_is_empty_and_a_crash_loses_nothing(segments: list[Segment], policy: TimelinePolicy) -> None:
     first = plan(segments, policy)
     chunks = [chunk for task in first.tasks for chunk in task.chunks]
     half = chunks[::2]
@@ -228,6 +233,7 @@ def _share(total: int, count: int, number: int) -> int:
     return total * (number + 1) // count - total * number // count
 
 
+@pytest.mark.row("tables-invariant-10", "tables-invariant-11")
 @FEW
 @given(
     st.integers(0, 5_000),
@@ -236,7 +242,7 @@ def _share(total: int, count: int, number: int) -> int:
     st.integers(0, 10**12),
     st.one_of(st.sampled_from([0, 30 * 24 * HOUR_MS, 300 * 24 * HOUR_MS]), st.integers(0, 10**13)),
 )
-def test_inv10_and_inv11_priorities_are_exact_and_grow_with_what_is_gained(
+def test_priorities_are_exact_and_grow_with_the_gain(
     saved: int, bytes_: int, largest: int, more: int, age_ms: int
 ) -> None:
     policy = TimelinePolicy()

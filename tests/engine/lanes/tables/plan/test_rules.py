@@ -9,11 +9,11 @@ import pytest
 from engine.lanes.tables.plan.columns import FOREVER_END_MS
 from engine.lanes.tables.plan.commit import PlannedChunk, Verdict, decide_commit, decide_commits, digest_of
 from engine.lanes.tables.plan.granularity import DAY_MS, HOUR_MS
-from engine.lanes.tables.plan.layout import lay_out
+from engine.lanes.tables.plan.layout import build_layout
 from engine.lanes.tables.plan.model import Segment
 from engine.lanes.tables.plan.plan import plan_timeline, segments_of_time_chunks
 from engine.lanes.tables.plan.policy import MB, QueueLimits, Spanning, TimelinePolicy
-from engine.lanes.tables.plan.versions import instant_version, version_above
+from engine.lanes.tables.plan.visibility import instant_version, version_above
 from engine.schedule.errors import PolicyRefused, SnapshotRefused
 
 FIRST_MS = 1_706_745_600_000
@@ -49,7 +49,7 @@ def keys(*segments: Segment) -> tuple[int, ...]:
         (1, 501, 0.150, 0),
     ],
 )
-def test_priorities_are_those_of_the_sheet(count: int, size: float, priority: float, age: int) -> None:
+def test_priorities_are_those_of_the_reference(count: int, size: float, priority: float, age: int) -> None:
     segments = [one(key, size_bytes=round(size * MB)) for key in range(count)]
     (chunk,) = plan_timeline("t", segments, POLICY, now_ms=FIRST_MS + (1 + age) * DAY_MS).chunks
     assert abs(chunk.priority / 1e6 - priority) < 0.0006  # the sheet adds up terms that are rounded already
@@ -108,16 +108,16 @@ def test_long_intervals_are_shared_out_exactly() -> None:
 @pytest.mark.parametrize(
     ("segments", "words"),
     [
-        ([one(7, end_ms=FIRST_MS)], "segment 7 has an interval without length"),
-        ([one(7, end_ms=FIRST_MS - 5)], "segment 7 has an interval without length"),
-        ([one(7, end_ms=FOREVER_END_MS + 1)], "segment 7 has an interval beyond all time"),
-        ([one(7, end_ms=1 << 70)], "segment 7 has end_ms of"),
+        ([one(7, end_ms=FIRST_MS)], "segment 7 has an empty interval"),
+        ([one(7, end_ms=FIRST_MS - 5)], "segment 7 has an empty interval"),
+        ([one(7, end_ms=FOREVER_END_MS + 1)], "segment 7 has an interval out of bounds"),
+        ([one(7, end_ms=1 << 70)], "segment 7 has end_ms "),
         ([one(7, size_bytes=-3)], "segment 7 has a size of -3"),
         ([one(7, size_bytes=1 << 80)], "segment 7 has a size of"),
         ([one(7, partition=-1)], "segment 7 has partition -1"),
-        ([one(7), one(7, partition=8)], "segment 7 is there more than once"),
+        ([one(7), one(7, partition=8)], "segment 7 appears more than once"),
         ([one(7), one(8, partition=7)], "segments 7 and 8 are both partition 7"),
-        ([one(key, size_bytes=1 << 50) for key in range(5_000)], "too many to be added up"),
+        ([one(key, size_bytes=1 << 50) for key in range(5_000)], "the sum of the segments exceeds"),
         ([one(1), one(2, end_ms=FIRST_MS + HOUR_MS)], "overlap"),
         ([one(1), one(2, start_ms=FIRST_MS + HOUR_MS, core_partitions=9)], "overlap"),
     ],
@@ -127,7 +127,7 @@ def test_impossible_segments_are_refused_by_name(segments: list[Segment], words:
         plan_timeline("t", segments, POLICY, now_ms=0)
 
 
-def test_lists_that_tell_different_things_of_a_segment_are_refused() -> None:
+def test_lists_that_disagree_about_a_segment_are_refused() -> None:
     assert segments_of_time_chunks([[one(1)], [one(1), one(2)]]) == [one(1), one(2)]
     with pytest.raises(SnapshotRefused, match="segment 1"):
         segments_of_time_chunks([[one(1)], [one(1, size_bytes=2)]])
@@ -178,12 +178,12 @@ def planned(*segments: Segment) -> PlannedChunk:
 
 def test_the_digest_of_pieces_is_that_of_the_plan() -> None:
     segments = [one(1), one(2, size_bytes=None), one(3, version="2", end_ms=FIRST_MS + HOUR_MS, is_tombstone=True)]
-    layout = lay_out(segments, POLICY)
+    layout = build_layout(segments, POLICY)
     assert digest_of(layout.pieces_of(0)[::-1]) == f"{int(layout.digest[0]):016x}"
     assert digest_of([]) == f"{0:016x}"
     for changed in ({"version": "2"}, {"size_bytes": 3}, {"partition": 9}, {"end_ms": FIRST_MS + 5}):
-        other = lay_out([replace(segments[0], **changed)], POLICY)  # type: ignore[arg-type]
-        assert other.digest[0] != lay_out(segments[:1], POLICY).digest[0]
+        other = build_layout([replace(segments[0], **changed)], POLICY)  # type: ignore[arg-type]
+        assert other.digest[0] != build_layout(segments[:1], POLICY).digest[0]
 
 
 LATE = one(9)
@@ -193,12 +193,12 @@ LATE = one(9)
     ("now", "verdict", "words"),
     [
         ([one(1), one(2)], Verdict.PUBLISH, "nothing changed"),
-        ([one(1), one(2), LATE], Verdict.CARRY_OVER, "1 segments came"),
-        ([one(1)], Verdict.ABORT, "gone or hidden"),
-        ([one(1), one(2, size_bytes=5)], Verdict.ABORT, "gone or hidden"),
-        ([one(1), one(2), replace(LATE, version="2")], Verdict.ABORT, "gone or hidden"),
-        ([one(1), one(2), replace(LATE, core_partitions=20, version="2")], Verdict.ABORT, "waits for others"),
-        ([one(1), one(2), replace(LATE, end_ms=FIRST_MS + 5)], Verdict.ABORT, "contradicts itself"),
+        ([one(1), one(2), LATE], Verdict.CARRY_OVER, "1 segments arrived"),
+        ([one(1)], Verdict.ABORT, "removed or hidden"),
+        ([one(1), one(2, size_bytes=5)], Verdict.ABORT, "removed or hidden"),
+        ([one(1), one(2), replace(LATE, version="2")], Verdict.ABORT, "removed or hidden"),
+        ([one(1), one(2), replace(LATE, core_partitions=20, version="2")], Verdict.ABORT, "waits for other segments"),
+        ([one(1), one(2), replace(LATE, end_ms=FIRST_MS + 5)], Verdict.ABORT, "the timeline is inconsistent"),
     ],
 )
 def test_a_commit_looks_at_what_came_and_went(now: list[Segment], verdict: Verdict, words: str) -> None:
@@ -211,9 +211,9 @@ def test_a_commit_looks_at_what_came_and_went(now: list[Segment], verdict: Verdi
 @pytest.mark.parametrize(
     ("late", "words"),
     [
-        ({"start_ms": FIRST_MS + 2 * HOUR_MS, "end_ms": FIRST_MS + 2 * DAY_MS}, "lies in other chunks too"),
+        ({"start_ms": FIRST_MS + 2 * HOUR_MS, "end_ms": FIRST_MS + 2 * DAY_MS}, "extends into other chunks"),
         ({"start_ms": FIRST_MS + 2 * HOUR_MS, "is_tombstone": True}, "tombstone 9"),
-        ({"start_ms": FIRST_MS + 2 * HOUR_MS, "version": "0"}, "a version of its own"),
+        ({"start_ms": FIRST_MS + 2 * HOUR_MS, "version": "0"}, "with another version"),
     ],
 )
 def test_what_came_beside_it_is_carried_over_only_if_it_can_be(late: dict[str, object], words: str) -> None:
@@ -223,7 +223,7 @@ def test_what_came_beside_it_is_carried_over_only_if_it_can_be(late: dict[str, o
     assert words in found.reason
 
 
-def test_nothing_is_published_above_what_waits_for_others_unless_it_was_given_up() -> None:
+def test_commits_abort_above_an_incomplete_version_unless_it_was_given_up() -> None:
     now = [one(1), one(5, version="0", core_partitions=20)]
     chunk = planned(one(1))
     assert decide_commit(chunk, now, now_ms=FIRST_MS).verdict is Verdict.ABORT

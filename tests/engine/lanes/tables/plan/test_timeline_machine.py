@@ -16,8 +16,7 @@ from engine.lanes.tables.plan.granularity import DAY_MS, HOUR_MS
 from engine.lanes.tables.plan.model import Action, ChunkState, TaskState
 from engine.lanes.tables.plan.plan import plan_timeline
 from engine.lanes.tables.plan.policy import MB, Align, QueueLimits, Spanning, TimelinePolicy
-from engine.lanes.tables.plan.versions import version_above
-from engine.lanes.tables.plan.visibility import visible
+from engine.lanes.tables.plan.visibility import version_above, visible
 from engine.simulation.memory_timeline import SOURCE, MemoryTimeline, StaleToken, bytes_of
 
 FIRST_MS = 1_706_745_600_000
@@ -146,7 +145,7 @@ class Controller(RuleBasedStateMachine):
                 keys = timeline.by_chunk.get(start_ms, set())
                 assert linked & keys or set(row.chunk.shared) - keys or _was_shared(arrivals_before, touched, row)
         again = timeline.turn()  # E27: a second controller at once finds nothing to do but to take back what has room
-        assert (again.analysed, again.dissolved, again.shed, again.gone) == ((), (), (), ()), again
+        assert (again.analysed, again.dissolved, again.shed, again.removed) == ((), (), (), ()), again
         assert {chunk.start_ms for task in again.created for chunk in task.chunks if chunk.priority} == {
             start_ms for _, start_ms in again.readmitted
         }
@@ -267,7 +266,7 @@ class Controller(RuleBasedStateMachine):
                 assert row.state in (ChunkState.STABLE, ChunkState.EMPTY)
 
     def teardown(self) -> None:
-        """When nobody writes any more, everything is done in the end, and then nothing is left to do (I8)."""
+        """Without further writes, everything is done in the end, and then nothing is left to do (I8)."""
         timeline = self.__dict__.get("timeline")
         if timeline is None:
             return

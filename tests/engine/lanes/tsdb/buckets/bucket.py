@@ -61,7 +61,7 @@ class Bucket:
             self.store.put(block_key(self.folder, ulid, name), data)
 
     def put_meta(self, ulid: str, /, data: bytes | None = None, **changes: object) -> None:
-        """Upload a meta.json, sound unless told otherwise."""
+        """Upload a meta.json, sound by default."""
         sound = json.dumps(meta_document(ulid, **changes)).encode()
         self.store.put(block_key(self.folder, ulid, META), sound if data is None else data)
 
@@ -89,6 +89,6 @@ class Bucket:
 
 
 def essence(known: KnownFolder) -> tuple[object, ...]:
-    """Return what two scans of the same bucket must agree in, whatever each was told before."""
+    """Return what two scans of the same bucket must agree in, whatever the state of each was before."""
     marks = {key: replace(mark, modified_at_s=0.0, is_global=False) for key, mark in known.marks.items()}
     return known.complete, known.partial, known.bad, marks

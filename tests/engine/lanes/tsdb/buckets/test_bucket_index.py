@@ -11,9 +11,9 @@ import pytest
 from engine.core.errors import BadObject, LimitExceeded
 from engine.lanes.tsdb.buckets import bucket_index
 from engine.lanes.tsdb.buckets.bucket_index import decode_index, encode_index, read_index
-from engine.lanes.tsdb.buckets.index_update import update_index
 from engine.lanes.tsdb.buckets.layout import META, block_key
 from engine.lanes.tsdb.buckets.model import MarkKind
+from engine.lanes.tsdb.buckets.publishing import update_index
 from engine.storage import StorageError, open_store
 from tests.engine.lanes.tsdb.buckets.bucket import Bucket, ulid_of
 from tests.faults.failing_store import FailingStore, Fault

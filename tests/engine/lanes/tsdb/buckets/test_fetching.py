@@ -114,7 +114,7 @@ def test_a_store_that_fails_leaves_nothing_and_a_second_try_works(bucket: Bucket
     assert len(fetch_blocks(bucket.store, bucket.folder, sources, tmp_path / "local")) == 3
 
 
-def test_a_download_stops_when_told_to(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_cancelled_download_stops(bucket: Bucket, tmp_path: Path) -> None:
     bucket.put_block(1)
     with pytest.raises(MergeCancelled):
         fetch_blocks(bucket.store, bucket.folder, sources_of(bucket), tmp_path / "local", is_cancelled=lambda: True)

@@ -106,7 +106,7 @@ def test_a_resolution_that_is_none_is_an_error_of_the_block(resolution: object) 
         layout("thanos").group_key(meta({}, resolution))
 
 
-def test_a_result_says_its_labels_place_files_and_sizes() -> None:
+def test_a_result_has_its_labels_place_files_and_sizes() -> None:
     sources = [meta({"a": "b", "__ingester_id__": name}) for name in "xy"]
     place = PartitionPlace(group_id=7, partition=1, partitions=4, created_s=1_700_000_000)
     section = result_section(layout("cortex"), sources, range_ms=7_200_000, place=place)

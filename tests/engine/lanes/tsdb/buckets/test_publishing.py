@@ -12,10 +12,15 @@ from engine.core.errors import BadObject, MergeCancelled
 from engine.formats.prometheus.tombstones import encode_tombstones
 from engine.lanes.tsdb.buckets.bucket_index import read_index
 from engine.lanes.tsdb.buckets.deleting import delete_marked_block, delete_partial_upload
-from engine.lanes.tsdb.buckets.index_update import update_index
 from engine.lanes.tsdb.buckets.layout import META, block_key
 from engine.lanes.tsdb.buckets.model import MarkKind
-from engine.lanes.tsdb.buckets.publishing import IncompleteBlock, PublishConflict, mark_replaced, publish_meta
+from engine.lanes.tsdb.buckets.publishing import (
+    IncompleteBlock,
+    PublishConflict,
+    mark_replaced,
+    publish_meta,
+    update_index,
+)
 from engine.lanes.tsdb.buckets.uploading import upload_block
 from engine.lanes.tsdb.jobs import BlockFile
 from engine.storage import ObjectStore, StorageError, open_store
@@ -74,7 +79,7 @@ def test_an_upload_that_fails_shows_nothing_and_can_be_repeated(bucket: Bucket, 
     assert len(bucket.contents()) == len(FILES)
 
 
-def test_an_upload_stops_when_told_to(bucket: Bucket, result: Path) -> None:
+def test_a_cancelled_upload_stops(bucket: Bucket, result: Path) -> None:
     with pytest.raises(MergeCancelled):
         upload_block(bucket.store, bucket.folder, result, is_cancelled=lambda: True)
     assert bucket.contents() == {}
@@ -152,7 +157,7 @@ def outbox(store: ObjectStore, bucket: Bucket, sources: list[str], files: tuple[
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_an_outbox_killed_anywhere_leaves_nothing_half_visible_and_goes_on(
+def test_an_outbox_killed_anywhere_leaves_nothing_half_visible_and_resumes(
     bucket: Bucket, result: Path, tmp_path: Path, is_late: bool
 ) -> None:
     def begun(name: str) -> tuple[Bucket, list[str], tuple[BlockFile, ...]]:
@@ -215,7 +220,7 @@ def test_a_block_whose_mark_cannot_be_read_stays(bucket: Bucket) -> None:
     assert bucket.scan().known.complete == {ulid}
 
 
-def test_a_deletion_killed_anywhere_is_known_as_one_and_goes_on(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_deletion_killed_anywhere_is_recognised_and_resumes(bucket: Bucket, tmp_path: Path) -> None:
     for call in range(1, 20):
         made = Bucket(open_store(str(tmp_path / f"killed-{call}")), bucket.layout.name)
         ulid = made.put_block(1)

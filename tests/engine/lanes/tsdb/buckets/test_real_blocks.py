@@ -18,9 +18,8 @@ from engine.formats.prometheus.meta import decode_meta, encode_meta
 from engine.lanes.tsdb.buckets.deleting import delete_marked_block
 from engine.lanes.tsdb.buckets.fetching import fetch_blocks
 from engine.lanes.tsdb.buckets.index_stats import measure_index
-from engine.lanes.tsdb.buckets.index_update import update_index
 from engine.lanes.tsdb.buckets.layout import META, layout
-from engine.lanes.tsdb.buckets.publishing import mark_replaced, publish_meta
+from engine.lanes.tsdb.buckets.publishing import mark_replaced, publish_meta, update_index
 from engine.lanes.tsdb.buckets.scan import scan_folder
 from engine.lanes.tsdb.buckets.sections import completed_section, result_section
 from engine.lanes.tsdb.buckets.uploading import upload_block

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from engine.core.errors import BadObject
 from engine.lanes.tsdb.buckets.bucket_index import read_index
-from engine.lanes.tsdb.buckets.index_update import update_index
 from engine.lanes.tsdb.buckets.layout import META, block_key
 from engine.lanes.tsdb.buckets.marks import remove_mark
 from engine.lanes.tsdb.buckets.model import KnownFolder, MarkKind
+from engine.lanes.tsdb.buckets.publishing import update_index
 from engine.lanes.tsdb.buckets.scan import scan_folder
 from engine.lanes.tsdb.buckets.sections import origin
 from engine.storage import ObjectStore, StorageError, open_store
@@ -31,7 +31,7 @@ def test_an_empty_bucket_is_nothing(bucket: Bucket) -> None:
     assert (scan.appeared, scan.vanished, scan.ignored) == ((), (), 0)
 
 
-def test_a_block_is_told_with_all_that_a_planner_needs(bucket: Bucket) -> None:
+def test_a_scanned_block_has_all_that_a_planner_needs(bucket: Bucket) -> None:
     ulid = bucket.put_block(1)
     (block,) = bucket.scan().appeared
     assert (block.folder, block.ulid, block.meta.ulid) == (bucket.folder, ulid, ulid)
@@ -130,7 +130,7 @@ BAD_METAS = [
     (b"\xff\xfe", "not JSON"),
     (b"[" * 100_000, "not JSON"),
     (b"null", "not an object"),
-    (b" " * ((16 << 20) + 1), "at most"),
+    (b" " * ((16 << 20) + 1), "exceed the limit"),
 ]
 PLACE = {"partitioned_group_id": 4021, "partition_count": 4, "partition_id": 3}
 LIES = [
@@ -146,7 +146,7 @@ LIES = [
             {"time_range": True},
         )
     ),
-    ({"ulid": ulid_of(99)}, "is of block"),
+    ({"ulid": ulid_of(99)}, "its ULID is"),
     ({"minTime": 7_200_000}, "is not before maxTime"),
     ({"minTime": 1.5}, "minTime"),
     ({"version": 2}, "version 2"),
@@ -154,18 +154,20 @@ LIES = [
     ({"stats": {"numSamples": -1}}, r"stats\.numSamples"),
     ({"thanos": {"labels": ["a"]}}, r"thanos\.labels"),
     ({"thanos": {"downsample": {"resolution": "5m"}}}, "resolution"),
-    ({"thanos": {"files": [{"rel_path": "index", "size_bytes": 1}]}}, "index.* meta.json says 1"),
-    ({"thanos": {"files": [{"rel_path": "chunks/000009", "size_bytes": 1}]}}, "chunks/000009.*no such file"),
+    ({"thanos": {"files": [{"rel_path": "index", "size_bytes": 1}]}}, "index.* meta.json states 1"),
+    ({"thanos": {"files": [{"rel_path": "chunks/000009", "size_bytes": 1}]}}, "chunks/000009.*block lacks it"),
 ]
 
 
 @pytest.mark.parametrize(("data", "reason"), BAD_METAS)
-def test_a_meta_that_is_none_is_told_and_left_alone(bucket: Bucket, data: bytes, reason: str) -> None:
+def test_an_undecodable_meta_is_reported_and_left_alone(bucket: Bucket, data: bytes, reason: str) -> None:
     _left_alone(bucket, reason, data=data)
 
 
 @pytest.mark.parametrize(("changes", "reason"), LIES)
-def test_a_meta_that_lies_is_told_and_left_alone(bucket: Bucket, changes: dict[str, object], reason: str) -> None:
+def test_a_meta_with_false_values_is_reported_and_left_alone(
+    bucket: Bucket, changes: dict[str, object], reason: str
+) -> None:
     _left_alone(bucket, reason, **changes)
 
 
@@ -178,7 +180,7 @@ def test_a_meta_that_lies_is_told_and_left_alone(bucket: Bucket, changes: dict[s
         ({"partition_info": PLACE, "time_range": 7_200_000}, (4021, 3, 4, 7_200_000)),
     ],
 )
-def test_extensions_tell_the_origin_or_are_others_own(
+def test_extensions_give_the_origin_or_belong_to_others(
     bucket: Bucket, extensions: object, place: tuple[int, ...] | None
 ) -> None:
     ulid = ulid_of(1)

@@ -17,7 +17,7 @@ def test_no_group_is_cut_where_parts_are_not_allowed() -> None:
         0: SlotState.TOO_LARGE,
         2 * HOUR_MS: SlotState.READY,
     }
-    assert "its group would be cut into 2 parts by series" in found.explain("a")
+    assert "its group would need 2 partitions by series" in found.explain("a")
     assert found.compactions == 1, "nothing is expected of what is not planned"
     by_index = IntervalPolicy(partition_index_bytes=10, allows_partitions=False)
     assert told(plan([block(name, 0, 2, index_bytes=6) for name in "ab"], policy=by_index)) == []

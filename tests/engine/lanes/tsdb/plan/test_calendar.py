@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from engine.core.time_texts import length, moment
-from engine.lanes.tsdb.plan.calendar import URGENCY, calendar
 from engine.lanes.tsdb.plan.model import SlotProgress, SlotState
 from engine.lanes.tsdb.plan.plan import plan_intervals
 from engine.lanes.tsdb.plan.policy import HOUR_MS, IntervalPolicy
+from engine.lanes.tsdb.plan.slots import URGENCY, calendar
 from engine.schedule.errors import SnapshotRefused
 from tests.engine.lanes.tsdb.plan.block_texts import LATER_MS, blocks
 
@@ -35,7 +35,7 @@ def test_every_interval_of_the_stretch_is_there_with_the_most_urgent_state_of_al
     assert set(URGENCY) == set(SlotState)
 
 
-def test_nobody_gets_a_calendar_of_all_times_there_are() -> None:
+def test_a_calendar_of_too_many_intervals_is_refused() -> None:
     assert len(calendar([], 10, first_ms=0, last_ms=99_999)) == 10_000
     with pytest.raises(SnapshotRefused, match="10001 intervals"):
         calendar([], 10, first_ms=0, last_ms=100_000)
@@ -47,7 +47,7 @@ def test_a_plan_can_be_shown() -> None:
     assert [(str(cell.state), cell.blocks) for cell in cells] == [("ready", 3), ("empty", 0), ("done", 1)]
 
 
-def test_times_and_lengths_are_said_as_people_say_them() -> None:
+def test_times_and_lengths_are_formatted_for_people() -> None:
     hour = HOUR_MS
     assert [length(size) for size in (2 * hour, 12 * hour, 24 * hour, 48 * hour, 90_000, 60_000, 20, 0)] == [
         *("2 h", "12 h", "24 h", "2 d", "90 s", "1 min", "20 ms", "0 ms")

@@ -1,4 +1,4 @@
-"""Our rules by interval: what is merged first, what waits and for what, and that all of it ends."""
+"""Our rules by interval: what is merged first, which blocks wait and for what, and that all of it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATER = 1000 * HOUR_MS
 
 
 def block(name: str, start: float, end: float, *, level: int = 1, **rest: object) -> IntervalBlock:
-    """Return a block of hours, uploaded when it ended unless something else is said."""
+    """Return a block of hours, uploaded when it ended by default."""
     told = {"uploaded_at_ms": int(end * HOUR_MS), "sources": (name,)} | rest
     return IntervalBlock(
         ulid=name,
@@ -55,18 +55,18 @@ def told(found: IntervalPlan) -> list[str]:
     ]
 
 
-def test_replicas_of_two_hours_go_before_what_is_longer_and_every_block_says_where_it_stands() -> None:
+def test_replicas_of_two_hours_are_merged_first_and_every_block_has_its_standing() -> None:
     blocks = [block(f"{name}{start}", start, start + 2) for start in (0, 2, 4) for name in "ab"] + [block("c", 12, 14)]
     found = plan(blocks, now=100)
     assert told(found) == ["0-2: a0 b0", "2-4: a2 b2", "4-6: a4 b4"]
     assert (found.compactions, found.waiting) == (5, 7), "0-12 and 0-24 come after"
-    assert found.explain("a0") == "grouped: it is merged with the others of the 2 h from 1970-01-01 00:00 UTC"
+    assert found.explain("a0") == "grouped: it is merged with the other blocks of the 2 h from 1970-01-01 00:00 UTC"
     assert found.explain("c") == "waiting: smaller intervals in the 24 h from 1970-01-01 00:00 UTC are merged first"
-    assert found.explain("z") == "unknown: it was not in the snapshot"
+    assert found.explain("z") == "unknown: not in the snapshot"
     first = found.groups[0]
     assert first.reason == "2 blocks in the 2 h from 1970-01-01 00:00 UTC overlap in time"
     assert (first.is_vertical, first.level) == (True, 2)
-    [part] = first.parts()
+    [part] = first.group_partitions()
     assert first.job_name(part).endswith("-TA-I0-7200000-P0of1")
 
 
@@ -74,7 +74,7 @@ def test_adjacent_blocks_are_merged_in_the_smallest_range_that_holds_them() -> N
     found = plan([block("a", 0, 2, level=2), block("b", 10, 12, level=2), block("c", 12, 14, level=2)])
     assert told(found) == ["0-12: a b"]
     assert not found.groups[0].is_vertical
-    assert found.groups[0].reason == "2 blocks lie in the 12 h from 1970-01-01 00:00 UTC one after the other"
+    assert found.groups[0].reason == "2 blocks in the 12 h from 1970-01-01 00:00 UTC follow one another"
     assert found.compactions == 2
 
 
@@ -82,7 +82,7 @@ def test_a_slot_that_is_not_over_or_has_nothing_after_it_waits() -> None:
     two = [block("a", 0, 2), block("b", 0, 1.9)]
     assert (
         plan(two, now=1.99).explain("a")
-        == "waiting: the 2 h from 1970-01-01 00:00 UTC is not over before 1970-01-01 02:00 UTC"
+        == "waiting: the 2 h from 1970-01-01 00:00 UTC has not ended; it ends at 1970-01-01 02:00 UTC"
     )
     assert told(plan(two, now=2.5)) == ["0-2: b a"], "one of them reaches the end of the slot"
     short = [block("a", 0, 1.5), block("b", 0, 1.9)]
@@ -90,7 +90,7 @@ def test_a_slot_that_is_not_over_or_has_nothing_after_it_waits() -> None:
     assert told(found) == []
     assert (found.look_again_ms, found.compactions) == (4 * HOUR_MS, 0)
     assert found.explain("b") == (
-        "waiting: nothing after the 2 h from 1970-01-01 00:00 UTC has come yet; its blocks are merged when something "
+        "waiting: no block reaches the end of the 2 h from 1970-01-01 00:00 UTC yet; its blocks are merged when one "
         "does, or from 1970-01-01 04:00 UTC on"
     )
     assert told(plan([*short, block("c", 2, 2.1)], now=3.9)) == ["0-2: a b"]
@@ -100,10 +100,10 @@ def test_a_slot_that_is_not_over_or_has_nothing_after_it_waits() -> None:
 def test_a_lone_block_waits_in_the_smallest_interval_that_may_still_get_others() -> None:
     lone = [block("a", 0, 2)]
     assert plan(lone, now=3).explain("a") == (
-        "waiting: nothing to merge it with in the 12 h from 1970-01-01 00:00 UTC so far; more may come"
+        "waiting: there is no other block to merge it with in the 12 h from 1970-01-01 00:00 UTC so far"
     )
-    assert plan(lone, now=25).explain("a").startswith("waiting: nothing to merge it with in the 24 h")
-    assert plan(lone, now=48).standings["a"].state is BlockState.FINAL
+    assert plan(lone, now=25).explain("a").startswith("waiting: there is no other block to merge it with in the 24 h")
+    assert plan(lone, now=48).statuses["a"].state is BlockState.FINAL
 
 
 def test_what_a_job_will_make_is_something_newer_too() -> None:
@@ -128,7 +128,7 @@ def test_late_blocks_are_followed_by_others_and_make_a_slot_wait_four_delays_at_
     found = plan([*late, block("n", 2, 4, level=2)], now=50.5)
     assert told(found) == []
     assert found.explain("a") == (
-        "waiting: others may follow block b into the 2 h from 1970-01-01 00:00 UTC until 1970-01-03 02:45 UTC"
+        "waiting: more blocks may follow block b in the 2 h from 1970-01-01 00:00 UTC until 1970-01-03 02:45 UTC"
     )
     assert (found.compactions, found.waiting) == (0, 0), "what only waits for time is not behind"
     above = plan([*late, block("n", 14, 16, level=2)], now=50.5)
@@ -159,7 +159,7 @@ def test_late_data_is_merged_where_something_is_to_merge_it_with() -> None:
     assert told(plan([late, *halves])) == ["0-2: h0 h1 l"]
     assert told(plan([late, *halves, day])) == ["0-2: h0 h1 l"]
     assert told(plan([late, day])) == ["0-24: l d"]
-    assert plan([*halves]).standings["h0"].state is BlockState.FINAL, "parts of one group have no series in common"
+    assert plan([*halves]).statuses["h0"].state is BlockState.FINAL, "parts of one group have no series in common"
     short = block("s", 0, 2, level=3, time_range_ms=12 * HOUR_MS)
     assert told(plan([late, short])) == ["0-12: l s"]
     made = block("m", 1, 10, level=4, time_range_ms=24 * HOUR_MS)
@@ -174,19 +174,19 @@ def test_groups_are_cut_into_parts_that_read_what_holds_something_for_them() -> 
     blocks += [block("c", 4, 6, level=2, series=1)]
     [group] = plan(blocks, policy=policy).groups
     assert not group.is_vertical
-    assert [(part.partition, [one.ulid for one in part.blocks]) for part in group.parts()] == [
+    assert [(part.partition, [one.ulid for one in part.blocks]) for part in group.group_partitions()] == [
         (0, ["a0", "a2", "b0", "c"]),
         (1, ["a1", "a3", "b1", "c"]),
     ]
-    assert group.reason.endswith("one after the other, cut into 2 parts by series")
-    assert len({group.job_name(part) for part in group.parts()}) == 2
+    assert group.reason.endswith("follow one another, in 2 partitions by series")
+    assert len({group.job_name(part) for part in group.group_partitions()}) == 2
 
 
 def test_a_part_that_no_block_has_anything_for_does_not_exist() -> None:
     policy = IntervalPolicy(partition_series=1)
     quarter = [block(name, 0, 2, level=2, partition=1, partitions=4, series=2) for name in "ab"]
     [group] = plan(quarter, policy=policy).groups
-    assert (group.partitions, [part.partition for part in group.parts()]) == (4, [1])
+    assert (group.partitions, [part.partition for part in group.group_partitions()]) == (4, [1])
 
 
 def test_a_bad_block_leaves_its_group_whole_and_overlaps_what_it_makes() -> None:
@@ -208,17 +208,17 @@ def test_a_bad_block_leaves_its_group_whole_and_overlaps_what_it_makes() -> None
 def test_what_is_deleted_or_not_whole_is_never_planned() -> None:
     found = plan([block("a", 0, 2), block("b", 0, 2, is_deleted=True)], partial=["p"])
     assert told(found) == []
-    assert found.standings["b"].reason == "it is marked for deletion"
-    assert found.standings["p"].reason == "it has no meta.json: an upload that runs, or one that broke off"
-    assert found.standings["a"].state is BlockState.FINAL
+    assert found.statuses["b"].reason == "it is marked for deletion"
+    assert found.statuses["p"].reason == "it has no meta.json: an upload is running or was interrupted"
+    assert found.statuses["a"].state is BlockState.FINAL
 
 
 def test_what_fits_into_no_slot_stays_as_it_is() -> None:
     found = plan([block("a", 0, 24, level=4), block("b", 23, 25), block("c", 0, 48, level=5)])
     assert told(found) == []
-    assert found.standings["b"].reason.startswith("it crosses a border of every interval")
-    assert found.standings["c"] == found.standings["b"]
-    assert found.explain("a") == "final: nothing is left to merge it with, up to the 24 h from 1970-01-01 00:00 UTC"
+    assert found.statuses["b"].reason.startswith("it crosses a border of every interval")
+    assert found.statuses["c"] == found.statuses["b"]
+    assert found.explain("a") == "final: no block is left to merge it with, up to the 24 h from 1970-01-01 00:00 UTC"
 
 
 def test_the_straddler_waits_for_the_range_that_holds_it() -> None:
@@ -238,7 +238,7 @@ def test_keys_never_meet() -> None:
     assert [(one.group_key, len(one.blocks)) for one in plan(blocks).groups] == [("e2", 2)]
 
 
-def test_a_taken_group_is_left_alone_and_late_blocks_go_on_beside_it() -> None:
+def test_a_taken_group_is_left_alone_and_late_blocks_are_grouped_beside_it() -> None:
     sources = [block(f"s{n}", 2 * n, 2 * n + 2, level=2) for n in range(6)]
     job = TakenGroup(range_ms=12 * HOUR_MS, start_ms=0, ulids=tuple(one.ulid for one in sources), why="runs in job 17")
     late = [block("x", 0, 2), block("y", 0, 2), block("z", 4, 6)]
@@ -271,20 +271,20 @@ def test_taken_groups_of_a_range_that_is_planned_no_more_hold_the_next_larger_on
     assert plan(sources, taken=jobs).compactions == 3
 
 
-def test_a_fresh_mark_of_another_compactor_stops_the_tenant_and_says_so() -> None:
+def test_a_fresh_mark_of_another_compactor_stops_the_tenant_with_a_reason() -> None:
     blocks = [block("a", 0, 2), block("b", 0, 2), block("q", 0, 2, quarantined="bad index")]
     mark = VisitMark(place="block a", visitor="compactor-3", visited_at_ms=10 * HOUR_MS)
     found = plan(blocks, now=10.1, visits=[mark])
     assert (found.groups, found.look_again_ms) == ((), 10 * HOUR_MS + 10 * MINUTE_MS)
-    why = "another compactor, compactor-3, has left a visit mark on block a at 1970-01-01 10:00 UTC; stop it first"
+    why = "another compactor, compactor-3, left a visit mark on block a at 1970-01-01 10:00 UTC; stop it first"
     assert found.refusal == why
-    assert found.explain("b") == f"waiting: nothing of this tenant is planned: {why}"
-    assert found.standings["q"].state is BlockState.SET_ASIDE
+    assert found.explain("b") == f"waiting: this tenant is not planned: {why}"
+    assert found.statuses["q"].state is BlockState.SET_ASIDE
     assert told(plan(blocks, now=10 + 10 / 60, visits=[mark])) == ["0-2: a b"], "expired: visit and timeout are over"
     assert told(plan(blocks, now=10.1, visits=[mark], own_visitor="compactor-3")) == ["0-2: a b"]
 
 
-def test_slots_tell_their_state() -> None:
+def test_slots_have_their_state() -> None:
     blocks = [
         block("a", 0, 2, level=2),
         block("b", 2, 4),
@@ -359,7 +359,7 @@ def merged(group: IntervalGroup, *, has_range: bool) -> list[IntervalBlock]:
             time_range_ms=group.range_ms if has_range else None,
             uploaded_at_ms=0,
         )
-        for part in group.parts()
+        for part in group.group_partitions()
     ]
 
 
@@ -392,20 +392,20 @@ def check_plan(blocks: Sequence[IntervalBlock], found: IntervalPlan) -> None:
     """Check what holds for every plan."""
     taken = [one.ulid for group in found.groups for one in group.blocks]
     assert len(taken) == len(set(taken)), "no two groups share a block"
-    assert set(found.standings) == {one.ulid for one in blocks}, "every block stands somewhere"
-    assert {ulid for ulid, each in found.standings.items() if each.state is BlockState.GROUPED} == set(taken)
+    assert set(found.statuses) == {one.ulid for one in blocks}, "every block stands somewhere"
+    assert {ulid for ulid, each in found.statuses.items() if each.state is BlockState.GROUPED} == set(taken)
     for group in found.groups:
         assert {one.group_key for one in group.blocks} == {group.group_key}
         assert not any(one.quarantined or one.is_deleted for one in group.blocks)
         assert all(group.start_ms <= one.min_time_ms and one.max_time_ms <= group.end_ms for one in group.blocks)
         assert len(group.blocks) > 1
-        read = {one.ulid for part in group.parts() for one in part.blocks}
+        read = {one.ulid for part in group.group_partitions() for one in part.blocks}
         assert read == {one.ulid for one in group.blocks}, "every source is read by some part"
 
 
 @settings(deadline=None)
 @given(worlds(), st.booleans(), st.randoms())
-def test_plans_end_lose_nothing_leave_nothing_unmerged_and_are_as_many_as_was_said(
+def test_plans_end_lose_nothing_leave_nothing_unmerged_and_are_as_many_as_predicted(
     world: list[IntervalBlock], has_range: bool, random
 ) -> None:
     live, done, said = world, 0, None
@@ -413,7 +413,7 @@ def test_plans_end_lose_nothing_leave_nothing_unmerged_and_are_as_many_as_was_sa
     for _ in range(100):
         found = plan_intervals("A", live, SMALL, now_ms=10_000)
         again = plan_intervals("A", random.sample(live, len(live)), SMALL, now_ms=10_000)
-        assert (again.groups, again.standings, again.slots) == (found.groups, found.standings, found.slots)
+        assert (again.groups, again.statuses, again.slots) == (found.groups, found.statuses, found.slots)
         check_plan(live, found)
         said = found.compactions if said is None else said
         if not found.groups:
@@ -434,9 +434,7 @@ def test_plans_end_lose_nothing_leave_nothing_unmerged_and_are_as_many_as_was_sa
 
 @settings(deadline=None)
 @given(worlds(), st.integers(-10, 60))
-def test_at_any_time_a_plan_keeps_its_promises_and_tells_when_to_look_again(
-    world: list[IntervalBlock], now: int
-) -> None:
+def test_at_any_time_a_plan_keeps_its_promises_and_gives_its_next_time(world: list[IntervalBlock], now: int) -> None:
     found = plan_intervals("A", world, SMALL, now_ms=now)
     check_plan(world, found)
     if found.look_again_ms is not None:
@@ -488,5 +486,5 @@ def test_downsampled_blocks_are_left_alone_beside_raw_ones_of_the_same_time(rule
     assert told(found) == ["0-2: a b"]
     assert found.duplicates == ()
     assert {found.explain(one.ulid) for one in [*coarse, covered]} == {
-        "final: downsampled: left alone, since its chunks are of another format"
+        "final: it is downsampled: its chunks have another format and are not compacted"
     }

@@ -1,4 +1,4 @@
-"""Blocks whose data others hold as well: which of them stays, and that what nobody else holds never goes."""
+"""Blocks whose data others hold as well: which of them is kept, and that data held only once is never deleted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_parts_of_one_group_are_no_duplicates_but_together_they_hold_what_they_w
     assert told([halves[0], block("w", "ab")]) == {"h0": "w"}, "the whole stays before a part"
 
 
-def test_other_keys_unknown_sources_and_quarantined_blocks_say_nothing() -> None:
+def test_other_keys_unknown_sources_and_quarantined_blocks_make_no_duplicates() -> None:
     assert told([block("a", "a", key="e1"), block("m", "ab", key="e2")]) == {}
     assert told([block("a", "a", key="e1"), block("m", "ab", key="e1")]) == {"a": "m"}
     assert told([block("a", ""), block("b", "")]) == {}
@@ -59,7 +59,7 @@ def test_other_keys_unknown_sources_and_quarantined_blocks_say_nothing() -> None
     assert told([block("a", "a"), replace(block("m", "ab"), no_compact="manual")]) == {"a": "m"}
 
 
-def test_who_only_claims_to_descend_from_others_makes_nobody_delete_them() -> None:
+def test_a_false_claim_of_descent_deletes_no_sources() -> None:
     kept = replace(block("a", "a"), series=5, samples=90, uploaded_at_ms=0)
     big = replace(block("m", "ab"), series=5, samples=90)
     assert told([kept, big]) == {"a": "m"}
@@ -71,14 +71,14 @@ def test_who_only_claims_to_descend_from_others_makes_nobody_delete_them() -> No
     ):
         assert told([kept, liar]) == {}
         found = plan_intervals("A", [kept, liar], IntervalPolicy(ranges_ms=(10,)), now_ms=10**8)
-        assert "; it is kept: m descend from all that it descends from, but" in found.explain("a")
+        assert "; it is kept: m descend from its sources but" in found.explain("a")
         assert {each.ulid for each in found.groups[0].blocks} == {"a", "m"}
     halves = [replace(block(f"h{n}", "ab", partition=n, partitions=2), series=3, samples=45) for n in range(2)]
     assert told([*halves, kept]) == {"a": "h0 h1"}, "parts count together"
     assert told([halves[0], replace(halves[1], samples=44), kept]) == {}
 
 
-def test_who_merged_a_block_with_tombstones_may_have_less() -> None:
+def test_a_merge_of_a_block_with_tombstones_may_have_fewer_series_and_samples() -> None:
     deleted = replace(block("a", "a"), series=5, samples=90, tombstones=3)
     assert told([deleted, replace(block("m", "ab"), series=2, samples=40)]) == {"a": "m"}
     assert told([replace(deleted, tombstones=0), replace(block("m", "ab"), series=2, samples=40)]) == {}
@@ -94,8 +94,8 @@ def test_a_plan_deletes_duplicates_instead_of_merging_them() -> None:
     found = plan_intervals("A", blocks, IntervalPolicy(ranges_ms=(10,)), now_ms=10**6)
     assert [each.block.ulid for each in found.duplicates] == ["a", "b"]
     assert found.groups == ()
-    assert found.explain("a") == "duplicate: all it holds is in m; it is marked for deletion"
-    assert found.standings["m"].state is BlockState.FINAL
+    assert found.explain("a") == "duplicate: all its data is in m; it is marked for deletion"
+    assert found.statuses["m"].state is BlockState.FINAL
 
 
 def test_a_plan_takes_nothing_for_covered_by_a_deleted_block_and_leaves_a_jobs_sources_alone() -> None:

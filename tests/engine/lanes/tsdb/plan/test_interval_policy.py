@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.tsdb.plan.group_ids import fnv1a_32, group_id
-from engine.lanes.tsdb.plan.model import IntervalBlock
-from engine.lanes.tsdb.plan.partitions import are_disjoint, doublings, holds_part_of, partition_count
+from engine.lanes.tsdb.plan.model import IntervalBlock, fnv1a_32, group_id
+from engine.lanes.tsdb.plan.partitions import are_disjoint, may_overlap_partition, partition_count, power_of_two_count
 from engine.lanes.tsdb.plan.policy import HOUR_MS, REFERENCE, IntervalPolicy
 from engine.schedule.errors import PolicyRefused
 
@@ -31,7 +30,7 @@ def test_numbers_that_cannot_be_are_refused(changed: dict[str, object]) -> None:
         IntervalPolicy(**changed)  # type: ignore[arg-type]
 
 
-def test_the_reference_has_its_own_numbers_where_nobody_chose_others() -> None:
+def test_the_reference_policy_has_its_own_defaults() -> None:
     policy = IntervalPolicy.of_reference(groups_max=3)
     chosen = (policy.rules, policy.consistency_delay_ms, policy.replication, policy.groups_max)
     assert chosen == (REFERENCE, 0, 3, 3)
@@ -42,7 +41,7 @@ def test_fnv_is_the_published_one_and_names_intervals() -> None:
     assert group_id("user-1", 0, 7_200_000) == fnv1a_32("user-107200000")
 
 
-def test_parts_are_as_many_as_the_tighter_limit_asks_for() -> None:
+def test_the_number_of_parts_follows_the_tighter_limit() -> None:
     policy = IntervalPolicy(partition_series=4, partition_index_bytes=100)
 
     def count(
@@ -67,15 +66,15 @@ def test_parts_are_as_many_as_the_tighter_limit_asks_for() -> None:
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6))
 def test_parts_are_the_smallest_power_of_two_that_holds_all(total: int, limit: int) -> None:
-    count = doublings(total, limit)
+    count = power_of_two_count(total, limit)
     assert count & (count - 1) == 0
     assert count * limit >= total or count == 4096
     assert count == 1 or count // 2 * limit < total
 
 
-def test_a_block_that_was_cut_is_read_where_the_rule_says() -> None:
+def test_a_part_of_a_cut_block_is_read_by_the_matching_parts() -> None:
     def readers(partition: int, partitions: int, count: int) -> list[int]:
-        return [wanted for wanted in range(count) if holds_part_of(partition, partitions, wanted, count)]
+        return [wanted for wanted in range(count) if may_overlap_partition(partition, partitions, wanted, count)]
 
     assert readers(0, 1, 4) == [0, 1, 2, 3], "never cut: everyone"
     assert readers(1, 2, 8) == [1, 3, 5, 7], "fewer than now: p, p + c, p + 2c …"
@@ -86,7 +85,7 @@ def test_a_block_that_was_cut_is_read_where_the_rule_says() -> None:
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**64 - 1))
 def test_every_series_of_a_block_is_read_by_the_part_that_wants_it(partitions: int, count: int, digest: int) -> None:
-    assert holds_part_of(digest % partitions, partitions, digest % count, count)
+    assert may_overlap_partition(digest % partitions, partitions, digest % count, count)
 
 
 parts = st.sampled_from([1, 2, 3, 4, 6, 8]).flatmap(lambda count: st.tuples(st.integers(0, count - 1), st.just(count)))

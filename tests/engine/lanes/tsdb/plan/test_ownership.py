@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.lanes.tsdb.plan.group_ids import group_id
+from engine.lanes.tsdb.plan.model import group_id
 from engine.lanes.tsdb.plan.ownership import IntervalJob, Ownership, WorkerRing, shard_seed, shard_size
 from engine.schedule.errors import PolicyRefused
 
@@ -29,7 +29,7 @@ def ownership(workers: list[str], size: float = 3) -> Ownership:
     return Ownership(ring=WorkerRing.of(workers), lease_ms=LEASE_MS, size=size)
 
 
-def test_a_shard_has_the_size_that_was_asked_for() -> None:
+def test_a_shard_has_the_requested_size() -> None:
     assert [shard_size(size, 10) for size in (0, 1, 3, 10, 99, 0.05, 0.5, 0.51, 2.5)] == [10, 1, 3, 10, 10, 1, 5, 6, 3]
     for size in (-1, float("nan"), float("inf")):
         with pytest.raises(PolicyRefused):
@@ -91,13 +91,13 @@ def test_the_owner_comes_first_then_the_shard_then_anyone() -> None:
     assert able(LEASE_MS - 1) == [True, True, False]
     assert able(LEASE_MS) == [True, True, True]
     assert fleet.may_take(stranger, job()).reason == (
-        f"{stranger} is not of the tenant's shard; anyone may after a whole lease"
+        f"{stranger} is not in the tenant's shard; any worker may take the job after a whole lease"
     )
     assert fleet.may_take(member, job()).after_ms == LEASE_MS // 10
     assert owner in fleet.may_take(member, job()).reason
 
 
-def test_without_workers_nobody_owns_and_a_stranger_to_the_ring_waits_a_lease() -> None:
+def test_without_workers_jobs_have_no_owner_and_new_workers_wait_a_lease() -> None:
     empty = ownership([])
     assert empty.owner(job()) is None
     assert not empty.may_take("new", job())
@@ -114,7 +114,7 @@ fleets = st.sets(st.sampled_from(NAMES), min_size=1)
 
 @settings(deadline=None)
 @given(fleets, st.sampled_from(NAMES), st.integers(1, 5), st.text(max_size=5))
-def test_who_joins_or_leaves_changes_a_shard_by_one_and_moves_only_what_it_owns(
+def test_a_join_or_leave_changes_a_shard_by_one_and_moves_only_what_it_owns(
     names: set[str], changed: str, size: int, tenant: str
 ) -> None:
     before, after = WorkerRing.of(names - {changed}), WorkerRing.of(names | {changed})

@@ -30,23 +30,30 @@ def chosen(made: Sequence[IntervalBlock], *, excluded: str = "") -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("0-20", "", id="F1 one"),
-        pytest.param("0-20 20-40", "", id="F1 two"),
-        pytest.param("0-20 20-40 40-60", "", id="F1 three"),
-        pytest.param("0-20 20-40 40-60 60-80", "0-20 20-40 40-60", id="F2"),
-        pytest.param("0-20 20-40 60-80", "", id="F3"),
-        pytest.param("0-20 20-40 60-80 80-100", "0-20 20-40", id="F4"),
-        pytest.param("0-20 20-40 40-60 60-120 120-180", "0-20 20-40 40-60", id="F5"),
-        pytest.param("20-40 60-120 120-180 720-960 960-980", "20-40 60-120 120-180", id="F6"),
-        pytest.param("540-560 420-540 360-420 0-360", "360-420 420-540", id="F10"),
-        pytest.param("0-20 19-40 40-60", "0-20 19-40", id="F11"),
-        pytest.param("0-20 20-40 30-50", "20-40 30-50", id="F12"),
-        pytest.param("0-20 10-40 30-50", "0-20 10-40 30-50", id="F13"),
-        pytest.param("0-360 340-560 360-420 420-540", "0-360 340-560 360-420 420-540", id="F14"),
-        pytest.param("0-10 9-20 30-40 39-50", "0-10 9-20", id="F15"),
+        pytest.param("0-20", "", id="F1 one", marks=pytest.mark.row("tsdb-F1")),
+        pytest.param("0-20 20-40", "", id="F1 two", marks=pytest.mark.row("tsdb-F1")),
+        pytest.param("0-20 20-40 40-60", "", id="F1 three", marks=pytest.mark.row("tsdb-F1")),
+        pytest.param("0-20 20-40 40-60 60-80", "0-20 20-40 40-60", id="F2", marks=pytest.mark.row("tsdb-F2")),
+        pytest.param("0-20 20-40 60-80", "", id="F3", marks=pytest.mark.row("tsdb-F3")),
+        pytest.param("0-20 20-40 60-80 80-100", "0-20 20-40", id="F4", marks=pytest.mark.row("tsdb-F4")),
+        pytest.param("0-20 20-40 40-60 60-120 120-180", "0-20 20-40 40-60", id="F5", marks=pytest.mark.row("tsdb-F5")),
+        pytest.param(
+            "20-40 60-120 120-180 720-960 960-980", "20-40 60-120 120-180", id="F6", marks=pytest.mark.row("tsdb-F6")
+        ),
+        pytest.param("540-560 420-540 360-420 0-360", "360-420 420-540", id="F10", marks=pytest.mark.row("tsdb-F10")),
+        pytest.param("0-20 19-40 40-60", "0-20 19-40", id="F11", marks=pytest.mark.row("tsdb-F11")),
+        pytest.param("0-20 20-40 30-50", "20-40 30-50", id="F12", marks=pytest.mark.row("tsdb-F12")),
+        pytest.param("0-20 10-40 30-50", "0-20 10-40 30-50", id="F13", marks=pytest.mark.row("tsdb-F13")),
+        pytest.param(
+            "0-360 340-560 360-420 420-540",
+            "0-360 340-560 360-420 420-540",
+            id="F14",
+            marks=pytest.mark.row("tsdb-F14"),
+        ),
+        pytest.param("0-10 9-20 30-40 39-50", "0-10 9-20", id="F15", marks=pytest.mark.row("tsdb-F15")),
     ],
 )
-def test_rows_of_f(text: str, expected: str) -> None:
+def test_the_single_worker_selects_blocks(text: str, expected: str) -> None:
     assert local(text) == expected
 
 
@@ -54,7 +61,8 @@ def scarred(name: str, start: int, end: int, tombstones: int, series: int) -> In
     return block(name, start, end, unit=1, tombstones=tombstones, series=series)
 
 
-def test_row_f7() -> None:
+@pytest.mark.row("tsdb-F7")
+def test_a_large_block_with_many_tombstones_is_rewritten_if_it_is_not_the_newest() -> None:
     old, new = scarred("old", 0, 540, 3, 10), scarred("new", 540, 560, 0, 10)
     assert chosen([old, new]) == "old"
     assert chosen([old]) == ""
@@ -63,29 +71,34 @@ def test_row_f7() -> None:
     assert group.reason.startswith("a block in the 540 ms from 1970-01-01 00:00 UTC has many tombstones")
 
 
-def test_row_f8() -> None:
+@pytest.mark.row("tsdb-F8")
+def test_a_small_block_with_tombstones_is_rewritten_only_if_all_its_series_are_deleted() -> None:
     assert chosen([scarred("old", 0, 60, 3, 10), scarred("new", 60, 80, 0, 10)]) == ""
     assert chosen([scarred("old", 0, 60, 10, 10), scarred("new", 60, 80, 0, 10)]) == "old", "nothing of it is left"
 
 
-def test_row_f9() -> None:
+@pytest.mark.row("tsdb-F9")
+def test_a_block_without_series_is_not_rewritten_endlessly() -> None:
     assert chosen([scarred("old", 0, 540, 0, 0), scarred("new", 540, 560, 0, 0)]) == ""
 
 
-def test_row_f16() -> None:
+@pytest.mark.row("tsdb-F16")
+def test_a_failed_block_stops_its_whole_range() -> None:
     made = blocks("0-20 20-40 40-60 60-80", unit=1)
     made[1] = replace(made[1], is_failed=True)
     assert chosen(made) == ""
 
 
-def test_row_f17() -> None:
+@pytest.mark.row("tsdb-F17")
+def test_blocks_of_stale_series_are_grouped_apart() -> None:
     made = blocks("0-20 20-40 40-60 60-80", unit=1)
     stale = block("stale", 0, 60, unit=1, hints=("from-stale-series",))
     assert chosen([*made, stale]) == "0-20 20-40 40-60"
     assert chosen([stale, block("stale2", 0, 60, unit=1, hints=("from-stale-series",))]) == "stale stale2"
 
 
-def test_row_f18() -> None:
+@pytest.mark.row("tsdb-F18")
+def test_an_excluded_block_stops_planning() -> None:
     assert local("0-20 20-40 40-60 60-80", excluded="20-40") == ""
 
 

@@ -1,4 +1,4 @@
-"""Every row of the reference sheet for compaction by interval is a test that names it, or ours answers it otherwise."""
+"""Every row of the reference for compaction by interval has a test with its marker, or ours answers it otherwise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from tests.row_markers import marked_tests
 
 HERE = Path(__file__).parent
 DEFAULT_TESTS = "test_default.py"
@@ -42,10 +44,9 @@ ROWS = {
 }
 
 
-def test_every_row_of_the_sheet_is_a_test_or_is_answered() -> None:
-    source = "\n".join(path.read_text() for path in HERE.glob("test_reference*.py"))
-    named = {row.upper() for row in re.findall(r"^def test_row_([a-z]\d+)\b", source, re.MULTILINE)}
-    named |= set(re.findall(r'id="([A-Z]\d+)', source))
+def test_every_row_of_the_reference_is_a_test_or_is_answered() -> None:
+    marked = [row for test in marked_tests(HERE) for row in test.rows if row.startswith("tsdb-")]
+    named = {row.removeprefix("tsdb-") for row in marked}
     assert named | set(ROWS_ANSWERED_OTHERWISE) == ROWS
     assert not named & set(ROWS_ANSWERED_OTHERWISE)
 

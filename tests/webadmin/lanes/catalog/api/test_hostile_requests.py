@@ -49,7 +49,7 @@ def keys(caller: Caller, **query: str) -> list[str]:
     return [found["path"] for found in caller.get(f"{LISTING}?{asked}").json()["results"]]
 
 
-def test_every_operation_asks_for_a_key_that_may(caller: Caller) -> None:
+def test_every_operation_needs_a_permitted_key(caller: Caller) -> None:
     reader, stranger = Caller("reader", may_write=False), Caller("stranger", tenant="other")
     before = rows()
     for operation in KEYED:
@@ -175,7 +175,7 @@ WRONG_REFS = {
 }
 
 
-def test_wrong_references_are_told(caller: Caller) -> None:
+def test_wrong_references_are_rejected_by_every_endpoint(caller: Caller) -> None:
     for ref, status in WRONG_REFS.items():
         for path in (
             f"refs/{ref}/objects/ls",
@@ -472,7 +472,7 @@ def test_an_existing_tag_stays_where_it_is(caller: Caller) -> None:
     assert caller.get(f"{tags}/v1").json() == first.json()
 
 
-def test_everything_else_is_told_in_the_same_form(caller: Caller) -> None:
+def test_all_other_paths_have_errors_of_the_same_form(caller: Caller) -> None:
     assert Client().get(ROOT + "healthcheck").status_code == 204
     for method, path in [
         ("GET", "auth/users"),

@@ -1,4 +1,4 @@
-"""The bytes of an upload that was refused: deleted if nothing can name them, else kept for whoever reads a commit."""
+"""The bytes of an upload that was refused: deleted if nothing can name them, else kept for readers of a commit."""
 
 from __future__ import annotations
 

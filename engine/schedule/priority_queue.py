@@ -1,0 +1,30 @@
+"""A priority queue: the smallest (first, second, name) comes out first.
+
+``push(first, second, name, item)`` adds an item; ``pop()`` removes and returns the item that comes first, ``peek()``
+returns its (first, second, name) key; both raise IndexError on an empty queue. ``first`` and ``second`` are signed
+64-bit integers; names are compared by code point, only where both are equal. ``len()`` counts the items. Cost:
+``push`` and ``pop`` take O(log n) comparisons, ``peek`` O(1).
+
+``LITHIFY_PURE=1`` selects the plain twin, which is also what type checkers see.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
+    from engine.schedule._priority_queue_py import PriorityQueue
+
+    IMPLEMENTATION = "python"
+else:
+    try:
+        from engine.schedule._priority_queue import PriorityQueue
+
+        IMPLEMENTATION = "compiled"
+    except ImportError:
+        from engine.schedule._priority_queue_py import PriorityQueue
+
+        IMPLEMENTATION = "python"
+
+__all__ = ["IMPLEMENTATION", "PriorityQueue"]

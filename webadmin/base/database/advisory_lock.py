@@ -1,0 +1,58 @@
+"""Advisory locks: serialise work that would be wasted if two processes did it at once. SQLite has one writer anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import OperationalError, connection
+
+from webadmin.base.database import dialect
+
+WAIT_MS = 2000
+"""How long a process waits for another one's lock, milliseconds; the work under it takes some ten."""
+
+
+@contextmanager
+def advisory_lock(number: int) -> Iterator[None]:
+    """Hold the session's advisory lock of this number, so that one process after another enters.
+
+    It protects no data: after ``WAIT_MS`` a process goes on without the lock, because its holder may be on a machine
+    that is gone. A lost connection releases it.
+    """
+    if connection.vendor != "postgresql":
+        yield
+        return
+    is_held = _acquire(number)
+    try:
+        yield
+    finally:
+        if is_held:
+            _release(number)
+
+
+def lock_until_end(key: int) -> None:
+    """Wait until no other transaction that has called this with the same key is open."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [key])
+
+
+def _acquire(number: int) -> bool:
+    """Return whether the lock came in time."""
+    try:
+        with dialect.together(), dialect.quick_cursor() as cursor:  # one transaction: the limit ends with it
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(WAIT_MS)])
+            cursor.execute("SELECT pg_advisory_lock(%s)", [number])
+    except BaseException as error:
+        _release(number)  # it may have come before the error did
+        if isinstance(error, OperationalError) and dialect.is_contention(error):
+            return False
+        raise
+    return True
+
+
+def _release(number: int) -> None:
+    """Release the lock; the server only warns if it is not held."""
+    with dialect.quick_cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_unlock(%s)", [number])

@@ -1,0 +1,58 @@
+"""Keep blocks that are past retention out of planning: they are dropped soon and not merged first.
+
+Nothing is read while all blocks of a poll's queues are young: no rule keeps data for less than a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from django.db import transaction
+
+from webadmin.base.database.dialect import first_rows
+from webadmin.lanes.profiles.level_models import LevelQueue
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.planning.level_queues import QUEUED_IN
+from webadmin.lanes.profiles.planning.queue_fronts import BLOCK_COLUMNS, QueueFront, queued_block
+from webadmin.lanes.profiles.services.retain import past_retention
+from webadmin.schedule.command_log import take_head
+
+YOUNG_MS = 24 * 3600 * 1000
+"""No block younger than this, by the time of its creation, is dropped for its age."""
+BACKOFF_MS = 60_000
+"""After how long a queue is considered again that holds only blocks past retention."""
+
+
+def past_retention_blocks(
+    fronts: Sequence[QueueFront], *, wall_ms: int
+) -> tuple[tuple[QueueFront, ...], tuple[int, ...]]:
+    """Return the fronts without blocks past retention, and the row ids of queues of which that leaves nothing."""
+    old = [block.id for front in fronts for block in front.blocks if block.created_at_ms < wall_ms - YOUNG_MS]
+    outdated = past_retention(old, now_ms=wall_ms) if old else set()
+    if not outdated:
+        return tuple(fronts), ()
+    left = tuple(_without(front, outdated, wall_ms) for front in fronts)
+    return left, tuple(front.queue.id for front in left if front.planned_max and not front.to_plan().blocks)
+
+
+def back_off_queues(queue_ids: Iterable[int], *, now_ms: int) -> None:
+    """Back off these queues for a minute. No entry in the log: it changes what polls look at, not the plan."""
+    with transaction.atomic(durable=True):
+        take_head()
+        LevelQueue.objects.filter(id__in=list(queue_ids), block_count__gt=0).update(
+            ready_at_ms=now_ms + BACKOFF_MS, is_noticed=False
+        )
+
+
+def _without(front: QueueFront, outdated: set[int], wall_ms: int) -> QueueFront:
+    kept_out = frozenset(block.id for block in front.blocks if block.id in outdated)
+    if not kept_out:
+        return front
+    if len(kept_out) < len(front.blocks):
+        return replace(front, kept_out=kept_out)
+    # Nothing of what was read is left: younger blocks behind these do not wait for their end.
+    young = f"{QUEUED_IN} AND created_at_ms >= %s"
+    key = (front.queue.id, wall_ms - YOUNG_MS)
+    [rows] = first_rows(Block, BLOCK_COLUMNS, young, "arrived_at_ms, ulid", [(key, len(front.blocks))])
+    return replace(front, kept_out=kept_out, behind=tuple(queued_block(row) for row in rows))

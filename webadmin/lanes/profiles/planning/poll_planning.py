@@ -1,0 +1,179 @@
+"""What a poll reads and plans of the level queues.
+
+A queue becomes ready by the mere passing of time. The first poll after that *notices* it: it marks the queue, and its
+tenant as having ready work (``TenantShare.is_awake``). So a poll reads a bounded number of ready queues that are not
+noticed yet, oldest first, and a bounded number of tenants with noticed queues, neediest first, however many tenants and
+blocks there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from engine.lanes.profiles.jobs import KIND
+from engine.lanes.profiles.plan.consolidation import plan_queues
+from engine.schedule.fairness import LaneView, TenantView
+from engine.schedule.limits import ScopeKind
+from engine.schedule.model import PlannedQueue
+from engine.schedule.pauses import PausedScope
+from engine.schedule.queue_choice import QueueSums, choose_queues
+from webadmin.base.database.dialect import as_instance, first_rows, read_rows
+from webadmin.lanes.profiles.level_models import LevelQueue
+from webadmin.lanes.profiles.models import Block
+from webadmin.lanes.profiles.planning.level_policies import LevelPolicies
+from webadmin.lanes.profiles.planning.level_queues import QUEUE_COLUMNS, QUEUED_IN
+from webadmin.lanes.profiles.planning.noticed_queues import mark_tenants_idle
+from webadmin.lanes.profiles.planning.outdated_blocks import back_off_queues, past_retention_blocks
+from webadmin.lanes.profiles.planning.queue_fronts import BLOCK_COLUMNS, QueueFront, queued_block
+from webadmin.lanes.profiles.planning.remnants import with_remnants
+from webadmin.schedule.fairness_models import TenantShare
+from webadmin.schedule.lanes import LanePlans, PlanRequest
+from webadmin.schedule.tenant_shares import (
+    TENANTS_MAX,
+    TenantKey,
+    neediest_tenants,
+    without_paused,
+    without_tenants,
+)
+
+READY_AT = f"""
+SELECT CASE WHEN EXISTS (SELECT 1 FROM schedule_tenantshare WHERE lane = '{KIND}' AND is_awake) THEN 0
+            ELSE (SELECT min(ready_at_ms) FROM profiles_levelqueue WHERE block_count > 0 AND NOT is_noticed) END
+"""  # noqa: S608
+"""0 while a tenant has noticed queues, else since (or from) when a queue is ready that is not noticed yet."""
+_OWN_READY = "lane = %s AND tenant = %s AND block_count > 0 AND is_noticed AND ready_at_ms <= %s"
+"""The noticed queues of a tenant, as their partial index has it."""
+_UNNOTICED = "WHERE block_count > 0 AND NOT is_noticed AND ready_at_ms <= %s ORDER BY ready_at_ms, id LIMIT %s"
+
+
+@dataclass(slots=True, kw_only=True)
+class ProfilePlans(LanePlans):
+    """Ready queues as they were read, and after ``plan`` their first blocks.
+
+    ``noticed`` are queues found ready for the first time, by id, with their tenants; ``idle`` are tenants that were
+    marked and turned out to have nothing ready; ``outdated`` are queues that hold only blocks past retention.
+    """
+
+    request: PlanRequest
+    policies: LevelPolicies
+    queues: list[LevelQueue]
+    noticed: dict[int, TenantKey]
+    idle: list[TenantKey]
+    fronts: tuple[QueueFront, ...] = ()
+    outdated: tuple[int, ...] = ()
+
+    def tenants(self) -> set[TenantKey]:
+        return {_key(queue) for queue in self.queues}
+
+    def plan(self, lanes: Sequence[LaneView], tenants: Sequence[TenantView]) -> tuple[PlannedQueue, ...]:
+        request = self.request
+        fronts = self._read_fronts(lanes, tenants)
+        self.fronts, self.outdated = past_retention_blocks(fronts, wall_ms=request.wall_ms)
+        queues = with_remnants([front.to_plan() for front in self.fronts], now_ms=request.now_ms)
+        return plan_queues(queues, now_ms=request.now_ms, job_max=request.job_max)
+
+    def settle(self) -> bool:
+        if self.outdated:  # they would take the places of others
+            back_off_queues(self.outdated, now_ms=self.request.now_ms)
+        if self.idle:
+            mark_tenants_idle(self.idle)
+            self.idle = []
+        return bool(self.outdated)
+
+    def _read_fronts(self, lanes: Sequence[LaneView], tenants: Sequence[TenantView]) -> tuple[QueueFront, ...]:
+        """Read the blocks of as many jobs as these tenants are due, and so many more that the queues' sums are known
+        when those are gone."""
+        if not self.queues:
+            return ()
+        request, policies = self.request, self.policies
+        policies.load(queue.tenant for queue in self.queues)
+        sums = [_sums(queue, policies) for queue in self.queues]
+        chosen = choose_queues(sums, lanes=lanes, tenants=tenants, now_ms=request.now_ms, job_max=request.job_max)
+        due = [queue for queue in self.queues if queue.id in chosen]
+        own = {queue.id: policies.of(queue.lane, queue.tenant, queue.level) for queue in due}
+        keys = [((queue.id,), (chosen[queue.id] + 1) * own[queue.id].blocks_max + 1) for queue in due]
+        found = first_rows(Block, BLOCK_COLUMNS, QUEUED_IN, "arrived_at_ms, ulid", keys)
+        return tuple(
+            QueueFront(
+                queue=queue,
+                policy=own[queue.id],
+                blocks=tuple(queued_block(row) for row in sorted(rows, key=lambda row: (row[2], row[1]))),
+                planned_max=chosen[queue.id] * own[queue.id].blocks_max,
+            )
+            for queue, rows in zip(due, found, strict=True)
+        )
+
+
+def read_plans(request: PlanRequest) -> ProfilePlans | None:
+    """Return the queues that up to ``job_max`` jobs may come from, None if there are none."""
+    paused, now_ms, capped = request.paused, request.now_ms, request.capped
+    if request.job_max <= 0 or any(scope.kind is ScopeKind.GLOBAL for scope in paused):
+        return None
+    place_max = request.job_max + len(capped.tight)  # what does not fit must not take the places of others
+    fresh = _unnoticed(paused, capped.full, now_ms=now_ms, queue_max=place_max)
+    awake = neediest_tenants(KIND, paused, capped.full, tenant_max=min(place_max, TENANTS_MAX))
+    queues, idle = _queues_of(awake, {_key(queue) for queue in fresh}, paused, now_ms=now_ms, job_max=request.job_max)
+    if not (queues or fresh or idle):
+        return None
+    return ProfilePlans(
+        request=request,
+        policies=LevelPolicies(),
+        queues=[*queues, *fresh],
+        noticed={queue.id: _key(queue) for queue in fresh},
+        idle=idle,
+    )
+
+
+def _unnoticed(
+    paused: Sequence[PausedScope], full: Collection[TenantKey], *, now_ms: int, queue_max: int
+) -> list[LevelQueue]:
+    """Return the ready queues that are not noticed yet, oldest first, without paused and full ones."""
+    if not (paused or full):
+        rows = read_rows(LevelQueue, QUEUE_COLUMNS, _UNNOTICED, (now_ms, queue_max))
+        return [as_instance(LevelQueue, QUEUE_COLUMNS, row) for row in rows]
+    unnoticed = LevelQueue.objects.filter(block_count__gt=0, ready_at_ms__lte=now_ms, is_noticed=False)
+    unnoticed = without_tenants(without_paused(unnoticed, paused, planning=True), full)
+    return list(unnoticed.order_by("ready_at_ms", "id")[:queue_max])
+
+
+def _queues_of(
+    awake: Sequence[TenantShare],
+    fresh: Collection[TenantKey],
+    paused: Sequence[PausedScope],
+    *,
+    now_ms: int,
+    job_max: int,
+) -> tuple[list[LevelQueue], list[TenantKey]]:
+    """Return the first ready queues of these tenants, and the tenants that have none."""
+    each = 2 * job_max // max(1, len(awake)) + 1
+    levels = [int(scope.value) for scope in paused if scope.kind is ScopeKind.LEVEL]
+    open_levels = f" AND level NOT IN ({', '.join(['%s'] * len(levels))})" if levels else ""
+    keys = [((share.lane, share.tenant, now_ms, *levels), each) for share in awake]
+    found = first_rows(LevelQueue, QUEUE_COLUMNS, _OWN_READY + open_levels, "priority_ms, id", keys)
+    queues: list[LevelQueue] = []
+    idle: list[TenantKey] = []
+    for share, rows in zip(awake, found, strict=True):
+        own = [as_instance(LevelQueue, QUEUE_COLUMNS, row) for row in rows]
+        queues += sorted(own, key=lambda queue: (queue.priority_ms or 0, queue.id))
+        if not own and (share.lane, share.tenant) not in fresh:
+            idle.append((share.lane, share.tenant))
+    return queues, idle
+
+
+def _sums(queue: LevelQueue, policies: LevelPolicies) -> QueueSums:
+    policy = policies.of(queue.lane, queue.tenant, queue.level)
+    count = min(queue.block_count, policy.blocks_max)
+    size = queue.byte_count * count // queue.block_count
+    return QueueSums(
+        id=queue.id,
+        lane=queue.lane,
+        tenant=queue.tenant,
+        priority_ms=queue.priority_ms or 0,
+        job_count=max(1, queue.block_count // policy.blocks_max),
+        job_bytes=min(size, policy.bytes_max) if policy.bytes_max else size,
+    )
+
+
+def _key(queue: LevelQueue) -> TenantKey:
+    return (queue.lane, queue.tenant)

@@ -1,0 +1,192 @@
+"""Sets when the blocks of a level make a job: for everybody, or for one tenant alone, from the next poll on.
+
+A dry run makes the change, plans with it, and takes everything back; so what it shows is what polls would do. History
+is the audit log: every change stands there with the numbers before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from engine.core.errors import BadBlockName
+from engine.formats.profile_block.container.object_names import check_tenant
+from engine.lanes.profiles.plan.policy_rules import POLICY_RULES, check_policy
+from engine.schedule.errors import PolicyRefused
+from webadmin.base.database import dialect
+from webadmin.lanes.profiles.level_models import LevelPolicy, LevelQueue
+from webadmin.lanes.profiles.planning.level_policies import EVERYBODY, LevelPolicies
+from webadmin.lanes.profiles.planning.level_queues import resettle_queues
+from webadmin.schedule.dry_run import dry_poll
+from webadmin.schedule.models import Command
+from webadmin.schedule.services.operation import Order, operation
+
+PREVIEW_JOBS = 64
+"""How many jobs a preview plans with the old numbers, and how many with the new ones."""
+PREVIEW_QUEUES = 1000
+"""How many queues a preview looks at anew, so that it keeps nobody waiting."""
+QUEUES_PER_COMMIT = 200
+CHANGED_LATELY = timedelta(minutes=2)
+"""Longer than a poll, or the registration of blocks, that has read the numbers of before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOutcome:
+    """What the change did, or would do. ``before`` and ``after`` are the numbers in force; None: no row of its own.
+
+    ``queues`` and ``blocks`` wait under the policy. ``jobs_before`` and ``jobs_after`` are, of a dry run, the jobs a
+    poll would plan of them now, with the old numbers and with the new ones. ``command_index`` is None for a dry run
+    and if nothing was changed.
+    """
+
+    lane: str
+    tenant: str
+    level: int
+    before: dict[str, int] | None
+    after: dict[str, int] | None
+    queues: int
+    blocks: int
+    is_dry_run: bool
+    jobs_before: tuple[dict[str, Any], ...] = ()
+    jobs_after: tuple[dict[str, Any], ...] = ()
+    command_index: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as API and commands show it."""
+        return {
+            "lane": self.lane,
+            "tenant": self.tenant,
+            "level": self.level,
+            "before": self.before,
+            "after": self.after,
+            "queues": self.queues,
+            "blocks": self.blocks,
+            "dry_run": self.is_dry_run,
+            "jobs_before": list(self.jobs_before),
+            "jobs_after": list(self.jobs_after),
+            "command": self.command_index,
+        }
+
+
+def change_level_policy(
+    *, lane: str, level: int, tenant: str = EVERYBODY, values: Mapping[str, int] | None, order: Order
+) -> PolicyOutcome:
+    """Set the numbers that are given, keeping the others; ``values`` None takes a tenant's own row back.
+
+    A tenant's first row starts from everybody's. Raises PolicyRefused.
+    """
+    if tenant:
+        try:
+            check_tenant(tenant)
+        except BadBlockName as error:
+            raise PolicyRefused(str(error)) from error
+    if order.is_dry_run:
+        return _preview(lane, level, tenant, values)
+    with operation() as run:
+        outcome = _outcome(lane, level, tenant, values)
+        if outcome.before == outcome.after:
+            return outcome
+        about = {key: outcome.to_json()[key] for key in ("lane", "tenant", "level", "before", "after")}
+        target = f"{lane} level {level} {tenant}".rstrip()
+        index = run.write("change_level_policy", order, target=target, detail=about)
+        _write(outcome)
+    _resettle(_queues(lane, level, tenant))
+    return replace(outcome, command_index=index)
+
+
+def settle_after_changes() -> int:
+    """Work out anew since when queues are ready whose policy was changed lately; return how many there were.
+
+    Whoever had read the old numbers, and wrote a queue's sums after the change had settled them, wrote the old moment.
+    """
+    since = datetime.fromtimestamp(dialect.clock_ms() / 1000, UTC) - CHANGED_LATELY
+    entries = Command.objects.filter(kind=Command.Kind.OPERATE, wall_time__gte=since)
+    changes = entries.filter(change_set__action="change_level_policy").values_list("change_set", flat=True)
+    places = {(change["lane"], change["level"], change["tenant"]) for change in changes}
+    return sum(_resettle(_queues(*place)) for place in sorted(places))
+
+
+def policy_numbers(row: LevelPolicy) -> dict[str, int]:
+    """Return a policy's numbers by name."""
+    return {name: getattr(row, name) for name in POLICY_RULES}
+
+
+def _outcome(
+    lane: str, level: int, tenant: str, values: Mapping[str, int] | None, *, is_dry_run: bool = False
+) -> PolicyOutcome:
+    rows = {row.tenant: row for row in LevelPolicy.objects.filter(lane=lane, level=level, tenant__in={"", tenant})}
+    if EVERYBODY not in rows:
+        raise PolicyRefused(f"lane {lane!r} merges nothing of level {level}")
+    if values is None and tenant == EVERYBODY:
+        raise PolicyRefused("everybody's policy cannot be taken back: name a tenant, or set other numbers")
+    own = policy_numbers(rows[tenant]) if tenant in rows else None
+    after = None
+    if values is not None:
+        after = (own or policy_numbers(rows[EVERYBODY])) | dict(values)
+        check_policy(after)
+    queues = _queues(lane, level, tenant)
+    sums = queues.values_list("block_count", flat=True)
+    return PolicyOutcome(
+        lane=lane,
+        tenant=tenant,
+        level=level,
+        before=own,
+        after=after,
+        queues=len(sums),
+        blocks=sum(sums),
+        is_dry_run=is_dry_run,
+    )
+
+
+def _preview(lane: str, level: int, tenant: str, values: Mapping[str, int] | None) -> PolicyOutcome:
+    """Change it, see what would be planned, and take all of it back."""
+    outcome = _outcome(lane, level, tenant, values, is_dry_run=True)
+    queues = _queues(lane, level, tenant)
+    meant = set(queues.values_list("tenant", "shard"))
+
+    def planned() -> tuple[dict[str, Any], ...]:
+        created = (creation.plan for creation in dry_poll(capacity=PREVIEW_JOBS).created)
+        return tuple(
+            p.to_json() for p in created if (p.lane, p.level) == (lane, level) and (p.tenant, p.shard) in meant
+        )
+
+    before = planned()
+    with transaction.atomic():
+        _write(outcome)
+        resettle_queues(
+            queues.filter(id__in=list(queues.values_list("id", flat=True)[:PREVIEW_QUEUES])), LevelPolicies()
+        )
+        after = planned()
+        transaction.set_rollback(True)
+    return replace(outcome, jobs_before=before, jobs_after=after)
+
+
+def _write(outcome: PolicyOutcome) -> None:
+    rows = LevelPolicy.objects.filter(lane=outcome.lane, level=outcome.level, tenant=outcome.tenant)
+    if outcome.after is None:
+        rows.delete()
+    elif not rows.update(**outcome.after):
+        LevelPolicy.objects.create(lane=outcome.lane, level=outcome.level, tenant=outcome.tenant, **outcome.after)
+
+
+def _queues(lane: str, level: int, tenant: str) -> QuerySet[LevelQueue]:
+    """Return the queues with blocks that the row of this tenant, or everybody's, is about."""
+    queues = LevelQueue.objects.filter(lane=lane, level=level, block_count__gt=0).order_by("id")
+    if tenant:
+        return queues.filter(tenant=tenant)
+    own = LevelPolicy.objects.filter(lane=lane, level=level).exclude(tenant=EVERYBODY)
+    return queues.exclude(tenant__in=own.values("tenant"))
+
+
+def _resettle(queues: QuerySet[LevelQueue]) -> int:
+    """Let the queues be looked at when the new numbers say so; in parts, and without the head of the log."""
+    ids = list(queues.values_list("id", flat=True))
+    for start in range(0, len(ids), QUEUES_PER_COMMIT):
+        with transaction.atomic(durable=True):
+            resettle_queues(LevelQueue.objects.filter(id__in=ids[start : start + QUEUES_PER_COMMIT]), LevelPolicies())
+    return len(ids)
