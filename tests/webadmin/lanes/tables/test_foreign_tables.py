@@ -127,7 +127,7 @@ def test_a_tenant_registers_no_file_of_one(caller: Caller, tmp_path: Path, folde
     open_store(str(tmp_path / folder)).put(DELTA_LOG, b"{}")
     answer = post_files(caller, "lake/db/day=1/part-0.parquet")
     assert (answer.status_code, answer.json()["code"]) == (409, "foreign_table")
-    assert f"there is a table of Delta Lake at {folder} of TABLES_URL " in answer.json()["message"]
+    assert f"there is a Delta Lake table at {folder} of TABLES_URL " in answer.json()["message"]
     operator = Caller("tables:read", "tables:write", "operate", "tenant:*", name="operator")
     assert (tmp_path / folder).as_uri() in post_files(operator, "lake/db/day=1/part-0.parquet").json()["message"]
     assert Segment.objects.get().path == "plain.parquet"
@@ -175,7 +175,7 @@ def test_only_operators_are_shown_folders_of_the_server(
     assert not any(str(tmp_path) in text for text in told["tenant"])
     assert told["tenant"][0].startswith("a folder above TABLES_URL could not be checked")
     assert told["tenant"][1] == "a folder outside of the tenant's place"
-    assert "there is a table of Delta Lake at a folder above TABLES_URL (it has" in told["tenant"][3]
+    assert "there is a Delta Lake table at a folder above TABLES_URL (it has" in told["tenant"][3]
 
 
 def test_a_registered_file_of_one_is_refused_by_its_footer(caller: Caller, tmp_path: Path) -> None:
