@@ -35,12 +35,14 @@ PLACEMENT_CONFIDENCE_SECONDS so long usage is gathered before the first placemen
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import timedelta
 
 from csp.constants import NONCE, NONE, SELF, UNSAFE_INLINE
 
 from engine.core.version import VERSION
-from engine.storage import resolve_links
+from engine.storage import is_local, resolve_links
+from engine.storage.opening import folder_of
 from webadmin.adminkit.theme import UNFOLD  # noqa: F401  (the theme's settings)
 from webadmin.base.database.url import database_settings
 from webadmin.base.home import home_folder, kept_secret, private_file, private_folder
@@ -64,7 +66,10 @@ CSRF_TRUSTED_ORIGINS = _list("CSRF_TRUSTED_ORIGINS")
 
 _database_url = os.environ.get("DATABASE_URL") or f"sqlite:///{private_file(HOME / 'lithify.sqlite3')}"
 DATABASES = {"default": database_settings(_database_url)}
-OBJECT_STORE_URL = resolve_links(os.environ.get("OBJECT_STORE_URL") or f"file://{private_folder(HOME / 'objects')}")
+OBJECT_STORE_URL = resolve_links(os.environ.get("OBJECT_STORE_URL") or f"file://{HOME}/objects")
+if is_local(OBJECT_STORE_URL):
+    with suppress(OSError):  # a folder that cannot be made is named by whoever uses the store
+        private_folder(folder_of(OBJECT_STORE_URL))
 TABLES_URL = resolve_links(os.environ.get("TABLES_URL") or f"file://{HOME}/tables")
 STORE_ROOTS = [resolve_links(root) for root in _list("STORE_ROOTS")]
 BROKER_URL = os.environ.get("BROKER_URL") or "redis://127.0.0.1:6379/0"

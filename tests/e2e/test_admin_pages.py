@@ -28,6 +28,7 @@ from tests.webadmin.admin import catalog_rows, rows, timeline_rows, tsdb_rows
 from tests.webadmin.admin.scene import fill_night
 from webadmin.adminkit.orders import OrderedAdmin
 from webadmin.adminkit.read_only import ReadOnlyAdmin
+from webadmin.console import content_security
 from webadmin.schedule.models import Attempt, Job
 
 CHROMIUM = "/usr/bin/chromium"
@@ -184,6 +185,51 @@ def test_the_front_page_refreshes_by_itself(browser: Browser, live_server: LiveS
     page.get_by_role("link", name="node-new").wait_for(timeout=20_000)
     assert page.locator("#overview").count() == 1
     assert page.locator("nav").count() > 0
+    assert not complaints
+
+
+@pytest.mark.timeout(120)
+def test_side_bar_theme_search_and_forms_work_without_evaluating_code(
+    browser: Browser, live_server: LiveServer, cookie: str
+) -> None:
+    """The theme's scripts of all pages, with Alpine's build that evaluates no code if it could be bundled."""
+    page = signed_in(browser, live_server, cookie).new_page()
+    complaints = complaints_of(page)
+    answer = page.goto(live_server.url + "/admin/")
+    assert answer is not None
+    evaluates = "'unsafe-eval'" in answer.headers["content-security-policy"]
+    assert evaluates != content_security.ALPINE.exists()
+
+    page.set_viewport_size({"width": 1400, "height": 900})
+    toggle, side_bar = page.get_by_text("dock_to_right").first, page.locator("#nav-sidebar")
+    for is_open in (False, True, False):
+        toggle.click()
+        side_bar.wait_for(state="visible" if is_open else "hidden")
+    page.reload()
+    side_bar.wait_for(state="hidden")
+    toggle.click()
+    side_bar.wait_for(state="visible")
+
+    for theme in ("light", "dark", "light"):
+        page.keyboard.press("Control+e")
+        page.locator(f"html.{theme}").wait_for(state="attached")
+
+    page.keyboard.press("Control+k")
+    page.fill("#search-input-command", "quarantine")
+    page.press("#search-input-command", "a")
+    page.press("#search-input-command", "Backspace")
+    page.locator("#command-results li").first.wait_for()
+    page.press("#search-input-command", "ArrowDown")
+    page.press("#search-input-command", "Enter")
+    page.wait_for_url("**/*quarantine/")
+
+    User.objects.bulk_create(User(username=f"user-{number:03}") for number in range(130))
+    page.goto(live_server.url + reverse("admin:auth_user_changelist"))
+    page.get_by_role("link", name="2", exact=True).click()
+    page.wait_for_url("**p=2**")
+    page.locator("#result_list tbody a").first.click()
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.wait_for_url("**/auth/user/**")
     assert not complaints
 
 

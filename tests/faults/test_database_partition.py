@@ -5,6 +5,7 @@ The proxy before PostgreSQL drops what comes, as a network does that is partitio
 
 from __future__ import annotations
 
+import json
 import time
 
 import httpx
@@ -18,6 +19,16 @@ from webadmin.base.database.url import CONNECTION
 from webadmin.base.error_answers import RETRY_SECONDS
 
 CONNECT_SECONDS = float(CONNECTION["connect_timeout"])
+REVOKED_SECONDS = 30.0
+LET_IN, REFUSED = "no segment writer takes profiles now", "credentials cannot be checked now"
+ISSUE = """
+import django, json
+django.setup()
+from webadmin.base.access.services import issue_worker_credential
+scopes = ["profiles:push", "tenant:acme"]
+print(json.dumps({name: issue_worker_credential(name=name, scopes=scopes, actor="test").wire_form
+                  for name in ("lost", "kept")}))
+"""
 SLACK_SECONDS = 8.0
 """For a machine with other work to do."""
 
@@ -49,12 +60,36 @@ def test_requests_end_and_readiness_fails_while_the_database_is_partitioned_away
     fault_stack.check(shard, expected)
 
 
+def test_a_revoked_credential_is_refused_while_the_database_is_partitioned_away(fault_stack: FaultStack) -> None:
+    """Each web process knows both credentials; it learns from the object store that one was revoked since."""
+    issued = json.loads(fault_stack.python("-c", ISSUE))
+    for port in fault_stack.ports:
+        for secret in issued.values():
+            wait_until(lambda port=port, secret=secret: LET_IN in _push(port, secret), "it is known", SETTLE_SECONDS)
+    fault_stack.python("manage.py", "credentials", "revoke", "lost", "--why", "a test")
+    revoked_at = time.monotonic()
+    with fault_stack.around.database.partitioned():
+        for port in fault_stack.ports:
+            left = REVOKED_SECONDS - (time.monotonic() - revoked_at)
+            wait_until(lambda port=port: REFUSED in _push(port, issued["lost"]), "it is refused", left)
+            assert LET_IN in _push(port, issued["kept"]), "and nobody else is"
+    assert time.monotonic() - revoked_at < REVOKED_SECONDS + SLACK_SECONDS
+
+
 def test_a_slow_database_slows_the_work_and_loses_none_of_it(fault_stack: FaultStack) -> None:
     shard = fault_stack.new_shard()
     with fault_stack.around.database.slow(0.05):
         expected = fault_stack.write_segments(shard)
         wait_until(lambda: fault_stack.attempts(shard)["completed"], "a job is completed", SETTLE_SECONDS)
     assert fault_stack.check(shard, expected) == []
+
+
+def _push(port: int, secret: str) -> str:
+    """Push a profile; return the answer. Nobody writes segments here: what is let in is answered LET_IN."""
+    place = (
+        f"http://127.0.0.1:{port}/ingest?name=shop&format=folded&from={int(time.time()) - 10}&until={int(time.time())}"
+    )
+    return httpx.post(place, content=b"a;b 1\n", headers={"Authorization": f"Bearer {secret}"}, timeout=60).text
 
 
 def _add(stack: FaultStack, segments: list) -> httpx.Response:

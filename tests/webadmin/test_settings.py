@@ -147,6 +147,29 @@ def test_an_installation_is_closed_to_other_users_of_the_machine(tmp_path: Path)
     assert modes["tables"] == 0o777, "tenants write there"
 
 
+def test_a_local_object_store_is_closed_to_other_users_wherever_it_is(tmp_path: Path) -> None:
+    """Also by a link, and when it is not there yet; a folder that cannot be made stops no command."""
+    there, linked, missing = tmp_path / "there", tmp_path / "linked", tmp_path / "not" / "yet"
+    there.mkdir(mode=0o755)
+    linked.symlink_to(there)
+    (tmp_path / "file").touch()
+
+    def check(url: str) -> None:
+        subprocess.run(
+            [sys.executable, "-c", "import webadmin.settings"],
+            cwd=ROOT,
+            env=os.environ | {"LITHIFY_HOME": str(tmp_path / "home"), "OBJECT_STORE_URL": url},
+            umask=0,
+            check=True,
+        )
+
+    for url, folder in ((there.as_uri(), there), (str(linked), there), (missing.as_uri(), missing)):
+        there.chmod(0o755)
+        check(url)
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700, url
+    check((tmp_path / "file" / "objects").as_uri())
+
+
 def test_a_shared_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     assert private_folder(tmp_path) == tmp_path

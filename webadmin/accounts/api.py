@@ -143,8 +143,7 @@ class CredentialsView(CredentialView):
             name=name,
             scopes=scopes,
             expires_at=_moment(fields, "expires_at"),
-            actor=order.actor,
-            is_dry_run=order.is_dry_run,
+            **_asked(order),
         )
         return Response(outcome.to_json())
 

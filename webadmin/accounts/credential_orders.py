@@ -62,8 +62,7 @@ def _create(rows: Sequence[Any], values: Mapping[str, Any], user: str, is_dry_ru
         name=values["name"],
         scopes=values["scopes"].split(),
         expires_at=_utc(values["expires_at"]),
-        actor=f"user:{user}",
-        is_dry_run=is_dry_run,
+        **_asked(values, user, is_dry_run),
     )
 
 

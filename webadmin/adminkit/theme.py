@@ -15,6 +15,11 @@ def style_sheet(request: HttpRequest) -> str:
     return static("console/console.css")
 
 
+def script(request: HttpRequest) -> str:
+    """Return the address of the script of all pages."""
+    return static("console/admin-page.js")
+
+
 def favicon(request: HttpRequest) -> str:
     """Return the address of the sign in the browser's tab."""
     return static("console/lithify.svg")
@@ -31,6 +36,7 @@ UNFOLD: dict[str, Any] = {
     "DASHBOARD_CALLBACK": "webadmin.console.pages.front_page",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": favicon}],
     "STYLES": [style_sheet],
+    "SCRIPTS": [script],
     "COLORS": {
         # Stone, as it hardens: a warm grey base would fight the badges, so only the accent is earthen.
         "primary": {

@@ -19,6 +19,8 @@ from rest_framework.views import exception_handler
 
 from engine.core.errors import LithifyError
 from webadmin.base.access.models import WorkerCredential
+from webadmin.base.access.scopes import is_operator
+from webadmin.base.access.tenant_places import without_server_paths
 from webadmin.lanes.profiles.services.count_refusals import count_refused_requests
 
 log = logging.getLogger(__name__)
@@ -77,8 +79,14 @@ REFUSED = {400, 401, 403, 409, 413, 415}
 def answer_error(error: Exception, context: dict[str, Any]) -> Response | None:
     """Django REST framework's exception handler."""
     response = _answer_to(error, context)
-    if response is not None and response.status_code in REFUSED:
-        _count(getattr(context.get("request"), "user", None), response)
+    if response is None:
+        return None
+    sender = getattr(context.get("request"), "user", None)
+    if response.status_code in REFUSED:
+        _count(sender, response)
+    if "message" in response.data and not (isinstance(sender, WorkerCredential) and is_operator(sender)):
+        tenant = (context.get("kwargs") or {}).get("tenant", "")
+        response.data["message"] = without_server_paths(response.data["message"], tenant)
     return response
 
 

@@ -43,6 +43,7 @@ PUSH_SECONDS = 15.0
 REFRESH_SECONDS = 2.0
 RULES_EVERY = 2
 """Rules and limits are read every so many refreshes: they change slowly and may be large."""
+REVOCATIONS_SECONDS = 4.0
 
 
 @dataclass(slots=True)
@@ -78,7 +79,6 @@ class Distributor:
         if rules_too:
             self.placement.refresh_rules()
             self._refresh_limits()
-            self.revocations.refresh()
         self.flush_counts()
 
     def flush_counts(self) -> None:
@@ -159,14 +159,20 @@ def use(found: Distributor | None) -> None:
 
 def _started() -> Distributor:
     made = Distributor(open_store(settings.OBJECT_STORE_URL), zone=settings.DISTRIBUTOR_ZONE)
+    made.revocations.refresh()
     made.refresh()
     stop = threading.Event()
-    thread = threading.Thread(target=_keep_fresh, args=(made, stop), name="distributor-refresh", daemon=True)
-    thread.start()
+    threads = [
+        threading.Thread(target=keep, args=(made, stop), name=f"distributor-{keep.__name__}", daemon=True)
+        for keep in (_keep_fresh, _keep_revocations)
+    ]
+    for thread in threads:
+        thread.start()
 
     def end() -> None:
         stop.set()
-        thread.join(timeout=5)
+        for thread in threads:
+            thread.join(timeout=5)
         made.close()
 
     atexit.register(end)
@@ -183,3 +189,12 @@ def _keep_fresh(made: Distributor, stop: threading.Event) -> None:
             log.exception("distributor_not_refreshed")
         finally:
             connection.close()
+
+
+def _keep_revocations(made: Distributor, stop: threading.Event) -> None:
+    """Read the list of revoked secrets, whatever the database does: a refresh waits for it, for as long as it takes."""
+    while not stop.wait(REVOCATIONS_SECONDS):
+        try:
+            made.revocations.refresh()
+        except (LithifyError, OSError):
+            log.exception("revocations_not_refreshed")

@@ -77,7 +77,9 @@ def _opened(store: ObjectStore, footer: Footer) -> pq.ParquetFile:
     try:
         return open_parquet(open_object(store, footer.path, footer.size), dictionaries=_repeating(footer))
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise BadObject("footer", footer.start, f"it cannot be read any more: {error}", footer.path) from error
+        raise BadObject(
+            "footer", footer.start, f"it cannot be read any more ({type(error).__name__})", footer.path
+        ) from error
 
 
 def _repeating(footer: Footer) -> list[str]:
@@ -125,8 +127,8 @@ def _blamed(file: pq.ParquetFile, footer: Footer, number: int, error: Exception)
                 pass
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as own:
             where = f"row group {number}, column {pages.path}"
-            return BadObject(where, pages.start, f"it cannot be read: {own}", footer.path)
-    return BadObject(f"row group {number}", footer.start, f"it cannot be read: {error}", footer.path)
+            return BadObject(where, pages.start, f"it cannot be read ({type(own).__name__})", footer.path)
+    return BadObject(f"row group {number}", footer.start, f"it cannot be read ({type(error).__name__})", footer.path)
 
 
 def _instants(table: pa.Table, footer: Footer) -> pa.Table:

@@ -259,7 +259,7 @@ def _schema(footer_only: bytes, metadata: Fields, start: int) -> pa.Schema:
         schema = open_parquet(pa.BufferReader(footer_only)).schema_arrow.remove_metadata()
         names = schema.names
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, RecursionError) as error:
-        raise BadObject(SECTION, start, f"it cannot be read: {error}") from error
+        raise BadObject(SECTION, start, f"it cannot be read ({type(error).__name__})") from error
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise UnknownFormat(SECTION, start, f"two columns are named {twice[0]!r}")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.db import InterfaceError, OperationalError
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from tests.webadmin.admin import rows
 from tests.webadmin.admin.timeline_rows import fill_timeline
 from tests.webadmin.admin.tsdb_rows import fill_tsdb
 from tests.webadmin.service import Service
 from webadmin.adminkit import formatting as show
+from webadmin.base.access.models import WorkerCredential
+from webadmin.base.access.services import issue_worker_credential
 from webadmin.base.error_answers import RETRY_SECONDS
 from webadmin.console import pages
 from webadmin.lanes.profiles.models import Block
@@ -49,6 +53,16 @@ def test_the_front_page_shows_trouble_levels_queues_jobs_workers_and_commands(op
     assert re.search(r"node-a polling \d+ s ago 2", text)
     assert "node-silent silent" in text
     assert f"#{Command.objects.latest('index').index}" in text
+
+
+def test_the_front_page_counts_credentials_that_are_about_to_expire(operator: Client) -> None:
+    now = timezone.now()
+    for name, days in (("ended", -1), ("soon", 13), ("later", 15), ("never", None)):
+        expires_at = None if days is None else now + timedelta(days=days)
+        issue_worker_credential(name=name, actor="test", expires_at=expires_at)
+    assert "2 credentials expire within 14 days, or did already." in words(operator.get("/admin/").content.decode())
+    WorkerCredential.objects.filter(name="ended").update(revoked_at=now)
+    assert "1 credential expires within 14 days, or did already." in words(operator.get("/admin/").content.decode())
 
 
 def test_the_front_page_shows_the_state_of_tables_and_what_needs_an_operator(operator: Client) -> None:

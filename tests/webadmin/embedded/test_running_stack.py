@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -41,6 +42,16 @@ def test_the_programs_run_while_the_block_is_not_left(tmp_path: Path) -> None:
         assert set(pids) == {"first", "second"}
         assert all(is_alive(pid) for pid in pids.values())
     assert not any(is_alive(pid) for pid in pids.values())
+
+
+def test_only_its_owner_may_read_the_log(tmp_path: Path) -> None:
+    for name, is_old in (("new", False), ("old", True)):
+        if is_old:
+            (tmp_path / name).touch()
+            (tmp_path / name).chmod(0o644)
+        with running_stack([], tmp_path / name):
+            pass
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
 def test_a_failed_start_raises_program_failed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from webadmin.base.access.services import issue_worker_credential
 from webadmin.lanes.profiles.models import RefusalCount
 from webadmin.schedule.models import Job
 
-APPS = ("access", "index", "schedule", "progress", "timeline")
+APPS = ("access", "profiles", "schedule", "progress", "tables")
 SEEN = {"last_used_at", "last_poll_at"}
 """Columns that say when somebody was heard of last."""
 

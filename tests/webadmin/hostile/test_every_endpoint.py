@@ -294,6 +294,23 @@ def test_a_credential_of_one_tenant_learns_and_changes_nothing_of_another(
     assert sum(refusals(beta.name).values()) == 1, "refused and counted, as a whole or the one block in it"
 
 
+@pytest.mark.parametrize(("path", "method"), method_calls())
+def test_a_credential_of_one_tenant_is_shown_no_path_of_the_server(
+    service: Service, path: str, method: str, tmp_path: Path
+) -> None:
+    """But for the URL of a table in the tenant's own place, where it writes files."""
+    prepare(service, CALLS[path].before)
+    acme = Caller(*SCOPES, "tenant:acme", name="acme")
+    own = f'"url": "{(tmp_path / "acme").as_uri()}/'
+    body = CALLS[path].body
+    answers = [send(acme, path, method, service)]
+    if method == "post" and isinstance(body, dict):
+        place = "/api/v1/" + path.replace("<str:tenant>", "acme").replace("<str:name>", SECRET)
+        answers += [acme.post(place, body | {name: -1}) for name in body]
+    for answer in answers:
+        assert str(tmp_path) not in answer.content.decode().replace('":"', '": "').replace(own, ""), answer.content
+
+
 @pytest.mark.parametrize("path", [path for path, method in method_calls() if method == "post"])
 def test_every_change_is_audited_with_its_actor(service: Service, path: str) -> None:
     call = CALLS[path]

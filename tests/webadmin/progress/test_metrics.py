@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.core.metrics import SERVICE_METRICS
 from tests.block_factory import block_meta, segment_ids
 from tests.webadmin.probes import probe
 from tests.webadmin.service import REASON, Service
+from webadmin.base.access.services import issue_worker_credential
 from webadmin.progress.services import count_log
 
 
@@ -81,6 +84,13 @@ def test_the_numbers_are_those_of_the_schedule(service: Service) -> None:
     assert found["lithify_tombstones", ("waiting",)] == 20
     assert found["lithify_capacity_offered", ()] == 3
     assert found["lithify_healthy", ()] == 1
+
+
+def test_credentials_that_are_about_to_expire_are_counted(db: None) -> None:
+    for name, days in (("ended", -1), ("soon", 13), ("later", 15)):
+        expires_at = timezone.now() + timedelta(days=days)
+        issue_worker_credential(name=name, actor="test", expires_at=expires_at)
+    assert scrape()["lithify_credentials_expiring", ()] == 2
 
 
 def test_an_empty_installation_can_be_scraped(db: None) -> None:

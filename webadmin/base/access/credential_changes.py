@@ -55,7 +55,13 @@ def describe_credential(credential: WorkerCredential) -> dict[str, Any]:
 
 
 def create_credential(
-    *, name: str, scopes: Sequence[str], expires_at: datetime | None, actor: str, is_dry_run: bool = False
+    *,
+    name: str,
+    scopes: Sequence[str],
+    expires_at: datetime | None,
+    actor: str,
+    is_dry_run: bool = False,
+    why: str = "",
 ) -> CredentialOutcome:
     """Issue a credential. Raises NameTaken, CredentialChangeRefused."""
     _check_expiry(expires_at)
@@ -68,7 +74,7 @@ def create_credential(
     if is_dry_run:
         draft = WorkerCredential(name=name, scopes=list(scopes), expires_at=expires_at)
         return CredentialOutcome(action="create", is_dry_run=True, credentials=[describe_credential(draft)])
-    issued = issue_worker_credential(name=name, scopes=scopes, expires_at=expires_at, actor=actor)
+    issued = issue_worker_credential(name=name, scopes=scopes, expires_at=expires_at, actor=actor, why=why)
     return CredentialOutcome(
         action="create",
         is_dry_run=False,

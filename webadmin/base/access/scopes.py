@@ -67,6 +67,11 @@ def is_for_everybody(credential: WorkerCredential) -> bool:
     return listed_tenants(credential) <= {ANY_TENANT}
 
 
+def is_operator(credential: WorkerCredential) -> bool:
+    """Say whether a credential steers the platform as a whole; only such a one is shown paths of the server."""
+    return credential.has_scope(SCOPE_OPERATE) and is_for_everybody(credential)
+
+
 def confined_words(credential: WorkerCredential) -> str:
     """Return why a credential of some tenants is refused what is about all of them."""
     tenants = sorted(listed_tenants(credential) - {ANY_TENANT})

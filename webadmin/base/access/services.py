@@ -36,11 +36,11 @@ class IssuedCredential:
 
 
 def issue_worker_credential(
-    *, name: str, scopes: Iterable[str] = (SCOPE_POLL,), actor: str, expires_at: datetime | None = None
+    *, name: str, scopes: Iterable[str] = (SCOPE_POLL,), actor: str, expires_at: datetime | None = None, why: str = ""
 ) -> IssuedCredential:
     """Make a credential. Raises NameTaken if one that is not revoked has the name."""
     key_id, secret = secrets.token_hex(KEY_ID_BYTES), new_secret()
-    detail: dict[str, Any] = {"scopes": list(scopes)}
+    detail: dict[str, Any] = {"scopes": list(scopes), "why": why}
     if expires_at is not None:
         detail["expires_at"] = expires_at.isoformat()
     try:

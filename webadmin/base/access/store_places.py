@@ -62,6 +62,18 @@ def conflict_of_new_store(url: str, *, is_table: bool) -> UsedStore | None:
     return next((used for used in used_stores() if used.conflicts_with(new)), None)
 
 
+def store_in_folder(folder: str, key: str, *, is_prefix: bool) -> UsedStore | None:
+    """Return a store within ``folder`` that has this key of the folder, or (``is_prefix``) keys that begin so."""
+    outer = place_of(folder)
+    for used in used_stores():
+        if not outer.contains(used.place):
+            continue
+        inner = "".join(f"{part}/" for part in used.place.parts[len(outer.parts) :])
+        if key.startswith(inner) or (is_prefix and inner.startswith(key)):
+            return used
+    return None
+
+
 def lock_places() -> None:
     """Let no other transaction add a store until this one ends: of two that overlap, the later one must see the other.
 

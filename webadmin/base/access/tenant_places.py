@@ -1,12 +1,19 @@
-"""Where tenants may place data by themselves: below a folder of their own in TABLES_URL."""
+"""Where tenants may place data by themselves: below a folder of their own in TABLES_URL; and what they are shown."""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from engine.storage import is_local
+from engine.storage.places import place_of
+
+ABOVE, ELSEWHERE = "a folder above TABLES_URL", "a folder outside of the tenant's place"
+_LOCAL_URL = re.compile(r"file://[A-Za-z0-9_.~%/-]*[A-Za-z0-9_~%/-]")
+_LOCAL_PATH = re.compile(r"'/[^'\n]*'")
+"""As errors of the operating system name one."""
 
 
 def place_of_tenant(tenant: str) -> str:
@@ -18,3 +25,21 @@ def place_of_tenant(tenant: str) -> str:
 def shown_place_of_tenant(tenant: str) -> str:
     """Return what a tenant is shown of its place: a URL in S3, and no path of the server."""
     return f"{tenant}/ of TABLES_URL" if is_local(settings.TABLES_URL) else f"{place_of_tenant(tenant)}/"
+
+
+def without_server_paths(text: str, tenant: str) -> str:
+    """Return a text for a tenant ("": for somebody without one).
+
+    URLs of local folders become places relative to TABLES_URL, and quoted paths are left out.
+    """
+    return _LOCAL_URL.sub(lambda found: _shown_url(found[0], tenant), _LOCAL_PATH.sub("a file of the server", text))
+
+
+def _shown_url(url: str, tenant: str) -> str:
+    tables, place = place_of(settings.TABLES_URL), place_of(url)
+    if place.contains(tables):
+        return ABOVE
+    below = place.parts[len(tables.parts) :]
+    if tenant and tables.contains(place) and below[0] == tenant:
+        return f"{'/'.join(below)} of TABLES_URL"
+    return ELSEWHERE

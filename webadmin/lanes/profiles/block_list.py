@@ -73,6 +73,12 @@ def _offered(entry: block_list_pb2.BlockEntry, tenants: Collection[str]) -> Offe
 
 
 def _check_tenants(meta: BlockMeta, tenants: Collection[str]) -> None:
+    if meta.compaction_level:
+        raise BlockRefused(
+            f"block {meta.id}: a credential of single tenants registers segments only, and this block has level "
+            f"{meta.compaction_level}; operators register such blocks with manage.py import_blocks",
+            "tenant_not_allowed",
+        )
     for tenant in {dataset.tenant for dataset in meta.datasets} | {meta.tenant} - {""}:
         if tenant not in tenants:
             raise BlockRefused(f"block {meta.id}: the credential is not for tenant {tenant!r}", "tenant_not_allowed")

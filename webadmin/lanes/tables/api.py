@@ -20,10 +20,9 @@ from engine.storage import kept_store
 from webadmin.base.access.errors import TenantNotAllowed
 from webadmin.base.access.scopes import (
     ANY_TENANT,
-    SCOPE_OPERATE,
     MayReadTables,
     MayWriteTables,
-    is_for_everybody,
+    is_operator,
     listed_tenants,
 )
 from webadmin.lanes.tables import serializers as shapes
@@ -68,6 +67,11 @@ class TableView(APIView):
         """The table of the address."""
         return find_table(self.kwargs["tenant"], self.kwargs["name"])
 
+    @property
+    def tenant_shown_to(self) -> str | None:
+        """The tenant that the answer is for; None: it is for an operator, who is shown paths of the server."""
+        return None if is_operator(self.request.user) else self.kwargs["tenant"]
+
     def read(self, shape: type[Serializer]) -> tuple[Fields, Order]:
         """Return the body's fields, which are those of this shape, and who asks why."""
         return read_order(self.request, shape)
@@ -80,7 +84,8 @@ class TablesView(TableView):
     def get(self, request: Request, tenant: str) -> Response:
         """List them by name."""
         rows = DataSource.objects.filter(tenant=tenant).select_related("policy").order_by("name")
-        return Response({"tables": [messages.table_to_json(row) for row in rows[: messages.ROWS_MAX]]})
+        shown = [messages.table_to_json(row, self.tenant_shown_to) for row in rows[: messages.ROWS_MAX]]
+        return Response({"tables": shown})
 
     @extend_schema(
         operation_id="create_table",
@@ -90,12 +95,12 @@ class TablesView(TableView):
     def post(self, request: Request, tenant: str) -> Response:
         """Create a table; the same one again changes nothing."""
         fields, order = self.read(shapes.CreateTableSerializer)
-        is_confined = not (request.user.has_scope(SCOPE_OPERATE) and is_for_everybody(request.user))
+        is_confined = not is_operator(request.user)
         new = messages.new_table(tenant, fields)
         create_table(new, order=order, is_confined=is_confined)
         if order.is_dry_run:
             return Response({"tenant": tenant, "name": new.name, "dry_run": True})
-        return Response(messages.table_to_json(find_table(tenant, new.name)))
+        return Response(messages.table_to_json(find_table(tenant, new.name), self.tenant_shown_to))
 
 
 class OneTableView(TableView):
@@ -104,7 +109,7 @@ class OneTableView(TableView):
     @extend_schema(operation_id="read_table", responses={200: shapes.TableSerializer, **ERRORS})
     def get(self, request: Request, tenant: str, name: str) -> Response:
         """Say what is set for it and how it is."""
-        return Response(messages.table_to_json(self.table))
+        return Response(messages.table_to_json(self.table, self.tenant_shown_to))
 
     @extend_schema(
         operation_id="alter_table",
@@ -153,7 +158,7 @@ class SegmentsView(TableView):
             order=order,
             interval=messages.interval_of(fields) if mode is RegistrationMode.REPLACE else None,
         )
-        return Response(messages.taken_to_json(taken, is_dry_run=order.is_dry_run))
+        return Response(messages.taken_to_json(taken, self.tenant_shown_to, is_dry_run=order.is_dry_run))
 
 
 class DropIntervalView(TableView):
@@ -182,7 +187,7 @@ class ChunksView(TableView):
             messages.query_of(request.query_params.dict()),
             messages.CHUNK_STATES,
         )
-        return Response({"chunks": [messages.chunk_to_json(row) for row in rows]})
+        return Response({"chunks": [messages.chunk_to_json(row, self.tenant_shown_to) for row in rows]})
 
 
 class TasksView(TableView):
@@ -196,4 +201,4 @@ class TasksView(TableView):
             messages.query_of(request.query_params.dict()),
             messages.TASK_STATES,
         )
-        return Response({"tasks": [messages.task_to_json(row) for row in rows]})
+        return Response({"tasks": [messages.task_to_json(row, self.tenant_shown_to) for row in rows]})

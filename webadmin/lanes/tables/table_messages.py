@@ -10,6 +10,8 @@ from django.db.models import Q, QuerySet
 from engine.lanes.tables.jobs import TIME_UNITS
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import COUNT_MAX, Fields
+from engine.storage.places import place_of
+from webadmin.base.access.tenant_places import place_of_tenant, without_server_paths
 from webadmin.lanes.tables.column_sizes import COLUMN_MAX, DIGEST_MAX, NAME_MAX, PATH_MAX, URL_MAX
 from webadmin.lanes.tables.models import Chunk, DataSource, Segment
 from webadmin.lanes.tables.policies import SETTINGS
@@ -105,8 +107,13 @@ SEGMENT_STATES, CHUNK_STATES, TASK_STATES = (
 )
 
 
-def taken_to_json(taken: Taken, *, is_dry_run: bool) -> dict[str, Any]:
-    """Return what became of a registration."""
+def shown(text: str, tenant: str | None) -> str:
+    """Return a text for a tenant, without paths of the server; None: for an operator, as it is."""
+    return text if tenant is None else without_server_paths(text, tenant)
+
+
+def taken_to_json(taken: Taken, tenant: str | None, *, is_dry_run: bool) -> dict[str, Any]:
+    """Return what became of a registration, for a tenant or for an operator (None)."""
     done = taken.registered
     return {
         "dry_run": is_dry_run,
@@ -116,22 +123,26 @@ def taken_to_json(taken: Taken, *, is_dry_run: bool) -> dict[str, Any]:
         "replaced": 0 if done is None else done.hidden,
         "restamped": 0 if done is None else done.restamped,
         "files": [answer.to_json() for answer in taken.answers],
-        "unchecked": list(taken.unchecked),
+        "unchecked": [shown(text, tenant) for text in taken.unchecked],
     }
 
 
-def table_to_json(source: DataSource) -> dict[str, Any]:
-    """Return what is set for a table."""
+def table_to_json(source: DataSource, tenant: str | None) -> dict[str, Any]:
+    """Return what is set for a table, for its tenant or for an operator (None).
+
+    A tenant is told the URL of a table in its own place: it writes files there.
+    """
     policy = source.policy
+    is_own = place_of(place_of_tenant(source.tenant)).contains(place_of(source.url))
     return {
         "name": source.name,
         "tenant": source.tenant,
-        "url": source.url,
+        "url": source.url if is_own else shown(source.url, tenant),
         "time_column": source.time_column,
         "time_unit": source.time_unit,
         "columns": [{"name": name, "type": kind} for name, kind in source.columns],
         "is_paused": source.is_paused,
-        "refusal": source.refusal,
+        "refusal": shown(source.refusal, tenant),
         "sequence": source.sequence,
         "published": source.published,
         "policy": {name: getattr(policy, name) for name in SETTINGS} | {"fingerprint": policy.fingerprint},
@@ -157,8 +168,8 @@ def segment_to_json(row: Segment) -> dict[str, Any]:
     }
 
 
-def chunk_to_json(row: Chunk) -> dict[str, Any]:
-    """Return what is known of a chunk."""
+def chunk_to_json(row: Chunk, tenant: str | None) -> dict[str, Any]:
+    """Return what is known of a chunk, for a tenant or for an operator (None)."""
     return {
         "id": row.id,
         "start_ms": row.start_ms,
@@ -171,12 +182,12 @@ def chunk_to_json(row: Chunk) -> dict[str, Any]:
         "reason": row.reason,
         "task": row.task_id,
         "is_changed": row.is_dirty,
-        "quarantined": row.quarantine_reason if row.is_quarantined else "",
+        "quarantined": shown(row.quarantine_reason, tenant) if row.is_quarantined else "",
     }
 
 
-def task_to_json(row: Task) -> dict[str, Any]:
-    """Return a task; ``job`` is the state of its job."""
+def task_to_json(row: Task, tenant: str | None) -> dict[str, Any]:
+    """Return a task, for a tenant or for an operator (None); ``job`` is the state of its job."""
     return {
         "id": row.id,
         "start_ms": row.start_ms,
@@ -191,5 +202,5 @@ def task_to_json(row: Task) -> dict[str, Any]:
         "priority": row.priority,
         "is_over_limit": row.is_over_limit,
         "cause": row.cause,
-        "ended_because": row.ended_because,
+        "ended_because": shown(row.ended_because, tenant),
     }

@@ -122,7 +122,7 @@ def _read_times(store: ObjectStore, footer: Footer, column: str, unit: str) -> _
             if bounds := time_bounds(array, unit):
                 times.include(*bounds)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise BadObject(f"column {column}", -1, f"it cannot be read: {error}", footer.path) from error
+        raise BadObject(f"column {column}", -1, f"it cannot be read ({type(error).__name__})", footer.path) from error
     if rows != footer.rows:
         raise BadObject(f"column {column}", -1, f"it has {rows} of {footer.rows} rows", footer.path)
     return times

@@ -107,6 +107,14 @@ def test_an_error_quotes_no_bytes_of_the_file(store: ObjectStore, data: bytes) -
     assert "root" not in str(caught.value)
 
 
+def test_an_error_of_the_time_column_quotes_no_text_of_the_library(store: ObjectStore) -> None:
+    data = bytearray(written(write_statistics=False, use_dictionary=False, compression="NONE"))
+    data[4:60] = b"\xff" * 56
+    store.put("a.parquet", bytes(data))
+    with pytest.raises(BadObject, match=r"^a.parquet: column at: it cannot be read \(\w+\)$"):
+        read_facts(store, "a.parquet", time_column="at")
+
+
 def _with_length(data: bytes, length: int) -> bytes:
     return data[:-8] + length.to_bytes(4, "little") + data[-4:]
 

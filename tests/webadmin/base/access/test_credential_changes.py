@@ -128,6 +128,13 @@ def test_the_command_lists_rotates_expires_and_revokes(db: None) -> None:
         run("revoke", "node")
 
 
+def test_commands_that_create_say_why_in_the_audit_log(db: None) -> None:
+    call_command("create_worker_credential", "node", "--why", "a new machine", stdout=io.StringIO())
+    call_command("catalog", "access-key", "books", "--tenant", "acme", "--why", "a new reader", stdout=io.StringIO())
+    told = AuditEntry.objects.filter(action="issue_worker_credential").values_list("target", "detail__why")
+    assert dict(told) == {"node": "a new machine", "books": "a new reader"}
+
+
 def test_the_api_creates_rotates_and_revokes(db: None) -> None:
     manager = Caller("credentials:manage", name="manager")
     about = {"why": "a test", "name": "books"}
@@ -146,6 +153,8 @@ def test_the_api_creates_rotates_and_revokes(db: None) -> None:
     assert not is_accepted(made["secret"])
     assert not is_accepted(rotated["secret"])
     actions = AuditEntry.objects.filter(actor="credential:manager").values_list("action", flat=True)
+    entries = AuditEntry.objects.filter(actor="credential:manager")
+    assert {entry.detail["why"] for entry in entries} == {"a test"}
     assert sorted(actions) == [
         "issue_worker_credential",
         "revoke_worker_credential",
@@ -209,4 +218,5 @@ def test_the_admin_shows_a_new_secret_once_and_revokes(db: None) -> None:
     assert browser.post(reverse(place, args=["revoke"]), chosen).status_code == 302
     credential.refresh_from_db()
     assert credential.revoked_at is not None
-    assert AuditEntry.objects.filter(actor="user:ann").count() == 3
+    entries = AuditEntry.objects.filter(actor="user:ann")
+    assert [entry.detail["why"] for entry in entries] == ["a test"] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.test import RequestFactory
 from django.utils import timezone
 
 from engine.storage import ObjectStore, StorageError
+from tests.processes import wait_until
 from webadmin.base import senders as senders_module
 from webadmin.base.access import revocations as published
 from webadmin.base.access.credential_changes import (
@@ -26,6 +28,8 @@ from webadmin.base.access.scopes import SCOPE_PUSH
 from webadmin.base.access.services import issue_worker_credential
 from webadmin.base.not_taken import NotTaken
 from webadmin.base.senders import Senders
+from webadmin.ingest import distributor as distributor_module
+from webadmin.ingest.distributor import Distributor
 
 
 def push(senders: Senders, secret: str) -> str:
@@ -66,6 +70,32 @@ def test_a_revoked_credential_is_refused_though_the_database_goes_away(
     database_away()
     known.refresh()
     assert [push(senders, secret) for secret in (revoked, other)] == ["database_away", ""]
+
+
+def test_the_list_is_read_while_a_refresh_waits_for_the_database(
+    db: None, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, ends, answers = threading.Event(), [], threading.Event()
+
+    def refresh(self: Distributor, *, rules_too: bool = True) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            waits.set()
+            answers.wait(60)
+
+    monkeypatch.setattr(Distributor, "refresh", refresh)
+    monkeypatch.setattr(distributor_module, "REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(distributor_module, "REVOCATIONS_SECONDS", 0.01)
+    monkeypatch.setattr(distributor_module.atexit, "register", ends.append)
+    made = distributor_module._started()
+    try:
+        assert waits.wait(60)
+        pusher()
+        revoke_credential(name="shop", actor="test")
+        secret = RevokedSecret.objects.get().secret_hash
+        wait_until(lambda: made.revocations.is_revoked(secret), "the list is read")
+    finally:
+        answers.set()
+        ends[0]()
 
 
 def test_a_secret_ended_by_a_rotation_is_refused_and_the_new_one_is_not(

@@ -17,6 +17,8 @@ from webadmin.lanes.catalog.object_places import address_of, object_at, physical
 from webadmin.lanes.catalog.places import catalog_store, data_prefix_of
 from webadmin.lanes.catalog.services.import_objects import ImportSource, import_objects
 from webadmin.lanes.catalog.services.read_objects import get_entry
+from webadmin.lanes.tables.models import DataSource
+from webadmin.lanes.tsdb.models import Bucket
 
 
 @pytest.fixture
@@ -65,6 +67,32 @@ def test_nothing_comes_from_outside_of_the_tenants_folder(catalog: Catalog, fold
         with pytest.raises(ImportRefused):
             import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
     assert objects(catalog) == set()
+
+
+def test_nothing_comes_from_the_place_of_a_table_or_bucket(catalog: Catalog, folder: str) -> None:
+    """Its compaction deletes the objects that it replaced, whatever a commit references."""
+    DataSource.objects.create(tenant="acme", name="events", url=f"{folder}/data", time_column="ts")
+    Bucket.objects.create(name="metrics", url=f"{folder}/blocks", layout="thanos")
+    for url, named in (
+        ("data/a", "table acme/events"),
+        ("data/", "table acme/events"),
+        ("data", "table acme/events"),
+        ("da", "table acme/events"),
+        ("", "another store"),
+        ("data/no/object/yet/", "table acme/events"),
+        ("blocks/01/", "another store"),
+        ("bl", "another store"),
+    ):
+        source = ImportSource(url=f"{folder}/{url}", destination="in/", is_prefix=not url.endswith("a/a"))
+        with pytest.raises(ImportRefused, match=f"the place of {named}, where compaction deletes"):
+            import_objects(catalog.repository, "main", [source], SAID, order=ORDER)
+    assert objects(catalog) == set()
+    sources = [
+        ImportSource(url=f"{folder}/data2/", destination="in/"),
+        ImportSource(url=f"{folder}/other", destination="z", is_prefix=False),
+    ]
+    import_objects(catalog.repository, "main", sources, SAID, order=ORDER)
+    assert objects(catalog) == {"in/c", "z"}
 
 
 def test_a_single_object_replaces_its_own_key_only_and_names_are_kept(catalog: Catalog, folder: str) -> None:

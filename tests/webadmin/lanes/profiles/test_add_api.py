@@ -213,6 +213,17 @@ def test_a_credential_of_one_tenant_adds_only_its_data(service: Service, objects
     assert answers(limited("acme"), *sent) == [("accepted", None), ("refused", "tenant_not_allowed")]
 
 
+def test_only_credentials_for_all_tenants_add_blocks_of_higher_levels(
+    service: Service, bearer: str, objects: ObjectStore
+) -> None:
+    """A merged block replaces segments: a tenant says what it wrote, and not what becomes of it."""
+    merged = block_meta(ulid(service.clock.now_ms), level=1, tenant="acme")
+    put_object(objects, merged)
+    assert answers(limited("acme"), entry(merged)) == [("refused", "tenant_not_allowed")]
+    assert not Block.objects.exists()
+    assert answers(bearer, entry(merged)) == [("accepted", None)]
+
+
 def test_a_credential_of_one_tenant_does_not_learn_which_ids_others_use(
     service: Service, bearer: str, objects: ObjectStore
 ) -> None:

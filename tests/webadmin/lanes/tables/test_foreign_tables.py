@@ -32,6 +32,7 @@ from webadmin.lanes.tables.states import RegistrationMode, SegmentState
 
 __all__ = ["s3_credentials"]
 
+FILE_A = {"why": "x", "files": [{"path": "a.parquet"}]}
 DELTA_LOG = "_delta_log/00000000000000000000.json"
 SAMPLES = {
     "Apache Iceberg": [
@@ -126,11 +127,55 @@ def test_a_tenant_registers_no_file_of_one(caller: Caller, tmp_path: Path, folde
     open_store(str(tmp_path / folder)).put(DELTA_LOG, b"{}")
     answer = post_files(caller, "lake/db/day=1/part-0.parquet")
     assert (answer.status_code, answer.json()["code"]) == (409, "foreign_table")
-    assert (tmp_path / folder).as_uri() in answer.json()["message"]
+    assert f"there is a Delta Lake table at {folder} of TABLES_URL " in answer.json()["message"]
+    operator = Caller("tables:read", "tables:write", "operate", "tenant:*", name="operator")
+    assert (tmp_path / folder).as_uri() in post_files(operator, "lake/db/day=1/part-0.parquet").json()["message"]
     assert Segment.objects.get().path == "plain.parquet"
     table = DataSource.objects.get()
     assert table.is_paused
     assert "Delta Lake" in table.refusal
+
+
+def test_only_operators_are_shown_folders_of_the_server(
+    service: Service, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder above TABLES_URL that cannot be checked, one that is a Delta Lake table, and a table elsewhere."""
+    service.clock.now_ms = day(60)
+    settings.TABLES_URL, settings.STORE_ROOTS = (tmp_path / "tables").as_uri(), [tmp_path.as_uri()]
+    monkeypatch.setattr("engine.lanes.tables.plain.foreign_formats.METADATA_KEYS_MAX", 1)
+    above = open_store(str(tmp_path))
+    for key in ("metadata/1", "metadata/2"):
+        above.put(key, b"")
+    callers = {
+        "operator": Caller("tables:read", "tables:write", "operate", "tenant:*", name="operator"),
+        "tenant": Caller("tables:read", "tables:write", "tenant:acme", name="tenant"),
+    }
+    elsewhere = open_store(str(tmp_path / "adopted"))
+    body = {"why": "x", "name": "adopted", "url": elsewhere.url, "time_column": "ts"}
+    assert callers["operator"].post("/api/v1/tables/acme", body).status_code == 200
+    lake = open_store(str(tmp_path / "tables/acme/events"))
+    put_rows(lake, "a.parquet", [day(0)])
+    assert post_table(callers["tenant"], lake.url).json()["url"] == lake.url, "it writes files there"
+    told: dict[str, list[str]] = {}
+    for name, caller in callers.items():
+        told[name] = [
+            *caller.post("/api/v1/tables/acme/events/segments", FILE_A | {"dry_run": True}).json()["unchecked"],
+            caller.send("get", "/api/v1/tables/acme/adopted").json()["url"],
+            caller.post("/api/v1/tables/acme", body | {"url": (tmp_path / "tables/acme/x").as_uri()}).json()["message"],
+        ]
+    above.put(DELTA_LOG, b"{}")
+    for name, caller in callers.items():
+        told[name] += [
+            caller.post("/api/v1/tables/acme/events/segments", FILE_A).json()["message"],
+            post_table(caller, (tmp_path / "tables/acme/y").as_uri() + f"/{name}").json()["message"],
+            *[row["refusal"] for row in caller.send("get", "/api/v1/tables/acme").json()["tables"] if row["refusal"]],
+        ]
+    assert [len(texts) for texts in told.values()] == [6, 6]
+    assert all(str(tmp_path) in text for text in told["operator"])
+    assert not any(str(tmp_path) in text for text in told["tenant"])
+    assert told["tenant"][0].startswith("a folder above TABLES_URL could not be checked")
+    assert told["tenant"][1] == "a folder outside of the tenant's place"
+    assert "there is a Delta Lake table at a folder above TABLES_URL (it has" in told["tenant"][3]
 
 
 def test_a_registered_file_of_one_is_refused_by_its_footer(caller: Caller, tmp_path: Path) -> None:

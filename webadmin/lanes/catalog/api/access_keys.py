@@ -54,7 +54,7 @@ class IssuedKey:
 
 
 def issue_access_key(
-    *, name: str, tenant: str, may_write: bool, actor: str, expires_at: datetime | None = None
+    *, name: str, tenant: str, may_write: bool, actor: str, expires_at: datetime | None = None, why: str = ""
 ) -> IssuedKey:
     """Make an access key for the repositories of a tenant.
 
@@ -63,7 +63,7 @@ def issue_access_key(
     if check_tenant(tenant) == ANY_TENANT:
         raise RequestRefused("an access key is for one tenant")
     scopes = [SCOPE_READ_CATALOG, *([SCOPE_WRITE_CATALOG] if may_write else []), TENANT_PREFIX + tenant]
-    outcome = create_credential(name=name, scopes=scopes, expires_at=expires_at, actor=actor)
+    outcome = create_credential(name=name, scopes=scopes, expires_at=expires_at, actor=actor, why=why)
     parts = outcome.secret.split("_", _ID_PARTS)
     return IssuedKey("_".join(parts[:_ID_PARTS]), parts[_ID_PARTS])
 

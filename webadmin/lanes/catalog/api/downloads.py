@@ -14,11 +14,12 @@ from django.http.response import HttpResponseBase
 from django.utils.http import http_date
 
 from engine.formats.ranges.object_entry import ObjectEntry
-from engine.storage import InvalidKey, InvalidRange, ObjectNotFound, ObjectStore
+from engine.storage import InvalidKey, InvalidRange, ObjectNotFound, ObjectStore, is_local
+from webadmin.base.access.tenant_places import shown_place_of_tenant
 from webadmin.lanes.catalog.api.calls import Call
 from webadmin.lanes.catalog.api.errors import DataMissing, RangeRefused
 from webadmin.lanes.catalog.errors import AddressRefused
-from webadmin.lanes.catalog.object_places import object_at, physical_address_of
+from webadmin.lanes.catalog.object_places import object_at
 from webadmin.lanes.catalog.services.read_objects import get_entry
 
 PIECE_BYTES = 4 << 20
@@ -102,14 +103,16 @@ def _measured(response: HttpResponseBase, stored: ObjectEntry, part: Part) -> Ht
 
 def _read(call: Call, stored: ObjectEntry, part: Part) -> Iterator[bytes]:
     """Read the first piece at once: only before the answer has begun it can still be another one."""
-    place = physical_address_of(call.repository, stored)
+    path, place = call.text("path"), stored.address
+    if not stored.is_relative and is_local(place):
+        place = f"its place in {shown_place_of_tenant(call.repository.tenant)}"
     try:
         store, key = object_at(call.repository, stored)
         first = store.get_range(key, part.start, min(part.length, PIECE_BYTES))
     except (ObjectNotFound, InvalidKey, AddressRefused) as error:
-        raise DataMissing(f"the object's bytes are gone: nothing lies at {place}") from error
+        raise DataMissing(f"the bytes of {path} are gone: nothing lies at {place}") from error
     except InvalidRange as error:
-        raise DataMissing(f"the object's bytes are damaged: {place} has no {stored.size} bytes any more") from error
+        raise DataMissing(f"the bytes of {path} are damaged: {place} has no {stored.size} bytes any more") from error
     return _pieces(store, key, first, part)
 
 

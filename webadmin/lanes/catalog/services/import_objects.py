@@ -13,6 +13,7 @@ from engine.formats.ranges.errors import UnsortedKeys
 from engine.formats.ranges.model import Row, key_of
 from engine.formats.ranges.object_entry import ObjectEntry
 from engine.storage import ObjectInfo, ObjectNotFound, ObjectStore
+from webadmin.base.access.store_places import store_in_folder
 from webadmin.base.access.tenant_places import place_of_tenant
 from webadmin.lanes.catalog.errors import ImportRefused
 from webadmin.lanes.catalog.models import Commit, Repository
@@ -72,7 +73,22 @@ def check_sources(repository: Repository, sources: Sequence[ImportSource]) -> li
     for source in sources:
         if not source.is_prefix or source.destination:
             key_of(source.destination)
-    return [key_in_tenants_folder(repository, source.url, is_prefix=source.is_prefix) for source in sources]
+    keys = [key_in_tenants_folder(repository, source.url, is_prefix=source.is_prefix) for source in sources]
+    for key, source in zip(keys, sources, strict=True):
+        _refuse_stores(repository, key, source)
+    return keys
+
+
+def _refuse_stores(repository: Repository, key: str, source: ImportSource) -> None:
+    """Raise ImportRefused if a source has objects of a table or bucket: compaction deletes what it replaces there."""
+    used = store_in_folder(place_of_tenant(repository.tenant), key, is_prefix=source.is_prefix)
+    if used is not None:
+        # A tenant is told the names of its own tables only.
+        named = used.name if used.is_table_of(repository.tenant) else "another store"
+        raise ImportRefused(
+            f"{source.url} is, holds or lies in the place of {named}, where compaction deletes objects: copy them to a "
+            "folder of their own and import that"
+        )
 
 
 def _rows_of(repository: Repository, store: ObjectStore, key: str, source: ImportSource) -> Iterator[Row]:

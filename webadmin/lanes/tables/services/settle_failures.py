@@ -144,7 +144,7 @@ def _read_rows(segment: Segment, store: ObjectStore) -> BadObject | None:
                 if why := _times_beyond(segment, time_bounds(batch.column(column), unit)):
                     return BadObject(f"row group {group}, column {column}", -1, why, segment.path)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        return BadObject(f"row group {group}", -1, f"it cannot be read: {error}", segment.path)
+        return BadObject(f"row group {group}", -1, f"it cannot be read ({type(error).__name__})", segment.path)
     return None
 
 

@@ -22,7 +22,10 @@ from webadmin.lanes.catalog.api.door import Operation
 from webadmin.lanes.catalog.api.operations import OPERATIONS
 from webadmin.lanes.catalog.models import Branch, Commit, Repository, StagedEntry
 from webadmin.lanes.catalog.services.branches import find_branch
+from webadmin.lanes.catalog.services.commits import NewCommit
+from webadmin.lanes.catalog.services.import_objects import ImportSource, import_objects
 from webadmin.lanes.catalog.services.repositories import find_repository
+from webadmin.schedule.services.operation import Order
 
 OBJECTS = "repositories/books/refs/main/objects"
 LISTING = f"{OBJECTS}/ls"
@@ -263,6 +266,39 @@ def test_bytes_that_are_gone_are_gone_and_nothing_else(caller: Caller, tmp_path:
     assert (status, "gone" in message, file.name in message) == (410, True, True)
     assert caller.get(f"{OBJECTS}/stat?path=a").json()["size_bytes"] == 10
     assert keys(caller) == ["a"]
+
+
+def test_no_answer_names_a_path_of_the_server(caller: Caller, tmp_path: Path) -> None:
+    """But for the address of an object, where programs with credentials of the store read and write."""
+    caller.put("a", b"0123456789")
+    caller.send("POST", f"{BRANCH}/commits", {"message": "m"})
+    stored = stored_file(tmp_path)
+    imported = tmp_path / "tables/acme/imported"
+    imported.parent.mkdir(parents=True)
+    imported.write_bytes(b"1")
+    source = ImportSource(url=imported.as_uri(), destination="b", is_prefix=False)
+    order = Order(actor="test", why="a test")
+    import_objects(
+        find_repository("acme", "books"), "main", [source], NewCommit(message="m", committer="ann"), order=order
+    )
+    stored.unlink()
+    imported.unlink()
+    told = [caller.told("GET", f"{OBJECTS}?path={path}")[1] for path in ("a", "b")]
+    assert told == [
+        f"the bytes of a are gone: nothing lies at data/{stored.name}",
+        "the bytes of b are gone: nothing lies at its place in acme/ of TABLES_URL",
+    ]
+    body: Any = {"paths": [{"type": "object", "path": "file:///etc/passwd", "destination": "c"}], "commit": {}}
+    told += [
+        caller.send(operation.method, f"{address(operation)}?path={path}", sent).content.decode()
+        for operation in OPERATIONS
+        if operation.method != "DELETE" and operation.name != "get_object"
+        for path in ("a", "b", "missing")
+        for sent in (None, {"x": 1}, body)
+    ]
+    addresses = re.compile(r'"physical_address": "[^"]*"')
+    assert any(addresses.search(text) for text in told)
+    assert not [text for text in told if str(tmp_path) in addresses.sub("", text)]
 
 
 def test_a_damaged_range_names_itself_and_only_what_needs_it_fails(caller: Caller, tmp_path: Path) -> None:

@@ -26,13 +26,21 @@ class Command(BaseCommand):
         )
 
         parser.add_argument("--expires", type=moment, help="UTC, e.g. 2027-01-31; absent: never")
+        parser.add_argument("--why", default="", help="stays in the audit log")
 
     def handle(
-        self, *args: Any, name: str, scope: list[str] | None, expires: datetime | None = None, **options: Any
+        self,
+        *args: Any,
+        name: str,
+        scope: list[str] | None,
+        expires: datetime | None = None,
+        why: str = "",
+        **options: Any,
     ) -> None:
+        actor = f"command:{getpass.getuser()}"
         try:
             outcome = create_credential(
-                name=name, scopes=scope or [SCOPE_POLL], expires_at=expires, actor=f"command:{getpass.getuser()}"
+                name=name, scopes=scope or [SCOPE_POLL], expires_at=expires, actor=actor, why=why
             )
         except NameTaken as error:
             raise CommandError(f"{error}; revoke it or choose another name") from error

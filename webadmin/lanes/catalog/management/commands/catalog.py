@@ -29,6 +29,7 @@ class Command(BaseCommand):
         key.add_argument("--tenant", required=True, help="whose repositories it is for")
         key.add_argument("--read-only", action="store_true", help="it may not change anything")
         key.add_argument("--expires", type=moment, help="UTC, e.g. 2027-01-31; absent: never")
+        key.add_argument("--why", default="", help="stays in the audit log")
         key.add_argument("--json", action="store_true", dest="as_json", help="JSON instead of two lines")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -48,6 +49,7 @@ class Command(BaseCommand):
             may_write=not options["read_only"],
             expires_at=options["expires"],
             actor=f"command:{getpass.getuser()}",
+            why=options["why"],
         )
         told = {"access_key_id": issued.access_key_id, "secret_access_key": issued.secret_access_key}
         if options["as_json"]:
