@@ -38,6 +38,7 @@ from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, Registrati
 from webadmin.lanes.tables.task_models import DiscardedOutput, Manifest, Task, TaskChunk
 from webadmin.schedule.errors import LogBehind
 from webadmin.schedule.log_position import LogPosition
+from webadmin.schedule.services import guard_deletions
 
 DELAY_MS = 7_200_000
 
@@ -387,3 +388,22 @@ def test_nothing_goes_while_the_log_is_behind_the_bucket(world: World) -> None:
     assert left in paths(world.store)
     own_store.delete(lost.key)
     assert clean(world, later_ms=0).outputs == 1
+
+
+def test_a_log_that_falls_behind_stops_a_cleaning_at_its_next_batch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_deletions, "DELETIONS_PER_QUESTION", 5)
+    merged(world)
+    world.publish()
+    lost = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
+    delete, before = world.store.delete, len(paths(world.store))
+
+    def last_delete(key: str) -> None:
+        delete(key)
+        kept_store(settings.OBJECT_STORE_URL).put(lost.key, lost.encode())
+
+    monkeypatch.setattr(world.store, "delete", last_delete)
+    with pytest.raises(LogBehind, match="position 1000000"):
+        clean(world, later_ms=10 * DELAY_MS)
+    assert before - 5 <= len(paths(world.store)) < before
