@@ -117,16 +117,18 @@ def _make_control_app() -> Celery:
     return control_app
 
 
-def _limit_statements(**_: Any) -> None:
+def _prepare_database(**_: Any) -> None:
     # Needs Django's settings, which Celery has loaded by now.
     from webadmin.base.database.deadlines import ProcessRole, limit_statements
+    from webadmin.schedule.history_check import check_history
 
     limit_statements(ProcessRole.CONTROL)
+    check_history()
 
 
 app = _make_control_app()
 show_in_control_and_beat()
-signals.worker_init.connect(_limit_statements, weak=False)  # beat: tasks/control/schedule.py
+signals.worker_init.connect(_prepare_database, weak=False)  # beat: tasks/control/schedule.py
 
 
 def missing_jobs(known_names: set[str]) -> tuple[PeriodicJob, ...]:

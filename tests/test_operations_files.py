@@ -88,6 +88,8 @@ def test_every_alert_has_a_summary_and_a_page() -> None:
         assert rule["annotations"]["summary"]
         for page in re.findall(r"docs/(\S+\.md)", rule["annotations"]["description"]):
             assert (DOCS / page).exists(), page
+        for page, heading in re.findall(r"docs/(\S+\.md), \"([^\"]+)\"", rule["annotations"]["description"]):
+            assert f"## {heading}\n" in (DOCS / page).read_text(), heading
 
 
 def test_the_issue_s_alarms_are_there() -> None:

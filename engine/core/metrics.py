@@ -144,6 +144,12 @@ SERVICE_METRICS = (
         "lithify_tsdb_oldest_group_age_seconds", "gauge", _BUCKET_TENANT, "since when the oldest unfinished group waits"
     ),
     Metric("lithify_tsdb_outbox_steps", "gauge", ("bucket",), "steps that the bucket is still to be told"),
+    Metric(
+        "lithify_tsdb_published_parts",
+        "gauge",
+        ("bucket",),
+        "blocks that are parts of a group, in a bucket whose readers do not know parts",
+    ),
     Metric("lithify_tsdb_scan_age_seconds", "gauge", ("bucket",), "since the last scan of the bucket"),
     Metric(
         "lithify_tables_to_rewrite_bytes",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from engine.formats.pprof.pprof import UnpackBudget
 from engine.ingest.application_names import ApplicationName, parse_application_name
 from engine.ingest.labels import check_labels
 from engine.ingest.model import PushedProfile, PushLimits, Refused
@@ -109,9 +110,21 @@ def _pprof(
 ) -> list[PushedProfile]:
     if not data:
         return []
-    pushed = pushed_pprof(
-        application, data, config=config, spy=request.spy, from_ns=request.from_ns, limits=limits, now_ns=now_ns
-    )
+    budget = UnpackBudget()
+    try:
+        pushed = pushed_pprof(
+            application,
+            data,
+            config=config,
+            spy=request.spy,
+            from_ns=request.from_ns,
+            limits=limits,
+            now_ns=now_ns,
+            budget=budget,
+        )
+    except Refused as error:
+        error.work_bytes = budget.unpacked_bytes
+        raise
     return [pushed]
 
 

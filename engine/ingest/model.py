@@ -19,10 +19,12 @@ NANOSECONDS_PER_SECOND = 1_000_000_000
 class Refused(LithifyError):
     """A push, or one profile of it, is not taken; ``reason`` is a stable code that is counted, ``message`` for people.
 
-    ``label`` names the label it is about, if it is about one.
+    ``label`` names the label it is about, if it is about one. ``work_bytes`` are the uncompressed bytes that a request
+    came to before it was refused as a whole.
     """
 
     code = "push_refused"
+    work_bytes = 0
 
     def __init__(self, reason: str, message: str, *, label: str = "") -> None:
         super().__init__(reason, message)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from engine.formats.pprof.pprof import UnpackBudget
 from engine.formats.pprof.pprof_model import Profile
 from engine.ingest.application_names import ApplicationName
 from engine.ingest.labels import check_labels
@@ -35,14 +36,22 @@ _YEAR_NS = 365 * 86_400 * NANOSECONDS_PER_SECOND
 
 
 def pushed_pprof(
-    application: ApplicationName, data: bytes, *, config: bytes, spy: str, from_ns: int, limits: PushLimits, now_ns: int
+    application: ApplicationName,
+    data: bytes,
+    *,
+    config: bytes,
+    spy: str,
+    from_ns: int,
+    limits: PushLimits,
+    now_ns: int,
+    budget: UnpackBudget,
 ) -> PushedProfile:
     """Parse, mend and check a profile pushed with this name; ``config`` is the form's ``sample_type_config`` or empty.
 
     ``from_ns`` replaces a time in 1970, which is a time in a wrong unit. Refused with what to change in the sender.
     """
     names = _display_names(config)
-    profile, message = parsed_pprof(data, limits)
+    profile, message = parsed_pprof(data, limits, budget)
     mended = profile
     for mend in (_with_file_in_name(spy), _with_function_ids(spy, names), _in_this_century(from_ns)):
         mended = mend(mended)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from engine.core.errors import BadObject, LimitExceeded
-from engine.formats.pprof.pprof import parse_profile, uncompressed
+from engine.formats.pprof.pprof import UnpackBudget, parse_profile, uncompressed
 from engine.formats.pprof.pprof_encode import encode_profile
 from engine.formats.pprof.pprof_model import Profile
 from engine.formats.proto import push_pb2
@@ -33,10 +34,14 @@ _INT64_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class DecodedPush:
-    """The profiles of a push that are taken, and why others are not."""
+    """The profiles of a push that are taken, and why others are not.
+
+    ``work_bytes`` are the uncompressed bytes of all profiles that were unpacked, taken or not.
+    """
 
     profiles: tuple[PushedProfile, ...]
     refused: tuple[Refused, ...]
+    work_bytes: int = 0
 
 
 def decode_push(body: bytes, *, is_json: bool, limits: PushLimits, now_ns: int) -> DecodedPush:
@@ -51,16 +56,13 @@ def decode_push(body: bytes, *, is_json: bool, limits: PushLimits, now_ns: int) 
         raise Refused("no_profiles", "no profiles received")
     taken: list[PushedProfile] = []
     refused: list[Refused] = []
-    left = limits.body_bytes_max
+    budget = UnpackBudget()
     for series in request.series:
         try:
-            found = _series(series, limits, left, now_ns)
+            taken.extend(_series(series, limits, budget, now_ns))
         except Refused as error:
             refused.append(error)
-            continue
-        left -= sum(len(profile.pprof) for profile in found)
-        taken.extend(found)
-    return DecodedPush(tuple(taken), tuple(refused))
+    return DecodedPush(tuple(taken), tuple(refused), budget.unpacked_bytes)
 
 
 def _request(body: bytes, *, is_json: bool) -> push_pb2.PushRequest:
@@ -77,24 +79,32 @@ def _request(body: bytes, *, is_json: bool) -> push_pb2.PushRequest:
     return request
 
 
-def _series(series: push_pb2.RawProfileSeries, limits: PushLimits, bytes_left: int, now_ns: int) -> list[PushedProfile]:
+def _series(
+    series: push_pb2.RawProfileSeries, limits: PushLimits, budget: UnpackBudget, now_ns: int
+) -> list[PushedProfile]:
     if not series.samples:
         raise Refused("no_profiles", "a series has no profiles")
     labels = check_labels(((label.name, label.value) for label in series.labels), limits)
     found = []
     for sample in series.samples:
-        profile = checked_pprof(sample.raw_profile, labels, limits, now_ns=now_ns)
-        bytes_left -= len(profile.pprof)
-        if bytes_left < 0:
-            message = f"uncompressed batched profile payload size exceeds limit of {limits.body_bytes_max} bytes"
-            raise Refused(PROFILE_SIZE, message)
-        found.append(profile)
+        _check_body_limit(limits, budget)
+        found.append(checked_pprof(sample.raw_profile, labels, limits, now_ns=now_ns, budget=budget))
+        _check_body_limit(limits, budget)
     return found
 
 
-def checked_pprof(data: bytes, labels: CheckedLabels, limits: PushLimits, *, now_ns: int) -> PushedProfile:
+def _check_body_limit(limits: PushLimits, budget: UnpackBudget) -> None:
+    """Refuse what comes after the limit too, without unpacking it."""
+    if budget.unpacked_bytes > limits.body_bytes_max:
+        message = f"uncompressed batched profile payload size exceeds limit of {limits.body_bytes_max} bytes"
+        raise Refused(PROFILE_SIZE, message)
+
+
+def checked_pprof(
+    data: bytes, labels: CheckedLabels, limits: PushLimits, *, now_ns: int, budget: UnpackBudget | None = None
+) -> PushedProfile:
     """Unzip, parse and check one pprof profile; Refused with what to change in the sender."""
-    message = _read(data, limits, uncompressed)
+    message = _read(data, limits, partial(uncompressed, budget=budget))
     if _is_in_order(message, limits, now_ns):
         return PushedProfile(labels=labels.labels, pprof=message, notes=labels.notes)
     profile = _read(message, limits, parse_profile)
@@ -114,9 +124,9 @@ def _is_in_order(message: bytes, limits: PushLimits, now_ns: int) -> bool:
     )
 
 
-def parsed_pprof(data: bytes, limits: PushLimits) -> tuple[Profile, bytes]:
+def parsed_pprof(data: bytes, limits: PushLimits, budget: UnpackBudget) -> tuple[Profile, bytes]:
     """Unzip and parse; return the profile and its uncompressed message. Refused if it is too large or no pprof."""
-    message = _read(data, limits, uncompressed)
+    message = _read(data, limits, partial(uncompressed, budget=budget))
     return _read(message, limits, parse_profile), message
 
 

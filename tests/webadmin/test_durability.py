@@ -51,6 +51,29 @@ def test_what_a_new_connection_has_is_kept_and_refused_unless_allowed(
     assert "ALLOW_UNSAFE_DATABASE=1" in durability.refusal()
 
 
+@pytest.mark.parametrize("target", ["ROLE CURRENT_USER", "DATABASE"])
+def test_what_was_set_for_the_role_or_the_database_is_noticed(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch, settings: Any, target: str
+) -> None:
+    if connection.vendor != "postgresql":
+        return
+    settings.ALLOW_UNSAFE_DATABASE = False
+    monkeypatch.setattr(durability, "_found", ())
+    if target == "DATABASE":
+        target = f'DATABASE "{connection.settings_dict["NAME"]}"'
+    try:
+        for value in ("on", "off", "on"):
+            with connection.cursor() as cursor:
+                cursor.execute(f"ALTER {target} SET synchronous_commit = {value}")
+            connection.close()
+            connection.ensure_connection()
+            assert ("synchronous_commit=off" in durability.refusal()) == (value == "off")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER {target} RESET synchronous_commit")
+        connection.close()
+
+
 def test_a_transaction_that_commits_early_is_not_meant(transactional_db: None) -> None:
     if connection.vendor != "postgresql":
         return

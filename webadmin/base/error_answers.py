@@ -56,6 +56,7 @@ STATUSES = {
     "index_moved": 409,
     "table_refused": 400,
     "foreign_table": 409,
+    "folder_unchecked": 503,
     "registration_refused": 409,
     "interval_refused": 400,
     "invalid_store_url": 400,

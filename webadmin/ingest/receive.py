@@ -89,9 +89,9 @@ def _receive(found: Distributor, tenant: str, size: int, decode: Decode, deadlin
     try:
         decoded = decode(limits.profile, now_ns)
     except Refused as error:
+        found.budgets.charge(tenant, max(0, error.work_bytes - size))
         raise NotTaken("invalid_argument", error.reason, error.message) from error
-    sizes = bytes_of(decoded.profiles)
-    found.budgets.charge(tenant, max(0, sizes - size))
+    found.budgets.charge(tenant, max(0, bytes_of(decoded.profiles) - size, decoded.work_bytes - size))
     refused = list(decoded.refused)
     taken = _within_series(found, tenant, decoded.profiles, limits.series_max, refused)
     failure = None

@@ -14,8 +14,9 @@ WAIT_SECONDS = 5.0
 def check_history(wait_seconds: float = WAIT_SECONDS) -> threading.Thread:
     """Continue the command log if the bucket shows that the database is an older copy; return the checking thread.
 
-    This waits for it, so that it is done before the first command, but not longer than ``wait_seconds``: with a
-    database or an object store that does not answer the thread goes on, and the task of every minute looks again.
+    Web, control and writer processes call it when they start. This waits for the thread, so that it is done before the
+    first command, but not longer than ``wait_seconds``: with a database or an object store that does not answer the
+    thread goes on, and the task of every minute looks again.
     """
     thread = threading.Thread(target=_note_positions, name="history-check", daemon=True)
     thread.start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.core.errors import BadProfile, LimitExceeded, Truncated
@@ -16,16 +17,19 @@ from engine.formats.pprof.pprof_model import ENTRIES_MAX, SIZE_MAX, Profile
 GZIP_MAGIC = b"\x1f\x8b"
 
 RATIO_MAX = 200
-"""Uncompressed bytes per compressed byte beyond which an input is taken for a bomb. Real profiles stay under 20;
-deflate itself ends near 1032."""
+"""Uncompressed bytes per compressed byte beyond which an input is taken for a bomb. Real profiles stay under 20."""
+
+DEFLATE_RATIO_MAX = 1032
+"""Uncompressed bytes per compressed byte that deflate reaches at most."""
 
 RATIO_FREE_SIZE = 1 << 20
-"""Uncompressed bytes that are allowed at any ratio: small repetitive profiles compress very well and harm nobody."""
+"""Uncompressed bytes of one request that are allowed at any ratio: small repetitive profiles compress very well."""
 
 MEMBERS_MAX = 64
 """Gzip members one input may consist of: each one costs a copy of what follows it, and real senders write one."""
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_CHUNK = 1 << 18
 
 if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
     from engine.formats.pprof._pprof_py import parse_message
@@ -54,34 +58,71 @@ def parse_profile(data: bytes, *, size_max: int = SIZE_MAX, entries_max: int = E
     return profile
 
 
-def uncompressed(data: bytes, *, size_max: int = SIZE_MAX) -> bytes:
-    """Return the message of a gzipped input (of one or more members), or the input itself if it is not gzipped."""
+@dataclass(slots=True)
+class UnpackBudget:
+    """What the profiles of one request share while they are unpacked.
+
+    ``unpacked_bytes`` counts every profile's uncompressed bytes, also of profiles that are refused. ``free_bytes`` is
+    what is left of RATIO_FREE_SIZE, ``further_members`` how many gzip members there may be beyond one per profile.
+    """
+
+    unpacked_bytes: int = 0
+    free_bytes: int = RATIO_FREE_SIZE
+    further_members: int = MEMBERS_MAX - 1
+
+
+def uncompressed(data: bytes, *, size_max: int = SIZE_MAX, budget: UnpackBudget | None = None) -> bytes:
+    """Return the message of a gzipped input (of one or more members), or the input itself if it is not gzipped.
+
+    ``budget`` is that of the request the input is a part of, None if it is alone.
+    """
+    budget = budget or UnpackBudget()
     if not data.startswith(GZIP_MAGIC):
+        budget.unpacked_bytes += len(data)
         if len(data) > size_max:
             raise LimitExceeded("pprof", -1, f"the profile has {len(data)} bytes, the limit is {size_max}")
         return data
-    limit = min(size_max, max(RATIO_FREE_SIZE, RATIO_MAX * len(data)))
-    members: list[bytes] = []
+    before = budget.unpacked_bytes
+    try:
+        return _unzipped(data, min(size_max, max(budget.free_bytes, RATIO_MAX * len(data))), budget)
+    finally:
+        size = budget.unpacked_bytes - before
+        if size > RATIO_MAX * len(data):
+            budget.free_bytes = max(0, budget.free_bytes - size)
+
+
+def _unzipped(data: bytes, limit: int, budget: UnpackBudget) -> bytes:
+    parts: list[bytes] = []
     total, left = 0, data
     while left:
-        if len(members) == MEMBERS_MAX:
-            raise LimitExceeded("pprof", -1, f"the gzip data has more than {MEMBERS_MAX} members")
-        member, left = _inflate_member(left, limit - total)
-        total += len(member)
-        members.append(member)
-    return members[0] if len(members) == 1 else b"".join(members)
+        if left is not data:
+            if not budget.further_members:
+                raise LimitExceeded("pprof", -1, f"the gzip data has more than {MEMBERS_MAX} members")
+            budget.further_members -= 1
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
+        while not inflater.eof:
+            part = _inflate(inflater, left, limit + 1 - total, budget)
+            total += len(part)
+            if total > limit:
+                reason = (
+                    f"the profile unzips to more than {limit} bytes of its budget (size limit or ratio {RATIO_MAX})"
+                )
+                raise LimitExceeded("pprof", -1, reason)
+            if not (part or inflater.eof):
+                raise Truncated("pprof", -1, "the gzip data ends early")
+            parts.append(part)
+            left = inflater.unconsumed_tail
+        left = inflater.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _inflate_member(data: bytes, limit: int) -> tuple[bytes, bytes]:
-    """Return one member's content and what follows it; never produces more than one byte beyond ``limit``."""
-    inflater = zlib.decompressobj(_GZIP_WINDOW)
+def _inflate(inflater: zlib._Decompress, data: bytes, most: int, budget: UnpackBudget) -> bytes:
+    """Return at most ``most`` bytes and at most a chunk. zlib does not tell what damaged data came to: a chunk."""
+    size = min(most, _CHUNK)
     try:
-        content = inflater.decompress(data, limit + 1)
+        part = inflater.decompress(data, size)
     except zlib.error as error:
+        budget.unpacked_bytes += min(size, DEFLATE_RATIO_MAX * len(data))
         raise BadProfile("pprof", -1, f"the gzip data is damaged: {error}") from error
-    if len(content) > limit:
-        reason = f"the profile unzips to more than {limit} bytes of its budget (size limit or ratio {RATIO_MAX})"
-        raise LimitExceeded("pprof", -1, reason)
-    if not inflater.eof:
-        raise Truncated("pprof", -1, "the gzip data ends early")
-    return content, inflater.unused_data
+    budget.unpacked_bytes += len(part)
+    return part

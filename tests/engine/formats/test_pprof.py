@@ -247,6 +247,20 @@ def test_a_gzip_bomb_is_refused_before_it_unfolds() -> None:
         pprof.parse_profile(gzip.compress(b"") * (pprof.MEMBERS_MAX + 1))
 
 
+def test_profiles_of_one_request_share_free_size_and_gzip_members() -> None:
+    budget = pprof.UnpackBudget()
+    zeros = gzip.compress(bytes(600_000))
+    assert pprof.uncompressed(zeros, budget=budget) == bytes(600_000)
+    with pytest.raises(LimitExceeded):
+        pprof.uncompressed(zeros, budget=budget)
+    two = gzip.compress(b"a") * 2
+    for _ in range(pprof.MEMBERS_MAX - 1):
+        assert pprof.uncompressed(two, budget=budget) == b"aa"
+    assert pprof.uncompressed(gzip.compress(b"a"), budget=budget) == b"a"
+    with pytest.raises(LimitExceeded):
+        pprof.uncompressed(two, budget=budget)
+
+
 def test_a_bare_message_beyond_the_size_limit_is_refused() -> None:
     with pytest.raises(LimitExceeded):
         pprof.parse_profile(encode_profile(made_profile(), compress=False), size_max=100)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.formats.pprof.pprof import parse_profile
+from engine.formats.pprof.pprof import RATIO_MAX, parse_profile
 from engine.formats.proto import push_pb2
 from engine.ingest.model import PushLimits, Refused
 from engine.ingest.push import DecodedPush, decode_push
@@ -116,6 +116,20 @@ def test_a_gzip_bomb_is_refused_before_it_unzips() -> None:
     bomb = gzip.compress(bytes(50 << 20))
     push = decoded(push_of((CPU, [bomb])))
     assert push.refused[0].reason == "profile_size_limit"
+
+
+def test_profiles_that_are_refused_count_as_work_and_towards_the_body_limit() -> None:
+    plain, zeros = make_pprof(), gzip.compress(bytes(1 << 20))
+    push = decoded(push_of((CPU, [plain]), *[(CPU, [zeros])] * 20))
+    assert len(push.profiles) == 1
+    # The first has the free size of the request, the others the ratio alone.
+    assert push.work_bytes == len(plain) + (1 << 20) + 19 * (RATIO_MAX * len(zeros) + 1)
+    push = decoded(push_of(*[(CPU, [zeros])] * 50, (CPU, [plain])), PushLimits(body_bytes_max=2 << 20))
+    assert push.work_bytes < 3 << 20
+    assert not push.profiles
+    assert "exceeds limit of 2097152" in push.refused[-1].message
+    damaged = zeros[:-8] + bytes(8)
+    assert decoded(push_of((CPU, [damaged]))).work_bytes >= 1 << 20
 
 
 @given(st.binary(max_size=300), st.booleans())

@@ -5,15 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
+from celery import signals
 from celery.schedules import schedule
 from django.utils import timezone
 from django_celery_beat import schedulers
 from django_celery_beat.models import PeriodicTask
 
-from tasks.beat import PERIODIC_JOBS, app, missing_jobs
+from engine.storage import open_store
+from tasks.beat import PERIODIC_JOBS, WRITE_POSITION_TASK, app, missing_jobs
 from tasks.control.schedule import KeptEntry, KeptScheduler
+from webadmin.base.database import deadlines
+from webadmin.schedule.log_position import LogPosition
+from webadmin.schedule.models import EPOCH_MAX, AheadPosition
 
 
 @pytest.mark.django_db
@@ -86,6 +93,23 @@ def test_only_jobs_that_are_not_there_are_missing() -> None:
 def test_every_periodic_job_is_a_task_of_the_control_app() -> None:
     app.loader.import_default_modules()
     assert {job.task for job in PERIODIC_JOBS} <= set(app.tasks)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_control_worker_compares_the_logs_position_before_its_first_task(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.OBJECT_STORE_URL = f"file://{tmp_path}"
+    ahead = LogPosition(epoch="e" * EPOCH_MAX, command_index=77, entry="0" * 32, written_at_ms=1)
+    open_store(settings.OBJECT_STORE_URL).put(ahead.key, ahead.encode())
+    monkeypatch.setattr(deadlines, "limit_statements", lambda role: None)  # it would last beyond this test
+    [prepare] = [one for _, one in signals.worker_init.receivers if one.__module__ == "tasks.beat"]
+    prepare(sender=None)
+    assert AheadPosition.objects.get().command_index == 77
+
+
+def test_the_position_of_the_log_is_written_every_minute() -> None:
+    assert {job.every_seconds for job in PERIODIC_JOBS if job.task == WRITE_POSITION_TASK} == {60}
 
 
 def test_beat_and_control_never_import_pyspark() -> None:

@@ -134,6 +134,19 @@ def test_a_gigantic_profile_inside_a_small_request_is_refused(doors: Doors) -> N
     refused(doors, "profile_size_limit")
 
 
+def test_profiles_that_are_refused_are_charged_with_what_they_unpack_to(doors: Doors) -> None:
+    zeros = gzip.compress(bytes(1 << 20))
+    limited(doors, bytes_per_second=1, burst_bytes=1 << 20)
+    push = push_of(*[(CPU, [zeros])] * 10).SerializeToString()
+    assert error_of(doors.post(PUSH, push, **ACME))[:2] == (400, "invalid_argument")
+    assert error_of(doors.post(PUSH, push, **ACME))[:2] == (429, "resource_exhausted")
+    ingest, other = "/ingest?name=app&format=pprof", {"X-Scope-OrgID": "other"}
+    change_push_limit(tenant="other", name=PushLimitName("burst_bytes"), value=1 << 19, actor="test", why="a test")
+    doors.distributor.refresh()
+    assert doors.post(ingest, zeros, "x/y", **other).status_code == 422
+    assert doors.post(ingest, zeros, "x/y", **other).status_code == 429
+
+
 def test_series_beyond_the_tenants_limit_are_refused_and_known_ones_accepted(doors: Doors) -> None:
     limited(doors, series_max=2)
     assert doors.post(PUSH, push_body("a", "b"), **ACME).status_code == 200

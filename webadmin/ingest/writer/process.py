@@ -21,6 +21,7 @@ from webadmin.ingest.writer.measures import WriterMeasures
 from webadmin.ingest.writer.membership import HEARTBEAT_SECONDS, Membership
 from webadmin.ingest.writer.segment_writer import SegmentWriter, WriterLimits
 from webadmin.placement.services.instances import Registration
+from webadmin.schedule.history_check import check_history
 from webadmin.serving.deadline_protocol import DeadlineProtocol
 from webadmin.serving.signal_free_server import SignalFreeServer
 
@@ -56,6 +57,7 @@ def run_writer(options: WriterOptions, store: ObjectStore) -> None:
             build=VERSION,
         )
         registration.check()
+        check_history()
         life = _Life(registration, store, options.limits)
         gc.collect()
         gc.freeze()  # what has been loaded until here stays, and is not looked through again and again

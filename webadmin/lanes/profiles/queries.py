@@ -1,6 +1,7 @@
 """What others may ask of the index: which datasets of which blocks to read, which labels there are, how much there is.
 
-Services are read in batches by row id, and label matchers are decided on them; the datasets of the services that match
+Services are read in batches by row id (those of one name only where a matcher asks for it by equality: the name of a
+dataset is its service), and label matchers are decided on them; the datasets of the services that match
 are found by the end of their data, which lies inside the range or at most one span behind it. Reading stops when the
 answer is full, so that what is in memory follows the answer and not the tenant. All statements of an answer see one
 snapshot: a job's sources or its results, never both and never neither. Times are unix milliseconds, closed at both
@@ -11,19 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, OuterRef, Q, Subquery
 
 from engine.formats.profile_block.container.sections import read_tables_of_contents
 from engine.formats.profile_block.model import DATASET_INDEX, Labels
-from engine.formats.profile_block.selectors import Matcher, project, select_label_sets
+from engine.formats.profile_block.selectors import Matcher, MatchOperator, project, select_label_sets
 from engine.lanes.profiles.jobs import DeleteMask
 from engine.query.errors import QueryTooLarge
 from webadmin.base.access.models import Tenant
 from webadmin.base.database.dialect import one_snapshot
 from webadmin.lanes.profiles.errors import IndexMoved, InvalidIndexQuery
 from webadmin.lanes.profiles.masks import read_masks, reading_masks
-from webadmin.lanes.profiles.models import Block, Dataset, LabelSets, TenantService
+from webadmin.lanes.profiles.models import Block, Dataset, DatasetName, LabelSets, TenantService
 from webadmin.lanes.profiles.query_cursor import Cursor, Place, blocks_of, check_unmoved, read_snapshot
 from webadmin.lanes.profiles.states import LIVE_STATES
 
@@ -205,8 +208,11 @@ def unknown_tenants(tenants: Iterable[str]) -> list[str]:
     return sorted(set(tenants) - set(known.distinct()))
 
 
-def tenant_services(tenant: str) -> list[ServiceFound]:
-    """Return the services of a tenant with live data, by name. Costs a few reads per service, and opens no block."""
+def tenant_services(tenant: str) -> Iterator[ServiceFound]:
+    """Yield the services of a tenant with live data, by name. Costs a few reads per service, and opens no block.
+
+    The label sets of one service at a time are in memory.
+    """
     masks = read_masks((tenant,))
     live = Dataset.objects.filter(tenant=OuterRef("tenant"), name=OuterRef("name"), block__state__in=LIVE_STATES)
     by_end = live.order_by("max_time_ms")
@@ -224,21 +230,22 @@ def tenant_services(tenant: str) -> list[ServiceFound]:
                 live.filter(max_time_ms__lte=OuterRef("early_end")).order_by("min_time_ms").values("min_time_ms")[:1]
             )
         )
+        .order_by("name__name", "id")
         .values_list("name__name", "label_sets__label_sets", "oldest", "newest")
     )
-    found: dict[str, ServiceFound] = {}
-    for name, label_sets, oldest_ms, newest_ms in rows:
-        if any(mask.service in ("", name) and mask.takes_all(oldest_ms, newest_ms) for mask in masks):
-            continue
-        sets = tuple(tuple((key, value) for key, value in labels) for labels in label_sets)
-        known = found.get(name)
-        found[name] = ServiceFound(
-            name=name,
-            oldest_ms=min(oldest_ms, known.oldest_ms) if known else oldest_ms,
-            newest_ms=max(newest_ms, known.newest_ms) if known else newest_ms,
-            label_sets=(*(known.label_sets if known else ()), *sets),
-        )
-    return sorted(found.values(), key=lambda service: service.name)
+    for name, listed in groupby(rows.iterator(SERVICES_PER_QUERY), key=itemgetter(0)):
+        shown = [
+            (label_sets, oldest_ms, newest_ms)
+            for _, label_sets, oldest_ms, newest_ms in listed
+            if not any(mask.service in ("", name) and mask.takes_all(oldest_ms, newest_ms) for mask in masks)
+        ]
+        if shown:
+            yield ServiceFound(
+                name=name,
+                oldest_ms=min(oldest_ms for _, oldest_ms, _ in shown),
+                newest_ms=max(newest_ms for _, _, newest_ms in shown),
+                label_sets=tuple(labels for label_sets, _, _ in shown for labels in _label_sets(label_sets)),
+            )
 
 
 def _identity(query: IndexQuery) -> str:
@@ -275,13 +282,18 @@ def _read_rows(
 def _service_batches(query: IndexQuery, place: Place) -> Iterator[tuple[int, int, list[tuple]]]:
     """Yield services by row id from the batch of a place on, with the row ids that bound each batch: (after, until].
 
-    Rows only come: a batch that is read again has what it had, and perhaps services of later blocks.
+    Rows only come: a batch that is read again has what it had, and perhaps services of later blocks. Where a matcher
+    gives the service by equality, only datasets of that name are read, and dataset indexes, which have no name.
     """
     tenants = list(Tenant.objects.filter(name__in=query.tenants).values_list("id", flat=True))
     columns = ["id", "tenant_id", "name_id", "label_sets_id", "span_max_ms"]
     if query.matchers:
         columns += ["label_sets__label_sets", "name__name"]
     listed = TenantService.objects.filter(tenant__in=tenants).order_by("id").values_list(*columns)
+    for matcher in query.matchers:
+        is_equality = matcher.name == SERVICE_NAME and matcher.operator is MatchOperator.EQUAL
+        if is_equality and matcher.value and matcher.value.isprintable():  # a database refuses NUL and surrogates
+            listed = listed.filter(name__in=DatasetName.objects.filter(name__in=(matcher.value, "")).values("id"))
     after = place.services_after
     if place.services_until:
         services = list(listed.filter(id__gt=after, id__lte=place.services_until))

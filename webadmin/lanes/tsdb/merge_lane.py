@@ -30,7 +30,7 @@ from webadmin.lanes.tsdb.explain import explain_blocks
 from webadmin.lanes.tsdb.job_sections import job_sections
 from webadmin.lanes.tsdb.lane_report import blocks_kept, bucket_troubles, compactions_waiting
 from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, Part
-from webadmin.lanes.tsdb.policies import layout_of
+from webadmin.lanes.tsdb.policies import allows_partitions, layout_of
 from webadmin.lanes.tsdb.samples import tsdb_samples
 from webadmin.lanes.tsdb.services.complete_groups import Completion, complete_parts, samples_owned, samples_written
 from webadmin.lanes.tsdb.services.dissolve_groups import dissolve_groups
@@ -214,6 +214,8 @@ def _checked(
         result = read_tsdb_result(one.result)
         if part is None:
             raise ResultRefused("its group is not open any more")
+        if part.group.partitions > 1 and not allows_partitions(part.group.tenant.bucket):
+            raise ResultRefused("it is one of several parts, which its bucket does not allow any more")
         spec = _spec(one.job, part, sources[part.group_id], one.job.token)
         meta = check_result(spec, one.job.spec["sources"], result)
         if meta is not None and part.group_id in samples.owned:

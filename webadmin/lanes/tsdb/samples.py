@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from django.db.models import Count, Min, Q
+from django.db.models import Count, Min, Q, Sum
 
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Folder, Group, OutboxStep
@@ -73,6 +73,8 @@ def _blocks(tenants: Sequence[TenantProgress]) -> Iterator[tuple[str, list[Sampl
 def _buckets(now_ms: int) -> Iterator[tuple[str, list[Sample]]]:
     scanned = Bucket.objects.exclude(scanned_at_ms=None).values_list("name", "scanned_at_ms")
     yield "lithify_tsdb_scan_age_seconds", [((name,), max(0, now_ms - at_ms) / 1000) for name, at_ms in scanned]
+    parts = BucketTenant.objects.order_by().values_list("bucket__name").annotate(parts=Sum("parts"))
+    yield "lithify_tsdb_published_parts", [((name,), count) for name, count in parts]
     steps = OutboxStep.objects.filter(done_at_ms=None).order_by().values_list("tenant__bucket__name")
     yield "lithify_tsdb_outbox_steps", [((name,), count) for name, count in steps.annotate(count=Count("id"))]
 

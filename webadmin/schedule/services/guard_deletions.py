@@ -28,6 +28,7 @@ from webadmin.schedule.models import EPOCH_MAX, AheadPosition, Command, Position
 log = logging.getLogger(__name__)
 
 ACTOR = "service"
+DELETIONS_PER_QUESTION = 500
 SETTLED_MS = 3_600_000
 """A position of an earlier epoch that was not written for so long is of no process that still runs."""
 
@@ -48,6 +49,21 @@ def allow_deletions(*, store: ObjectStore | None = None, mark: bool = False) -> 
         _remove_earlier(store, found, own)
     if ahead:
         raise LogBehind(behind_text([(position.epoch, position.command_index) for position in ahead]))
+
+
+class DeletionBatches:
+    """Asks ``allow_deletions`` again before each batch of a long series of deletions."""
+
+    def __init__(self, *, store: ObjectStore | None = None) -> None:
+        self._store = store
+        self._left = 0
+
+    def allow_next(self) -> None:
+        """Return if the next one may be deleted. Raises what ``allow_deletions`` does."""
+        if not self._left:
+            allow_deletions(store=self._store)
+            self._left = DELETIONS_PER_QUESTION
+        self._left -= 1
 
 
 def behind_text(positions: Sequence[tuple[str, int]]) -> str:

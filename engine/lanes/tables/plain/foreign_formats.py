@@ -24,10 +24,12 @@ from engine.storage import ObjectNotFound, ObjectStore, StorageError, is_local, 
 
 REQUESTS_AT_ONCE = 8
 METADATA_KEYS_MAX = 10_000
-"""Objects of a folder ``metadata/`` that are searched for Iceberg metadata; a larger one is reported as unchecked."""
+"""Objects of a folder ``metadata/`` that are searched for Iceberg metadata. Of a larger folder those whose names begin
+with ``v`` are searched too, as tables without a catalog have them; else the folder counts as unchecked."""
 DELTA_LOG, HUDI_FOLDER, ICEBERG_FOLDER = "_delta_log/", ".hoodie/", "metadata/"
 HUDI_PARTITION = ".hoodie_partition_metadata"
 ICEBERG_HINT = "version-hint.text"
+ICEBERG_VERSION = "v"
 ICEBERG_METADATA = (".metadata.json", ".metadata.json.gz")
 ICEBERG_FOOTER_KEY = b"iceberg.schema"
 HUDI_FOOTER_KEYS = (b"hoodie_", b"org.apache.hudi.")
@@ -85,6 +87,23 @@ class UncheckedFolder:
         )
 
 
+class FolderUnchecked(LithifyError):
+    """A folder of the table's own files could not be checked for a table of another format. Nothing was changed.
+
+    The text names it as it is below the table's URL: tenants read it.
+    """
+
+    code = "folder_unchecked"
+
+    def __init__(self, folder: str, reason: str) -> None:
+        super().__init__(folder, reason)
+        self.folder, self.reason = folder, reason
+
+    def __str__(self) -> str:
+        place = f"the folder {self.folder} of the table" if self.folder else "the table's folder"
+        return f"{place} could not be checked for a table of Delta Lake, Apache Iceberg or Apache Hudi: {self.reason}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Folder:
     """A folder to check: ``prefix`` in ``store``, empty or ending in a slash."""
@@ -97,12 +116,17 @@ class _Folder:
 def check_place(store: ObjectStore, paths: Iterable[str] = ()) -> tuple[UncheckedFolder, ...]:
     """Check the store's folder, its parents up to the bucket or file system, and the folders of ``paths`` in it.
 
-    Returns the folders that could not be listed. Raises ForeignTable. Four requests per folder.
+    Return the parents that could not be listed. Raises ForeignTable, and FolderUnchecked if the store's own folder or
+    one in it could not be listed. Four requests per folder.
     """
     inner = {folder for path in paths for folder in _folders_of(path)}
-    folders = [*_parents(store), *(_Folder(store, folder, _url_of(store, folder)) for folder in ["", *sorted(inner)])]
+    parents = list(_parents(store))
+    folders = [*parents, *(_Folder(store, folder, _url_of(store, folder)) for folder in ["", *sorted(inner)])]
     with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(folders)), thread_name_prefix="table-formats") as pool:
         found = list(pool.map(partial(_checked, _url_of(store)), folders))
+    for folder, own in list(zip(folders, found, strict=True))[len(parents) :]:
+        if own is not None:
+            raise FolderUnchecked(folder.prefix, own.reason)
     return tuple(one for one in found if one is not None)
 
 
@@ -189,14 +213,26 @@ def _hudi_sign(folder: _Folder) -> str:
 
 
 def _iceberg_sign(folder: _Folder) -> str:
-    keys = iter(folder.store.list(folder.prefix + ICEBERG_FOLDER))
+    is_whole, sign = _iceberg_metadata(folder, ICEBERG_FOLDER)
+    if is_whole or sign:
+        return sign
+    with suppress(ObjectNotFound):
+        folder.store.head(folder.prefix + ICEBERG_FOLDER + ICEBERG_HINT)
+        return ICEBERG_FOLDER + ICEBERG_HINT
+    _, sign = _iceberg_metadata(folder, ICEBERG_FOLDER + ICEBERG_VERSION)
+    if sign:
+        return sign
+    raise StorageError("list", folder.prefix + ICEBERG_FOLDER, f"it has more than {METADATA_KEYS_MAX} objects")
+
+
+def _iceberg_metadata(folder: _Folder, prefix: str) -> tuple[bool, str]:
+    """Return whether all keys with a prefix were read, up to METADATA_KEYS_MAX, and the first that is Iceberg's."""
+    keys = iter(folder.store.list(folder.prefix + prefix))
     for info in islice(keys, METADATA_KEYS_MAX):
         name = info.key.removeprefix(folder.prefix)
         if _is_iceberg_metadata(name):
-            return name
-    if next(keys, None) is not None:
-        raise StorageError("list", folder.prefix + ICEBERG_FOLDER, f"it has more than {METADATA_KEYS_MAX} objects")
-    return ""
+            return False, name
+    return next(keys, None) is None, ""
 
 
 SIGNS: tuple[tuple[TableFormat, Callable[[_Folder], str]], ...] = (

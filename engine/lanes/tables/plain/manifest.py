@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.core.errors import BadObject, ChecksumMismatch, UnknownFormat
+from engine.core.errors import BadObject, ChecksumMismatch, LithifyError, UnknownFormat
 from engine.lanes.tables.results import COLUMNS_MAX, TIME_MAX, TIME_MIN, table_path
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import COUNT_MAX, Fields
@@ -30,6 +30,12 @@ NAME_MAX = 4096
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 READ_ATTEMPTS = 5
 """Attempts of a reader whose manifest was deleted because a newer one replaced it."""
+
+
+class ManifestExists(LithifyError):
+    """There is a manifest of this sequence with other bytes, which is never overwritten: choose a later sequence."""
+
+    code = "manifest_exists"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,19 +199,30 @@ def _read(store: ObjectStore) -> Manifest | None:
 def write_manifest(store: ObjectStore, manifest: EncodedManifest) -> Pointer:
     """Write a manifest and then the pointer to it; return the pointer that is current afterwards.
 
-    Idempotent. A pointer to a later manifest is kept. The caller must ensure that only one process at a time writes
-    manifests of a table, in order.
+    Idempotent. A pointer to a later manifest, or to another one of the same sequence, is kept and returned. The caller
+    must ensure that only one process at a time writes manifests of a table, in order. Raises ManifestExists.
     """
     if not 0 <= manifest.sequence <= SEQUENCE_MAX:
         raise ValueError(f"{manifest.sequence} is not a valid sequence of a manifest")
     key = manifest_key(manifest.sequence)
     pointer = Pointer(sequence=manifest.sequence, manifest=key, sha256=hashlib.sha256(manifest.data).hexdigest())
     current = read_pointer(store)
-    if current is not None and (current.sequence > pointer.sequence or current == pointer):
+    if current is not None and current.sequence >= pointer.sequence:
         return current
-    store.put(key, manifest.data)
+    if not _is_written(store, key, manifest.data):
+        store.put(key, manifest.data)
     store.put(POINTER, encode_pointer(pointer))
     return pointer
+
+
+def _is_written(store: ObjectStore, key: str, data: bytes) -> bool:
+    try:
+        there = store.get(key)
+    except ObjectNotFound:
+        return False
+    if there != data:
+        raise ManifestExists(f"{key} exists with other content: it is from a history that the database does not have")
+    return True
 
 
 def columns_of(schema: Iterable[Any]) -> tuple[tuple[str, str], ...]:

@@ -276,6 +276,11 @@ def dense(kind: str, count: int) -> SymbolPartition:
         found.functions += [found.functions[0]] * count
     elif kind == "mappings":
         found.mappings += [found.mappings[0]] * count
+    elif kind == "strings":
+        found.strings += [b""] * count
+    elif kind == "nodes":
+        found.trees[0].parents += [0] * count
+        found.trees[0].locations += [0] * count
     elif kind == "lines":
         line = found.locations[0].lines[0]
         found.locations += [replace_lines(found.locations[0], (line,) * 255)] * (count // 255)
@@ -288,7 +293,7 @@ def replace_lines(location: Location, lines: tuple[tuple[int, int], ...]) -> Loc
     return Location(location.mapping, location.address, lines, location.is_folded)
 
 
-DENSE_SIZES = {"functions": 16, "mappings": 40, "lines": 8, "locations": 24}
+DENSE_SIZES = {"strings": 16, "functions": 16, "mappings": 40, "lines": 8, "locations": 24, "nodes": 8}
 
 
 @pytest.mark.parametrize("kind", DENSE_SIZES)

@@ -15,7 +15,13 @@ import pytest
 from engine.formats.parquet.errors import ForeignFile
 from engine.lanes.tables.plain import foreign_formats
 from engine.lanes.tables.plain.facts import read_facts
-from engine.lanes.tables.plain.foreign_formats import ForeignTable, TableFormat, check_contents, check_place
+from engine.lanes.tables.plain.foreign_formats import (
+    FolderUnchecked,
+    ForeignTable,
+    TableFormat,
+    check_contents,
+    check_place,
+)
 from engine.storage import ObjectStore, open_store
 from tests.file_s3 import running_file_s3
 from tests.object_stores import S3Server, s3_credentials
@@ -119,9 +125,27 @@ def test_a_folder_with_too_many_objects_is_reported(tmp_path: Path, monkeypatch:
         store.put(f"metadata/{number}.txt", b"")
     assert check_place(store) == ()
     store.put("metadata/3.txt", b"")
-    [unchecked] = check_place(store)
+    inner = open_store(str(tmp_path / "events" / "day=1"))
+    [unchecked] = check_place(inner)
     assert unchecked.url == store.url
     assert "more than 3 objects" in str(unchecked)
+    with pytest.raises(FolderUnchecked, match="more than 3 objects"):
+        check_place(store)
+    with pytest.raises(FolderUnchecked, match="the folder events/ of the table could not be checked"):
+        check_place(open_store(str(tmp_path)), ["events/a.parquet"])
+
+
+@pytest.mark.parametrize("name", ["version-hint.text", "v12.metadata.json"])
+def test_iceberg_is_recognised_behind_any_number_of_other_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(foreign_formats, "METADATA_KEYS_MAX", 3)
+    store = open_store(str(tmp_path / "events"))
+    for number in range(9):
+        store.put(f"metadata/snap-{number}.avro", b"")
+    store.put(f"metadata/{name}", b"")
+    with pytest.raises(ForeignTable, match="Apache Iceberg"):
+        check_place(store)
 
 
 def test_a_refused_listing_of_a_parent_is_reported(s3_credentials: None, tmp_path: Path) -> None:

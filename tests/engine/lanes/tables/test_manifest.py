@@ -12,6 +12,7 @@ from engine.core.errors import BadObject
 from engine.lanes.tables.plain.manifest import (
     POINTER,
     Manifest,
+    ManifestExists,
     ManifestFile,
     Pointer,
     decode_manifest,
@@ -79,6 +80,18 @@ def test_a_pointer_goes_forward_only_and_the_same_again_changes_nothing(store: O
     assert {info.key: info.modified_at for info in store.list()} == before
     write(store, replace(MANIFEST, sequence=4, files=()))
     assert read_manifest(store) == replace(MANIFEST, sequence=4, files=())
+
+
+def test_a_manifest_is_never_put_over_one_with_other_content(store: ObjectStore) -> None:
+    mine = write(store, MANIFEST)
+    other = replace(MANIFEST, files=())
+    assert write(store, other) == mine
+    assert read_manifest(store) == MANIFEST
+    store.put(manifest_key(4), bytes_of(replace(MANIFEST, sequence=4)))
+    with pytest.raises(ManifestExists):
+        write(store, replace(other, sequence=4))
+    assert read_manifest(store) == MANIFEST
+    assert write(store, replace(MANIFEST, sequence=4)).sequence == 4, "the same content was written before"
 
 
 def test_a_manifest_without_its_pointer_does_not_count_yet(store: ObjectStore) -> None:

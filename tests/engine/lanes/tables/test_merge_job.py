@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from engine.core.checksums import crc32c
 from engine.core.errors import BadObject, LithifyError, MergeCancelled, MergeRefused
 from engine.formats.parquet import file_rows
-from engine.formats.parquet.errors import NotConserved, SchemaConflict
+from engine.formats.parquet.errors import ForeignFile, NotConserved, SchemaConflict
 from engine.lanes.tables.jobs import TableFile
 from engine.lanes.tables.merge import folder_merge, merge_job
 from engine.lanes.tables.plain.facts import read_facts
@@ -307,6 +307,15 @@ def test_types_in_conflict_are_refused_with_columns_and_files(folder: TableFolde
 
 def _flip(data: bytes) -> bytes:
     return data[:40] + bytes(byte ^ 0xFF for byte in data[40:60]) + data[60:]
+
+
+def test_a_file_that_became_another_formats_since_it_was_registered_is_not_merged(folder: TableFolder) -> None:
+    plain = folder.put("a.parquet", events([2]))
+    marked = events([1]).replace_schema_metadata({b"iceberg.schema": b"{}"})
+    with pytest.raises(ForeignFile, match="a file of Apache Iceberg") as caught:
+        folder.merge(folder.spec([plain, folder.put("b.parquet", marked)]))
+    assert caught.value.object_name == "b.parquet"
+    assert folder.files() == ["a.parquet", "b.parquet"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from engine.storage import open_store
 from tests.processes import Processes, answers_http
+from webadmin.schedule.log_position import LogPosition
+from webadmin.schedule.models import EPOCH_MAX
 
 
 def test_a_port_in_use_is_a_command_error() -> None:
@@ -47,6 +50,13 @@ def test_a_writer_that_starts_before_its_tables_waits_for_them_and_ends_cleanly(
         os.kill(writer.pid, signal.SIGTERM)
         assert writer.wait(20) == 0
         writer.wait_for_line("writer_stopped")
+        ahead = LogPosition(epoch="e" * EPOCH_MAX, command_index=77, entry="0" * 32, written_at_ms=1)
+        open_store(environment["OBJECT_STORE_URL"]).put(ahead.key, ahead.encode())
+        again = processes.start_python(
+            "again", "manage.py", "writer", "--port", str(port), "--instance-id", "w1", environment=environment
+        )
+        again.wait_for_line("log_behind position=77")
+        again.wait_for_line("writer_ready")
 
 
 def _free_port() -> int:

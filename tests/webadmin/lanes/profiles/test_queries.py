@@ -11,11 +11,12 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.formats.profile_block.model import DATASET_INDEX
 from engine.formats.profile_block.selectors import parse_selector
 from tests.block_factory import block_meta, segment_ids, ulid
 from tests.webadmin.service import Service, rolled_back
 from webadmin.base.access.services import issue_worker_credential
-from webadmin.lanes.profiles import query_messages
+from webadmin.lanes.profiles import queries, query_messages
 from webadmin.lanes.profiles.errors import InvalidIndexQuery
 from webadmin.lanes.profiles.models import TenantService
 from webadmin.lanes.profiles.queries import (
@@ -127,7 +128,7 @@ def test_statistics_are_bounds_or_zeros(service: Service) -> None:
 
 def test_services_of_a_tenant_with_live_data_and_their_times(service: Service) -> None:
     now = service.clock.now_ms
-    assert tenant_services("acme") == []
+    assert list(tenant_services("acme")) == []
     service.add(
         block_meta(ulid(now, 1), datasets=[("acme", "api"), ("beta", "db")]),
         block_meta(ulid(now - 9000, 2), datasets=[("acme", "web"), ("acme", "api")]),
@@ -139,7 +140,7 @@ def test_services_of_a_tenant_with_live_data_and_their_times(service: Service) -
     ]
     [own] = tenant_services("beta")
     assert (own.name, own.label_sets) == ("db", ((("service_name", "db"), ("__profile_type__", "cpu")),))
-    assert tenant_services("nobody") == []
+    assert list(tenant_services("nobody")) == []
 
 
 def test_a_service_that_a_delete_request_hides_whole_is_not_named(service: Service) -> None:
@@ -200,6 +201,41 @@ def test_pruning_never_loses_nor_invents_a_dataset(service: Service, spans, star
         selector = f'{{service_name=~"{"|".join(sorted(services))}"}}'
         found = find_blocks(query("acme", selector=selector, start=now + start, end=now + start + length))
         assert {block.id for block in found} == expected
+
+
+def test_a_service_by_equality_reads_no_other_services(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(services: list[tuple], asked: IndexQuery) -> dict[tuple[int, int, int], int]:
+        read.extend(name for *_, name in services)
+        return matching(services, asked)
+
+    matching = queries._matching_services
+    monkeypatch.setattr(queries, "_matching_services", counted)
+    service.add(block_meta(ulid(service.clock.now_ms), datasets=[("acme", f"svc-{n}") for n in range(100)]))
+    for selector in ('{service_name="svc-7"}', '{__profile_type__="cpu", service_name="svc-7"}'):
+        read.clear()
+        [block] = find_blocks(query("acme", selector=selector))
+        assert [dataset.name for dataset in block.datasets] == read == ["svc-7"]
+    for selector in ('{service_name=""}', '{service_name="svc\x00"}', '{service_name="none"}'):
+        assert find_blocks(query("acme", selector=selector)) == []
+    assert len(find_blocks(query("acme", selector='{service_name!="svc-7"}'))[0].datasets) == 99
+
+
+def test_a_dataset_index_is_found_by_the_services_in_it(service: Service) -> None:
+    """It has no name; what its label sets name decides."""
+    meta = block_meta(ulid(service.clock.now_ms), level=1, tenant="acme")
+    index = replace(meta.datasets[0], name="", format=DATASET_INDEX, table_of_contents=(0,))
+    service.add(replace(meta, datasets=(index, *meta.datasets)))
+    [block] = find_blocks(query("acme", selector='{service_name="web"}'))
+    assert [dataset.name for dataset in block.datasets] == ["", "web"]
+
+
+def test_services_are_read_one_after_the_other(service: Service) -> None:
+    service.add(block_meta(ulid(service.clock.now_ms), datasets=[("acme", name) for name in "abc"]))
+    found = tenant_services("acme")
+    assert next(found).name == "a"
+    assert [one.name for one in found] == ["b", "c"]
 
 
 def test_a_query_costs_a_fixed_number_of_statements(service: Service, django_assert_max_num_queries) -> None:

@@ -17,7 +17,10 @@ from webadmin.lanes.profiles.models import AcceptedId, Block, LineageObject, Swe
 from webadmin.lanes.profiles.services import import_blocks, sweep_leftovers
 from webadmin.lanes.profiles.services.rebuild_index import rebuild_index
 from webadmin.lanes.profiles.services.sweep_leftovers import sweep_ledger, sweep_lineage, sweep_scratch
+from webadmin.schedule.errors import LogBehind
+from webadmin.schedule.log_position import LogPosition
 from webadmin.schedule.models import LogHead
+from webadmin.schedule.services import guard_deletions
 
 DAY_MS = 86_400_000
 RECORDS = "lineage/"
@@ -137,6 +140,27 @@ def test_only_old_scratch_objects_go(service: Service, tmp_path: Path) -> None:
         os.utime(tmp_path / key, (now - age, now - age))
     assert sweep_scratch(store=store) == 1
     assert {info.key for info in store.list()} == {"scratch/a/2", "segments/x"}
+
+
+def test_no_scratch_object_goes_while_the_log_is_behind_the_bucket(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(tmp_path))
+    old = service.clock.now_ms / 1000 - 2 * 86_400
+    for number in range(4):
+        store.put(f"scratch/{number}", b"x")
+        os.utime(tmp_path / f"scratch/{number}", (old, old))
+    lost = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
+    store.put(lost.key, lost.encode())
+    with pytest.raises(LogBehind):
+        sweep_scratch(store=store)
+    assert len(list(store.list("scratch/"))) == 4
+    store.delete(lost.key)
+    asked: list[ObjectStore | None] = []
+    monkeypatch.setattr(guard_deletions, "DELETIONS_PER_QUESTION", 3)
+    monkeypatch.setattr(guard_deletions, "allow_deletions", lambda *, store=None: asked.append(store))
+    assert sweep_scratch(store=store) == 4
+    assert asked == [store, store]
 
 
 def test_one_run_does_all_and_lists_only_the_scratch_folder(

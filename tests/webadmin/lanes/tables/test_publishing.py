@@ -14,17 +14,21 @@ from engine.lanes.tables.merge import merge_job
 from engine.lanes.tables.plain.manifest import (
     POINTER,
     Pointer,
+    encode_manifest,
     encode_pointer,
     manifest_key,
     read_manifest,
     read_pointer,
+    write_manifest,
 )
+from engine.lanes.tables.plain.manifest import Manifest as TableManifest
 from engine.protocol.messages import FailureReason
 from engine.storage import ObjectStore, StorageError, kept_store, open_store
-from tests.webadmin.lanes.tables.conftest import World, check_timelines
+from tests.webadmin.lanes.tables.conftest import ORDER, World, check_timelines
 from tests.webadmin.lanes.tables.fake_node import seen_ids
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_lies, put_rows, read_ids
 from webadmin.lanes.tables.models import BadFile, DataSource, Segment
+from webadmin.lanes.tables.services.adopt_table import rescan_table
 from webadmin.lanes.tables.services.clean_table import CleanReport, clean_table
 from webadmin.lanes.tables.services.end_tasks import SWEEP_DELAY_MS
 from webadmin.lanes.tables.services.publish_manifest import PointerAhead, publish_manifest
@@ -34,6 +38,7 @@ from webadmin.lanes.tables.states import ChunkOutcome, ChunkStanding, Registrati
 from webadmin.lanes.tables.task_models import DiscardedOutput, Manifest, Task, TaskChunk
 from webadmin.schedule.errors import LogBehind
 from webadmin.schedule.log_position import LogPosition
+from webadmin.schedule.services import guard_deletions
 
 DELAY_MS = 7_200_000
 
@@ -158,6 +163,49 @@ def test_a_pointer_that_is_ahead_of_the_database_is_left_alone(world: World) -> 
     assert world.store.get(POINTER) == ahead
     assert "pointer_ahead" not in DataSource.objects.get().publish_error
     assert "older than" in DataSource.objects.get().publish_error
+
+
+@pytest.mark.parametrize("further", [0, 5])
+def test_a_rescan_continues_behind_a_pointer_that_the_database_does_not_know(world: World, further: int) -> None:
+    """The database is from before the pointer's change; at ``further`` 0 it has made one of the same sequence since."""
+    ids = merged(world)
+    [own] = [file for file in read_manifest(world.store).files if file.path.endswith("00.parquet")]  # type: ignore[union-attr]
+    sequence = DataSource.objects.get().sequence + further
+    lost = TableManifest(sequence=sequence, time_column="ts", columns=(), files=(own,))
+    pointer = write_manifest(world.store, encode_manifest(lost, lost.files))
+    before = world.store.get(pointer.manifest)
+    with pytest.raises(PointerAhead):
+        world.publish()
+    assert clean(world, later_ms=10 * DELAY_MS).files == 0
+    assert world.store.get(pointer.manifest) == before
+    assert read_pointer(world.store) == pointer
+    assert "tables rescan" in DataSource.objects.get().publish_error
+    assert rescan_table(world.table, world.store, order=ORDER).sequence == sequence + 1
+    assert world.store.get(pointer.manifest) == before
+    assert seen_ids(world.store) == ids
+    table = DataSource.objects.get()
+    assert (table.published, table.publish_error) == (table.sequence, "")
+    assert clean(world, later_ms=10 * DELAY_MS).files == 24
+
+
+def test_nothing_goes_while_the_pointer_has_the_sequence_of_another_history(world: World) -> None:
+    merged(world)
+    world.publish()
+    table = DataSource.objects.get()
+    other = Pointer(sequence=table.published, manifest=manifest_key(table.published), sha256="0" * 64)
+    world.store.put(POINTER, encode_pointer(other))
+    assert clean(world, later_ms=10 * DELAY_MS).files == 0
+    assert "tables rescan" in DataSource.objects.get().publish_error
+
+
+def test_a_manifest_that_no_pointer_leads_to_is_passed_over(world: World) -> None:
+    ids = merged(world)
+    sequence = DataSource.objects.get().sequence
+    world.store.put(manifest_key(sequence), b"of a history that the database lost")
+    world.publish()
+    assert DataSource.objects.get().published == sequence + 1
+    assert world.store.get(manifest_key(sequence)) == b"of a history that the database lost"
+    assert seen_ids(world.store) == ids
 
 
 def test_two_publishers_do_not_write_at_once(world: World) -> None:
@@ -340,3 +388,22 @@ def test_nothing_goes_while_the_log_is_behind_the_bucket(world: World) -> None:
     assert left in paths(world.store)
     own_store.delete(lost.key)
     assert clean(world, later_ms=0).outputs == 1
+
+
+def test_a_log_that_falls_behind_stops_a_cleaning_at_its_next_batch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_deletions, "DELETIONS_PER_QUESTION", 5)
+    merged(world)
+    world.publish()
+    lost = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
+    delete, before = world.store.delete, len(paths(world.store))
+
+    def last_delete(key: str) -> None:
+        delete(key)
+        kept_store(settings.OBJECT_STORE_URL).put(lost.key, lost.encode())
+
+    monkeypatch.setattr(world.store, "delete", last_delete)
+    with pytest.raises(LogBehind, match="position 1000000"):
+        clean(world, later_ms=10 * DELAY_MS)
+    assert before - 5 <= len(paths(world.store)) < before

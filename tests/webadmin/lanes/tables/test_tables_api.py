@@ -212,10 +212,12 @@ def test_a_table_whose_folder_became_a_link_reads_nothing(caller: Caller, lake: 
     put_rows(open_store(str(tmp_path / "other" / "theirs")), "secret.parquet", [day(0)])
     (tmp_path / "acme").mkdir(exist_ok=True)
     (tmp_path / "acme" / "events").symlink_to(tmp_path / "other" / "theirs")
-    [told] = caller.post(f"{TABLE}/segments", WHY | {"files": [{"path": "secret.parquet"}]}).json()["files"]
-    assert (told["status"], told["code"]) == ("refused", "storage_error")
+    answer = caller.post(f"{TABLE}/segments", WHY | {"files": [{"path": "secret.parquet"}]})
+    told = answer.json()
+    assert (answer.status_code, told["code"]) == (503, "folder_unchecked")
     assert "'events' is a symbolic link" in told["message"]
     assert str(tmp_path) not in told["message"]
+    assert not Segment.objects.exists()
 
 
 def test_a_table_is_not_created_where_a_link_leads(caller: Caller, lake: ObjectStore, tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from engine.lanes.tsdb.buckets.bucket_index import read_index
-from engine.storage import ObjectStore
+from engine.storage import ObjectStore, kept_store
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
 from tests.webadmin.service import Service
 from webadmin.base.database import dialect
@@ -18,6 +19,7 @@ from webadmin.lanes.tsdb.progress import tenant_progress
 from webadmin.lanes.tsdb.services import plan_tenants, rounds
 from webadmin.lanes.tsdb.services.plan_tenants import due_tenants, plan_tenant
 from webadmin.lanes.tsdb.states import BlockState, GroupState
+from webadmin.schedule.log_position import LogPosition
 from webadmin.schedule.models import Job, Limits, LogHead
 
 START_MS = 1_600_000_000_000 - 1_600_000_000_000 % (24 * HOUR_MS)
@@ -104,6 +106,28 @@ def test_replaced_blocks_go_when_their_delay_is_over(
     run_rounds(store, node)
     assert len(visible(store, "acme/")) == 1
     assert not Job.objects.exclude(state="done").exists()
+
+
+def test_nothing_is_deleted_while_the_log_is_behind_the_bucket(
+    service: Service, bucket: Bucket, store: ObjectStore, node: FakeNode
+) -> None:
+    day = fill_day(store)
+    run_rounds(store, node)
+    put_block(store, "acme/", block_id(1001), START_MS, START_MS + 2 * HOUR_MS, has_meta=False)
+    rounds.scan_buckets(lambda url: store)
+    Bucket.objects.update(deletion_delay_seconds=0, partial_age_seconds=0)
+    service.clock.now_ms += 100_000_000_000  # behind the times that the store gives its objects
+    lost = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
+    own_store = kept_store(settings.OBJECT_STORE_URL)
+    own_store.put(lost.key, lost.encode())
+    report = rounds.clean_buckets(lambda url: store)
+    assert (report.deleted, report.partials, report.failed) == (0, 0, 1)
+    assert all(has(store, f"acme/{ulid}/index") for ulid in (*day, block_id(1001)))
+    Block.objects.filter(state=BlockState.MARKED).update(state=BlockState.GONE)  # only the unfinished upload is left
+    assert rounds.clean_buckets(lambda url: store).failed == 1
+    assert has(store, f"acme/{block_id(1001)}/index")
+    own_store.delete(lost.key)
+    assert rounds.clean_buckets(lambda url: store).partials == 1
 
 
 def test_a_result_not_yet_written_to_the_bucket_delays_larger_ranges(

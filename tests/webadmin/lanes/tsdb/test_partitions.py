@@ -17,12 +17,13 @@ from tests.webadmin.lanes.tsdb.conftest import ORDER
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, put_block, visible
 from tests.webadmin.lanes.tsdb.test_command import run
 from tests.webadmin.service import Service
+from webadmin.lanes.tsdb import merge_lane
 from webadmin.lanes.tsdb.explain import explain_blocks
-from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group
+from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Group, OutboxStep
 from webadmin.lanes.tsdb.services import rounds
 from webadmin.lanes.tsdb.services.buckets import BucketRefused, adopt_bucket, change_bucket
 from webadmin.lanes.tsdb.standing import bucket_standings, bucket_state
-from webadmin.lanes.tsdb.states import BlockState, GroupState
+from webadmin.lanes.tsdb.states import BlockState, GroupState, StepKind
 from webadmin.schedule.models import Job
 
 __all__ = ["operator"]
@@ -127,6 +128,63 @@ def test_a_group_in_parts_is_given_up_when_parts_are_not_allowed_any_more(
     assert Group.objects.filter(partitions=4).get().state == GroupState.DISSOLVED
     assert Job.objects.get(name=job).spec["partitions"] == 1
     assert visible(store, "acme/") == {block_id(number) for number in range(4)}, "no part was published"
+
+
+def test_a_group_in_parts_is_given_up_in_a_paused_bucket_too(
+    cut: list[str], bucket: Bucket, store: ObjectStore
+) -> None:
+    change_bucket(bucket, {"readers_know_partitions": False, "is_paused": True}, order=ORDER)
+    assert plan(store) == []
+    assert Group.objects.get().state == GroupState.DISSOLVED
+
+
+@pytest.mark.parametrize("is_checked_before", [False, True])
+def test_a_part_that_ends_between_the_change_and_the_plan_is_refused(
+    cut: list[str],
+    bucket: Bucket,
+    store: ObjectStore,
+    node: FakeNode,
+    monkeypatch: pytest.MonkeyPatch,
+    is_checked_before: bool,
+) -> None:
+    specs = node.take(4)
+    reports = [node.success(spec) for spec in specs]
+    change_bucket(bucket, {"readers_know_partitions": False, "partition_series": 0}, order=ORDER)
+    as_before = [True] * (4 if is_checked_before else 0)
+    monkeypatch.setattr(merge_lane, "allows_partitions", lambda bucket: as_before.pop() if as_before else False)
+    node.worker.poll(*reports, capacity=0)
+    assert not as_before
+    assert not Block.objects.filter(partitions__gt=1).exists()
+    assert Group.objects.get().state == GroupState.OPEN
+    monkeypatch.undo()
+    [job] = plan(store)
+    assert Job.objects.get(name=job).spec["partitions"] == 1
+
+
+@pytest.mark.parametrize("published", [0, 2])
+def test_parts_that_are_done_and_not_published_are_withdrawn(
+    cut: list[str], bucket: Bucket, store: ObjectStore, node: FakeNode, published: int
+) -> None:
+    assert node.work_off() == 4
+    before = visible(store, "acme/")
+    for step in OutboxStep.objects.filter(kind=StepKind.WRITE_META).order_by("id")[:published]:
+        block = step.block
+        store.put(f"acme/{block.ulid}/meta.json", bytes(block.meta))
+        Block.objects.filter(id=block.id).update(visible_at_ms=1)
+        OutboxStep.objects.filter(id=step.id).update(done_at_ms=1)
+    change_bucket(bucket, {"readers_know_partitions": False, "partition_series": 0}, order=ORDER)
+    rounds.write_outboxes(lambda url: store)
+    assert len(visible(store, "acme/") - before) == published
+    assert "parts any more" in OutboxStep.objects.get(attempts=1, done_at_ms=None).last_error
+    [job] = plan(store)
+    assert Job.objects.get(name=job).spec["partitions"] == 1
+    assert Group.objects.get(partitions=4).state == GroupState.DISSOLVED
+    rounds.write_outboxes(lambda url: store)
+    assert visible(store, "acme/") == before
+    assert node.work_off() == 1
+    rounds.write_outboxes(lambda url: store)
+    [whole] = visible(store, "acme/") - {block_id(3)}
+    assert Block.objects.get(ulid=whole).partitions == 1
 
 
 def test_a_bucket_stands_alike_wherever_it_is_shown(

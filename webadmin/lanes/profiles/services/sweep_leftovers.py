@@ -18,7 +18,7 @@ from webadmin.lanes.profiles.models import AcceptedId, BlockLineage, LineageMark
 from webadmin.lanes.profiles.registration import LEDGER_MS
 from webadmin.lanes.profiles.services.count_happenings import count_swept
 from webadmin.schedule.command_log import read_time
-from webadmin.schedule.services.guard_deletions import allow_deletions
+from webadmin.schedule.services.guard_deletions import DeletionBatches, allow_deletions
 
 DAY_MS = 24 * 3600 * 1000
 LEDGER_GRACE_MS = DAY_MS
@@ -97,9 +97,10 @@ def sweep_lineage(*, store: ObjectStore) -> int:
 def sweep_scratch(*, store: ObjectStore) -> int:
     """Delete old objects of the scratch folder, which jobs that were interrupted left there; return how many."""
     before = (dialect.clock_ms() - SCRATCH_GRACE_MS) / 1000
-    count = 0
+    count, batches = 0, DeletionBatches(store=store)
     for info in list(islice(store.list(SCRATCH), SCRATCH_OBJECTS_PER_RUN)):
         if info.modified_at < before:
+            batches.allow_next()
             store.delete(info.key)
             count += 1
     count_swept("scratch", count)

@@ -21,7 +21,7 @@ from engine.storage import ObjectNotFound, ObjectStore
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.models import DataSource, Segment
 from webadmin.lanes.tables.services.pause_foreign import pause_foreign
-from webadmin.lanes.tables.services.publish_manifest import publish_manifest
+from webadmin.lanes.tables.services.publish_manifest import continue_behind_pointer, publish_manifest
 from webadmin.lanes.tables.services.read_files import OfferedFile, ReadFile
 from webadmin.lanes.tables.services.settle_failures import quarantine
 from webadmin.lanes.tables.services.sources import NewTable, create_table, find_table
@@ -117,6 +117,7 @@ def _walk(source: DataSource, store: ObjectStore, order: Order, say: Say) -> Ado
     elif not order.is_dry_run:
         if adoption.gone:
             _keep_out_gone(source, adoption.gone, order)
+        continue_behind_pointer(source, store)
         adoption.sequence = publish_manifest(source, store).sequence
     return adoption
 

@@ -20,7 +20,7 @@ from webadmin.lanes.tables.services.publish_manifest import is_shown
 from webadmin.lanes.tables.services.take_files import check_folders
 from webadmin.lanes.tables.states import SegmentState, TaskState
 from webadmin.lanes.tables.task_models import DiscardedOutput, Manifest, TaskChunk
-from webadmin.schedule.services.guard_deletions import allow_deletions
+from webadmin.schedule.services.guard_deletions import DeletionBatches
 
 log = logging.getLogger(__name__)
 
@@ -61,14 +61,17 @@ def clean_table(source: DataSource, store: ObjectStore) -> CleanReport:
     if not (files or old or waste):
         return report
     check_folders(source, store, [segment.path for segment in files if segment.path])
-    allow_deletions()
+    batches = DeletionBatches()
+    batches.allow_next()
     if (files or old) and is_shown(source, store):
         for segment in files:
+            batches.allow_next()
             _delete_file(segment, store, report)
         for manifest in old:
+            batches.allow_next()
             _delete_manifest(manifest, store, now_ms, report)
     for output in waste:
-        _delete_output(output, store, now_ms, report)
+        _delete_output(output, store, now_ms, report, batches)
     return report
 
 
@@ -95,7 +98,9 @@ def _delete_manifest(manifest: Manifest, store: ObjectStore, now_ms: int, report
     report.manifests += Manifest.objects.filter(id=manifest.id).update(deleted_at_ms=now_ms)
 
 
-def _delete_output(output: DiscardedOutput, store: ObjectStore, now_ms: int, report: CleanReport) -> None:
+def _delete_output(
+    output: DiscardedOutput, store: ObjectStore, now_ms: int, report: CleanReport, batches: DeletionBatches
+) -> None:
     try:
         if output.is_prefix:
             if _may_be_written(output):
@@ -105,6 +110,7 @@ def _delete_output(output: DiscardedOutput, store: ObjectStore, now_ms: int, rep
             found = [output.path]
         unknown = set(found) - _in_timeline(output.source_id, found)
         for path in sorted(unknown):
+            batches.allow_next()
             store.delete(path)
     except (StorageError, BadObject) as error:
         report.failed += 1

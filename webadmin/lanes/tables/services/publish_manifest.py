@@ -2,11 +2,13 @@
 
 The database is the truth; a table whose sequence is ahead of what was published is written anew until both are equal.
 Every step can break off and is done again: a manifest of the same sequence has the same bytes, and the pointer never
-goes back.
+goes back. A pointer that the database does not know is from a history that it lost: publishing and deletions stop until
+an operator scans the table again, which continues behind that pointer.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from dataclasses import dataclass
 
@@ -15,7 +17,9 @@ from django.db.models import F, Q
 
 from engine.core.errors import LithifyError
 from engine.lanes.tables.plain.manifest import (
+    SEQUENCE_MAX,
     EncodedManifest,
+    ManifestExists,
     ManifestFile,
     Pointer,
     encode_manifest,
@@ -41,7 +45,7 @@ _COLUMNS = ("path", "size_bytes", "row_count", "start_ms", "end_ms", "first_ms",
 
 
 class PointerAhead(LithifyError):
-    """The pointer names a later manifest than the database knows of: the database is older than the table."""
+    """The pointer names a manifest that the database does not know: the database is older than the table."""
 
     code = "pointer_ahead"
 
@@ -120,13 +124,45 @@ def visible_manifest(source: DataSource) -> EncodedManifest | None:
 
 
 def _publish(source: DataSource, store: ObjectStore, manifest: EncodedManifest) -> None:
-    pointer = write_manifest(store, manifest)
-    if pointer.sequence > manifest.sequence:
-        raise PointerAhead(
-            f"the pointer names manifest {pointer.sequence}, the database knows {manifest.sequence}: it is older than "
-            "the table, or somebody else writes to it"
-        )
+    try:
+        pointer = write_manifest(store, manifest)
+    except ManifestExists as error:  # no pointer leads to it, so no reader sees it
+        log.warning("manifest_exists table=%s reason=%s", source, error)
+        DataSource.objects.filter(id=source.id, sequence=manifest.sequence).update(sequence=F("sequence") + 1)
+        return
+    if pointer.sequence > manifest.sequence or pointer.sha256 != hashlib.sha256(manifest.data).hexdigest():
+        raise PointerAhead(_unknown_pointer(pointer, manifest.sequence))
     _note(source, manifest, pointer)
+
+
+def _unknown_pointer(pointer: Pointer, sequence: int) -> str:
+    return (
+        f"the pointer names manifest {pointer.sequence} ({pointer.sha256[:12]}), which the database, at {sequence}, "
+        "does not know: it is older than the table, or somebody else writes to it; run `tables rescan` to continue "
+        "behind it"
+    )
+
+
+def continue_behind_pointer(source: DataSource, store: ObjectStore) -> None:
+    """Let the next manifest come after a pointer that the database does not know; a pointer that it knows stays.
+
+    Only for an action that read the whole folder. Raises PointerAhead if no sequence is left, BadObject, StorageError.
+    """
+    pointer = read_pointer(store)
+    if pointer is None:
+        return
+    with transaction.atomic():
+        row = dialect.locked(DataSource.objects.filter(id=source.id)).get()
+        if pointer.sequence < row.published or _is_known(row, pointer):
+            return
+        if pointer.sequence >= SEQUENCE_MAX:
+            raise PointerAhead(f"the pointer names manifest {pointer.sequence}, the last one there can be")
+        DataSource.objects.filter(id=row.id).update(sequence=max(row.sequence, pointer.sequence) + 1)
+    log.warning("pointer_passed table=%s pointer=%d sequence=%d", row, pointer.sequence, row.sequence)
+
+
+def _is_known(source: DataSource, pointer: Pointer) -> bool:
+    return Manifest.objects.filter(source=source, sequence=pointer.sequence, sha256=pointer.sha256).exists()
 
 
 def _note(source: DataSource, manifest: EncodedManifest, pointer: Pointer) -> None:
@@ -159,15 +195,18 @@ def _note(source: DataSource, manifest: EncodedManifest, pointer: Pointer) -> No
 
 
 def is_shown(source: DataSource, store: ObjectStore) -> bool:
-    """Say whether the pointer in the store is where the database believes it is, and ask for it anew if it is not.
+    """Say whether the pointer in the store is the one that was published last; one that was put back is replaced.
 
     Nothing is deleted before this was seen.
     """
     published = _sequences(source)[1]
     there = read_pointer(store)
-    if there is not None and there.sequence == published:
+    if there is not None and there.sequence == published and _is_known(source, there):
         return True
     log.warning("pointer_not_there table=%s expected=%d found=%s", source, published, there and there.sequence)
+    mine = DataSource.objects.filter(id=source.id, published=published)
     if there is None or there.sequence < published:
-        DataSource.objects.filter(id=source.id, published=published).update(sequence=F("sequence") + 1)
+        mine.update(sequence=F("sequence") + 1)
+    else:
+        mine.update(publish_error=f"{PointerAhead.__name__}: {_unknown_pointer(there, published)}"[:REASON_MAX])
     return False

@@ -88,7 +88,8 @@ def take_files(
 
     ``keeps_bad``: damaged files, and those whose rows do not fit, are kept apart in the database, with what is wrong
     with them. ``is_checked``: their folders are no tables of other formats, as the caller found out.
-    Raises RegistrationRefused, and then nothing has changed; ForeignTable, and then the table is paused.
+    Raises RegistrationRefused or FolderUnchecked, and then nothing has changed; ForeignTable, and then the table is
+    paused.
     """
     answers: dict[int, FileAnswer] = {}
     fresh = _fresh(source, offered, answers)
@@ -130,9 +131,10 @@ def take_files(
 def check_folders(
     source: DataSource, store: ObjectStore, paths: Sequence[str], *, is_dry_run: bool = False
 ) -> tuple[str, ...]:
-    """Check the folders of a table's files, and those above, for tables of other formats; return the unchecked ones.
+    """Check the folders of a table's files, and those above, for tables of other formats; return what could not be
+    checked above.
 
-    Raises ForeignTable; then the table is paused unless this is a dry run.
+    Raises ForeignTable; then the table is paused unless this is a dry run. Raises FolderUnchecked.
     """
     with pause_foreign(source, is_dry_run=is_dry_run):
         return tuple(map(str, check_place(store, [path for path in paths if not path_refusal(path)])))

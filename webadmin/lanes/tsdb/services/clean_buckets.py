@@ -14,6 +14,7 @@ from webadmin.lanes.tsdb.models import Block, Bucket, BucketTenant, Folder
 from webadmin.lanes.tsdb.planning_view import partial_uploads
 from webadmin.lanes.tsdb.policies import layout_of
 from webadmin.lanes.tsdb.states import BlockState
+from webadmin.schedule.services.guard_deletions import DeletionBatches
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +32,22 @@ class CleanReport:
 
 
 def clean_bucket(bucket: Bucket, store: ObjectStore) -> CleanReport:
-    """Delete the marked blocks of a bucket whose delay is over, and its uploads that nobody finished."""
+    """Delete the marked blocks of a bucket whose delay is over, and its uploads that nobody finished.
+
+    Raises LogBehind if the database went back in time.
+    """
     report = CleanReport()
     if not bucket.is_paused:
-        now_ms = dialect.clock_ms()
-        _delete_marked(bucket, store, now_ms, report)
+        now_ms, batches = dialect.clock_ms(), DeletionBatches()
+        _delete_marked(bucket, store, now_ms, report, batches)
         for folder in Folder.objects.filter(bucket=bucket).select_related("bucket").defer("looked"):
-            _delete_partials(folder, store, now_ms, report)
+            _delete_partials(folder, store, now_ms, report, batches)
     return report
 
 
-def _delete_marked(bucket: Bucket, store: ObjectStore, now_ms: int, report: CleanReport) -> None:
+def _delete_marked(
+    bucket: Bucket, store: ObjectStore, now_ms: int, report: CleanReport, batches: DeletionBatches
+) -> None:
     layout, delay_s = layout_of(bucket), bucket.deletion_delay_seconds
     due = Block.objects.filter(
         tenant__bucket=bucket, state=BlockState.MARKED, marked_at_ms__lte=now_ms - delay_s * 1000
@@ -52,6 +58,7 @@ def _delete_marked(bucket: Bucket, store: ObjectStore, now_ms: int, report: Clea
         .order_by("marked_at_ms", "id")[:BLOCKS_MAX]
     ):
         folder = block.tenant.folder.name
+        batches.allow_next()
         try:
             is_deleted = delete_marked_block(store, layout, folder, block.ulid, now_s=now_ms / 1000, delay_s=delay_s)
         except StorageError as error:
@@ -64,7 +71,9 @@ def _delete_marked(bucket: Bucket, store: ObjectStore, now_ms: int, report: Clea
             BucketTenant.objects.filter(id=block.tenant_id).update(index_wanted=F("index_wanted") + 1)
 
 
-def _delete_partials(folder: Folder, store: ObjectStore, now_ms: int, report: CleanReport) -> None:
+def _delete_partials(
+    folder: Folder, store: ObjectStore, now_ms: int, report: CleanReport, batches: DeletionBatches
+) -> None:
     """Delete uploads that nobody goes on with; results that wait for the rest of their group or the outbox stay."""
     found = partial_uploads(folder.id)
     ours = Block.objects.filter(
@@ -75,6 +84,7 @@ def _delete_partials(folder: Folder, store: ObjectStore, now_ms: int, report: Cl
     for ulid in found:
         if ulid in kept:
             continue
+        batches.allow_next()
         try:
             report.partials += delete_partial_upload(
                 store,

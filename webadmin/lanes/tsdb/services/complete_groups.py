@@ -17,6 +17,7 @@ from engine.lanes.tsdb.jobs import WrittenBlock
 from webadmin.base.database import dialect
 from webadmin.lanes.tsdb.block_columns import block_columns
 from webadmin.lanes.tsdb.models import Block, BucketTenant, Group, OutboxStep, Part
+from webadmin.lanes.tsdb.policies import allows_partitions
 from webadmin.lanes.tsdb.states import BlockState, GroupState, StepKind
 from webadmin.schedule.errors import SourcesChanged
 from webadmin.schedule.lanes import SwapMoment
@@ -55,9 +56,12 @@ def samples_owned(groups: Iterable[int]) -> dict[int, int]:
 
 
 def complete_parts(completions: Sequence[Completion], moment: SwapMoment) -> None:
-    """Record results; complete the groups that have all of theirs. Raises SourcesChanged if a group is not open any
-    more, owns other blocks than it did, has a result of the part already, or more samples in its parts than in its
-    sources: parts that ended together were checked without one another."""
+    """Record results; complete the groups that have all of theirs.
+
+    Raises SourcesChanged if a group is not open any more, is cut into parts that its bucket does not allow, owns other
+    blocks than it did, has a result of the part already, or more samples in its parts than in its sources: parts that
+    ended together were checked without one another.
+    """
     now_ms = dialect.clock_ms()
     groups = _open_groups(completions)
     _check_sources(completions)
@@ -79,9 +83,11 @@ def complete_parts(completions: Sequence[Completion], moment: SwapMoment) -> Non
 
 def _open_groups(completions: Sequence[Completion]) -> dict[int, Group]:
     wanted = {one.group_id for one in completions}
-    groups = Group.objects.filter(id__in=wanted, state=GroupState.OPEN).in_bulk()
+    groups = Group.objects.filter(id__in=wanted, state=GroupState.OPEN).select_related("tenant__bucket").in_bulk()
     if wanted != groups.keys():
         raise SourcesChanged(f"groups {sorted(wanted - groups.keys())} are not open any more")
+    if cut := [one.id for one in groups.values() if one.partitions > 1 and not allows_partitions(one.tenant.bucket)]:
+        raise SourcesChanged(f"groups {sorted(cut)} are cut into parts, which their bucket does not allow any more")
     return groups
 
 

@@ -29,6 +29,7 @@ from webadmin.lanes.tsdb.patience import again_at_ms, in_words
 from webadmin.lanes.tsdb.planning_view import partial_uploads, read_blocks, read_taken
 from webadmin.lanes.tsdb.policies import allows_partitions, layout_of, policy_of
 from webadmin.lanes.tsdb.services.scan_buckets import end_groups
+from webadmin.lanes.tsdb.services.withdraw_groups import withdraw_cut_groups
 from webadmin.lanes.tsdb.states import PLANNABLE, BlockState, GroupState, StepKind
 from webadmin.schedule.errors import StaleSnapshot
 from webadmin.schedule.fair_shares import intern_shares
@@ -59,12 +60,12 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None
     order = order or Order(actor=ACTOR, why="blocks of an interval")
     now_ms = dialect.clock_ms()
     report = PlanReport()
+    if not order.is_dry_run:
+        _give_up_cut_groups(tenant)  # also where nothing new is planned: its jobs would be done all the same
     if why := _standing_refusal(tenant):
         _note(tenant, IntervalPlan(tenant=tenant.name, refusal=why), now_ms, again_ms=now_ms + REFUSED_AGAIN_MS)
         report.refused[tenant.name] = why
         return report
-    if not order.is_dry_run:
-        _dissolve_cut_groups(tenant)
     plan = _plan(tenant, store, now_ms)
     if plan.refusal:
         report.refused[tenant.name] = plan.refusal
@@ -77,12 +78,16 @@ def plan_tenant(tenant: BucketTenant, store: ObjectStore, *, order: Order | None
     return report
 
 
-def _dissolve_cut_groups(tenant: BucketTenant) -> None:
-    """Give up open groups that were cut into parts when the bucket allowed it: their results would be duplicates."""
+def _give_up_cut_groups(tenant: BucketTenant) -> None:
+    """Give up groups that were cut into parts when the bucket allowed it: open ones, and those that are done and not
+    published yet. Their results would be taken for duplicates.
+    """
     if allows_partitions(tenant.bucket):
         return
+    why = "the bucket does not allow parts of a group"
     if cut := list(Group.objects.filter(tenant=tenant, state=GroupState.OPEN, partitions__gt=1)):
-        end_groups(cut, "the bucket does not allow parts of a group")
+        end_groups(cut, why)
+    withdraw_cut_groups(tenant, order=Order(actor=ACTOR, why=why))
 
 
 def note_failure(tenant: BucketTenant, error: Exception) -> str:

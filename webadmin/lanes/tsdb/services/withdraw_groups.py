@@ -1,7 +1,8 @@
 """Gives finished groups up whose results cannot be told to the bucket: their sources are live again and planned anew.
 
-For a result whose files are gone, or whose ``meta.json`` somebody else wrote otherwise: nothing behind it in the outbox
-would ever be done. Sources that are marked already are never taken back.
+For a result whose files are gone, whose ``meta.json`` somebody else wrote otherwise, or which is a part of a group in a
+bucket that does not allow parts any more: nothing behind it in the outbox would ever be done. Sources that are marked
+already are never taken back.
 """
 
 from __future__ import annotations
@@ -28,10 +29,25 @@ def withdraw_groups(ids: Collection[int], *, order: Order) -> OperationOutcome:
         if not fit:
             return OperationOutcome(action="withdraw_groups", is_dry_run=False, left=left)
         run.write("withdraw_groups", order, target=f"{len(fit)} groups", detail={"groups": [one.id for one in fit]})
-        _withdraw(fit, order)
+        _withdraw(fit, f"{WHY}: {order.why}")
     return OperationOutcome(
         action="withdraw_groups", is_dry_run=False, changed=_names(fit), left=left, command_indexes=(run.index,)
     )
+
+
+def withdraw_cut_groups(tenant: BucketTenant, *, order: Order) -> None:
+    """Withdraw the groups of several parts that are done and not all published: their sources are not marked yet."""
+    parts = OutboxStep.objects.filter(tenant=tenant, kind=StepKind.WRITE_META, done_at_ms=None, block__partitions__gt=1)
+    unpublished = Group.objects.filter(
+        tenant=tenant, state=GroupState.DONE, partitions__gt=1, parts__result__in=parts.values("block_id")
+    ).distinct()
+    if not unpublished.exists():
+        return
+    with operation() as run:
+        if groups := list(unpublished):
+            detail = {"groups": [one.id for one in groups]}
+            run.write("withdraw_groups", order, target=f"{len(groups)} groups", detail=detail)
+            _withdraw(groups, order.why)
 
 
 def _names(groups: Collection[Group]) -> tuple[str, ...]:
@@ -55,10 +71,10 @@ def _sorted_out(ids: Collection[int]) -> tuple[list[Group], tuple[tuple[str, str
     return fit, tuple(left)
 
 
-def _withdraw(groups: Collection[Group], order: Order) -> None:
+def _withdraw(groups: Collection[Group], why: str) -> None:
     """End what is still to be told of these groups; results that are visible follow their sources' way instead."""
     now_ms = dialect.clock_ms()
-    why = f"{WHY}: {order.why}"[:REASON_MAX]
+    why = why[:REASON_MAX]
     results, sources = Block.objects.filter(part__group__in=groups), Block.objects.filter(group__in=groups)
     for blocks in (results, sources):
         OutboxStep.objects.filter(block__in=blocks, done_at_ms=None).delete()

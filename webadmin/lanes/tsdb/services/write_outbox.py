@@ -20,8 +20,8 @@ from engine.lanes.tsdb.buckets.publishing import IncompleteBlock, mark_replaced,
 from engine.lanes.tsdb.jobs import BlockFile
 from engine.storage import ObjectStore
 from webadmin.base.database import dialect
-from webadmin.lanes.tsdb.models import REASON_MAX, Block, BucketTenant, OutboxStep
-from webadmin.lanes.tsdb.policies import layout_of
+from webadmin.lanes.tsdb.models import REASON_MAX, Block, Bucket, BucketTenant, OutboxStep
+from webadmin.lanes.tsdb.policies import allows_partitions, layout_of
 from webadmin.lanes.tsdb.states import BlockState, StepKind
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,12 @@ INDEX_TURN_MS = 30_000
 """For so long a writer of an index is waited for that does not say that it is done: it may have been killed."""
 INDEX_AGAIN_MS = 60_000
 """How soon an index is tried again that could not be written: others of its age come first."""
+
+
+class PartsNotAllowed(LithifyError):
+    """A part is not published, because readers would take it for a duplicate; the next plan withdraws its group."""
+
+    code = "parts_not_allowed"
 
 
 @dataclass(slots=True)
@@ -92,6 +98,8 @@ def write_outbox(tenant: BucketTenant, store: ObjectStore) -> OutboxReport:
 
 def _write_meta(store: ObjectStore, layout: Layout, tenant: BucketTenant, step: OutboxStep) -> None:
     block = step.block
+    if block.partitions > 1 and not allows_partitions(Bucket.objects.get(id=tenant.bucket_id)):
+        raise PartsNotAllowed(f"{block.ulid} is a part of a group, and the bucket does not allow parts any more")
     files = [BlockFile(**file) for file in block.files]
     publish_meta(store, tenant.folder.name, block.ulid, bytes(block.meta), files)
     Block.objects.filter(id=block.id, visible_at_ms=None).update(visible_at_ms=dialect.clock_ms())
