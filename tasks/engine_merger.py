@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from engine.core.idle import run_idle
+from engine.core.thread_priority import run_at_low_priority
 from engine.formats.profile_block.merge_model import Scratch
 from engine.lanes.catalog import compact_job
 from engine.lanes.catalog.jobs import CatalogCompactSpec
@@ -19,7 +19,7 @@ from engine.lanes.tables.merge import merge_job as table_merge
 from engine.lanes.tsdb.jobs import TsdbMergeSpec
 from engine.lanes.tsdb.merge import merge_job as tsdb_merge
 from engine.protocol.messages import Progress
-from engine.storage import ObjectStore, StorageError, kept_store, open_store
+from engine.storage import ObjectStore, StorageError, cached_store, open_store
 from tasks.merger import Outcome
 from tasks.specs import Spec, read_specs
 
@@ -73,7 +73,7 @@ class EngineMerger:
     def _merge_blocks(
         self, spec: TsdbMergeSpec, cancelled: Callable[[], bool], progress: Callable[[Progress], None]
     ) -> dict[str, Any]:
-        store = kept_store(spec.bucket_url)
+        store = cached_store(spec.bucket_url)
         try:
             return tsdb_merge.run(spec, store, scratch=self._scratch, cancelled=cancelled, progress=progress).to_json()
         except Exception:
@@ -85,7 +85,7 @@ class EngineMerger:
         self, spec: TableMergeSpec, cancelled: Callable[[], bool], progress: Callable[[Progress], None]
     ) -> dict[str, Any]:
         """Merge Parquet files; what fails takes back itself what it wrote."""
-        store = kept_store(spec.url)
+        store = cached_store(spec.url)
         return table_merge.run(spec, store, scratch=self._scratch, cancelled=cancelled, progress=progress).to_json()
 
     def _compact_branch(
@@ -101,7 +101,7 @@ class EngineMerger:
 
             return compact_job.run(spec, store, cancelled=cancelled, progress=tell).to_json()
 
-        return run_idle(compact)
+        return run_at_low_priority(compact)
 
     def _merge_profiles(self, spec: ProfileMergeSpec, cancelled: Callable[[], bool]) -> dict[str, Any]:
         assert self._store is not None

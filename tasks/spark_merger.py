@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from engine.core.idle import lower_this_thread
+from engine.core.thread_priority import lower_thread_priority
 from engine.lanes.catalog.jobs import CatalogCompactSpec
 from engine.lanes.profiles.jobs import ProfileMergeSpec
 from engine.lanes.tables.jobs import TableMergeSpec
@@ -136,7 +136,7 @@ def _compact_branches(
     session: SparkSession, specs: Sequence[CatalogCompactSpec], store_url: str, told: dict[str, Any]
 ) -> dict[str, Any]:
     """Fold small branches in this process, when nothing else wants the processor, and large ones on Spark."""
-    lower_this_thread()
+    lower_thread_priority()
     return catalog_compact.run_where_it_fits(session, specs, store_url, **told)
 
 

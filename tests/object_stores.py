@@ -18,7 +18,7 @@ import pytest
 from botocore.config import Config
 
 from engine.storage import ObjectStore, open_store
-from engine.storage.retrying import Retrying
+from engine.storage.retry import RetryPolicy
 
 READY_SECONDS = 60.0
 START_ATTEMPTS = 3
@@ -52,7 +52,7 @@ class S3Server:
 
 
 PATIENT = Config(retries={"total_max_attempts": 5, "mode": "standard"})
-QUICK_RETRYING = Retrying(attempts=4, pause_first=0.001, pause_max=0.01)
+QUICK_RETRY = RetryPolicy(attempts=4, pause_first=0.001, pause_max=0.01)
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def s3_server(s3_credentials: None) -> Iterator[S3Server]:
 @pytest.fixture
 def s3_store(s3_server: S3Server) -> Iterator[ObjectStore]:
     """An empty bucket below a prefix, over HTTP."""
-    store = open_store(s3_server.store_url(s3_server.new_bucket(), "some/prefix"), retrying=QUICK_RETRYING)
+    store = open_store(s3_server.store_url(s3_server.new_bucket(), "some/prefix"), retry_policy=QUICK_RETRY)
     yield store
     store.close()
 

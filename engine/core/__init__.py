@@ -1,1 +1,1 @@
-"""What every room uses: errors, ids, checksums, checked readers, sizes, scratch folders."""
+"""Shared foundations of the engine: errors, ids, checksums, checked readers, text formatting, scratch folders."""

@@ -1,4 +1,4 @@
-"""Raising the typed errors of profile objects from compiled loops that do not hold the interpreter lock."""
+"""Raises the typed errors of ``engine.core.errors`` from compiled code that does not hold the GIL."""
 
 from libc.stdint cimport int64_t
 

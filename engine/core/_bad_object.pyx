@@ -1,4 +1,4 @@
-"""Raising the typed errors of profile objects from compiled loops that do not hold the interpreter lock."""
+"""Raises the typed errors of ``engine.core.errors`` from compiled code that does not hold the GIL."""
 
 from libc.stdint cimport int64_t
 
@@ -8,6 +8,6 @@ cdef tuple ERRORS = (BadObject, ChecksumMismatch, Truncated, UnknownFormat, BadR
 
 
 cdef int refuse(Fault fault, const char* section, int64_t offset, const char* reason) except -1 nogil:
-    """Raise the error of this fault; never returns normally."""
+    """Raise the error class of ``fault``; never returns."""
     with gil:
         raise ERRORS[<int>fault](section.decode(), offset, reason.decode())

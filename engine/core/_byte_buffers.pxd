@@ -1,7 +1,7 @@
-"""Checked reading cursors and growing buffers for the compiled readers and writers; only inline C, no module of its own.
+"""Bounds-checked read cursors and growable buffers for the compiled readers and writers (inline C, no module).
 
-A cursor never leaves its bytes: a read beyond them gives 0 and sets ``failed`` for good, so a reader may run a few
-reads and test ``failed`` once before it uses what it read.
+A cursor never reads outside of its bytes: such a read returns 0 and sets ``failed``, which stays set. A reader may
+therefore do several reads and test ``failed`` once, before it uses the values.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -36,7 +36,7 @@ cdef inline size_t left(const Cursor* cursor) noexcept nogil:
 
 
 cdef inline const uint8_t* take(Cursor* cursor, uint64_t size) noexcept nogil:
-    """Step over size bytes and return where they start, NULL (and failed) if there are fewer."""
+    """Skip ``size`` bytes and return their address; set ``failed`` and return NULL if there are fewer."""
     cdef const uint8_t* start
     if cursor.failed or size > cursor.size - cursor.at:
         cursor.failed = True
@@ -76,7 +76,7 @@ cdef inline uint32_t read_u32_le(Cursor* cursor) noexcept nogil:
 
 
 cdef inline uint64_t read_uvarint(Cursor* cursor) noexcept nogil:
-    """Read an unsigned LEB128; more than ten bytes or more than 64 bits is a failure."""
+    """Read an unsigned LEB128 number; set ``failed`` if it does not fit in ten bytes and 64 bits."""
     cdef uint64_t value = 0
     cdef unsigned int shift = 0
     cdef uint8_t byte
@@ -115,14 +115,14 @@ cdef inline void buffer_free(Buffer* buffer) noexcept nogil:
 
 
 cdef inline int buffer_reserve(Buffer* buffer, size_t extra) except -1 nogil:
-    """Make room for extra more bytes; the capacity at least doubles, so that appending is linear."""
-    cdef size_t wanted, capacity
+    """Reserve capacity for ``extra`` more bytes; it at least doubles, so that appending is linear in total."""
+    cdef size_t needed, capacity
     cdef uint8_t* grown
     if buffer.capacity - buffer.size >= extra:
         return 0
-    wanted = buffer.size + extra
-    capacity = buffer.capacity * 2 if buffer.capacity * 2 > wanted else wanted
-    if wanted < extra:
+    needed = buffer.size + extra
+    capacity = buffer.capacity * 2 if buffer.capacity * 2 > needed else needed
+    if needed < extra:
         with gil:
             raise MemoryError()
     if capacity < 64:
@@ -159,7 +159,7 @@ cdef inline int put_u8(Buffer* buffer, uint8_t value) except -1 nogil:
 
 
 cdef inline int put_u32(Buffer* buffer, uint32_t value) except -1 nogil:
-    """Append a value in the machine's own order (for arrays in memory, not for files)."""
+    """Append a value in native byte order (for arrays in memory, not for files)."""
     return put_bytes(buffer, &value, 4)
 
 

@@ -1,4 +1,4 @@
-"""CRC-32C and CRC-32 for the other compiled modules: standard initial value and final inversion included."""
+"""CRC-32C and CRC-32 for the other compiled modules, with the standard initial value and final inversion."""
 
 from libc.stdint cimport uint8_t, uint32_t
 

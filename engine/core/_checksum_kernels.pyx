@@ -1,6 +1,6 @@
-"""CRC-32C (every checksum of the profile formats) and CRC-32 (Parquet pages), compiled.
+"""Compiled CRC-32C (profile formats, Prometheus blocks) and CRC-32 (Parquet pages).
 
-CRC-32C uses the processor's instruction where it has one (asked once, at import) and slicing by eight elsewhere.
+CRC-32C uses the SSE 4.2 instruction where the processor has it (detected at import), slicing-by-8 elsewhere.
 """
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -43,7 +43,7 @@ cdef uint32_t crc32_of(const uint8_t* data, size_t size) noexcept nogil:
 
 
 def crc32c(const uint8_t[::1] data, uint32_t value=0):
-    """CRC-32C of data, continuing from the checksum value of what came before."""
+    """Return the CRC-32C of ``data``, continuing from ``value``, the checksum of the bytes before it."""
     cdef const uint8_t* start = &data[0] if data.shape[0] else NULL
     if has_instruction:
         return ~lithify_crc32c_sse42(&castagnoli_shift, ~value, start, data.shape[0]) & 0xFFFFFFFF
@@ -51,11 +51,11 @@ def crc32c(const uint8_t[::1] data, uint32_t value=0):
 
 
 def crc32c_sliced(const uint8_t[::1] data, uint32_t value=0):
-    """The same without the processor's instruction (what machines that lack it run)."""
+    """Return the same as ``crc32c``, computed without the SSE 4.2 instruction."""
     cdef const uint8_t* start = &data[0] if data.shape[0] else NULL
     return ~lithify_crc_sliced(&castagnoli, ~value, start, data.shape[0]) & 0xFFFFFFFF
 
 
 def crc32(const uint8_t[::1] data):
-    """CRC-32 as zlib has it."""
+    """Return the CRC-32 of ``data``, as zlib computes it."""
     return crc32_of(&data[0] if data.shape[0] else NULL, data.shape[0])

@@ -1,8 +1,8 @@
-"""Ids of result blocks: the same sources always give the same ids, in any process and any language.
+"""Deterministic ids of result blocks: equal sources give equal ids in every process and language.
 
-The time is the first source's; the entropy comes from the additive lagged Fibonacci generator of Go's math/rand,
-seeded with a hash of the sources. Go ships the generator's 607 start words as a table; here they are computed, by
-jumping the recurrence ``s[k] = s[k-607] + s[k-273]`` ahead by 7.8e12 steps (a power of x modulo a polynomial).
+The time is that of the first source. The entropy comes from the additive lagged Fibonacci generator of Go's math/rand,
+seeded with a hash of the sources. Go ships the generator's 607 initial words as a table; here they are computed by
+advancing the recurrence ``s[k] = s[k-607] + s[k-273]`` by 7.8e12 steps (a power of x modulo a polynomial).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TAP = 273
 FEED_START = WORDS - TAP
 TABLE_STEPS = 7_800_000_000_000
 TABLE_FIRST_WORD = -4181792142133755926
-"""Known first word of the table; a miscomputed table must never name a block."""
+"""Known first word of the table: guards against ids from a miscomputed table."""
 
 _MERSENNE = (1 << 31) - 1
 _LOW_63 = (1 << 63) - 1
@@ -31,10 +31,11 @@ Words = npt.NDArray[np.uint64]
 
 
 def result_ids(sources: Sequence[tuple[str, int]], count: int, fence: int | None) -> list[str]:
-    """Return ``count`` ids for the results of merging ``sources`` (id, compaction level), in the order given.
+    """Return ``count`` ids for the results of merging ``sources`` (id, compaction level); their order matters.
 
-    ``fence`` is the fencing token of the job, mixed into the seed so that a worker that lost its lease cannot overwrite
-    what its successor wrote; None gives the ids other implementations derive from the sources alone.
+    ``fence`` is the fencing token of the job. It is part of the seed, so that a worker that lost its lease cannot
+    overwrite the results of its successor. None gives the ids that other implementations derive from the sources alone.
+    Raises MergeRefused if there are no sources.
     """
     if not sources:
         raise MergeRefused("a merge without sources has no result ids")
@@ -56,29 +57,29 @@ def _seed(sources: Sequence[tuple[str, int]], fence: int | None) -> int:
 def _entropy(seed: int) -> Iterator[int]:
     """Yield the generator's byte stream: seven bytes of each 63-bit draw, least significant first.
 
-    Most jobs need two draws, which rest on four of the 607 words: a word is made when it is asked for.
+    Words are computed lazily: most jobs need two draws, which depend on four of the 607 words.
     """
     words: dict[int, int] = {}
     table, tap, feed = start_table(), 0, FEED_START
     while True:
         tap, feed = (tap - 1) % WORDS, (feed - 1) % WORDS
-        for place in (tap, feed):
-            if place not in words:
-                words[place] = _seeded_word(seed, place, 40, 20) ^ table[place] & _LOW_63
+        for position in (tap, feed):
+            if position not in words:
+                words[position] = _seeded_word(seed, position, 40, 20) ^ table[position] & _LOW_63
         words[feed] = (words[feed] + words[tap]) & _LOW_63
         yield from words[feed].to_bytes(8, "little")[:7]
 
 
-def _seeded_word(seed: int, place: int, first_shift: int, second_shift: int) -> int:
-    """Return the word at this place that follows from a seed, by three Park-Miller draws; kept to 63 bits."""
+def _seeded_word(seed: int, position: int, first_shift: int, second_shift: int) -> int:
+    """Return the 63-bit word that three Park-Miller draws give for a seed and a position."""
     draw = seed % _MERSENNE or 89482311
-    first, second, third = (draw * power % _MERSENNE for power in _powers()[place])
+    first, second, third = (draw * power % _MERSENNE for power in _powers()[position])
     return (first << first_shift ^ second << second_shift ^ third) & _LOW_63
 
 
 @functools.cache
 def _powers() -> tuple[tuple[int, int, int], ...]:
-    """Return, for the three draws of each word, what a seed is multiplied by: the first 20 draws are for nobody."""
+    """Return the multipliers of the three draws of each word; the generator discards its first 20 draws."""
     powers, power = [], pow(48271, 20, _MERSENNE)
     for _ in range(3 * WORDS):
         power = power * 48271 % _MERSENNE
@@ -88,15 +89,15 @@ def _powers() -> tuple[tuple[int, int, int], ...]:
 
 @functools.cache
 def start_table() -> tuple[int, ...]:
-    """Return the generator's 607 start words (unsigned 64 bit), computed once per process."""
+    """Return the generator's 607 initial words (unsigned 64 bit), computed once per process."""
     # Position p of the array holds the value of the latest step t with t = 334 - p (mod 607).
-    places = [(FEED_START - step) % WORDS for step in range(1 - WORDS, 1)]
-    window = np.array([_seeded_word(1, place, 20, 10) for place in places], dtype=np.uint64)
+    positions = [(FEED_START - step) % WORDS for step in range(1 - WORDS, 1)]
+    window = np.array([_seeded_word(1, position, 20, 10) for position in positions], dtype=np.uint64)
     latest = _jump(window, TABLE_STEPS)
     table = [0] * WORDS
     for step, value in enumerate(latest.tolist(), start=TABLE_STEPS - WORDS + 1):
         table[(FEED_START - step) % WORDS] = value
-    assert table[0] == TABLE_FIRST_WORD % (1 << 64), "the generator's table came out wrong"
+    assert table[0] == TABLE_FIRST_WORD % (1 << 64), "the generator's initial table is wrong"
     return tuple(table)
 
 

@@ -1,13 +1,13 @@
-"""The root of every error that Lithify raises on purpose."""
+"""Base classes of the errors that Lithify raises."""
 
 from __future__ import annotations
 
 
 class LithifyError(Exception):
-    """Something went wrong in a way that Lithify knows and names.
+    """The base class of all errors of Lithify.
 
-    ``code`` is stable and machine readable; ``retryable`` says whether the same call can succeed later
-    without anybody changing anything.
+    ``code`` is stable and machine readable. ``retryable`` is true if the same call can succeed later without any
+    intervention.
     """
 
     code = "lithify_error"
@@ -15,11 +15,11 @@ class LithifyError(Exception):
 
 
 class BadObject(LithifyError):
-    """An object's bytes are not what its format promises; nothing of it was used.
+    """An object does not conform to its format; none of its data was used.
 
-    ``object_name`` is the object's key ("" while only bytes are known), ``section`` the part that is wrong
-    ("footer", "profiles", "series_index", "symbols", "container", "pprof"), ``offset`` the byte position inside that
-    section where the trouble was found (-1 if it has no single place).
+    ``object_name`` is the object's key ("" if the key is not known yet), ``section`` the part that is invalid
+    ("footer", "profiles", "series_index", "symbols", "container", "pprof", ...), ``offset`` the byte position in that
+    section where the fault was found (-1 if it has no single position).
     """
 
     code = "bad_object"
@@ -37,61 +37,61 @@ class BadObject(LithifyError):
         return f"{place}{self.section}{at}: {self.reason}"
 
     def in_object(self, object_name: str) -> BadObject:
-        """Return the same error naming the object it was found in."""
+        """Return a copy of this error that names the object."""
         return type(self)(self.section, self.offset, self.reason, object_name)
 
 
 class ChecksumMismatch(BadObject):
-    """A stored checksum does not match the bytes it covers."""
+    """A stored checksum does not match the bytes that it covers."""
 
     code = "checksum_mismatch"
 
 
 class Truncated(BadObject):
-    """The bytes end before the structure they promise does."""
+    """The data ends before the structure does."""
 
     code = "truncated_object"
 
 
 class UnknownFormat(BadObject):
-    """A magic number, version, encoding or column is not one this build can read."""
+    """A magic number, version, encoding or column is not supported by this build."""
 
     code = "unknown_format"
 
 
 class BadReference(BadObject):
-    """A reference points outside its table, or forms a cycle."""
+    """A reference points outside its table or forms a cycle."""
 
     code = "bad_reference"
 
 
 class LimitExceeded(BadObject):
-    """A count or size is beyond what the bytes could hold or what the budget allows."""
+    """A count or size exceeds what the data can hold or what the limits allow."""
 
     code = "limit_exceeded"
 
 
 class BadProfile(BadObject):
-    """A pushed pprof profile cannot be used; the reason says what to change in the sender."""
+    """A pushed profile is invalid; the reason tells what to change in the sender."""
 
     code = "bad_profile"
 
 
 class MergeRefused(LithifyError):
-    """The sources of a merge do not belong together (other shard, no source, tenant or level mismatch)."""
+    """The sources cannot be merged with one another (no source, or different shards, tenants or levels)."""
 
     code = "merge_refused"
 
 
 class MergeCancelled(LithifyError):
-    """The merge was told to stop (its lease is lost or the node shuts down); nothing was written."""
+    """The merge was cancelled because its lease was lost or the node shuts down; nothing was written."""
 
     code = "merge_cancelled"
     retryable = True
 
 
 class BadBlockName(LithifyError):
-    """An object key, tenant or block id cannot name a block; ``name`` is what was given."""
+    """An object key, tenant or block id is not valid in the name of a block; ``name`` is the rejected value."""
 
     code = "bad_block_name"
 

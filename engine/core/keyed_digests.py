@@ -1,7 +1,6 @@
-"""Digests that only a holder of a key can make: with them the service recognises what it wrote itself.
+"""Keyed digests (HMAC-SHA256), with which the service authenticates data that it wrote itself.
 
-Keys are those that all its processes share, the newest first. The first one signs and all are accepted, so that keys
-can rotate.
+All processes share a list of keys, the newest first. The first one signs and all of them verify, so keys can rotate.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def keyed_digest(key: str, purpose: str, *parts: bytes) -> bytes:
-    """Return the HMAC-SHA256 of these parts under a key: 32 bytes.
+    """Return the HMAC-SHA256 (32 bytes) of ``parts`` under ``key``.
 
-    What is signed for one purpose is worth nothing for another. Each part is preceded by its length, so that no two
-    different lists of parts have the same digest.
+    A digest made for one ``purpose`` is not valid for another. Each part is prefixed with its length, so that two
+    different lists of parts never have the same input.
     """
     signed = b"".join(len(part).to_bytes(8, "big") + part for part in (purpose.encode(), *parts))
     return hmac.new(key.encode(), signed, hashlib.sha256).digest()
 
 
 def is_signed(digest: bytes, keys: Sequence[str], purpose: str, *parts: bytes) -> bool:
-    """Return whether one of these keys has made this digest; the time it takes tells nothing of how nearly."""
+    """Return whether ``digest`` was made with one of ``keys``; digests are compared in constant time."""
     return any(hmac.compare_digest(digest, keyed_digest(key, purpose, *parts)) for key in keys)

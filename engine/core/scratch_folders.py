@@ -1,8 +1,8 @@
-"""Folders for files that outlive no run: each is removed at its end, and those of killed runs by whoever comes next.
+"""Scratch folders: removed when a run ends; those of killed runs are removed by the next run.
 
-A folder's owner holds a lock on a file in it as long as its process lives, however that ends. Everything that makes or
-sweeps folders below one parent takes turns by a lock of the parent, so that no folder is seen before its own lock.
-Owners who know what they will need claim it, so that several at once do not count on the same room of the disk.
+The owner of a folder holds a file lock in it, which the operating system releases when the process ends. Creating and
+sweeping folders is serialised by a lock on the parent folder, so that no folder is visible before it is locked. Owners
+that know their needs reserve disk space, so that concurrent runs do not rely on the same free space.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 from engine.core.errors import LithifyError
 
 PREFIX = "lithify-scratch-"
-OWNER = "owner"
-CLAIM = "claim"
-TURN = ".lithify-scratch-turn"
+OWNER_LOCK = "owner"
+RESERVATION = "reservation"
+PARENT_LOCK = ".lithify-scratch-lock"
 BLOCK_BYTES = 512
 
 
 class ScratchFull(LithifyError):
-    """The scratch folder of this worker has too little room for a merge; sizes in bytes, ``needed`` -1 if unknown."""
+    """The disk of the scratch folder has too little free space; sizes in bytes, ``needed`` is -1 if unknown."""
 
     code = "scratch_full"
     retryable = True
@@ -38,21 +38,21 @@ class ScratchFull(LithifyError):
         self.free = free
 
     def __str__(self) -> str:
-        wanted = f"the merge needs {self.needed} bytes, " if self.needed >= 0 else ""
-        return f"no room in the scratch folder {self.folder}: {wanted}{self.free} are free"
+        needed = f"the merge needs {self.needed} bytes, " if self.needed >= 0 else ""
+        return f"not enough space in the scratch folder {self.folder}: {needed}{self.free} bytes are free"
 
 
 @contextlib.contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
-    """Make a folder below ``parent`` for the ``with`` block; abandoned ones are removed first.
+    """Create a folder below ``parent`` for the ``with`` block, after removing abandoned ones.
 
-    What the caller may use is the empty folder ``files`` in it. That the disk is full is raised as ScratchFull.
+    Yields the empty folder ``files`` in it. Raises ScratchFull in place of the OSErrors of a full disk or quota.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    with _turn(parent):
+    with _parent_lock(parent):
         _sweep(parent)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        owner = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        owner = os.open(folder / OWNER_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(owner, fcntl.LOCK_EX)
     try:
         files = folder / "files"
@@ -67,40 +67,40 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
         os.close(owner)
 
 
-def claim_room(files: Path, size: int) -> int:
-    """Claim so many bytes of the disk for the owner of a scratch folder, if they are there; return how many are.
+def reserve_space(files: Path, size: int) -> int:
+    """Reserve ``size`` bytes of disk space for a scratch folder if they are free; return the free bytes.
 
-    What the owners of the other folders below this parent have claimed and not yet written is not there. The claim ends
-    with the folder; a second one takes the place of the first.
+    Space that other folders below the same parent have reserved and not written yet does not count as free. A
+    reservation ends with its folder; a second one replaces the first.
     """
     own = files.parent
-    with _turn(own.parent):
+    with _parent_lock(own.parent):
         _sweep(own.parent)
-        claims = [_open_claim(folder) for folder in own.parent.glob(f"{PREFIX}*") if folder != own]
-        free = shutil.disk_usage(files).free - sum(claims)
+        reserved = [_unused_reservation(folder) for folder in own.parent.glob(f"{PREFIX}*") if folder != own]
+        free = shutil.disk_usage(files).free - sum(reserved)
         if free >= size:
-            (own / CLAIM).write_text(str(size))
+            (own / RESERVATION).write_text(str(size))
         return free
 
 
-def _open_claim(folder: Path) -> int:
-    """Return how much of what a folder's owner has claimed is still to be written."""
+def _unused_reservation(folder: Path) -> int:
+    """Return how many reserved bytes of a folder are not written yet."""
     try:
-        claimed = int((folder / CLAIM).read_text())
-    except (OSError, ValueError):  # none is claimed, or it is just being removed
+        reserved = int((folder / RESERVATION).read_text())
+    except (OSError, ValueError):  # no reservation, or the folder is being removed
         return 0
     try:
         used = sum(path.stat().st_blocks * BLOCK_BYTES for path in (folder / "files").rglob("*"))
-    except OSError:  # a file is just getting its name
+    except OSError:  # a file was renamed in the meantime
         used = 0
-    return max(0, claimed - used)
+    return max(0, reserved - used)
 
 
 def sweep_scratch(parent: Path) -> int:
-    """Remove the folders below ``parent`` whose owners are gone; return how many there were."""
+    """Remove the folders below ``parent`` whose owners have ended; return their number."""
     if not parent.is_dir():
         return 0
-    with _turn(parent):
+    with _parent_lock(parent):
         return _sweep(parent)
 
 
@@ -108,8 +108,8 @@ def _sweep(parent: Path) -> int:
     swept = 0
     for folder in sorted(parent.glob(f"{PREFIX}*")):
         try:
-            owner = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError:  # it is just being removed by its owner
+            owner = os.open(folder / OWNER_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:  # its owner is removing it
             continue
         try:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -124,10 +124,10 @@ def _sweep(parent: Path) -> int:
 
 
 @contextlib.contextmanager
-def _turn(parent: Path) -> Iterator[None]:
-    turn = os.open(parent / TURN, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _parent_lock(parent: Path) -> Iterator[None]:
+    lock = os.open(parent / PARENT_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(turn)
+        os.close(lock)

@@ -1,4 +1,4 @@
-"""C types that every compiled module shares, so that a series reference is the same width everywhere."""
+"""C types shared by all compiled modules, so that each kind of reference has one width."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 

@@ -1,3 +1,3 @@
-"""The version of Lithify; workers report it as their build."""
+"""The version of Lithify, which workers report as their build."""
 
 VERSION = "0.1.0"

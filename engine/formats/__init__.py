@@ -1,1 +1,1 @@
-"""Formats of files, as readers and writers without policy."""
+"""Readers and writers of file formats, without policy."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from engine.core.byte_reader import ByteReader
+from engine.core.binary import ByteReader
 from engine.core.errors import BadObject
 from engine.ingest.model import Refused
 

@@ -1,5 +1,5 @@
-"""Where profiles are written: which shard a profile has, which instance writes it, how many shards a dataset has.
+"""Placement of pushed profiles: the shard of a profile, the instance that writes it, the shards of a dataset.
 
-Everything here is pure: a snapshot goes in, a decision comes out. ``placer`` is the hot path of a distributor,
-``ring`` says which instance hosts which shard, ``build_rules`` adapts the number of shards to the load.
+All functions are pure: they map a snapshot to a decision. ``placer`` is the hot path of a distributor, ``ring`` maps
+shards to instances, ``build_rules`` adapts the number of shards to the load.
 """

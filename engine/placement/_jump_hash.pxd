@@ -1,4 +1,4 @@
-"""Jump consistent hash for compiled callers."""
+"""Jump consistent hash for the other compiled modules."""
 
 from libc.stdint cimport int64_t, uint64_t
 

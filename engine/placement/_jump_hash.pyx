@@ -1,7 +1,7 @@
-"""Jump consistent hash, compiled: one key, and whole arrays four keys at a time.
+"""Compiled jump consistent hash of single keys, and of arrays with four keys at a time.
 
-A key's steps wait for one another, and most of a step is a division. Four keys side by side fill that wait, which a
-loop over single keys cannot, because the processor guesses wrong about the end of nearly every one.
+The steps of a key depend on one another, and a division dominates each step. Four interleaved keys use that latency; a
+loop over single keys cannot, because the processor mispredicts the last step of nearly every key.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -16,7 +16,7 @@ cdef double TWO_TO_31 = 2147483648.0
 
 
 cdef inline int64_t next_bucket(uint64_t key, int64_t bucket) noexcept nogil:
-    """Where a key in bucket goes next as buckets are added; key is the state after its step."""
+    """Return the next bucket of a key as buckets are added; ``key`` is the state after its step."""
     return <int64_t>(<double>(bucket + 1) * (TWO_TO_31 / <double><int64_t>((key >> 33) + 1)))
 
 
@@ -25,7 +25,7 @@ cdef inline uint64_t next_key(uint64_t key) noexcept nogil:
 
 
 cdef int64_t jump(uint64_t key, int64_t buckets) noexcept nogil:
-    """The bucket of key; -1 if there is none."""
+    """Return the bucket of a key, -1 if there is no bucket."""
     cdef int64_t bucket = -1, following = 0
     while following < buckets:
         bucket = following

@@ -1,4 +1,4 @@
-"""The plain twin of jump consistent hash."""
+"""Jump consistent hash in pure Python."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MULTIPLIER = 2862933555777941757
 
 
 def jump_hash(key: int, buckets: int) -> int:
-    """See ``engine.placement.jump_hash``; the arguments are already checked."""
+    """See ``engine.placement.jump_hash``; the caller validates the arguments."""
     bucket, following = -1, 0
     while following < buckets:
         bucket = following
         key = (key * MULTIPLIER + 1) % (1 << 64)
-        # The division comes first and is that of doubles: every language must round alike.
+        # Double-precision division comes first, so that every language rounds equally.
         following = int((bucket + 1) * (float(1 << 31) / float((key >> 33) + 1)))
     return bucket
 

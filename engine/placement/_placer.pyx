@@ -1,7 +1,7 @@
-"""The compiled placer: a dataset's place is four numbers, a decision two dictionaries and a few divisions.
+"""The compiled placer: a dataset's placement is four numbers, a decision two dictionary lookups and a few divisions.
 
-1. ``_home[position]`` and ``_fleet[position]`` are numbers of instances that take profiles now, or NOBODY.
-2. A place's members are ``(first + (offset + i) % tenant_size) % space`` for ``i < size``; pinned ones are a list.
+1. ``_home[position]`` and ``_fleet[position]`` are indexes of writable instances, or NOBODY.
+2. The positions of a dataset are ``(first + (offset + i) % tenant_size) % space`` for ``i < size``, or a pinned list.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from engine.placement._jump_hash cimport jump
 
-from engine.placement.candidates import DATASETS_MAX, in_order, no_instance, picks_at_random, pinned_positions
+from engine.placement.candidates import DATASETS_MAX, iterate_candidates, no_instance_message, picks_at_random, pinned_positions
 from engine.placement.candidates import writable_tables
 from engine.placement.errors import EmptyRing, NoInstance
 from engine.placement.subrings import dataset_subring, effective_sizes, key_hash
@@ -19,14 +19,14 @@ cdef enum:
 
 
 cdef class Place:
-    """Where a dataset lies on the ring, and how one of its shards is picked."""
+    """The positions of a dataset on the ring, and how one of its shards is selected."""
 
     cdef int64_t space, first, tenant_size, offset, size
     cdef bint is_random, may_leave
     cdef tuple pinned
 
     cdef inline int64_t at(self, int64_t index) noexcept:
-        """The index-th position of the tenant, counted from the first of the dataset."""
+        """Return the position of the tenant with this index, counted from the dataset's first one."""
         return (self.first + (self.offset + index) % self.tenant_size) % self.space
 
 
@@ -61,7 +61,7 @@ cdef class Decision:
                     yield position
 
     def candidates(self):
-        return in_order(self._placer.tables(self._place), self.order, self._place.size)
+        return iterate_candidates(self._placer.tables(self._place), self.order, self._place.size)
 
 
 cdef int64_t _member(Place place, int64_t index) except -1:
@@ -122,7 +122,7 @@ cdef class Placer:
         return decision
 
     def tables(self, Place place not None):
-        """Return the tables to try for a dataset, the home zone's first."""
+        """Return the tables of a dataset's candidates, that of the home zone first."""
         tables = [self._home_table] if self._has_home else []
         if place.may_leave:
             tables.append(self._fleet_table)
@@ -170,10 +170,10 @@ cdef class Placer:
     cdef object _first_instance(self, Decision decision, str tenant):
         for candidate in decision.candidates():
             return candidate.instance
-        raise NoInstance(no_instance(self.zone, tenant))
+        raise NoInstance(no_instance_message(self.zone, tenant))
 
     cdef inline uint64_t _draw(self) noexcept:
-        """The next number of the generator SplitMix64, the same in every language."""
+        """Return the next number of the SplitMix64 generator."""
         cdef uint64_t mixed
         self._random += <uint64_t>0x9E3779B97F4A7C15
         mixed = (self._random ^ (self._random >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
@@ -182,7 +182,7 @@ cdef class Placer:
 
 
 cdef int32_t* _numbered(table, dict numbers, Py_ssize_t space) except NULL:
-    """The table as numbers of instances; the ring has been checked to have one owner per position."""
+    """Return a table as indexes of instances; a validated ring has one owner per position."""
     cdef Py_ssize_t position
     cdef int32_t* owners
     if numbers and len(table) != space:

@@ -1,4 +1,4 @@
-"""The plain twin of the placer: every decision from the definition of subrings."""
+"""The placer in pure Python: computes each decision from the definition of subrings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from engine.placement.candidates import (
     Candidate,
-    in_order,
-    no_instance,
+    iterate_candidates,
+    no_instance_message,
     picks_at_random,
     pinned_positions,
     writable_tables,
@@ -39,7 +39,7 @@ class Decision:
         self.shard = self.position + 1
         first = next(self.candidates(), None)
         if first is None:
-            raise NoInstance(no_instance(placer.zone, tenant))
+            raise NoInstance(no_instance_message(placer.zone, tenant))
         self.instance = first.instance
 
     def order(self) -> Iterator[int]:
@@ -51,7 +51,7 @@ class Decision:
         may_leave = not self._placer.zone or self._placer.rules.limits(self._tenant).may_leave_zone
         home, fleet = writable_tables(self._placer.ring, self._placer.zone)
         tables = ([] if home is None else [home]) + ([fleet] if may_leave else [])
-        return in_order(tables, self.order, self.dataset_shards)
+        return iterate_candidates(tables, self.order, self.dataset_shards)
 
 
 class Placer:
@@ -65,7 +65,7 @@ class Placer:
 
     def decide(self, tenant: str, dataset: str, fingerprint: int) -> Decision:
         if not 0 <= fingerprint <= MASK:
-            raise OverflowError(f"fingerprint {fingerprint} is no unsigned 64-bit number")
+            raise OverflowError(f"fingerprint {fingerprint} is not an unsigned 64-bit number")
         if not self.ring.instances:
             raise EmptyRing("no instance hosts any shard: start a segment writer")
         is_random = picks_at_random(self.rules.rule(tenant, dataset).load_balancing)
@@ -75,7 +75,7 @@ class Placer:
         self.ring.check()
 
     def _draw(self) -> int:
-        """Return the next number of the generator SplitMix64, the same in every language."""
+        """Return the next number of the SplitMix64 generator."""
         self._random = (self._random + 0x9E3779B97F4A7C15) & MASK
         mixed = ((self._random ^ (self._random >> 30)) * 0xBF58476D1CE4E5B9) & MASK
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & MASK

@@ -1,7 +1,7 @@
-"""Placement rules from statistics: how many shards each dataset has now, and how one of them is picked.
+"""Placement rules from statistics: the number of shards of each dataset, and how a shard is selected.
 
-Pure: states and statistics in, rules and states out. A state remembers what a rule does not say (when a need was, how
-long a choice holds). Where states are lost they are restored from the published rules, and nothing shrinks at once.
+A pure function of states and statistics. A state holds what a rule does not (times of needs, duration of a choice).
+Lost states are restored from the published rules, so that no dataset shrinks at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from engine.placement.allocator import Allocation, allocate
-from engine.placement.load_balancing import Balance, choose
+from engine.placement.load_balancing import Balance, choose_balance
 from engine.placement.model import (
     DEFAULT_LIMITS,
     DatasetKey,
@@ -22,12 +22,12 @@ from engine.placement.model import (
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics
 
 RETENTION_MS = 15 * 60 * 1000
-"""A rule without statistics for so long is forgotten, and its dataset has its tenant's defaults again."""
+"""A rule without statistics for this time is dropped; its dataset has the defaults of its tenant again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementSettings:
-    """What operators decide: limits for everybody and for single tenants, overrides for single datasets."""
+    """Settings of operators: default limits, limits of tenants, overrides of datasets."""
 
     default_limits: TenantLimits = DEFAULT_LIMITS
     tenants: Mapping[str, TenantLimits] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class PlacementSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetState:
-    """What is remembered of one dataset: its rule as the load alone would have it, and what led to it."""
+    """The state of a dataset: its rule without overrides, and the states from which it was computed."""
 
     rule: DatasetRule
     allocation: Allocation
@@ -52,11 +52,11 @@ States = Mapping[DatasetKey, DatasetState]
 
 
 def restore_states(rules: PlacementRules) -> dict[DatasetKey, DatasetState]:
-    """Return states that continue published rules: no dataset loses a shard before a decay window is over."""
+    """Return states that continue published rules; no dataset loses a shard within a decay window."""
     at_s = rules.created_at_ms / 1000
     return {
         key: DatasetState(
-            rule=replace(rule, shards=()),  # pins are overrides, which are told again each time
+            rule=replace(rule, shards=()),  # pins come from overrides, which each build applies
             allocation=Allocation.restored(rule.dataset_shards, at_s),
             balance=Balance(choice=rule.load_balancing, since_s=at_s),
         )
@@ -69,7 +69,7 @@ def build_rules(
 ) -> tuple[PlacementRules, dict[DatasetKey, DatasetState]]:
     """Return the next rules and states as of the time of the statistics.
 
-    Datasets without statistics keep their rule until it is too old. An override holds with and without statistics.
+    Datasets without statistics keep their rule for ``retention_ms``. Overrides do not depend on statistics.
     """
     now_ms = statistics.created_at_ms
     following = {
@@ -99,7 +99,9 @@ def _next_state(
         start = Allocation.restored(limits.default_dataset_shards, now_s)
         state = DatasetState(rule=_default_rule(limits, now_ms), allocation=start, balance=Balance(since_s=now_s))
     allocation = allocate(state.allocation, statistics.usage(), now_s, limits)
-    balance = choose(state.balance, limits.load_balancing, statistics, allocation.target, limits.unit_bytes, now_s)
+    balance = choose_balance(
+        state.balance, limits.load_balancing, statistics, allocation.target, limits.unit_bytes, now_s
+    )
     rule = DatasetRule(
         tenant_shards=limits.tenant_shards,
         dataset_shards=allocation.target,

@@ -1,4 +1,4 @@
-"""The instances that may take a profile, in the order in which they are tried."""
+"""The instances to which a profile can be sent, in the order of attempts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from engine.placement.model import LoadBalancing
 from engine.placement.ring import FLEET, Ring
 
 DATASETS_MAX = 65_536
-"""How many datasets' places a placer remembers before it forgets them all: names come from outside."""
+"""Datasets that a placer caches before it clears the cache: names come from untrusted clients."""
 
 
 class Candidate(NamedTuple):
-    """An instance, the position that led to it, and how many shards the dataset must have to reach that far."""
+    """An instance, its ring position, and the number of shards that a dataset needs to include that position."""
 
     instance: str
     position: int
@@ -21,11 +21,11 @@ class Candidate(NamedTuple):
 
 
 Table = tuple[str | None, ...]
-"""Which instance is written to at each position; None where nobody takes anything now."""
+"""The writable instance of each ring position, None where there is none."""
 
 
 def writable_tables(ring: Ring, zone: str) -> tuple[Table | None, Table]:
-    """Return the tables of a distributor's own zone (None: no instance there) and of the fleet."""
+    """Return the tables of a distributor's zone (None without instances there) and of the fleet."""
     writable = {instance.id for instance in ring.instances if instance.is_writable()}
 
     def table(owners: Sequence[str]) -> Table:
@@ -35,8 +35,10 @@ def writable_tables(ring: Ring, zone: str) -> tuple[Table | None, Table]:
     return (None if home is None else table(home)), table(ring.tables.get(FLEET, ()))
 
 
-def in_order(tables: Iterable[Table], order: Callable[[], Iterable[int]], dataset_shards: int) -> Iterator[Candidate]:
-    """Yield every instance of the tables once, those of the first table first, each table in the fallback order."""
+def iterate_candidates(
+    tables: Iterable[Table], order: Callable[[], Iterable[int]], dataset_shards: int
+) -> Iterator[Candidate]:
+    """Yield each instance of the tables once: table by table, each in the order of positions that ``order`` gives."""
     seen: set[str] = set()
     for table in tables:
         for index, position in enumerate(order()):
@@ -47,16 +49,16 @@ def in_order(tables: Iterable[Table], order: Callable[[], Iterable[int]], datase
 
 
 def pinned_positions(shards: Iterable[int], space: int) -> tuple[int, ...]:
-    """Return the positions of pinned shards; those the ring does not have are passed over."""
+    """Return the positions of pinned shards, without those that the ring does not have."""
     return tuple(shard - 1 for shard in dict.fromkeys(shards) if 1 <= shard <= space)
 
 
 def picks_at_random(choice: LoadBalancing) -> bool:
-    """Say whether the shard is picked anew for each request; anything else than round robin goes by fingerprint."""
+    """Return whether a shard is selected at random for each request rather than by fingerprint."""
     return choice is LoadBalancing.ROUND_ROBIN
 
 
-def no_instance(zone: str, tenant: str) -> str:
-    """Return the message for a profile that nobody may take."""
+def no_instance_message(zone: str, tenant: str) -> str:
+    """Return the error message for a profile without a candidate."""
     where = f"zone {zone!r}" if zone else "the fleet"
     return f"no active instance in {where} for tenant {tenant!r}: start one, or let the tenant leave its zone"

@@ -1,4 +1,4 @@
-"""Trying one instance after another: whom to skip, when to go on, when to stop. Pure: times and answers are given."""
+"""Delivery of a push to one of several instances, with a circuit breaker per instance. Pure: no clock, no I/O."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ SUCCESSES_TO_CLOSE = 5
 
 
 class Answer(enum.Enum):
-    """How an instance answered."""
+    """The outcome of one attempt."""
 
     ACCEPTED = "accepted"  # durable
-    REFUSED = "refused"  # the sender's fault: nobody else will take it
-    FAILED = "failed"  # something is wrong with the data or the writer that another try repeats
-    UNAVAILABLE = "unavailable"  # away, overloaded or too slow: another instance may take it
+    REFUSED = "refused"  # rejected: the request is invalid for every instance
+    FAILED = "failed"  # an error that another attempt would repeat
+    UNAVAILABLE = "unavailable"  # unreachable, overloaded or too slow: another instance may accept it
 
 
 class BreakerState(enum.Enum):
-    """Whether an instance is asked."""
+    """The state of a circuit breaker."""
 
-    CLOSED = "closed"  # it is
-    OPEN = "open"  # it is not, for a while
-    HALF_OPEN = "half open"  # it is, and one failure opens again
+    CLOSED = "closed"  # requests are sent
+    OPEN = "open"  # no requests for OPEN_S seconds
+    HALF_OPEN = "half open"  # requests are sent; one failure opens it again
 
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Spares an instance that does not answer, and everybody the wait. Only UNAVAILABLE counts as a failure."""
+    """Stops requests to an unavailable instance. Only UNAVAILABLE counts as a failure."""
 
     state: BreakerState = BreakerState.CLOSED
     failures: int = 0
@@ -40,13 +40,13 @@ class CircuitBreaker:
     opened_at_s: float = 0.0
 
     def may_try(self, now_s: float) -> bool:
-        """Say whether the instance is to be asked; an open breaker is half open when its time is over."""
+        """Return whether a request may be sent; an open breaker becomes half open after OPEN_S seconds."""
         if self.state is BreakerState.OPEN and now_s - self.opened_at_s >= OPEN_S:
             self.state, self.successes = BreakerState.HALF_OPEN, 0
         return self.state is not BreakerState.OPEN
 
     def record(self, answer: Answer, now_s: float) -> None:
-        """Count an answer."""
+        """Record the outcome of a request."""
         if answer is Answer.UNAVAILABLE:
             self.failures += 1
             if self.state is BreakerState.HALF_OPEN or self.failures >= FAILURES_TO_OPEN:
@@ -60,7 +60,7 @@ class CircuitBreaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """How it ended: the last answer, who gave it (None: nobody was left to ask), and who was asked before."""
+    """The last answer, the instance that gave it (None if no candidate is left), and the attempted instances."""
 
     answer: Answer
     instance: str | None
@@ -73,13 +73,12 @@ def deliver(
     *,
     may_try: Callable[[str], bool] = lambda _: True,
 ) -> Delivery:
-    """Send to one candidate after another until one accepts or refuses; ``send`` records what its breaker needs.
+    """Send to one candidate after another until one is available; ``send`` also updates its breaker.
 
-    Those whose breaker is open are asked last: if nobody else is there, asking is better than giving up.
+    Candidates with an open breaker are attempted last.
     """
     attempts: list[str] = []
-    spared: list[str] = []
-    for instance in _with_spared(candidates, spared, may_try):
+    for instance in _closed_first(candidates, may_try):
         attempts.append(instance)
         answer = send(instance)
         if answer is not Answer.UNAVAILABLE:
@@ -87,10 +86,11 @@ def deliver(
     return Delivery(answer=Answer.UNAVAILABLE, instance=None, attempts=tuple(attempts))
 
 
-def _with_spared(candidates: Iterable[Candidate], spared: list[str], may_try: Callable[[str], bool]) -> Iterable[str]:
+def _closed_first(candidates: Iterable[Candidate], may_try: Callable[[str], bool]) -> Iterable[str]:
+    skipped: list[str] = []
     for candidate in candidates:
         if may_try(candidate.instance):
             yield candidate.instance
         else:
-            spared.append(candidate.instance)
-    yield from spared
+            skipped.append(candidate.instance)
+    yield from skipped

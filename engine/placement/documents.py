@@ -1,6 +1,6 @@
-"""Rules, statistics and ring as bytes, for the object store and for answers over HTTP.
+"""Encoding of rules, statistics and ring as protobuf documents, for the object store and HTTP responses.
 
-What is read is checked before it is used: BadDocument for anything that is not such a document of this version.
+Decoders validate their input and raise BadDocument unless it is a document of the supported version.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Message = TypeVar("_Message", bound=Message)
 
 
 def encode_rules(rules: PlacementRules) -> bytes:
-    """Return the rules as bytes; equal rules give equal bytes."""
+    """Return the encoded rules; equal rules give equal bytes."""
     table = _Strings([*(tenant for tenant, _ in rules.datasets), *rules.tenants])
     message = pb.PlacementRules(
         tenants=table.strings,
@@ -51,20 +51,22 @@ def encode_rules(rules: PlacementRules) -> bytes:
 
 
 def decode_rules(data: bytes) -> PlacementRules:
-    """Read rules; BadDocument names the entry that is wrong."""
+    """Return decoded rules. Raises BadDocument, which names the invalid entry."""
     message = parse(data, pb.PlacementRules(), "rules")
     check_format(message.format_version, "rules")
     return PlacementRules(
         version=message.version,
         created_at_ms=message.created_at // NS_PER_MS,
-        datasets={(at(message.tenants, rule.tenant, "tenant"), rule.name): rule_of(rule) for rule in message.datasets},
-        tenants={at(message.tenants, limits.tenant, "tenant"): _limits_of(limits) for limits in message.limits},
+        datasets={
+            (entry_at(message.tenants, rule.tenant, "tenant"), rule.name): rule_of(rule) for rule in message.datasets
+        },
+        tenants={entry_at(message.tenants, limits.tenant, "tenant"): _limits_of(limits) for limits in message.limits},
         default_limits=_limits_of(message.default_limits),
     )
 
 
 def encode_statistics(statistics: PlacementStatistics) -> bytes:
-    """Return the statistics as bytes."""
+    """Return the encoded statistics."""
     table = _Strings(one.tenant for one in statistics.datasets)
     shards: dict[tuple[int, str], int] = {}
     for found in statistics.datasets:
@@ -90,7 +92,7 @@ def encode_statistics(statistics: PlacementStatistics) -> bytes:
 
 
 def decode_statistics(data: bytes) -> PlacementStatistics:
-    """Read statistics."""
+    """Return decoded statistics. Raises BadDocument."""
     message = parse(data, pb.PlacementStatistics(), "statistics")
     check_format(message.format_version, "statistics")
     return PlacementStatistics(
@@ -100,7 +102,7 @@ def decode_statistics(data: bytes) -> PlacementStatistics:
 
 
 def encode_ring(ring: Ring) -> bytes:
-    """Return the ring as bytes."""
+    """Return the encoded ring."""
     numbers = {instance.id: number for number, instance in enumerate(ring.instances)}
     message = pb.Ring(
         version=ring.version,
@@ -118,7 +120,7 @@ def encode_ring(ring: Ring) -> bytes:
 
 
 def decode_ring(data: bytes) -> Ring:
-    """Read a ring; one whose tables contradict it is a BadDocument."""
+    """Return a decoded ring. Raises BadDocument, also if a table contradicts the ring."""
     message = parse(data, pb.Ring(), "ring")
     check_format(message.format_version, "ring")
     try:
@@ -129,7 +131,8 @@ def decode_ring(data: bytes) -> Ring:
     except ValueError as error:
         raise BadDocument(f"ring: {error}") from error
     tables = {
-        table.zone: tuple(at(instances, owner, "instance").id for owner in table.owners) for table in message.tables
+        table.zone: tuple(entry_at(instances, owner, "instance").id for owner in table.owners)
+        for table in message.tables
     }
     ring = Ring(version=message.version, shards=message.shards, instances=instances, tables=tables)
     try:
@@ -140,9 +143,9 @@ def decode_ring(data: bytes) -> Ring:
 
 
 def parse(data: bytes, message: _Message, what: str) -> _Message:
-    """Fill the message from bytes; BadDocument if they are none."""
+    """Parse ``data`` into ``message`` and return it. Raises BadDocument."""
     if len(data) > DOCUMENT_BYTES_MAX:
-        raise BadDocument(f"{what}: {len(data)} bytes are more than the {DOCUMENT_BYTES_MAX} that one may have")
+        raise BadDocument(f"{what}: {len(data)} bytes exceed the maximum of {DOCUMENT_BYTES_MAX}")
     try:
         message.ParseFromString(data)
     except DecodeError as error:
@@ -151,30 +154,30 @@ def parse(data: bytes, message: _Message, what: str) -> _Message:
 
 
 def check_format(version: int, what: str) -> None:
-    """Raise BadDocument unless this build reads the version."""
+    """Raise BadDocument unless this build supports the version."""
     if version != FORMAT_VERSION:
-        raise BadDocument(f"{what}: format version {version} is not known; this build reads {FORMAT_VERSION}")
+        raise BadDocument(f"{what}: format version {version} is not supported; this build reads {FORMAT_VERSION}")
 
 
 _Entry = TypeVar("_Entry")
 
 
-def at(table: Sequence[_Entry], position: int, what: str) -> _Entry:
-    """Return an entry of a table; BadDocument if there is none."""
+def entry_at(table: Sequence[_Entry], position: int, what: str) -> _Entry:
+    """Return an entry of a table. Raises BadDocument if the position is outside of it."""
     if position >= len(table):
-        raise BadDocument(f"{what} {position} is not in the table of {len(table)}")
+        raise BadDocument(f"{what} {position} is not in the table of {len(table)} entries")
     return table[position]
 
 
-def finite(value: float, what: str) -> float:
-    """Return a number that is one."""
+def require_finite(value: float, what: str) -> float:
+    """Return ``value``. Raises BadDocument if it is infinite or not a number."""
     if not math.isfinite(value):
-        raise BadDocument(f"{what} is {value}: not a finite number")
+        raise BadDocument(f"{what} is {value}, expected a finite number")
     return value
 
 
 class _Strings:
-    """A table of strings, each once and sorted."""
+    """A sorted table of distinct strings."""
 
     def __init__(self, strings: Iterable[str]) -> None:
         self.strings = sorted(set(strings))
@@ -185,7 +188,7 @@ class _Strings:
 
 
 def rule_message(rule: DatasetRule, tenant: int, dataset: str) -> pb.DatasetRule:
-    """Return a rule as its message."""
+    """Return the message of a rule."""
     return pb.DatasetRule(
         tenant=tenant,
         name=dataset,
@@ -198,7 +201,7 @@ def rule_message(rule: DatasetRule, tenant: int, dataset: str) -> pb.DatasetRule
 
 
 def rule_of(message: pb.DatasetRule) -> DatasetRule:
-    """Return the rule of a message; limits beyond any ring mean the whole ring."""
+    """Return the rule of a message, with limits clamped to the largest ring."""
     return DatasetRule(
         tenant_shards=min(message.tenant_shard_limit, SHARDS_MAX),
         dataset_shards=min(message.dataset_shard_limit, SHARDS_MAX),
@@ -209,7 +212,7 @@ def rule_of(message: pb.DatasetRule) -> DatasetRule:
 
 
 def choice_of(value: int) -> LoadBalancing:
-    """Return a choice; one that this build does not know is by fingerprint."""
+    """Return a load balancing mode; modes unknown to this build are FINGERPRINT."""
     return LoadBalancing(value) if value in set(LoadBalancing) else LoadBalancing.FINGERPRINT
 
 
@@ -250,13 +253,13 @@ def _limits_of(message: pb.Limits) -> TenantLimits:
 def _statistics_of(found: pb.DatasetStatistics, message: pb.PlacementStatistics) -> DatasetStatistics:
     if len(found.shards) != len(found.usage):
         raise BadDocument(f"dataset {found.name!r} has {len(found.shards)} shards and {len(found.usage)} usages")
-    shards = [at(message.shards, position, "shard") for position in found.shards]
+    shards = [entry_at(message.shards, position, "shard") for position in found.shards]
     return DatasetStatistics(
-        tenant=at(message.tenants, found.tenant, "tenant"),
+        tenant=entry_at(message.tenants, found.tenant, "tenant"),
         dataset=found.name,
         shards=tuple(
             ShardUsage(shard=shard.id, owner=shard.owner, usage=usage)
             for shard, usage in zip(shards, found.usage, strict=True)
         ),
-        deviation=finite(found.std_dev, "std_dev"),
+        deviation=require_finite(found.std_dev, "std_dev"),
     )

@@ -1,4 +1,4 @@
-"""Every error that placement raises."""
+"""Errors of placement."""
 
 from __future__ import annotations
 
@@ -6,57 +6,57 @@ from engine.core.errors import LithifyError
 
 
 class BadBuckets(LithifyError, ValueError):
-    """A key cannot be spread over this number of buckets: at least 1 and at most 2^31 - 1 are needed."""
+    """The number of buckets of a jump hash is not between 1 and 2^31 - 1."""
 
     code = "bad_buckets"
 
 
 class EmptyRing(LithifyError):
-    """No instance hosts any shard; start a segment writer, or wait until one is healthy."""
+    """The ring has no instance; start a segment writer, or wait until one is healthy."""
 
     code = "empty_ring"
     retryable = True
 
 
 class NoInstance(LithifyError):
-    """No active instance may take the profile where it comes from; allow other zones, or start one in this zone."""
+    """No active instance is allowed for the profile; start one in its zone, or allow other zones."""
 
     code = "no_instance"
     retryable = True
 
 
 class RingRefused(LithifyError):
-    """A ring cannot be made of these instances or with this number of shards; the message says which and why."""
+    """The instances or the number of shards of a ring are invalid; the message names them."""
 
     code = "ring_refused"
 
 
 class LimitsRefused(LithifyError):
-    """A tenant's placement limits contradict each other; the message says which."""
+    """The placement limits of a tenant are invalid or contradict each other; the message names them."""
 
     code = "placement_limits_refused"
 
 
 class PinRefused(LithifyError):
-    """A dataset cannot be pinned to these shards; the message says why."""
+    """A dataset cannot be pinned to the shards; the message gives the reason."""
 
     code = "pin_refused"
 
 
 class BadDocument(LithifyError):
-    """Stored bytes are no placement document of a version that this build reads; nothing of them was used."""
+    """The bytes are not a placement document of a supported version; none of it was used."""
 
     code = "bad_placement_document"
 
 
 class UnsignedDocument(BadDocument):
-    """A placement document in the object store has no signature, or none of a key in use; nothing of it was used."""
+    """A placement document in the object store has no valid signature of a current key; none of it was used."""
 
     code = "unsigned_placement_document"
 
 
 class StaleDocument(LithifyError):
-    """Somebody else has published placement rules meanwhile; load them and decide again."""
+    """Other placement rules were published concurrently; load them and build again."""
 
     code = "stale_placement_document"
     retryable = True

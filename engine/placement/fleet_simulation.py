@@ -1,7 +1,7 @@
-"""A fleet under a load that drifts: balance, movement and over-allocation, ours beside the origin's algorithm.
+"""Simulation of a fleet under a drifting load: balance, movement and over-allocation of two algorithms.
 
-Both get the same datasets (sizes as in Zipf's law), the same drift, the same estimate of the usage and the same
-instances that come and go. Deterministic: a scenario and a seed give one outcome.
+Lithify's and the reference algorithm get the same datasets (sizes by Zipf's law), drift, usage estimates and changes of
+membership. Deterministic: a scenario and a seed determine the outcome.
 """
 
 from __future__ import annotations
@@ -11,46 +11,46 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from engine.placement import reference
 from engine.placement.allocator import Allocation, allocate
 from engine.placement.model import DatasetKey, DatasetRule, Instance, PlacementRules, TenantLimits
 from engine.placement.placer import Placer
 from engine.placement.plots.traces import window_allocator
 from engine.placement.rate import smoothed_level
-from engine.placement.reference import WindowAllocator
+from engine.placement.reference import WindowAllocator, slot_table
 from engine.placement.ring import EMPTY_RING, FLEET, Ring, change_ring
 
 START_S = 1_000_000.0
 SERIES_PER_UNIT = 8
 SERIES_MAX = 400
-"""A dataset of many units has many series; with too few no placement could be even."""
+"""Large datasets have many series; with few series no placement could be even."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetScenario:
-    """How large the fleet and its load are, and how both change."""
+    """The size of the fleet and of its load, and how both change."""
 
     datasets: int = 10_000
     tenants: int = 200
     instances: int = 100
-    units: float = 4_000.0  # what all datasets write together at the start, in units
+    units: float = 4_000.0  # initial usage of all datasets, in units
     duration_s: float = 4 * 3600.0
     tick_s: float = 60.0
-    drift: float = 0.05  # standard deviation of a tick's change, in natural logarithms
-    spike_chance: float = 0.0002  # that a dataset starts to write ten times as much, per tick
+    drift: float = 0.05  # standard deviation of the change per tick, in natural logarithms
+    spike_chance: float = 0.0002  # probability per tick that the usage of a dataset rises to ten times
     spike_ticks: int = 10
-    membership_every: int = 20  # ticks between an instance that leaves and one that joins
+    membership_every: int = 20  # ticks between changes of membership
     half_life_s: float = 180.0
     limits: TenantLimits = field(default_factory=TenantLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetFigures:
-    """What one algorithm made of it. Fractions are of the usage at that moment.
+    """The results of one algorithm. Fractions are of the usage at the time.
 
-    ``imbalance`` is the most loaded instance over the mean, averaged over all ticks; ``moved_by_membership`` is the
-    mean over the changes of membership, ``worst_move`` their worst; ``moved_by_rules`` is per tick. ``over_allocation``
-    is shards given over shards needed; ``is_short`` the share of (dataset, tick) with fewer than needed.
+    ``imbalance`` is the load of the most loaded instance over the mean, averaged over all ticks.
+    ``moved_by_membership`` is the mean over the changes of membership, ``worst_move`` their maximum; ``moved_by_rules``
+    is per tick. ``over_allocation`` is allocated over needed shards, ``is_short`` the fraction of (dataset, tick) with
+    fewer shards than needed.
     """
 
     imbalance: float
@@ -63,10 +63,10 @@ class FleetFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOutcome:
-    """Both algorithms' figures, and what no placement could have avoided to move per change of membership."""
+    """The figures of both algorithms, and a lower bound for the movement per change of membership."""
 
     ours: FleetFigures
-    origin: FleetFigures
+    reference: FleetFigures
     unavoidable: float
 
 
@@ -84,21 +84,21 @@ class _Dataset:
 
 
 class _Algorithm:
-    """One algorithm's ring, allocations and tally."""
+    """The ring, allocations and counters of one algorithm."""
 
     def __init__(self, make_ring: Callable[[Ring, Sequence[Instance]], Ring], limits: TenantLimits) -> None:
         self.make_ring = make_ring
         self.limits = limits
         self.ring = EMPTY_RING
         self.rules: dict[DatasetKey, DatasetRule] = {}
-        self.where: dict[tuple[DatasetKey, int], str] = {}
+        self.instance_of: dict[tuple[DatasetKey, int], str] = {}
         self.imbalances: list[float] = []
         self.membership_moves: list[float] = []
         self.rule_moves: list[float] = []
-        self.given = self.needed = self.short = self.looks = 0
+        self.allocated = self.needed = self.short = self.allocations = 0
 
     def place(self, datasets: Sequence[_Dataset], tick: int) -> float:
-        """Place all series anew; return the fraction of usage that is written by another instance than before."""
+        """Place all series; return the fraction of usage whose instance has changed."""
         placer = Placer(self.ring, PlacementRules(datasets=self.rules, default_limits=self.limits))
         loads = dict.fromkeys((one.id for one in self.ring.instances), 0.0)
         moved = total = 0.0
@@ -110,9 +110,9 @@ class _Algorithm:
                 usage = units * share
                 loads[instance] += usage
                 total += usage
-                before = self.where.get((dataset.key, number))
+                before = self.instance_of.get((dataset.key, number))
                 if before is not instance:
-                    self.where[dataset.key, number] = instance
+                    self.instance_of[dataset.key, number] = instance
                     moved += usage if before is not None and before != instance else 0.0
         self.imbalances.append(max(loads.values()) * len(loads) / total)
         return moved / total
@@ -120,9 +120,10 @@ class _Algorithm:
     def change_members(self, instances: Sequence[Instance]) -> None:
         self.ring = self.make_ring(self.ring, instances)
 
-    def note(self, key: DatasetKey, shards: int, needed: int) -> None:
-        """Count what was given against what was needed; a dataset of one shard has no rule."""
-        self.given, self.needed, self.looks = self.given + shards, self.needed + needed, self.looks + 1
+    def record(self, key: DatasetKey, shards: int, needed: int) -> None:
+        """Count allocated and needed shards; a dataset of one shard has no rule."""
+        self.allocated, self.needed = self.allocated + shards, self.needed + needed
+        self.allocations += 1
         self.short += shards < needed
         if shards > 1:
             self.rules[key] = DatasetRule(tenant_shards=0, dataset_shards=shards)
@@ -135,24 +136,24 @@ class _Algorithm:
             moved_by_membership=_mean(self.membership_moves),
             worst_move=max(self.membership_moves, default=0.0),
             moved_by_rules=_mean(self.rule_moves),
-            over_allocation=self.given / max(1, self.needed),
-            is_short=self.short / max(1, self.looks),
+            over_allocation=self.allocated / max(1, self.needed),
+            is_short=self.short / max(1, self.allocations),
         )
 
 
 def simulate_fleet(scenario: FleetScenario, seed: int) -> FleetOutcome:
-    """Run both algorithms through the same history."""
+    """Run both algorithms on the same history."""
     draw = random.Random(seed)
     datasets = _datasets(scenario, draw)
-    ours, origin = _Algorithm(change_ring, scenario.limits), _Algorithm(_origins_ring, scenario.limits)
+    ours, reference = _Algorithm(change_ring, scenario.limits), _Algorithm(_reference_ring, scenario.limits)
     allocations: dict[DatasetKey, tuple[Allocation, WindowAllocator]] = {}
     numbers, born, unavoidable = list(range(scenario.instances)), scenario.instances, []
-    for algorithm in (ours, origin):
+    for algorithm in (ours, reference):
         algorithm.change_members(_instances(numbers))
     for tick in range(int(scenario.duration_s / scenario.tick_s)):
         _drift(datasets, scenario, draw, tick)
-        _allocate_all(datasets, scenario, tick, (ours, origin), allocations)
-        for algorithm in (ours, origin):
+        _allocate_all(datasets, scenario, tick, (ours, reference), allocations)
+        for algorithm in (ours, reference):
             algorithm.rule_moves.append(algorithm.place(datasets, tick))
         if tick % scenario.membership_every == scenario.membership_every - 1:
             joins = len(numbers) < scenario.instances
@@ -162,10 +163,10 @@ def simulate_fleet(scenario: FleetScenario, seed: int) -> FleetOutcome:
             else:
                 numbers.pop(draw.randrange(len(numbers)))
             unavoidable.append(1 / max(len(numbers), scenario.instances))
-            for algorithm in (ours, origin):
+            for algorithm in (ours, reference):
                 algorithm.change_members(_instances(numbers))
                 algorithm.membership_moves.append(algorithm.place(datasets, tick))
-    return FleetOutcome(ours=ours.figures(), origin=origin.figures(), unavoidable=_mean(unavoidable))
+    return FleetOutcome(ours=ours.figures(), reference=reference.figures(), unavoidable=_mean(unavoidable))
 
 
 def _datasets(scenario: FleetScenario, draw: random.Random) -> list[_Dataset]:
@@ -181,7 +182,7 @@ def _datasets(scenario: FleetScenario, draw: random.Random) -> list[_Dataset]:
 
 
 def _drift(datasets: Sequence[_Dataset], scenario: FleetScenario, draw: random.Random, tick: int) -> None:
-    """Let every dataset's size wander, slowly drawn back to where it began, and some start a spike."""
+    """Change the size of each dataset by a mean-reverting random walk, and start spikes."""
     for dataset in datasets:
         dataset.factor *= math.exp(draw.gauss(0, scenario.drift) - 0.01 * math.log(dataset.factor))
         if draw.random() < scenario.spike_chance:
@@ -202,18 +203,18 @@ def _allocate_all(
         needed = min(scenario.limits.dataset_shards_max, math.floor(dataset.units(tick)) + 1)
         known = allocations.get(dataset.key)
         if known is None and dataset.level < 1 and needed == 1:
-            continue  # small ones have one shard in both and say nothing about over-allocation
-        ours, origin = known or (Allocation(), window_allocator(scenario.limits))
+            continue  # small datasets have one shard under both algorithms
+        ours, reference = known or (Allocation(), window_allocator(scenario.limits))
         usage = round(dataset.level * unit)
-        ours, origin = allocate(ours, usage, now_s, scenario.limits), origin.observe(usage, now_s)
-        allocations[dataset.key] = ours, origin
-        for algorithm, shards in zip(algorithms, (ours.target, origin.target), strict=True):
-            algorithm.note(dataset.key, shards, needed)
+        ours, reference = allocate(ours, usage, now_s, scenario.limits), reference.observe(usage, now_s)
+        allocations[dataset.key] = ours, reference
+        for algorithm, shards in zip(algorithms, (ours.target, reference.target), strict=True):
+            algorithm.record(dataset.key, shards, needed)
 
 
-def _origins_ring(before: Ring, instances: Sequence[Instance]) -> Ring:
-    """One position per token, laid out anew from the sorted names at every change."""
-    owners = reference.slot_table({one.id: one.tokens for one in instances})
+def _reference_ring(before: Ring, instances: Sequence[Instance]) -> Ring:
+    """Return a ring with one position per token, assigned from the sorted names at every change."""
+    owners = slot_table({one.id: one.tokens for one in instances})
     return Ring(
         version=before.version + 1,
         shards=len(owners),

@@ -1,10 +1,10 @@
-"""Jump consistent hash: a key's bucket of ``n``, such that with one bucket more a key stays or goes to the new one.
+"""Jump consistent hash: with one more bucket, a key keeps its bucket or moves to the new one.
 
 ``jump_hash(key, buckets)`` returns the bucket of one unsigned 64-bit key; ``jump_hash_array(keys, buckets)`` those of
-an array, without the interpreter's lock. Cost: about ln n steps of a multiplication and a division per key. Both raise
-BadBuckets unless ``1 <= buckets <= BUCKETS_MAX``, and OverflowError for a key that is no unsigned 64-bit number.
+an array, without the GIL. Cost: about ln n multiplications and divisions per key. Both raise BadBuckets unless
+``1 <= buckets <= BUCKETS_MAX``, and OverflowError for a key that is not an unsigned 64-bit number.
 
-``LITHIFY_PURE=1`` chooses the plain twin, which is also what type checkers see.
+``LITHIFY_PURE=1`` selects the pure-Python implementation, which type checkers use as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from engine.placement.errors import BadBuckets
 
 BUCKETS_MAX = (1 << 31) - 1
-"""With more, a step could leave the range of a signed 64-bit number."""
+"""With more buckets, a step could overflow a signed 64-bit number."""
 KEY_MAX = (1 << 64) - 1
 
 if TYPE_CHECKING or os.environ.get("LITHIFY_PURE") == "1":
@@ -42,7 +42,7 @@ def jump_hash(key: int, buckets: int) -> int:
     """Return the bucket of one key, from 0 to ``buckets - 1``."""
     _check(buckets)
     if not 0 <= key <= KEY_MAX:
-        raise OverflowError(f"key {key} is no unsigned 64-bit number")
+        raise OverflowError(f"key {key} is not an unsigned 64-bit number")
     return _implementation.jump_hash(key, buckets)
 
 
@@ -54,4 +54,4 @@ def jump_hash_array(keys: npt.ArrayLike, buckets: int) -> npt.NDArray[np.int32]:
 
 def _check(buckets: int) -> None:
     if not 1 <= buckets <= BUCKETS_MAX:
-        raise BadBuckets(f"{buckets} buckets: give at least 1 and at most {BUCKETS_MAX}")
+        raise BadBuckets(f"expected 1 to {BUCKETS_MAX} buckets, found {buckets}")

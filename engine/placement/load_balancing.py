@@ -1,10 +1,11 @@
-"""Whether a dataset's series stay on their shards or every request picks anew.
+"""Load balancing of a dataset over its shards: by fingerprint or at random.
 
-By fingerprint a series stays on one shard, where it compresses best; if few series carry most of the bytes, that shard
-is too hot. So a dataset with a real skew is picked at random for a while. While it is, the skew cannot be seen any
-more, so after a hold time the fingerprint gets another trial; if the skew is back, the next hold is twice as long.
+By fingerprint, a series stays on one shard, where it compresses best; if few series carry most of the bytes, that shard
+is overloaded. A skewed dataset is therefore balanced at random for a hold time. As its skew cannot be observed in that
+time, the fingerprint is tried again afterwards; if the skew returns, the next hold time is twice as long.
 
-The origin's measure is divided by the seconds between two looks, so that it never fires, and its way is one-way.
+The reference algorithm divides its measure of skew by the seconds between observations, so that it never exceeds the
+threshold, and it never returns to the fingerprint (``docs/reference/placement-rules.md``).
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from engine.placement.model import LoadBalancing
 from engine.placement.statistics import DatasetStatistics
 
 HOT_UNITS = 2
-"""A shard that writes twice its unit is hot."""
+"""Usage in units from which a shard is hot."""
 SKEW_MIN = 0.5
-"""Deviation over mean from which shards count as uneven."""
+"""Standard deviation over mean from which shards are uneven."""
 RELOCATION_RATIO = 2
-"""Twice or half as many shards in use as wanted: the dataset is being moved, what is measured means nothing yet."""
+"""Ratio of used to target shards (or the reverse) beyond which a dataset is being moved and its skew is ignored."""
 HOLD_S = 30 * 60.0
 HOLD_MAX_S = 8 * 3600.0
 TRIAL_S = 15 * 60.0
-"""A skew that is back within this time after a trial began doubles the hold; later it is a new one."""
+"""A skew that returns within this time after the start of a trial doubles the hold time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """The choice in force, since when, and how long round robin is held. ``tried_at_s``: the last trial's start."""
+    """The current mode, its start, and the hold time of round robin. ``tried_at_s`` is the start of the last trial."""
 
     choice: LoadBalancing = LoadBalancing.FINGERPRINT
     since_s: float = 0.0
@@ -36,10 +37,10 @@ class Balance:
     tried_at_s: float | None = None
 
 
-def choose(
+def choose_balance(
     state: Balance, configured: LoadBalancing, statistics: DatasetStatistics, target: int, unit_bytes: int, now_s: float
 ) -> Balance:
-    """Return the choice for a dataset that is to have ``target`` shards."""
+    """Return the balance of a dataset with ``target`` shards at the time ``now_s``."""
     if configured is not LoadBalancing.DYNAMIC:
         return Balance(choice=configured, since_s=now_s) if state.choice is not configured else state
     if state.choice is LoadBalancing.ROUND_ROBIN:
@@ -54,7 +55,7 @@ def choose(
 
 
 def is_skewed(statistics: DatasetStatistics, target: int, unit_bytes: int) -> bool:
-    """Say whether some shard is hot and the shards are uneven, in a dataset that is not being moved."""
+    """Return whether a shard is hot and the shards are uneven, in a dataset that is not being moved."""
     count = len(statistics.shards)
     if count < 2 or count > RELOCATION_RATIO * target or count * RELOCATION_RATIO < target:
         return False
@@ -64,6 +65,6 @@ def is_skewed(statistics: DatasetStatistics, target: int, unit_bytes: int) -> bo
 
 
 def skew(statistics: DatasetStatistics) -> float:
-    """Return deviation over mean: 0 is even."""
+    """Return the standard deviation over the mean; 0 is even."""
     mean = statistics.usage() // max(1, len(statistics.shards))
     return statistics.deviation / mean if mean else 0.0

@@ -1,7 +1,7 @@
-"""Who hosts shards and who is written to, from what instances said last. Times are milliseconds of one clock.
+"""Membership of the ring, from the heartbeats of instances. Times are milliseconds of one clock.
 
-An instance that is silent for a moment keeps its shards, and its profiles go to the next in the order at once. Only a
-longer silence gives its shards away, so that a restart moves nothing.
+An instance without a heartbeat for a short time keeps its shards, and its profiles go to the next candidate. It loses
+its shards only after a longer time, so that a restart does not move them.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from dataclasses import dataclass, replace
 from engine.placement.model import HEARTBEAT_TIMEOUT_S, Instance, InstanceState
 
 SUSPECT_AFTER_S = 3.0
-"""So long after its last heartbeat an instance gets no profiles: others take over within seconds."""
+"""Time without a heartbeat after which an instance gets no profiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """An instance as it described itself, and when."""
+    """The description that an instance sent, and the time of its arrival."""
 
     instance: Instance
     at_ms: int
 
 
-def members(
+def ring_members(
     heartbeats: Iterable[Heartbeat],
     now_ms: int,
     *,
     suspect_after_s: float = SUSPECT_AFTER_S,
     timeout_s: float = HEARTBEAT_TIMEOUT_S,
 ) -> list[Instance]:
-    """Return the instances that host shards; those that were silent for a moment are leaving, so nothing is sent.
+    """Return the instances that host shards; those without a recent heartbeat are LEAVING, so they get no profiles.
 
-    An instance that said that it leaves is out of the ring at once: it flushes what it has and gets nothing new.
+    An instance that reported LEAVING is removed at once: it flushes its data and gets no more.
     """
     present = []
     for heartbeat in heartbeats:

@@ -1,4 +1,4 @@
-"""The nouns of placement: instances, limits, rules. A *position* counts from 0; a *shard* is its position plus 1."""
+"""Types of placement: instances, limits, rules. A *position* counts from 0; a *shard* is its position plus 1."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from dataclasses import dataclass, field, replace
 from engine.placement.errors import LimitsRefused, PinRefused
 
 DatasetKey = tuple[str, str]
-"""Tenant and dataset: two tenants may have a dataset of one name."""
+"""Tenant and name of a dataset; names are unique per tenant."""
 
 TOKENS_DEFAULT = 4
 TOKENS_MAX = 1_024
 SHARDS_MAX = 65_536
-"""A ring of more shards would have more objects per flush than any store likes."""
+"""Bounds the number of objects per flush."""
 DATASET_SHARDS_MAX = 1_024
 HEARTBEAT_TIMEOUT_S = 60.0
 
 
 class InstanceState(enum.StrEnum):
-    """Where a segment writer is in its life."""
+    """The lifecycle state of a segment writer."""
 
-    PENDING = "pending"  # registered, not yet ready
-    JOINING = "joining"  # gets its shards
-    ACTIVE = "active"  # takes profiles
-    LEAVING = "leaving"  # flushes and goes
+    PENDING = "pending"  # registered, not ready
+    JOINING = "joining"  # is being given its shards
+    ACTIVE = "active"  # accepts profiles
+    LEAVING = "leaving"  # flushes and terminates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A segment writer; ``tokens`` is its share of the shards in relation to the others, ``zone`` "" means none.
+    """A segment writer. ``tokens`` is its relative weight, ``zone`` is "" if it has none.
 
-    ``address`` is where it listens; placement carries it and never reads it.
+    ``address`` is where it listens; placement does not interpret it.
     """
 
     id: str
@@ -42,21 +42,21 @@ class Instance:
     state: InstanceState = InstanceState.ACTIVE
 
     def is_writable(self) -> bool:
-        """Say whether profiles may be sent to it; the other states keep their shards and get nothing."""
+        """Return whether profiles may be sent to it. In other states it keeps its shards and gets no profiles."""
         return self.state is InstanceState.ACTIVE
 
 
 class LoadBalancing(enum.IntEnum):
-    """How one of a dataset's shards is picked. As a choice of configuration, DYNAMIC lets the statistics decide."""
+    """How one of a dataset's shards is selected. In limits, DYNAMIC selects a mode by the statistics."""
 
-    DYNAMIC = 0  # not decided: by fingerprint until the statistics say otherwise
+    DYNAMIC = 0  # by fingerprint unless the statistics show a skew
     FINGERPRINT = 1  # a series stays on one shard
-    ROUND_ROBIN = 2  # every request picks anew, all shards alike
+    ROUND_ROBIN = 2  # each request selects a shard at random, with equal probability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantLimits:
-    """What one tenant's datasets may take. ``tenant_shards`` 0 means the whole ring; a unit is bytes/s of one shard."""
+    """The limits of a tenant. ``tenant_shards`` 0 is the whole ring; ``unit_bytes`` is bytes/s per shard."""
 
     tenant_shards: int = 0
     default_dataset_shards: int = 1
@@ -69,14 +69,14 @@ class TenantLimits:
     may_leave_zone: bool = True
 
     def check(self) -> None:
-        """Raise LimitsRefused unless the limits can be obeyed together."""
+        """Raise LimitsRefused if a limit is out of range or limits contradict each other."""
         if not 1 <= self.dataset_shards_min <= self.dataset_shards_max <= SHARDS_MAX:
             bounds = f"{self.dataset_shards_min} to {self.dataset_shards_max}"
-            raise LimitsRefused(f"dataset shards from {bounds}: give 1 <= min <= max <= {SHARDS_MAX}")
+            raise LimitsRefused(f"dataset shards are {bounds}, expected 1 <= min <= max <= {SHARDS_MAX}")
         if not (0 <= self.tenant_shards <= SHARDS_MAX and 0 <= self.default_dataset_shards <= SHARDS_MAX):
             raise LimitsRefused(f"tenant and default dataset shards must be 0 to {SHARDS_MAX}")
         if self.unit_bytes < 1:
-            raise LimitsRefused(f"a unit of {self.unit_bytes} bytes/s: give at least 1")
+            raise LimitsRefused(f"unit_bytes is {self.unit_bytes}, expected at least 1")
         if not (0 < self.burst_window_s < 1e9 and 0 < self.decay_window_s < 1e9):
             raise LimitsRefused("burst and decay window must be positive numbers of seconds")
 
@@ -86,7 +86,7 @@ DEFAULT_LIMITS = TenantLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetRule:
-    """What is decided for one dataset. ``shards`` are pinned by an operator; none means that hashing places it."""
+    """The placement of a dataset. ``shards`` are pinned by an operator; without any, hashing selects them."""
 
     tenant_shards: int
     dataset_shards: int
@@ -95,13 +95,13 @@ class DatasetRule:
     updated_at_ms: int = 0
 
     def is_capped(self) -> bool:
-        """Say whether the dataset would get more shards if its tenant's limit were higher."""
+        """Return whether the tenant's limit reduces the number of shards."""
         return not self.shards and 0 < self.tenant_shards < self.dataset_shards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetOverride:
-    """What an operator decided for one dataset; None leaves it to the load. ``shards`` pins it to these."""
+    """An operator's override for a dataset; None means no override. ``shards`` pins the dataset."""
 
     tenant_shards: int | None = None
     dataset_shards: int | None = None
@@ -109,18 +109,18 @@ class DatasetOverride:
     shards: tuple[int, ...] = ()
 
     def check(self, ring_shards: int) -> None:
-        """Raise PinRefused or LimitsRefused; ``ring_shards`` 0 means that the ring is not known."""
+        """Raise PinRefused or LimitsRefused if invalid; ``ring_shards`` is 0 if the ring is not known."""
         for limit in (self.tenant_shards, self.dataset_shards):
             if limit is not None and not 0 <= limit <= SHARDS_MAX:
-                raise LimitsRefused(f"a limit of {limit} shards: give 0 to {SHARDS_MAX}")
+                raise LimitsRefused(f"a shard limit is {limit}, expected 0 to {SHARDS_MAX}")
         if len(set(self.shards)) != len(self.shards):
-            raise PinRefused(f"shards {list(self.shards)}: one is named twice")
-        lost = [shard for shard in self.shards if not 1 <= shard <= (ring_shards or SHARDS_MAX)]
-        if lost:
-            raise PinRefused(f"shards {lost} do not exist: the ring has 1 to {ring_shards or SHARDS_MAX}")
+            raise PinRefused(f"shards {list(self.shards)} contain a duplicate")
+        unknown = [shard for shard in self.shards if not 1 <= shard <= (ring_shards or SHARDS_MAX)]
+        if unknown:
+            raise PinRefused(f"shards {unknown} do not exist: the ring has 1 to {ring_shards or SHARDS_MAX}")
 
     def applied(self, rule: DatasetRule) -> DatasetRule:
-        """Return the rule with what is decided here put in its place."""
+        """Return ``rule`` with this override applied."""
         return replace(
             rule,
             tenant_shards=rule.tenant_shards if self.tenant_shards is None else self.tenant_shards,
@@ -132,9 +132,9 @@ class DatasetOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRules:
-    """All that a distributor knows besides the ring. ``version`` grows by one with every publication.
+    """The rules of all datasets. ``version`` increases by one with every publication.
 
-    ``tenants`` holds the limits of tenants that have their own; the others have ``default_limits``.
+    ``tenants`` are the limits of tenants that do not have ``default_limits``.
     """
 
     version: int = 0
@@ -148,7 +148,7 @@ class PlacementRules:
         return self.tenants.get(tenant, self.default_limits)
 
     def rule(self, tenant: str, dataset: str) -> DatasetRule:
-        """Return the rule of a dataset; one that nobody has decided yet gets its tenant's defaults."""
+        """Return the rule of a dataset, or the defaults of its tenant if it has none."""
         found = self.datasets.get((tenant, dataset))
         if found is not None:
             return found

@@ -1,16 +1,16 @@
-"""A distributor's decisions: the shard of a profile, and the instances that may write it, best first.
+"""Decisions of a distributor: the shard of a profile, and the instances that may write it, in order of preference.
 
-``Placer(ring, rules, zone="", seed=0)`` is made anew whenever ring or rules change; ``decide(tenant, dataset,
-fingerprint)`` returns a ``Decision`` with ``shard`` (from 1), ``position``, ``instance`` (the one to send to),
-``dataset_shards`` (how many the dataset has), and two iterators that cost nothing unless they are used: ``order()``
-yields every position of the ring once, ``candidates()`` every instance that may take the profile once. The shard stays
-whoever writes it. Raises EmptyRing, and NoInstance if nobody is active where the profile may go.
+A ``Placer(ring, rules, zone="", seed=0)`` is immutable; a change of ring or rules needs a new one. ``decide(tenant,
+dataset, fingerprint)`` returns a ``Decision`` with ``shard`` (from 1), ``position``, ``instance`` (the first
+candidate), ``dataset_shards`` (the number of shards of the dataset), and two lazy iterators: ``order()`` yields every
+position of the ring once, ``candidates()`` every allowed instance once. The shard does not depend on which candidate
+writes it. Raises EmptyRing, and NoInstance if no allowed instance is active.
 
-Instances of the distributor's own zone come first; others follow if the tenant's limits allow it. Cost: one dictionary
-of a tenant and one of a dataset, two or three divisions; a dataset's place is computed at its first decision.
-``check()`` compares every remembered place with the definition.
+Instances of the distributor's zone come first; others follow if the tenant's limits allow it. A decision costs two
+dictionary lookups and two or three divisions; the placement of a dataset is cached at its first decision. ``check()``
+compares every cached placement with the definition.
 
-``LITHIFY_PURE=1`` chooses the plain twin, which is also what type checkers see.
+``LITHIFY_PURE=1`` selects the pure-Python implementation, which type checkers use as well.
 """
 
 from __future__ import annotations

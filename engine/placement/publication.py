@@ -1,9 +1,8 @@
-"""Placement documents in the object store, where distributors find them when the database is away.
+"""Placement documents in the object store, where distributors find them if the database is unavailable.
 
-Every version of the rules stays as an object of its own until ``trim_history`` lets old ones go; ``current`` is what
-readers load. Who may publish is decided elsewhere (in the database); the version key only shows two who both think
-that they may: the second finds it taken and gets StaleDocument. Documents are signed; one that is not is refused, and
-replaced by the next publication.
+Readers load ``current``. Each version of the rules is also an object of its own until ``trim_history`` deletes it. The
+database elects the publisher; the key of the version detects two concurrent publishers: the second gets StaleDocument.
+Documents are signed; unsigned ones are rejected by readers and replaced by the next publication.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ STATISTICS_KEY = f"{FOLDER}/statistics.binpb"
 RING_KEY = f"{FOLDER}/ring.binpb"
 HISTORY_PREFIX = f"{FOLDER}/rules/history/"
 HISTORY_MAX = 240
-"""An hour of one version every 15 s."""
+"""One hour at one version per 15 s."""
 
 
 def publish_rules(store: SignedStore, rules: PlacementRules) -> None:
-    """Write the rules as their version and as the current ones; StaleDocument if the version has other contents."""
+    """Write the rules as a version and as the current rules. Raises StaleDocument if the version has other contents."""
     data = encode_rules(rules)
     key = history_key(rules.version)
-    # A create that is tried again after a lost answer finds its own object: equal bytes are no conflict.
+    # A create that is retried after a lost response finds its own object: equal bytes are not a conflict.
     if not store.create(key, data):
         try:
             is_same = store.get(key) == data
@@ -38,13 +37,13 @@ def publish_rules(store: SignedStore, rules: PlacementRules) -> None:
         else:
             if not is_same:
                 raise StaleDocument(
-                    f"placement rules version {rules.version} exist with other contents: load them first"
+                    f"placement rules version {rules.version} exist with other contents: load and build again"
                 )
     store.put(RULES_KEY, data)
 
 
 def load_rules(store: SignedStore) -> PlacementRules | None:
-    """Return the current rules; None if there were never any. Raises StorageError, BadDocument, UnsignedDocument."""
+    """Return the current rules, None if there are none. Raises StorageError, BadDocument, UnsignedDocument."""
     try:
         return decode_rules(store.get(RULES_KEY))
     except ObjectNotFound:
@@ -52,7 +51,7 @@ def load_rules(store: SignedStore) -> PlacementRules | None:
 
 
 def load_version(store: SignedStore, version: int) -> PlacementRules:
-    """Return an earlier version."""
+    """Return a version of the rules. Raises the errors of ``load_rules``, and ObjectNotFound."""
     return decode_rules(store.get(history_key(version)))
 
 
@@ -67,7 +66,7 @@ def publish_ring(store: SignedStore, ring: Ring) -> None:
 
 
 def load_ring(store: SignedStore) -> Ring | None:
-    """Return the ring last published; None if there was never one."""
+    """Return the published ring, None if there is none. Raises the errors of ``load_rules``."""
     try:
         return decode_ring(store.get(RING_KEY))
     except ObjectNotFound:
@@ -75,12 +74,12 @@ def load_ring(store: SignedStore) -> Ring | None:
 
 
 def history_key(version: int) -> str:
-    """Return where a version of the rules lies; keys sort by version."""
+    """Return the key of a version of the rules; keys sort by version."""
     return f"{HISTORY_PREFIX}{version:020d}.binpb"
 
 
 def trim_history(store: ObjectStore, version: int) -> int:
-    """Delete the versions that are so many behind this one that nobody asks for them; return how many."""
+    """Delete the versions older than the last HISTORY_MAX before ``version``; return their number."""
     last_kept = history_key(max(0, version - HISTORY_MAX))
     old = [found.key for found in store.list(HISTORY_PREFIX) if found.key < last_kept]
     for key in old:
@@ -89,26 +88,26 @@ def trim_history(store: ObjectStore, version: int) -> int:
 
 
 class RulesReader:
-    """A distributor's view of the rules: what it loaded last, whatever happens to the store afterwards."""
+    """Holds the last rules that a distributor loaded, so that it continues while the store is unavailable."""
 
     def __init__(self, store: SignedStore) -> None:
         self._store = store
         self._rules: PlacementRules | None = None
 
     def start(self) -> PlacementRules:
-        """Load for the first time; rules that were never written are empty ones, any other error passes."""
+        """Load the rules for the first time; missing rules are empty. Raises the errors of ``load_rules``."""
         self._rules = load_rules(self._store) or PlacementRules()
         return self._rules
 
     def refresh(self) -> PlacementRules:
-        """Load again and keep what is newer; if that fails the error passes and ``rules`` stays what it was."""
+        """Load the rules and keep them if they are newer; after an error, ``rules`` is unchanged."""
         found = load_rules(self._store)
         if found is not None:
             self.offer(found)
         return self.rules
 
     def offer(self, found: PlacementRules) -> bool:
-        """Take rules from wherever they come; False if they are older than those in force."""
+        """Replace the current rules unless ``found`` is older; return whether they were replaced."""
         if (found.created_at_ms, found.version) < (self.rules.created_at_ms, self.rules.version):
             return False
         self._rules = found
@@ -116,6 +115,6 @@ class RulesReader:
 
     @property
     def rules(self) -> PlacementRules:
-        """The rules in force."""
-        assert self._rules is not None, "a reader is started before it is asked"
+        """The current rules."""
+        assert self._rules is not None, "start() must be called first"
         return self._rules

@@ -1,6 +1,6 @@
-"""How fast bytes flow: a moving average with a half-life, fed with amounts or with levels.
+"""Exponentially weighted moving averages of rates and levels, with a half-life.
 
-Times are seconds of any clock that does not go back; an amount at an earlier time than the last is ignored.
+Times are seconds of a monotonic clock; amounts with an earlier time than the last are ignored.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import math
 from dataclasses import dataclass
 
 SAMPLE_SECONDS_MIN = 1.0
-"""Amounts within one second are added up before they count as a rate."""
+"""Amounts within this time are summed before they enter the rate."""
 
 
 @dataclass(slots=True)
 class RateEstimator:
-    """Amounts in, a rate per second out. The amount added last is not in the rate before the next second."""
+    """Estimates a rate per second from amounts. An amount enters the rate at least one second after the last update."""
 
     half_life_s: float
     last_s: float
@@ -22,7 +22,7 @@ class RateEstimator:
     rate: float = 0.0
 
     def add(self, amount: float, now_s: float) -> None:
-        """Count an amount at this time."""
+        """Add an amount at a time."""
         elapsed = now_s - self.last_s
         if elapsed < 0:
             return
@@ -33,7 +33,7 @@ class RateEstimator:
         self.pending += amount
 
     def value(self, now_s: float) -> float:
-        """Return the rate per second as of this time; changes nothing."""
+        """Return the rate per second at a time, without changing the state."""
         elapsed = now_s - self.last_s
         if elapsed < SAMPLE_SECONDS_MIN:
             return self.rate
@@ -41,12 +41,12 @@ class RateEstimator:
 
 
 def smoothed_level(level: float, sample: float, elapsed_s: float, half_life_s: float) -> float:
-    """Return a level (not a rate) after a new sample of it: a constant sample is reached, whatever the interval."""
+    """Return the average of a level (not a rate) after a new sample; it converges to a constant sample."""
     return _blend(level, sample, max(0.0, elapsed_s), half_life_s)
 
 
-def rate_text(rate: float) -> str:
-    """Return bytes/s as people read them: what is written at all is never 0."""
+def format_rate(rate: float) -> str:
+    """Return the text of a rate in bytes/s."""
     if rate < 1024:
         return f"{rate:.0f} B/s"
     return f"{rate / (1 << 20):.1f} MiB/s" if rate >= 1 << 20 else f"{rate / 1024:.0f} KiB/s"

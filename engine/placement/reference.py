@@ -1,8 +1,8 @@
-"""The rules of the system that inspired placement, where ours differ: for known answers and for comparison only.
+"""The reference algorithms that Lithify's placement replaces, for known answers and comparisons only.
 
-``permutation`` lays shards over slots with steps from a documented generator instead of a seeded library function;
-``slot_table`` sorts instances by name, so that a newcomer in the middle shifts all later slots; ``incomplete_order``
-leaves a position out when a parent has exactly one more than its child.
+Their rules are in ``docs/reference/placement-rules.md``. ``permutation`` maps shards to slots with steps from a
+documented generator in place of a seeded library function; ``slot_table`` sorts instances by name, so that a new
+instance shifts all later slots; ``incomplete_order`` omits a position if a parent has exactly one more than its child.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _GAMMA = 0x9E3779B97F4A7C15
 
 
 def steps(count: int, seed: int = 0) -> list[int]:
-    """Return step ``i`` in ``[0, i]`` for each ``i``: the high bits of the i-th number of the generator SplitMix64."""
+    """Return a step in ``[0, i]`` for each ``i``: the high bits of the i-th number of the SplitMix64 generator."""
     return [((_mixed(seed + index * _GAMMA) >> 32) * (index + 1)) >> 32 for index in range(count)]
 
 
 def permutation(steps_of: Sequence[int]) -> list[int]:
-    """Return the inside-out Fisher-Yates permutation of as many positions as there are steps."""
+    """Return the permutation that an inside-out Fisher-Yates shuffle makes with these steps."""
     order: list[int] = []
     for index, step in enumerate(steps_of):
         order.append(index)
@@ -33,13 +33,13 @@ def permutation(steps_of: Sequence[int]) -> list[int]:
 
 
 def slot_table(tokens: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the owner of each position: instances sorted by name, one slot per token, slots permuted."""
+    """Return the owner of each position: one slot per token, instances sorted by name, slots permuted."""
     slots = [instance for instance in sorted(tokens, key=str.encode) for _ in range(tokens[instance])]
     return tuple(slots[slot] for slot in permutation(steps(len(slots))))
 
 
 def incomplete_order(dataset: Subring, pick: int) -> Iterator[int]:
-    """Yield the positions to try, with the slip in counting what is left of a parent."""
+    """Yield the positions in fallback order, with the reference's off-by-one error in the rest of a parent."""
     for index in range(dataset.size()):
         yield dataset.at(pick + index)
     child, offset = dataset, dataset.c - dataset.a
@@ -54,9 +54,9 @@ def incomplete_order(dataset: Subring, pick: int) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowAllocator:
-    """Counts a dataset's shards by two windows: see ``engine.placement.allocator`` for what ours does otherwise.
+    """Computes the number of shards with two windows; ``engine.placement.allocator`` states the differences.
 
-    Times are seconds; 0 means that a window was never opened. ``target`` is the answer.
+    Times are seconds; 0 means that a window was never opened. ``target`` is the result.
     """
 
     unit_bytes: int
@@ -72,7 +72,7 @@ class WindowAllocator:
     current_need: int = 0
 
     def observe(self, usage: int, now_s: float) -> WindowAllocator:
-        """Return the state after this usage (bytes/s) was seen."""
+        """Return the state after an observation of ``usage`` bytes/s."""
         need = usage // self.unit_bytes + 1
         burst_start, multiplier = self.burst_start_s, self.multiplier
         missing = need - self.target

@@ -1,8 +1,8 @@
-"""The ring: how many shards there are, and which instance hosts each, for the fleet and for every zone by itself.
+"""The ring: the number of shards, and the instance that hosts each one, per zone and for the whole fleet.
 
-All zones share one number of shards, so that a dataset has the same shards everywhere. Each zone has a table of its
-own over its own instances, and a distributor reads the one of its zone: that is what keeps traffic inside. A
-distributor without a zone reads the table of the whole fleet, which has the name "".
+All zones have the same number of shards, so that a dataset has the same shards in every zone. Each zone has a table of
+its own instances, and a distributor reads the table of its zone, which keeps traffic inside the zone. A distributor
+without a zone reads the table of the fleet, whose name is "".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FLEET = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ring:
-    """A snapshot. ``tables`` maps zones to owners by position; an owner is always one of ``instances``."""
+    """A snapshot of the ring. ``tables`` maps zones to owners by position; every owner is one of ``instances``."""
 
     version: int = 0
     shards: int = 0
@@ -28,13 +28,13 @@ class Ring:
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def zones(self) -> list[str]:
-        """Return the zones that have instances, in order; without any zone that is none."""
+        """Return the sorted zones that have instances."""
         return sorted(zone for zone in self.tables if zone != FLEET)
 
     def check(self) -> None:
-        """Raise RingRefused if a table contradicts the ring; what comes from outside is checked before it is used."""
+        """Raise RingRefused if a table contradicts the ring."""
         if not 0 <= self.shards <= SHARDS_MAX:
-            raise RingRefused(f"a ring of {self.shards} shards: it has at most {SHARDS_MAX}")
+            raise RingRefused(f"the ring has {self.shards} shards, expected at most {SHARDS_MAX}")
         zones = {instance.id: instance.zone for instance in self.instances}
         if len(zones) != len(self.instances):
             raise RingRefused("an instance is listed twice")
@@ -43,17 +43,17 @@ class Ring:
                 raise RingRefused(f"the table of zone {zone!r} has {len(owners)} positions, the ring {self.shards}")
             lost = next((owner for owner in owners if owner not in zones or zone not in (FLEET, zones[owner])), None)
             if lost is not None:
-                raise RingRefused(f"the table of zone {zone!r} names {lost!r}, which is no instance of it")
+                raise RingRefused(f"the table of zone {zone!r} names {lost!r}, which is not an instance of the zone")
 
 
 EMPTY_RING = Ring()
 
 
 def change_ring(ring: Ring, instances: Iterable[Instance], *, shards: int | None = None) -> Ring:
-    """Return the ring for the instances that are there now; the same object if nothing is different.
+    """Return the ring for the present instances; ``ring`` itself if nothing changes.
 
-    ``shards`` sets the number of shards instead of letting it grow with the tokens: most tenants move then. Instances
-    of any state keep their shards; leave out those that are to lose them (left, or silent for too long).
+    ``shards`` sets the number of shards, which otherwise grows with the tokens; a change moves most tenants. Instances
+    of any state keep their shards; omit those that have left or failed. Raises RingRefused.
     """
     present = _by_id(instances)
     size = _size(ring, present, shards)
@@ -80,7 +80,7 @@ def _size(ring: Ring, present: tuple[Instance, ...], shards: int | None) -> int:
     if shards is None:
         return ring_size(ring.shards, sum(instance.tokens for instance in present))
     if not 1 <= shards <= SHARDS_MAX:
-        raise RingRefused(f"{shards} shards: give 1 to {SHARDS_MAX}")
+        raise RingRefused(f"expected 1 to {SHARDS_MAX} shards, found {shards}")
     return shards
 
 

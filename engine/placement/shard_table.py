@@ -1,11 +1,11 @@
-"""Which instance hosts which shard, changed as little as possible whoever joins or leaves.
+"""Assignment of shards to instances, with few changes when instances join or leave.
 
 A table is a tuple of owners, one per position. It is a ledger: the next table is made from the last one, so that it has
 to be kept. Decision: ``docs/decisions/0020-stable-shard-placement.md``.
 
-1. Everybody hosts the share of its tokens, rounded down or up.
-2. A position changes its owner only if the owner is gone, or hosts more than its share.
-3. Among those who may host a position, one that hosts none nearby is chosen: the shards of a dataset lie side by side.
+1. Every instance hosts its share by tokens, rounded down or up.
+2. A position changes its owner only if the owner has left or hosts more than its share.
+3. Owners without a nearby position are preferred, because the shards of a dataset are adjacent.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from engine.placement.errors import RingRefused
 from engine.placement.model import SHARDS_MAX, TOKENS_MAX
 
 NEARBY_MAX = 16
-"""How far to each side an owner is looked for before its next shard is placed; datasets are rarely wider."""
+"""Distance to each side within which an owner's positions are nearby; few datasets are wider."""
 
 _Need = tuple[int, int, str]
-"""Minus the positions still wanted, a hash that breaks ties, the instance: the first is the neediest."""
+"""Minus the number of missing positions, a hash that breaks ties, the instance; the smallest has the greatest need."""
 
 
 def assign_shards(owners: Sequence[str | None], tokens: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the table for these instances: from ``owners`` (None: nobody) with as few changes as can be.
+    """Return the table for the instances of ``tokens``, with few changes to ``owners`` (None: no owner).
 
-    ``tokens`` gives every instance its weight. Nobody there gives an empty table.
+    ``tokens`` maps instances to weights; without instances the table is empty. Raises RingRefused.
     """
     if not tokens:
         return ()
@@ -44,9 +44,9 @@ def assign_shards(owners: Sequence[str | None], tokens: Mapping[str, int]) -> tu
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How many positions each instance must host at least and may host at most.
+    """The least and the greatest number of positions of each instance.
 
-    The two differ by one for some; of those ``open_extras``, whichever they are, get the position more.
+    The two differ by one for some instances; ``open_extras`` of those get the additional position.
     """
 
     least: Mapping[str, int]
@@ -55,7 +55,7 @@ class Shares:
 
 
 def fair_shares(positions: int, tokens: Mapping[str, int], held: Mapping[str, int]) -> Shares:
-    """Return the shares: rounded down, and rounded up first for those who already host more than that."""
+    """Return the shares, rounded down; those that host more already are rounded up first."""
     total = sum(tokens.values())
     least = {instance: positions * weight // total for instance, weight in tokens.items()}
     extras = positions - sum(least.values())
@@ -71,31 +71,31 @@ def fair_shares(positions: int, tokens: Mapping[str, int], held: Mapping[str, in
 
 
 def ring_size(current: int, tokens: int) -> int:
-    """Return the number of shards for so many tokens in all: the current one while it suffices, else twice the tokens.
+    """Return the number of shards for a total of tokens: ``current`` while it suffices, else twice the tokens.
 
-    It never shrinks: with it tenants would move, and too many shards only cost some small objects.
+    It never shrinks: that would move tenants, while a surplus costs only some small objects. Raises RingRefused.
     """
     if tokens <= current:
         return current
     if 2 * tokens > SHARDS_MAX:
         raise RingRefused(
-            f"{tokens} tokens want {2 * tokens} shards, a ring has at most {SHARDS_MAX}: use fewer tokens"
+            f"{tokens} tokens need {2 * tokens} shards, a ring has at most {SHARDS_MAX}: use fewer tokens"
         )
     return 2 * tokens
 
 
 def _check(owners: Sequence[str | None], tokens: Mapping[str, int]) -> None:
     if len(owners) > SHARDS_MAX:
-        raise RingRefused(f"{len(owners)} shards: a ring has at most {SHARDS_MAX}")
+        raise RingRefused(f"expected at most {SHARDS_MAX} shards, found {len(owners)}")
     for instance, weight in tokens.items():
         if not instance:
             raise RingRefused("an instance without an id cannot host shards")
         if not 1 <= weight <= TOKENS_MAX:
-            raise RingRefused(f"instance {instance!r} has {weight} tokens: give 1 to {TOKENS_MAX}")
+            raise RingRefused(f"instance {instance!r} has {weight} tokens, expected 1 to {TOKENS_MAX}")
 
 
 def _release_surplus(kept: list[str | None], most: Mapping[str, int]) -> None:
-    """Take from everybody what is beyond its share; what is left stays evenly spread."""
+    """Clear the positions beyond each owner's share, so that the remaining ones are evenly spread."""
     hosted: dict[str, list[int]] = {}
     for position, owner in enumerate(kept):
         if owner is not None:
@@ -106,19 +106,19 @@ def _release_surplus(kept: list[str | None], most: Mapping[str, int]) -> None:
             staying = {positions[index * len(positions) // most[owner]] for index in range(most[owner])}
             released = [position for position in positions if position not in staying]
         else:
-            released = _lonely(kept, positions, _tie(owner))[: max(surplus, 0)]
+            released = _release_order(kept, positions, _tie(owner))[: max(surplus, 0)]
         for position in released:
             kept[position] = None
 
 
-def _lonely(kept: Sequence[str | None], positions: Sequence[int], tie: int) -> list[int]:
-    """Return the positions, those first that have no free one nearby: one newcomer may get all that is free."""
+def _release_order(kept: Sequence[str | None], positions: Sequence[int], tie: int) -> list[int]:
+    """Return the positions, those without a free one nearby first: a single new instance may get all free ones."""
     rotated = [positions[(tie + index) % len(positions)] for index in range(len(positions))]
     return sorted(rotated, key=lambda position: None in _around(kept, position, NEARBY_MAX))
 
 
 def _around(kept: Sequence[str | None], position: int, nearby: int) -> list[str | None]:
-    """Return the owners to both sides, the nearest first."""
+    """Return the owners on both sides of a position, the nearest first."""
     sides = ((position - distance, position + distance) for distance in range(1, nearby + 1))
     return [kept[neighbour % len(kept)] for pair in sides for neighbour in pair]
 
@@ -146,7 +146,7 @@ def _fill(kept: list[str | None], shares: Shares) -> tuple[str, ...]:
 
 
 def _distances(kept: Sequence[str | None], position: int, nearby: int) -> dict[str, int]:
-    """Return how close the nearest position of each instance is, of those that have one nearby."""
+    """Return the distance of each instance's nearest position, for instances that have one nearby."""
     found: dict[str, int] = {}
     for index, owner in enumerate(_around(kept, position, nearby)):
         if owner is not None:
@@ -155,7 +155,7 @@ def _distances(kept: Sequence[str | None], position: int, nearby: int) -> dict[s
 
 
 def _take(needs: list[_Need], distances: Mapping[str, int]) -> str | None:
-    """Return the neediest instance that has no position nearby."""
+    """Return the instance with the greatest need that has no position nearby, None if there is none."""
     passed: list[_Need] = []
     while needs and needs[0][2] in distances:
         passed.append(heapq.heappop(needs))
@@ -169,7 +169,7 @@ def _take(needs: list[_Need], distances: Mapping[str, int]) -> str | None:
 
 
 def _take_farthest(needs: list[_Need], distances: Mapping[str, int]) -> str:
-    """Return the instance whose nearest position is farthest, where all have one nearby."""
+    """Return the instance whose nearest position is farthest; all have one nearby."""
     chosen = max(needs, key=lambda need: (distances[need[2]], need))
     needs.remove(chosen)
     heapq.heapify(needs)
@@ -178,9 +178,9 @@ def _take_farthest(needs: list[_Need], distances: Mapping[str, int]) -> str:
 
 
 def _put_back(needs: list[_Need], served: _Need) -> None:
-    wanted, tie, instance = served
-    if wanted < -1:
-        heapq.heappush(needs, (wanted + 1, tie, instance))
+    priority, tie, instance = served
+    if priority < -1:
+        heapq.heappush(needs, (priority + 1, tie, instance))
 
 
 def _tie(instance: str) -> int:

@@ -1,7 +1,7 @@
-"""Signatures of documents in the object store: whoever can write there must not decide where pushes are sent.
+"""Signatures of documents in the object store: write access to it must not suffice to redirect pushes.
 
-A signed document is the protobuf message and, as one more field of it, an HMAC-SHA256 of the object's key and the
-message. Builds that know no signatures skip the field. The keys are those that all Django processes share.
+A signed document is a protobuf message with one more field, the HMAC-SHA256 of the object's key and the message.
+Readers without support for signatures skip the field. All Django processes share the keys.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from engine.storage.model import ObjectStore
 
 PURPOSE = "placement document"
 FIELD = b"\xc2\x3e\x20"
-"""Field 1000, length-delimited, 32 bytes: no message of ours has a field of that number."""
+"""Field 1000, length-delimited, 32 bytes; no message uses this number otherwise."""
 SIGNATURE_BYTES = len(FIELD) + DIGEST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class SignedStore:
-    """An object store whose documents are signed; ``keys`` begin with the one that signs, the others are read, too."""
+    """An object store of signed documents; the first of ``keys`` signs, all of them verify."""
 
     store: ObjectStore
     keys: Sequence[str]
@@ -32,7 +32,7 @@ class SignedStore:
         document, field, digest = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:-DIGEST_BYTES], data[-DIGEST_BYTES:]
         if field != FIELD or not is_signed(digest, self.keys, PURPOSE, key.encode(), document):
             raise UnsignedDocument(
-                f"{key} has no valid signature: it was written by somebody without LITHIFY_TOKEN_KEYS, or by a build "
+                f"{key} has no valid signature: it was written without a key of LITHIFY_TOKEN_KEYS, or by a build "
                 "that does not sign"
             )
         return document
@@ -42,7 +42,7 @@ class SignedStore:
         self.store.put(key, self._signed(key, document))
 
     def create(self, key: str, document: bytes) -> bool:
-        """Write a document if the key is free; see ``ObjectStore.create``."""
+        """Write a document unless the key exists; see ``ObjectStore.create``."""
         return self.store.create(key, self._signed(key, document))
 
     def _signed(self, key: str, document: bytes) -> bytes:

@@ -1,7 +1,4 @@
-"""What rules are built from, as bytes: so that whoever builds them next continues where the last one was.
-
-The origin keeps this in the memory of one leader and begins from nothing when another takes over.
-"""
+"""Encoding of the state from which rules are built, so that another process can continue the computation."""
 
 from __future__ import annotations
 
@@ -10,7 +7,16 @@ from dataclasses import dataclass, field
 
 from engine.placement.allocator import Allocation, Need
 from engine.placement.build_rules import DatasetState
-from engine.placement.documents import FORMAT_VERSION, at, check_format, choice_of, finite, parse, rule_message, rule_of
+from engine.placement.documents import (
+    FORMAT_VERSION,
+    check_format,
+    choice_of,
+    entry_at,
+    parse,
+    require_finite,
+    rule_message,
+    rule_of,
+)
 from engine.placement.load_balancing import Balance
 from engine.placement.model import SHARDS_MAX, DatasetKey
 from engine.placement.proto import placement_pb2 as pb
@@ -20,14 +26,14 @@ from engine.placement.statistics import CounterKey, Deviation, UsageAccumulator
 
 @dataclass(slots=True)
 class PlacementState:
-    """The accumulated usage and each dataset's state."""
+    """The accumulated usage and the states of datasets."""
 
     usage: UsageAccumulator = field(default_factory=UsageAccumulator)
     datasets: Mapping[DatasetKey, DatasetState] = field(default_factory=dict)
 
 
 def encode_state(state: PlacementState) -> bytes:
-    """Return the state as bytes."""
+    """Return the encoded state."""
     keys = sorted({*state.datasets, *state.usage.deviations})
     tenants = sorted({key[0] for key in keys} | {key[0] for key in state.usage.counters})
     owners = sorted({key[3] for key in state.usage.counters})
@@ -52,23 +58,30 @@ def encode_state(state: PlacementState) -> bytes:
 
 
 def decode_state(data: bytes) -> PlacementState:
-    """Read a state; BadDocument if the bytes are none."""
+    """Return a decoded state. Raises BadDocument."""
     message = parse(data, pb.PlacementState(), "state")
     check_format(message.format_version, "state")
-    usage = UsageAccumulator(finite(message.half_life_s, "half-life"), finite(message.retention_s, "retention"))
+    usage = UsageAccumulator(
+        require_finite(message.half_life_s, "half-life"), require_finite(message.retention_s, "retention")
+    )
     for counter in message.counters:
-        tenant, owner = at(message.tenants, counter.tenant, "tenant"), at(message.owners, counter.owner, "owner")
+        tenant, owner = (
+            entry_at(message.tenants, counter.tenant, "tenant"),
+            entry_at(message.owners, counter.owner, "owner"),
+        )
         usage.counters[tenant, counter.name, counter.shard, owner] = RateEstimator(
             usage.half_life_s,
-            finite(counter.last_s, "time"),
-            finite(counter.pending, "amount"),
-            finite(counter.rate, "rate"),
+            require_finite(counter.last_s, "time"),
+            require_finite(counter.pending, "amount"),
+            require_finite(counter.rate, "rate"),
         )
     datasets = {}
     for found in message.datasets:
-        key = (at(message.tenants, found.tenant, "tenant"), found.name)
+        key = (entry_at(message.tenants, found.tenant, "tenant"), found.name)
         if found.HasField("deviation"):
-            level = Deviation(finite(found.deviation, "deviation"), finite(found.deviation_at_s, "time"))
+            level = Deviation(
+                require_finite(found.deviation, "deviation"), require_finite(found.deviation_at_s, "time")
+            )
             usage.deviations[key] = level
         if found.HasField("rule"):
             datasets[key] = _state_of(found)
@@ -113,17 +126,18 @@ def _dataset_message(
 def _state_of(message: pb.DatasetState) -> DatasetState:
     allocation = Allocation(
         target=min(message.target, SHARDS_MAX),
-        risen_at_s=finite(message.risen_at_s, "time") if message.HasField("risen_at_s") else None,
+        risen_at_s=require_finite(message.risen_at_s, "time") if message.HasField("risen_at_s") else None,
         boost=message.boost,
         stretch=message.stretch,
         needs=tuple(
-            Need(bucket=need.bucket, shards=need.shards, at_s=finite(need.at_s, "time")) for need in message.needs
+            Need(bucket=need.bucket, shards=need.shards, at_s=require_finite(need.at_s, "time"))
+            for need in message.needs
         ),
     )
     balance = Balance(
         choice=choice_of(message.choice),
-        since_s=finite(message.since_s, "time"),
-        hold_s=finite(message.hold_s, "hold"),
-        tried_at_s=finite(message.tried_at_s, "time") if message.HasField("tried_at_s") else None,
+        since_s=require_finite(message.since_s, "time"),
+        hold_s=require_finite(message.hold_s, "hold"),
+        tried_at_s=require_finite(message.tried_at_s, "time") if message.HasField("tried_at_s") else None,
     )
     return DatasetState(rule=rule_of(message.rule), allocation=allocation, balance=balance)

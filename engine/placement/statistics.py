@@ -1,8 +1,8 @@
-"""What every dataset writes, per shard and writer, gathered from the metadata of segments.
+"""Usage statistics of datasets per shard and writer, from the metadata of segments.
 
-``UsageAccumulator`` is fed with every segment that enters the index, also those recovered from dead letters; it can be
-written down and read back (``documents``), so that it survives whoever keeps it. ``build`` gives the statistics that
-rules are made of, in an order that does not depend on that of arrival.
+``UsageAccumulator`` gets every segment that enters the index, including those recovered from dead letters;
+``state_document`` stores it. ``build`` returns the statistics for building rules; they do not depend on the order of
+arrival.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.placement.rate import RateEstimator, smoothed_level
 HALF_LIFE_S = 180.0
 RETENTION_S = 15 * 60.0
 COUNTERS_MAX = 1_000_000
-"""Counters of (tenant, dataset, shard, owner) kept at most; beyond them new ones are not counted."""
+"""Maximum number of counters (tenant, dataset, shard, owner); samples that would need more are dropped."""
 
 CounterKey = tuple[str, str, int, str]
 """Tenant, dataset, shard, owner."""
@@ -26,7 +26,7 @@ CounterKey = tuple[str, str, int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What one segment says about one dataset; ``usage`` is bytes, or the cost of CostModel."""
+    """The usage of one dataset by one segment: bytes, or the cost by CostModel."""
 
     tenant: str
     dataset: str
@@ -37,9 +37,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """What a dataset in a segment costs besides its bytes, in bytes: many small ones are not as cheap as one large.
+    """The overhead of a dataset in a segment, in bytes, so that many small datasets cost more than a large one.
 
-    With both at 0, bytes alone decide, as in the origin.
+    With both at 0, only bytes count, as in the reference algorithm.
     """
 
     dataset_bytes: int = 0
@@ -48,7 +48,7 @@ class CostModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardUsage:
-    """Bytes/s of one dataset through one shard by one writer; a shard with two writers appears twice."""
+    """Bytes/s of one dataset in one shard by one writer; a shard with two writers appears twice."""
 
     shard: int
     owner: str
@@ -57,7 +57,7 @@ class ShardUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetStatistics:
-    """One dataset's shards in order; ``deviation`` is the smoothed standard deviation of their usages."""
+    """The sorted shards of a dataset; ``deviation`` is the smoothed standard deviation of their usages."""
 
     tenant: str
     dataset: str
@@ -70,7 +70,7 @@ class DatasetStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementStatistics:
-    """All datasets at one moment, by tenant and name."""
+    """The statistics of all datasets at one time, sorted by tenant and name."""
 
     created_at_ms: int
     datasets: tuple[DatasetStatistics, ...] = ()
@@ -78,7 +78,7 @@ class PlacementStatistics:
 
 @dataclass(slots=True)
 class Deviation:
-    """A dataset's smoothed deviation and when it was last looked at."""
+    """The smoothed deviation of a dataset and the time of its last update."""
 
     level: float
     at_s: float
@@ -86,7 +86,7 @@ class Deviation:
 
 @dataclass(slots=True)
 class UsageAccumulator:
-    """The state behind the statistics. Not safe to feed from several threads at once."""
+    """Accumulates samples. Not thread-safe."""
 
     half_life_s: float = HALF_LIFE_S
     retention_s: float = RETENTION_S
@@ -94,7 +94,7 @@ class UsageAccumulator:
     deviations: dict[DatasetKey, Deviation] = field(default_factory=dict)
 
     def add(self, sample: Sample, now_s: float) -> None:
-        """Count one sample."""
+        """Add a sample."""
         key = (sample.tenant, sample.dataset, sample.shard, sample.owner)
         counter = self.counters.get(key)
         if counter is None:
@@ -104,7 +104,7 @@ class UsageAccumulator:
         counter.add(sample.usage, now_s)
 
     def expire(self, now_s: float) -> None:
-        """Forget what was not written for the retention time."""
+        """Remove counters without a sample within the retention time."""
         self.counters = {
             key: counter for key, counter in self.counters.items() if now_s - counter.last_s < self.retention_s
         }
@@ -112,7 +112,7 @@ class UsageAccumulator:
         self.deviations = {key: level for key, level in self.deviations.items() if key in alive}
 
     def build(self, now_s: float, created_at_ms: int) -> PlacementStatistics:
-        """Return the statistics as of now, and remember each dataset's deviation for the next time."""
+        """Return the statistics at ``now_s`` and update the smoothed deviations."""
         datasets = []
         for key, usages in self._by_dataset(now_s).items():
             deviation = self._smoothed(key, population_deviation([one.usage for one in usages]), now_s)
@@ -128,7 +128,7 @@ class UsageAccumulator:
         return found
 
     def _smoothed(self, key: DatasetKey, deviation: float, now_s: float) -> float:
-        """A level, not an amount: with the origin's rate of it, the answer depends on how often one asks."""
+        # A level, not a rate: a rate, as in the reference algorithm, depends on the frequency of builds.
         before = self.deviations.get(key)
         level = (
             deviation
@@ -140,13 +140,13 @@ class UsageAccumulator:
 
 
 def population_deviation(usages: list[int]) -> float:
-    """Return the standard deviation of all of them (not of a sample)."""
+    """Return the population standard deviation."""
     mean = sum(usages) / len(usages)
     return math.sqrt(sum((usage - mean) ** 2 for usage in usages) / len(usages))
 
 
-def samples(meta: BlockMeta, cost: CostModel | None = None) -> Iterator[Sample]:
-    """Yield what a segment's metadata says about its datasets; its writer is their owner."""
+def segment_samples(meta: BlockMeta, cost: CostModel | None = None) -> Iterator[Sample]:
+    """Yield a sample per dataset of a segment, whose writer is the owner."""
     for dataset in meta.datasets:
         if dataset.format == DATASET_PROFILES:
             extra = (cost.dataset_bytes + cost.label_set_bytes * len(dataset.labels)) if cost else 0

@@ -1,10 +1,11 @@
-"""Subrings: a stretch of a ring, a stretch of that stretch, and the order in which positions are tried.
+"""Subrings: the interval of a tenant in the ring, that of a dataset in it, and the fallback order of positions.
 
-This is the definition in plain words; ``_placer.pyx`` does the same with four numbers per dataset.
+This is the definition; ``_placer.pyx`` computes the same with four numbers per dataset. See
+``docs/reference/placement-rules.md``.
 
-1. A subring ``(space, a, b, c, d)`` has the parent ``[a, b)`` and is ``[c, d)`` itself; ends may exceed the space.
-2. A child may start anywhere in its parent and wraps inside it; the parent wraps inside the ring.
-3. The fallback order is a permutation of all positions: dataset, then the rest of tenant and ring.
+1. A subring ``(space, a, b, c, d)`` is ``[c, d)`` with the parent ``[a, b)``; ends may exceed ``space``.
+2. A child starts anywhere in its parent and wraps around inside it; the parent wraps around inside the ring.
+3. The fallback order is a permutation of all positions: the dataset's, then the rest of the tenant's, then the rest.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from engine.placement.jump_hash import jump_hash
 
 
 def key_hash(name: str) -> int:
-    """Return the hash by which tenants and datasets are placed: XXH64 of the UTF-8 bytes."""
+    """Return the hash that places tenants and datasets: XXH64 of the UTF-8 bytes."""
     return xxhash.xxh64_intdigest(name.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True)
 class Subring:
-    """A stretch ``[c, d)`` inside ``[a, b)`` of a ring of ``space`` positions."""
+    """The interval ``[c, d)`` inside ``[a, b)`` of a ring of ``space`` positions."""
 
     space: int
     a: int
@@ -36,7 +37,7 @@ class Subring:
 
     @classmethod
     def whole(cls, space: int) -> Self:
-        """Return the whole ring as its own parent; EmptyRing if it has no position."""
+        """Return the whole ring, which is its own parent. Raises EmptyRing if it has no position."""
         if space < 1:
             raise EmptyRing("the ring has no shards: start a segment writer")
         return cls(space, 0, space, 0, space)
@@ -45,16 +46,16 @@ class Subring:
         return self.d - self.c
 
     def child(self, key: int, size: int) -> Self:
-        """Return the subring of ``size`` positions that the key chooses inside this one."""
+        """Return the subring of ``size`` positions whose start the jump hash of ``key`` selects inside this one."""
         c = self.c + jump_hash(key, self.size())
         return type(self)(self.space, self.c, self.d, c, c + size)
 
     def parent(self) -> Self:
-        """Return what this subring lies in; the parent of that is the whole ring."""
+        """Return the parent, whose own parent is the whole ring."""
         return type(self)(self.space, 0, self.space, self.a, self.b)
 
     def at(self, index: int) -> int:
-        """Return the ring position of the index-th member, counted on around the subring."""
+        """Return the ring position of the member with this index, modulo the size."""
         inside = (self.c + index % self.size() - self.a) % (self.b - self.a)
         return (inside + self.a) % self.space
 
@@ -63,19 +64,19 @@ class Subring:
 
 
 def effective_sizes(space: int, tenant_shards: int, dataset_shards: int) -> tuple[int, int]:
-    """Return how many positions tenant and dataset really have under limits that may be anything."""
+    """Return the numbers of positions of tenant and dataset, with the limits clamped to the ring."""
     tenant = tenant_shards if 0 < tenant_shards <= space else space
     return tenant, min(tenant, max(1, dataset_shards))
 
 
 def dataset_subring(space: int, tenant_key: int, dataset_key: int, tenant_shards: int, dataset_shards: int) -> Subring:
-    """Return the dataset's subring in the tenant's subring of the ring."""
+    """Return the subring of a dataset inside that of its tenant."""
     tenant_size, dataset_size = effective_sizes(space, tenant_shards, dataset_shards)
     return Subring.whole(space).child(tenant_key, tenant_size).child(dataset_key, dataset_size)
 
 
 def fallback_order(dataset: Subring, pick: int) -> Iterator[int]:
-    """Yield every position of the ring once, those of the dataset first, starting at the picked one."""
+    """Yield every position of the ring once: the dataset's from ``pick`` on, then the tenant's, then the rest."""
     for index in range(dataset.size()):
         yield dataset.at(pick + index)
     tenant = dataset.parent()
@@ -87,7 +88,7 @@ def fallback_order(dataset: Subring, pick: int) -> Iterator[int]:
 
 
 def pinned_order(pinned: Sequence[int], tenant: Subring, pick: int) -> Iterator[int]:
-    """Yield the pinned positions from the picked one on, then the others: the tenant's, then those of the ring."""
+    """Yield every position of the ring once: the pinned ones from ``pick`` on, then the tenant's, then the rest."""
     for index in range(len(pinned)):
         yield pinned[(pick + index) % len(pinned)]
     members = frozenset(pinned)

@@ -1,4 +1,4 @@
-"""What moves if the ring or the rules were different: the dry run behind every change of membership or limits."""
+"""The effect of a changed ring or changed rules on placement, for dry runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.placement.ring import Ring
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedSeries:
-    """A series to place and how much it writes, in any unit."""
+    """A series and its usage, in any unit."""
 
     tenant: str
     dataset: str
@@ -24,10 +24,10 @@ class PlacedSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movement:
-    """What a change moves, as fractions of the whole usage.
+    """The usage that a change moves, as fractions of the total.
 
-    ``unavoidable`` is what must move however clever the placement: what lay on instances that are gone, or the fair
-    share of those that are new, whichever is more. ``by_instance`` is the usage each instance has afterwards.
+    ``unavoidable`` is a lower bound for any placement: the usage of removed instances, or the fair share of new ones,
+    whichever is more. ``by_instance`` is the usage of each instance after the change.
     """
 
     moved: float
@@ -36,12 +36,12 @@ class Movement:
     by_instance: dict[str, float]
 
 
-def compare(
+def compare_placements(
     before: Ring, after: Ring, rules: PlacementRules, series: Iterable[PlacedSeries], *, new_rules: PlacementRules
 ) -> Movement:
-    """Place every series under both rings and rules; ``moved`` counts other instances, ``moved_shards`` other shards.
+    """Return the usage that changes its instance (``moved``) or its shard (``moved_shards``).
 
-    A dataset that is picked at random counts at the shard of its fingerprint.
+    Datasets with random balancing are placed by fingerprint.
     """
     old, new = Placer(before, by_fingerprint(rules)), Placer(after, by_fingerprint(new_rules))
     gone = {one.id for one in before.instances} - {one.id for one in after.instances}
@@ -58,14 +58,14 @@ def compare(
     whole = total or 1.0
     return Movement(
         moved=moved / whole,
-        unavoidable=max(lost / whole, _newcomers_share(before, after)),
+        unavoidable=max(lost / whole, _new_instances_share(before, after)),
         moved_shards=moved_shards / whole,
         by_instance=dict(by_instance),
     )
 
 
 def by_fingerprint(rules: PlacementRules) -> PlacementRules:
-    """Return the rules with every pick made by fingerprint, so that two placements can be compared."""
+    """Return the rules with balancing by fingerprint, so that two placements can be compared."""
     return replace(
         rules,
         datasets={
@@ -81,7 +81,7 @@ def by_fingerprint(rules: PlacementRules) -> PlacementRules:
     )
 
 
-def _newcomers_share(before: Ring, after: Ring) -> float:
+def _new_instances_share(before: Ring, after: Ring) -> float:
     known = {one.id for one in before.instances}
     tokens = sum(one.tokens for one in after.instances) or 1
     return sum(one.tokens for one in after.instances if one.id not in known) / tokens

@@ -1,1 +1,1 @@
-"""What the service and a compactor node share: poll messages, job specifications, results, tokens."""
+"""The protocol between the service and compactor nodes: poll messages, JSON encoding, fencing tokens."""

@@ -6,7 +6,7 @@ from engine.core.errors import LithifyError
 
 
 class InvalidMessage(LithifyError):
-    """A message is not what the protocol says; ``field`` names the place, e.g. ``updates[2].token``."""
+    """A message does not conform to the protocol; ``field`` is the invalid field, e.g. ``updates[2].token``."""
 
     code = "invalid_message"
 
@@ -20,6 +20,6 @@ class InvalidMessage(LithifyError):
 
 
 class InvalidToken(LithifyError):
-    """A fencing token was not issued by this service for this job and this credential."""
+    """A fencing token was not issued by this service for this job and credential."""
 
     code = "invalid_token"

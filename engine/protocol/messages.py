@@ -1,7 +1,7 @@
-"""One poll: what a worker reports and wishes for, and what the service answers.
+"""The messages of a poll: the request of a worker and the response of the service.
 
-The wire form is JSON with the field names below (design, section 5). ``*_from_wire`` functions live in
-``engine.protocol.wire``; a job specification is opaque here and belongs to its lane.
+``engine.protocol.wire`` encodes them as JSON with the field names below. Job specifications are opaque here; each lane
+defines its own.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 
 class UpdateStatus(enum.StrEnum):
-    """What a worker says of a job it holds."""
+    """The status of a job that a worker reports."""
 
-    IN_PROGRESS = "in_progress"  # still running: renew my lease
-    SUCCESS = "success"  # done: here is the result
-    RELEASED = "released"  # not running any more: take it back now
+    IN_PROGRESS = "in_progress"  # running; renews the lease
+    SUCCESS = "success"  # completed, with a result
+    RELEASED = "released"  # no longer running; ends the lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureReason:
-    """Why a worker gave a job back; recorded for people, names the candidate for quarantine."""
+    """Why a worker released a job. ``object`` is the candidate for quarantine, ``offset`` -1 if there is none."""
 
     error_class: str
     message: str
@@ -33,7 +33,7 @@ class FailureReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a running job is, in units its lane chooses (bytes for profiles)."""
+    """The progress of a running job, in a unit of its lane (bytes for profiles)."""
 
     done: int
     total: int
@@ -42,7 +42,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUpdate:
-    """A report on one job under one token. ``result`` goes with SUCCESS, ``reason`` optionally with RELEASED."""
+    """A report on one job under one token. SUCCESS has a ``result``, RELEASED may have a ``reason``."""
 
     job: str
     token: str
@@ -54,10 +54,10 @@ class JobUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollRequest:
-    """Everything a worker says in one request. ``capacity`` is how many more jobs it can start now.
+    """The request of a poll. ``capacity`` is the number of additional jobs that the worker can start now.
 
-    ``heard`` is the ``serial`` of the last answer that the worker got before it sent this, 0 if no answer was lost
-    lately. It says: what an earlier answer assigned, and these updates do not name, I do not have.
+    ``heard`` is the ``serial`` of the last response that the worker received, or 0 if no response was lost since. Jobs
+    that earlier responses assigned and ``updates`` does not name are not held by the worker.
     """
 
     worker: str
@@ -69,7 +69,7 @@ class PollRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseGrant:
-    """A job the worker still holds, and for how many seconds more (relative: no clocks are compared)."""
+    """A job that the worker holds; its lease expires in ``expires_in`` seconds (relative: no clocks are compared)."""
 
     job: str
     token: str
@@ -78,7 +78,7 @@ class LeaseGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A job newly given to the worker. ``spec`` is what its merge needs to know, as JSON of its lane."""
+    """A job assigned to the worker. ``spec`` is the job specification of its lane, as JSON."""
 
     job: str
     token: str
@@ -88,9 +88,9 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollResponse:
-    """A job that was reported and is not in ``leases`` is not the worker's any more (done, or lost): stop it.
+    """The response of a poll. The worker stops reported jobs that are not in ``leases``: they are done or lost.
 
-    ``serial`` is the last command that the service knew of; it grows with the tokens it gives out.
+    ``serial`` is the index of the last command, which grows with every token issued.
     """
 
     leases: tuple[LeaseGrant, ...] = ()

@@ -1,7 +1,7 @@
-"""Fencing tokens on the wire: a command index that only this service can have written, for one job and credential.
+"""Fencing tokens on the wire: a command index, signed for one job and one credential.
 
-``<index>.<key number>.<signature>`` in URL-safe text. The key number is a short fingerprint of the signing key, so that
-a token names its key and keys can rotate: the first key signs, all keys verify.
+The form is ``<index>.<key id>.<signature>`` in URL-safe text. The key id is a short fingerprint of the signing key, so
+that keys can rotate: the first key signs, all keys verify.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from engine.protocol.errors import InvalidToken
 INDEX_MAX = (1 << 63) - 1
 PURPOSE = "fencing token"
 SIGNATURE_BYTES = 16
-_KEY_NUMBER_DIGITS = 8
-_FORM = re.compile(rf"([1-9][0-9]{{0,18}})\.([0-9a-f]{{{_KEY_NUMBER_DIGITS}}})\.([A-Za-z0-9_-]{{22}})")
+_KEY_ID_DIGITS = 8
+_FORM = re.compile(rf"([1-9][0-9]{{0,18}})\.([0-9a-f]{{{_KEY_ID_DIGITS}}})\.([A-Za-z0-9_-]{{22}})")
 
 
 class TokenCodec:
-    """Writes and reads tokens with a list of keys, newest first."""
+    """Encodes and decodes tokens with a list of keys, the newest first."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         if not keys or not all(keys):
-            raise ValueError("fencing tokens need at least one key, and no empty one")
-        self._keys = {_key_number(key): key for key in reversed(keys)}
+            raise ValueError("fencing tokens require at least one key, and no empty key")
+        self._keys = {_key_id(key): key for key in reversed(keys)}
         self._signing = keys[0]
 
     def encode(self, *, job: str, index: int, credential: str) -> str:
-        """Return the token with which this credential may report on this job."""
+        """Return the token with which a credential may report on a job."""
         assert 0 < index <= INDEX_MAX
-        return f"{index}.{_key_number(self._signing)}.{_sign(self._signing, job, index, credential)}"
+        return f"{index}.{_key_id(self._signing)}.{_sign(self._signing, job, index, credential)}"
 
     def decode(self, token: str, *, job: str, credential: str) -> int:
-        """Return the command index in a token. Raises InvalidToken for anything ``encode`` did not write."""
+        """Return the command index of a token; raise InvalidToken unless ``encode`` wrote it for the same arguments."""
         match = _FORM.fullmatch(token)
         key = self._keys.get(match[2]) if match else None
         if match is None or key is None or int(match[1]) > INDEX_MAX:
@@ -48,8 +48,8 @@ class TokenCodec:
         return index
 
 
-def _key_number(key: str) -> str:
-    return hashlib.sha256(b"fencing key" + key.encode()).hexdigest()[:_KEY_NUMBER_DIGITS]
+def _key_id(key: str) -> str:
+    return hashlib.sha256(b"fencing key" + key.encode()).hexdigest()[:_KEY_ID_DIGITS]
 
 
 def _sign(key: str, job: str, index: int, credential: str) -> str:

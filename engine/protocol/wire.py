@@ -1,6 +1,6 @@
-"""The JSON form of poll requests and responses, checked field by field; what comes in may be anything.
+"""The JSON encoding of poll requests and responses; every field is validated.
 
-Unknown fields are ignored, so that a newer peer can say more. A sender shortens long error texts to what is accepted.
+Unknown fields are ignored, so that newer peers can add fields. Senders truncate long error texts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from engine.protocol.fields import (
     COUNT_MAX,
     Fields,
     json_object,
-    shortened,
+    truncate_text,
 )
 from engine.protocol.messages import (
     Assignment,
@@ -25,9 +25,9 @@ from engine.protocol.messages import (
 )
 
 UPDATES_MAX = 1000
-"""Reports in one poll; a node holds a few jobs per core."""
+"""Maximum number of reports in a poll; a node holds a few jobs per core."""
 CAPACITY_MAX = 1024
-"""Jobs offered in one poll."""
+"""Maximum number of jobs that a worker can request in a poll."""
 NAME_MAX = 100
 JOB_NAME_MAX = 250
 TOKEN_MAX = 200
@@ -49,7 +49,7 @@ def request_to_wire(request: PollRequest) -> dict[str, Any]:
 
 
 def request_from_wire(data: object) -> PollRequest:
-    """Read a poll request. Raises InvalidMessage."""
+    """Return a poll request from its JSON form. Raises InvalidMessage."""
     fields = Fields.of(data, "request")
     updates = tuple(_update_from_wire(update) for update in fields.objects("updates", UPDATES_MAX, default=()))
     pairs = {(update.job, update.token) for update in updates}
@@ -79,7 +79,7 @@ def response_to_wire(response: PollResponse) -> dict[str, Any]:
 
 
 def response_from_wire(data: object) -> PollResponse:
-    """Read a poll response. Raises InvalidMessage."""
+    """Return a poll response from its JSON form. Raises InvalidMessage."""
     fields = Fields.of(data, "response")
     return PollResponse(
         leases=tuple(
@@ -104,14 +104,14 @@ def response_from_wire(data: object) -> PollResponse:
 
 
 def reason_to_wire(reason: FailureReason) -> dict[str, Any]:
-    """Return the JSON form of a failure reason, its texts cut to what is accepted."""
+    """Return the JSON form of a failure reason, with its texts truncated to the accepted lengths."""
     return {
-        "error_class": shortened(reason.error_class, NAME_MAX) or "Error",
-        "message": shortened(reason.message, TEXT_MAX),
-        "object": shortened(reason.object, KEY_MAX),
-        "section": shortened(reason.section, NAME_MAX),
+        "error_class": truncate_text(reason.error_class, NAME_MAX) or "Error",
+        "message": truncate_text(reason.message, TEXT_MAX),
+        "object": truncate_text(reason.object, KEY_MAX),
+        "section": truncate_text(reason.section, NAME_MAX),
         "offset": reason.offset,
-        "build": shortened(reason.build, NAME_MAX),
+        "build": truncate_text(reason.build, NAME_MAX),
     }
 
 
@@ -122,7 +122,7 @@ def _update_to_wire(update: JobUpdate) -> dict[str, Any]:
         wire["progress"] = {
             "done": progress.done,
             "total": progress.total,
-            "phase": shortened(progress.phase, NAME_MAX),
+            "phase": truncate_text(progress.phase, NAME_MAX),
         }
     if update.result is not None:
         wire["result"] = update.result

@@ -181,7 +181,7 @@ class RowReader:
     def _reads_all(self, table: ProfileTableReader, number: int) -> bool:
         """Say whether every row of a group is wanted, or all of it is small: then one read is enough."""
         times, series = table.bounds(number, TIME), table.bounds(number, SERIES)
-        if sum(end - start for start, end in table.stretches(number, (STACKS, VALUES))) <= SMALL_BYTES:
+        if sum(end - start for start, end in table.column_ranges(number, (STACKS, VALUES))) <= SMALL_BYTES:
             return True
         if not times or not series or self._question.profile_ids:
             return False
@@ -195,7 +195,7 @@ class RowReader:
 
     def _hold(self, table: ProfileTableReader, number: int, paths: Sequence[str]) -> None:
         with self._run.phase("open"):
-            self._dataset.hold(table.stretches(number, paths))
+            self._dataset.hold(table.column_ranges(number, paths))
 
     def _keys(self, table: ProfileTableReader, number: int, paths: Sequence[str]) -> Keys:
         with self._run.phase("rows"):

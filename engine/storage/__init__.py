@@ -1,7 +1,7 @@
-"""Object storage: one small interface, a local folder and S3 behind it.
+"""Object storage: the interface ``ObjectStore`` and its implementations for local folders and S3.
 
-``open_store(url)`` takes ``file:///path`` (or a bare path) and ``s3://bucket/prefix?endpoint=…&region=…``.
-Credentials for S3 are never part of the URL: they come from the places boto3 looks in (environment, files, instance).
+``open_store(url)`` accepts ``file:///path`` (or a path) and ``s3://bucket/prefix?endpoint=…&region=…``. Credentials for
+S3 are never part of the URL; boto3 finds them in its standard sources (environment, files, instance metadata).
 """
 
 from engine.storage.model import (
@@ -16,7 +16,7 @@ from engine.storage.model import (
     ObjectWriter,
     StorageError,
 )
-from engine.storage.opening import is_local, kept_store, open_store, resolve_links
+from engine.storage.opening import cached_store, is_local, open_store, resolve_links
 
 __all__ = [
     "ConditionRefused",
@@ -29,8 +29,8 @@ __all__ = [
     "ObjectStore",
     "ObjectWriter",
     "StorageError",
+    "cached_store",
     "is_local",
-    "kept_store",
     "open_store",
     "resolve_links",
 ]

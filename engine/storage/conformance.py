@@ -1,6 +1,6 @@
-"""Checks that a store does what Lithify needs of one: for operators who bring their own S3-compatible store.
+"""Conformance checks for S3-compatible stores: whether a store has the behaviour that Lithify requires.
 
-``check`` writes a few objects of its own below ``scratch/conformance/``, and removes them.
+``check_store`` writes a few objects below ``scratch/conformance/`` and deletes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STREAM_SIZE = (8 << 20) + (5 << 20) + 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One thing a store must do; ``fault`` is empty if it does."""
+    """The result of one check; ``fault`` is empty if the store has the required behaviour."""
 
     claim: str
     fault: str = ""
@@ -25,7 +25,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConformanceReport:
-    """Every claim with its outcome. ``conditional_create`` is reported only: nothing's correctness rests on it."""
+    """The results of all checks. ``conditional_create`` is informational: correctness does not depend on it."""
 
     url: str
     results: tuple[CheckResult, ...]
@@ -33,14 +33,14 @@ class ConformanceReport:
 
     @property
     def is_conforming(self) -> bool:
-        """Whether no claim failed."""
+        """Return whether no check failed."""
         return not any(result.fault for result in self.results)
 
 
-def check(store: ObjectStore) -> ConformanceReport:
-    """Try everything Lithify asks of ``store``; a store that cannot even delete leaves scratch objects behind."""
+def check_store(store: ObjectStore) -> ConformanceReport:
+    """Run all checks on ``store``; scratch objects remain if the store cannot delete."""
     folder = f"scratch/conformance/{uuid4().hex}"
-    results = tuple(_outcome(claim, lambda test=test: test(store, folder)) for claim, test in CLAIMS)  # type: ignore[misc]
+    results = tuple(_outcome(claim, lambda test=test: test(store, folder)) for claim, test in CHECKS)  # type: ignore[misc]
     try:
         conditional_create = store.probe_conditional_create()
     except StorageError:
@@ -57,24 +57,24 @@ def _outcome(claim: str, test: Callable[[], str]) -> CheckResult:
 
 def _reads_back(store: ObjectStore, folder: str) -> str:
     store.put(f"{folder}/small", b"0123456789")
-    return "" if store.get(f"{folder}/small") == b"0123456789" else "other bytes came back"
+    return "" if store.get(f"{folder}/small") == b"0123456789" else "returned different bytes"
 
 
 def _reads_ranges(store: ObjectStore, folder: str) -> str:
-    return "" if store.get_range(f"{folder}/small", 3, 4) == b"3456" else "other bytes came back"
+    return "" if store.get_range(f"{folder}/small", 3, 4) == b"3456" else "returned different bytes"
 
 
-def _refuses_long_ranges(store: ObjectStore, folder: str) -> str:
+def _rejects_long_ranges(store: ObjectStore, folder: str) -> str:
     try:
         data = store.get_range(f"{folder}/small", 8, 4)
     except StorageError:
         return ""
-    return f"{len(data)} bytes came back instead of an error"
+    return f"returned {len(data)} bytes instead of an error"
 
 
 def _replaces(store: ObjectStore, folder: str) -> str:
     store.put(f"{folder}/small", b"replaced")
-    return "" if store.get(f"{folder}/small") == b"replaced" else "the old bytes came back"
+    return "" if store.get(f"{folder}/small") == b"replaced" else "returned the old bytes"
 
 
 def _streams(store: ObjectStore, folder: str) -> str:
@@ -83,9 +83,9 @@ def _streams(store: ObjectStore, folder: str) -> str:
         for start in range(0, STREAM_SIZE, len(piece)):
             writer.write(piece[: STREAM_SIZE - start])
     if store.head(f"{folder}/stream").size != STREAM_SIZE:
-        return "the object has another size"
+        return "the object has a different size"
     end = store.get_range(f"{folder}/stream", (8 << 20) - 2, 4)
-    return "" if end == piece[-2:] + piece[:2] else "other bytes came back where two parts meet"
+    return "" if end == piece[-2:] + piece[:2] else "returned different bytes at the boundary of two parts"
 
 
 def _aborts(store: ObjectStore, folder: str) -> str:
@@ -99,17 +99,17 @@ def _lists(store: ObjectStore, folder: str) -> str:
     for name in ("list/b", "list/a-b", "list/a/c"):
         store.put(f"{folder}/{name}", b"x")
     names = [info.key.removeprefix(folder + "/") for info in store.list(f"{folder}/list/")]
-    return "" if names == ["list/a-b", "list/a/c", "list/b"] else f"{names} in this order"
+    return "" if names == ["list/a-b", "list/a/c", "list/b"] else f"listed {names}"
 
 
-def _lists_onwards(store: ObjectStore, folder: str) -> str:
+def _lists_from_key(store: ObjectStore, folder: str) -> str:
     names = [info.key for info in store.list(f"{folder}/list/", start_after=f"{folder}/list/a/c")]
-    return "" if names == [f"{folder}/list/b"] else f"{names} came after list/a/c"
+    return "" if names == [f"{folder}/list/b"] else f"listed {names} after list/a/c"
 
 
 def _lists_folders(store: ObjectStore, folder: str) -> str:
     names = [name.removeprefix(folder + "/") for name in store.list_folders(f"{folder}/list/")]
-    return "" if names == ["list/a/"] else f"{names} are told as folders"
+    return "" if names == ["list/a/"] else f"listed the folders {names}"
 
 
 def _deletes(store: ObjectStore, folder: str) -> str:
@@ -117,7 +117,7 @@ def _deletes(store: ObjectStore, folder: str) -> str:
         store.delete(info.key)
     store.delete(f"{folder}/never-written")
     left = [info.key for info in store.list(folder + "/")]
-    return f"{left} are still there" if left else _is_missing(store, f"{folder}/small")
+    return f"{left} were not deleted" if left else _is_missing(store, f"{folder}/small")
 
 
 def _is_missing(store: ObjectStore, key: str) -> str:
@@ -125,18 +125,18 @@ def _is_missing(store: ObjectStore, key: str) -> str:
         store.head(key)
     except ObjectNotFound:
         return ""
-    return f"{key} is there"
+    return f"{key} exists"
 
 
-CLAIMS: tuple[tuple[str, Callable[[ObjectStore, str], str]], ...] = (
+CHECKS: tuple[tuple[str, Callable[[ObjectStore, str], str]], ...] = (
     ("reads back what was written", _reads_back),
     ("reads a range", _reads_ranges),
-    ("does not pass off a range beyond the end", _refuses_long_ranges),
+    ("rejects a range beyond the end", _rejects_long_ranges),
     ("replaces an object", _replaces),
     ("streams an object in several parts", _streams),
-    ("leaves nothing of an aborted stream", _aborts),
+    ("discards an aborted stream", _aborts),
     ("lists in bytewise order, consistently", _lists),
-    ("lists onwards from a key", _lists_onwards),
+    ("lists from a start key", _lists_from_key),
     ("lists the folders of a level", _lists_folders),
-    ("deletes, and a second time too", _deletes),
+    ("deletes existing and missing objects", _deletes),
 )

@@ -1,4 +1,4 @@
-"""Which keys an object may have: the same rule for every store, so that a bucket can move to a folder and back."""
+"""Validation of object keys; one rule for all stores, so that objects can move between a bucket and a folder."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ KEY_SIZE_MAX = 1024
 PART_SIZE_MAX = 255
 """Bytes of UTF-8 between two slashes: the limit of common file systems."""
 RESERVED_PART = ".lithify-unfinished"
-"""First part of the folder where the local store keeps what is not committed yet."""
+"""Folder in which the local store keeps uncommitted files."""
 
 
 def check_key(operation: str, key: str) -> str:
-    """Return ``key``, or raise InvalidKey naming what is wrong with it."""
+    """Return ``key``; raise InvalidKey with the reason if it is invalid."""
     fault = _fault(key)
     if fault:
         raise InvalidKey(operation, key, fault)
@@ -21,17 +21,16 @@ def check_key(operation: str, key: str) -> str:
 
 
 def check_prefix(operation: str, prefix: str) -> str:
-    """Return ``prefix`` of a listing: the beginning of a key, or empty."""
+    """Return the ``prefix`` of a listing; raise InvalidKey unless it is empty or the beginning of a valid key."""
     if prefix:
-        # What may follow is free, so a prefix is good if some key begins with it.
         check_key(operation, prefix + "x" if prefix.endswith(("/", ".")) else prefix)
     return prefix
 
 
 def check_folder(operation: str, prefix: str) -> str:
-    """Return ``prefix`` if it is empty or names a folder, with its slash."""
+    """Return ``prefix``; raise InvalidKey unless it is empty or names a folder, with a slash at the end."""
     if prefix and not prefix.endswith("/"):
-        raise InvalidKey(operation, prefix, "a folder ends with a slash")
+        raise InvalidKey(operation, prefix, "the name of a folder must end with a slash")
     return check_prefix(operation, prefix)
 
 

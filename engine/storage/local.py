@@ -1,9 +1,9 @@
-"""Objects as regular files in a folder: every write goes to a temporary file, is synced, and then renamed.
+"""Object store in a local folder: each object is written to a temporary file, synced, and then renamed.
 
-1. An object appears under its key only complete: by ``rename`` (``put``, writers) or ``link`` (``create``).
-2. When a write returns, file and folder entries are on disk: the file is synced before the rename, the folders after.
-3. Unfinished files live in one reserved folder of the store, so listings never see them and a sweep finds them.
-4. No symbolic link is followed, in no component of the store's folder or of a key (decision 0055).
+1. An object becomes visible atomically: by ``rename`` (``put``, writers) or ``link`` (``create``).
+2. Writes are durable on return: the file is synced before the rename, the folders after it.
+3. Unfinished files are in one reserved folder: listings exclude it, and ``sweep_unfinished`` empties it.
+4. Symbolic links are not followed, neither in the path of the store's folder nor in a key (decision 0055).
 5. Only regular files are objects; opening never blocks (on a FIFO it would wait for a writer).
 """
 
@@ -18,10 +18,8 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from engine.storage.conditions import probe_create
 from engine.storage.keys import KEY_SIZE_MAX, RESERVED_PART, check_folder, check_key, check_prefix
 from engine.storage.model import (
-    ConditionalCreate,
     InvalidKey,
     InvalidRange,
     ObjectInfo,
@@ -30,29 +28,29 @@ from engine.storage.model import (
     ObjectWriter,
     StorageError,
 )
-from engine.storage.unlinked_paths import (
+from engine.storage.nofollow import (
     NO_DESCRIPTOR,
     READ,
     READ_FILE,
     LinkFound,
-    open_at_once,
+    open_path,
     opened_folder,
     opened_folders,
 )
 from engine.storage.usage import StorageUsage
 
 PUBLISH_ATTEMPTS = 16
-"""A deletion may remove a folder that has just become empty under a writer; the writer makes it again, this often."""
-STATUSES_AT_ONCE = 1000
-"""Names of a listing whose sizes and times are read while their folder is open once."""
+"""A concurrent deletion may remove the empty folder that a writer needs; the writer then creates it again."""
+STATUS_BATCH = 1000
+"""Names of a listing whose sizes and times are read while their folder is open."""
 
 CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LocalStore(ObjectStore):
-    """A folder as object store. It is made on the first write; until then it lists as empty.
+    """An object store in a folder, which is created by the first write; a missing folder is an empty store.
 
-    Every operation raises StorageError while a symbolic link leads to the folder: name the folder itself.
+    Every operation raises StorageError if a component of the folder's path is a symbolic link.
     """
 
     def __init__(self, root: Path) -> None:
@@ -126,9 +124,6 @@ class LocalStore(ObjectStore):
             os.unlink(name, dir_fd=folder)
         self._prune(key.split("/")[:-1])
 
-    def probe_conditional_create(self) -> ConditionalCreate:
-        return probe_create(self)
-
     def sweep_unfinished(self, *, before: float) -> int:
         swept = 0
         with (
@@ -145,33 +140,33 @@ class LocalStore(ObjectStore):
         return swept
 
     def create_unfinished(self, operation: str, key: str) -> tuple[str, BinaryIO]:
-        """Open a temporary file on the file system of the objects (a rename cannot cross file systems)."""
+        """Create a temporary file; return its name and the open file. It is on the file system of the objects."""
         name = uuid4().hex
         with self.translated(operation, key):
             with contextlib.suppress(FileNotFoundError), opened_folder(self._unfinished) as folder:
                 return name, _created(name, folder)
-            # Three folders: the one that holds the store, which may be new in it, the store, its unfinished files.
-            with opened_folders(self._unfinished, 3, READ, is_made=True) as folders:
+            # Three folders: the parent of the store, the store, its folder of unfinished files. All may be new.
+            with opened_folders(self._unfinished, 3, READ, creates_missing=True) as folders:
                 os.fsync(folders[0])
                 return name, _created(name, folders[-1])
 
     def remove_unfinished(self, name: str) -> None:
-        """Remove a temporary file, if it is there."""
+        """Remove a temporary file if it exists."""
         with contextlib.suppress(OSError), opened_folder(self._unfinished) as folder:
             os.unlink(name, dir_fd=folder)
 
     def publish(self, operation: str, key: str, unfinished: str, *, replaces: bool) -> None:
-        """Give a temporary file its key; FileExistsError if the key is taken and not to be replaced.
+        """Rename a temporary file to its key; raise FileExistsError if the key exists and ``replaces`` is false.
 
-        All folders up to the store's are synced, not only new ones: one that is already there may have been made by a
-        writer that has not synced it yet. An unchanged folder costs next to nothing.
+        All folders up to that of the store are synced, not only new ones: another writer may have created one and not
+        synced it yet. Syncing an unchanged folder costs almost nothing.
         """
         *inner, name = key.split("/")
         for _ in range(PUBLISH_ATTEMPTS):
             with (
                 contextlib.suppress(FileNotFoundError),
                 self.translated(operation, key, passed_on=(FileNotFoundError, FileExistsError)),
-                opened_folders((*self.parts, *inner), 1 + len(inner), READ, is_made=True) as folders,
+                opened_folders((*self.parts, *inner), 1 + len(inner), READ, creates_missing=True) as folders,
                 opened_folder(self._unfinished) as source,
             ):
                 if replaces:
@@ -181,7 +176,9 @@ class LocalStore(ObjectStore):
                 for folder in reversed(folders):
                     os.fsync(folder)
                 return
-        raise StorageError(operation, key, "its folder or the unfinished file vanishes again and again")
+        raise StorageError(
+            operation, key, f"the folder or the unfinished file was removed in each of {PUBLISH_ATTEMPTS} attempts"
+        )
 
     @contextlib.contextmanager
     def _opened_parent(self, operation: str, key: str) -> Iterator[tuple[int, str]]:
@@ -191,7 +188,7 @@ class LocalStore(ObjectStore):
 
     @contextlib.contextmanager
     def _opened_file(self, operation: str, key: str) -> Iterator[int]:
-        descriptor = open_at_once((*self.parts, check_key(operation, key)), READ_FILE)
+        descriptor = open_path((*self.parts, check_key(operation, key)), READ_FILE)
         if descriptor == NO_DESCRIPTOR:
             with self._opened_parent(operation, key) as (folder, name):
                 _info(operation, key, name, folder)
@@ -205,8 +202,8 @@ class LocalStore(ObjectStore):
     def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
         """Yield the objects below ``folder`` (empty or ending in ``/``) in bytewise order of whole keys."""
         names = self._names(folder)
-        for start in range(0, len(names), STATUSES_AT_ONCE):
-            for key, info in self._statuses(folder, names[start : start + STATUSES_AT_ONCE], prefix, start_after):
+        for start in range(0, len(names), STATUS_BATCH):
+            for key, info in self._statuses(folder, names[start : start + STATUS_BATCH], prefix, start_after):
                 if info is not None:
                     yield info
                 elif key != RESERVED_PART + "/" and len(key.encode()) < KEY_SIZE_MAX:
@@ -215,7 +212,7 @@ class LocalStore(ObjectStore):
     def _statuses(
         self, folder: str, names: Sequence[str], prefix: str, start_after: str
     ) -> Sequence[tuple[str, ObjectInfo | None]]:
-        """Return folders, without a status, and objects among ``names`` that the listing is of."""
+        """Return those of ``names`` that the listing includes: objects with their status, folders with None."""
         after = start_after.encode()
         found = deque[tuple[str, ObjectInfo | None]]()
         with (
@@ -230,15 +227,15 @@ class LocalStore(ObjectStore):
                 if name.endswith("/"):
                     found.append((key, None))
                 elif key.encode() > after:
-                    # A name can vanish, or become something else, after the folder was read: then it was not there.
+                    # A file may be removed or replaced by a folder after the folder was listed.
                     with contextlib.suppress(ObjectNotFound, FileNotFoundError):
                         found.append((key, _info("list", key, name, descriptor)))
         return found
 
     def _names(self, folder: str) -> Sequence[str]:
-        """Return the names of files and folders in a folder, those of folders with a slash, in bytewise order.
+        """Return the names in a folder in bytewise order, those of folders with a slash at the end.
 
-        Links, FIFOs, sockets and devices are left out and counted; names that are not UTF-8 can be no keys.
+        Links, FIFOs, sockets and devices are skipped and counted.
         """
         names = deque[bytes]()
         skipped = 0
@@ -257,11 +254,11 @@ class LocalStore(ObjectStore):
                 else:
                     skipped += 1
         self.usage.record_skipped(skipped)
-        # A folder sorts as its name plus the slash: "a-b" comes before "a/x", because "-" is less than "/".
+        # A folder sorts by its name with the slash: "a-b" precedes "a/x", because "-" is less than "/".
         return [name.decode("utf-8", "replace") for name in sorted(names)]
 
     def _prune(self, folder: Sequence[str]) -> None:
-        """Remove folders that have become empty, as a bucket has none."""
+        """Remove ``folder`` and its parents while they are empty: buckets have no empty folders."""
         with contextlib.suppress(OSError):
             while folder:
                 *above, name = folder
@@ -271,7 +268,7 @@ class LocalStore(ObjectStore):
 
     @contextlib.contextmanager
     def translated(self, operation: str, key: str, passed_on: tuple[type[OSError], ...] = ()) -> Iterator[None]:
-        """Turn errors of the operating system into StorageErrors that name operation and key."""
+        """Replace OSErrors by StorageErrors that name operation and key; errors of ``passed_on`` are not replaced."""
         is_write = operation in ("put", "create")
         try:
             yield
@@ -279,11 +276,11 @@ class LocalStore(ObjectStore):
             raise
         except LinkFound as error:
             if error.position < len(self.parts):
-                raise StorageError(operation, key, f"in the path of the store's folder {error}") from error
+                raise StorageError(operation, key, f"in the path of the store's folder, {error}") from error
             raise (InvalidKey if is_write else ObjectNotFound)(operation, key, str(error)) from error
         except (NotADirectoryError, IsADirectoryError) as error:
             if is_write:
-                raise InvalidKey(operation, key, "another key is the beginning of this one, or the reverse") from error
+                raise InvalidKey(operation, key, "one key cannot be a folder of another key") from error
             raise ObjectNotFound(operation, key, "no object has this key") from error
         except FileNotFoundError as error:
             raise ObjectNotFound(operation, key, "no object has this key") from error
@@ -292,7 +289,7 @@ class LocalStore(ObjectStore):
 
 
 class LocalWriter(ObjectWriter):
-    """Streams into a temporary file and publishes it under its key."""
+    """Writes a temporary file and renames it to its key."""
 
     def __init__(self, store: LocalStore, key: str, operation: str) -> None:
         self._store, self._key, self._operation = store, check_key(operation, key), operation
@@ -313,12 +310,12 @@ class LocalWriter(ObjectWriter):
         return self._info
 
     def abort(self) -> None:
-        with contextlib.suppress(OSError):  # What it could not flush is given up anyway.
+        with contextlib.suppress(OSError):  # unwritten data is discarded anyway
             self._file.close()
         self._store.remove_unfinished(self._unfinished)
 
     def publish(self, *, replaces: bool) -> ObjectInfo:
-        """Sync the file and give it its key; FileExistsError if the key is taken and not to be replaced."""
+        """Sync the file and rename it to its key; raise FileExistsError if the key exists and ``replaces`` is false."""
         self._check_open()
         with self._store.translated(self._operation, self._key):
             self._file.flush()
@@ -349,7 +346,7 @@ def _check_regular(operation: str, key: str, status: os.stat_result) -> None:
         raise ObjectNotFound(operation, key, "no object has this key")
     if not stat.S_ISREG(status.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "a FIFO, a socket or a device"
-        raise ObjectNotFound(operation, key, f"it is {kind}, and only regular files are objects")
+        raise ObjectNotFound(operation, key, f"the name is that of {kind}; only regular files are objects")
 
 
 def _read_range(descriptor: int, key: str, offset: int, length: int) -> bytes:
@@ -357,10 +354,10 @@ def _read_range(descriptor: int, key: str, offset: int, length: int) -> bytes:
     if offset < 0 or length < 0 or offset + length > size:
         raise InvalidRange("get_range", key, f"{length} bytes at {offset} of an object of {size} bytes")
     data = bytearray()
-    while len(data) < length:  # One read answers at most 2 GiB.
+    while len(data) < length:  # one read returns at most 2 GiB
         piece = os.pread(descriptor, length - len(data), offset + len(data))
         if not piece:
-            raise InvalidRange("get_range", key, "the object became shorter while it was read")
+            raise InvalidRange("get_range", key, "the object was truncated while it was read")
         if len(piece) == length:
             return piece
         data += piece

@@ -1,4 +1,4 @@
-"""The object store as the rest of Lithify sees it."""
+"""The interface of object stores, and its errors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+from uuid import uuid4
 
 from engine.core.errors import LithifyError
 from engine.storage.usage import StorageUsage
 
 
 class StorageError(LithifyError):
-    """The object store did not do what was asked; ``key`` and ``operation`` say what."""
+    """An operation of the object store failed; ``operation`` and ``key`` name it."""
 
     code = "storage_error"
     retryable = True
@@ -30,50 +31,50 @@ class StorageError(LithifyError):
 
 
 class ObjectNotFound(StorageError):
-    """No object has this key."""
+    """The object does not exist."""
 
     code = "object_not_found"
     retryable = False
 
 
 class InvalidKey(StorageError):
-    """The key is not one this store can hold, or it would lead out of the store."""
+    """The key is invalid, or its path is outside of the store."""
 
     code = "invalid_key"
     retryable = False
 
 
 class InvalidRange(StorageError):
-    """The range asked for is not wholly inside the object: the object is shorter than its metadata promises."""
+    """The requested range is not inside the object: the object is shorter than its metadata states."""
 
     code = "invalid_range"
     retryable = False
 
 
 class ConditionRefused(StorageError):
-    """The store rejects conditional creates as such; write the object with ``put`` instead."""
+    """The store does not support conditional creates; use ``put`` instead."""
 
     code = "condition_refused"
     retryable = False
 
 
 class InvalidStoreUrl(LithifyError):
-    """The object store's URL cannot be used; the message says which form is expected."""
+    """The URL of an object store is invalid; the message names the accepted forms."""
 
     code = "invalid_store_url"
 
 
 class ConditionalCreate(enum.StrEnum):
-    """What a store does when asked to create an object only if its key is free."""
+    """How a store handles the creation of an object on the condition that its key does not exist."""
 
-    ENFORCED = "enforced"  # the second create is refused
-    IGNORED = "ignored"  # the second create overwrites
-    REFUSED = "refused"  # the store rejects the condition itself
+    ENFORCED = "enforced"  # a second create fails
+    IGNORED = "ignored"  # a second create overwrites the object
+    REFUSED = "refused"  # the store does not support the condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """Key, size in bytes and last change (unix seconds) of a stored object."""
+    """Key, size in bytes and last modification (Unix seconds) of a stored object."""
 
     key: str
     size: int
@@ -81,9 +82,9 @@ class ObjectInfo:
 
 
 class ObjectWriter(ABC):
-    """Streams one object; nothing is visible under its key before ``commit`` returns.
+    """Writes one object as a stream; the object is not visible before ``commit``.
 
-    As a context manager it commits on a clean exit and aborts on an exception.
+    As a context manager it commits, or aborts if the block raises an exception.
     """
 
     @abstractmethod
@@ -92,11 +93,11 @@ class ObjectWriter(ABC):
 
     @abstractmethod
     def commit(self) -> ObjectInfo:
-        """Make the object visible, durably. After an error nothing of this writer is left."""
+        """Make the object visible and durable; after an error nothing of it remains."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Leave nothing; harmless after a commit or another abort."""
+        """Discard what was written; no effect after a commit or another abort."""
 
     def __enter__(self) -> Self:
         return self
@@ -111,11 +112,11 @@ class ObjectWriter(ABC):
 
 
 class ObjectStore(ABC):
-    """Keys are relative, ``/``-separated, without empty, ``.`` or ``..`` parts; anything else is an InvalidKey.
+    """The interface of object stores.
 
-    No key may be another key plus ``/`` and more: a folder cannot hold both (S3 could).
-
-    All methods are safe to call from several threads. ``usage`` counts requests and bytes per operation.
+    Keys are relative paths separated by ``/``, without empty, ``.`` or ``..`` parts; other keys raise InvalidKey. A key
+    cannot be a folder of another key (S3 would allow it, a file system does not). All methods are thread-safe.
+    ``usage`` counts requests and bytes per operation.
     """
 
     url: str
@@ -127,54 +128,63 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def get_range(self, key: str, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes; a range beyond the end is a StorageError, never a short answer."""
+        """Return exactly ``length`` bytes; raise InvalidRange if the range exceeds the object."""
 
     @abstractmethod
     def head(self, key: str) -> ObjectInfo:
-        """Return size and time of an object without reading it."""
+        """Return size and modification time without reading the object."""
 
     @abstractmethod
     def put(self, key: str, data: bytes) -> ObjectInfo:
-        """Write the whole object at once, replacing any object of this key; durable on return."""
+        """Write a whole object, replacing any object of this key; durable on return."""
 
     @abstractmethod
     def create(self, key: str, data: bytes) -> bool:
-        """Create the object only if the key is free; False if it is taken. See ``probe_conditional_create``.
+        """Create an object unless the key exists; return whether it was created. See ``probe_conditional_create``.
 
-        Nothing's correctness may rest on the answer: a store may ignore the condition, and over a network a create
-        whose answer was lost and which is tried again finds its own object and says False.
+        Correctness must not depend on the result: a store may ignore the condition, and a repeated create whose first
+        response was lost finds its own object and returns False.
         """
 
     @abstractmethod
     def open_writer(self, key: str) -> ObjectWriter:
-        """Begin to stream an object; memory use does not depend on its size."""
+        """Return a writer for an object; memory use does not depend on the object's size."""
 
     @abstractmethod
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Yield objects in key order (bytewise)."""
+        """Yield the objects whose keys begin with ``prefix`` and follow ``start_after``, in bytewise order of keys."""
 
     @abstractmethod
     def list_folders(self, prefix: str = "") -> Iterator[str]:
-        """Yield, bytewise ascending, what keys below ``prefix`` have up to their next ``/`` and with it, each once.
+        """Yield the folders directly below ``prefix``, with a slash at the end, in bytewise order.
 
-        ``prefix`` is empty or ends in ``/``. Requests grow with the folders, not with the objects in them. A folder
-        that has just lost its last object may still be yielded.
+        ``prefix`` is empty or ends with ``/``. The number of requests grows with the folders, not with the objects in
+        them. A folder whose last object was just deleted may still be yielded.
         """
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Delete the object; a missing one is no error."""
+        """Delete an object; a missing object is not an error."""
 
-    @abstractmethod
     def probe_conditional_create(self) -> ConditionalCreate:
-        """Find out, with a scratch key, what ``create`` really does here."""
+        """Return how the store handles ``create``, found out by creating one scratch object twice."""
+        key = f"scratch/conditional-create/{uuid4().hex}"
+        try:
+            self.create(key, b"first")
+            created_again = self.create(key, b"second")
+            is_kept = self.get(key) == b"first"
+        except ConditionRefused:
+            return ConditionalCreate.REFUSED
+        finally:
+            self.delete(key)
+        return ConditionalCreate.ENFORCED if is_kept and not created_again else ConditionalCreate.IGNORED
 
     @abstractmethod
     def sweep_unfinished(self, *, before: float) -> int:
-        """Remove what writers begun before ``before`` (unix seconds) left unfinished; return how many there were.
+        """Remove unfinished writes begun before ``before`` (Unix seconds); return their number.
 
-        Only for grace times far longer than any write: a writer that is swept while it runs fails at its commit.
+        The grace period must exceed the longest write: a running writer that is swept fails at its commit.
         """
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing that needs closing
-        """Give back connections; the store is not used afterwards."""
+        """Close connections; the store must not be used afterwards."""

@@ -1,4 +1,4 @@
-"""From a URL to an object store."""
+"""Opening of object stores by URL."""
 
 from __future__ import annotations
 
@@ -9,42 +9,41 @@ from urllib.parse import unquote, urlsplit
 
 from engine.storage.local import LocalStore
 from engine.storage.model import InvalidStoreUrl, ObjectStore
-from engine.storage.retrying import Retrying
-from engine.storage.s3_location import FORMS, location_of
+from engine.storage.retry import RetryPolicy
+from engine.storage.s3_location import FORMS, parse_s3_url
 
-STORES_KEPT = 16
+CACHED_STORES_MAX = 16
 
 
-def open_store(url: str, *, retrying: Retrying | None = None) -> ObjectStore:
-    """Open the store at ``url``; nothing is asked of it yet. ``retrying`` replaces the usual patience (S3 only).
+def open_store(url: str, *, retry_policy: RetryPolicy | None = None) -> ObjectStore:
+    """Return the store at ``url`` without sending a request. ``retry_policy`` applies to S3 only.
 
     Endpoint and region of S3 come from the URL's query, else from the environment (``OBJECT_STORE_ENDPOINT``,
-    ``AWS_ENDPOINT_URL_S3``, ``AWS_ENDPOINT_URL``; ``AWS_REGION``, ``AWS_DEFAULT_REGION``). InvalidStoreUrl says what is
-    wrong with a URL.
+    ``AWS_ENDPOINT_URL_S3``, ``AWS_ENDPOINT_URL``; ``AWS_REGION``, ``AWS_DEFAULT_REGION``). Raises InvalidStoreUrl.
     """
     if is_local(url):
         return LocalStore(folder_of(url))
-    # boto3 takes a third of a second to import; a folder needs none of it.
+    # Importing boto3 takes a third of a second; local folders do not need it.
     from engine.storage.s3 import S3Store
 
-    return S3Store(location_of(url), url, retrying)
+    return S3Store(parse_s3_url(url), url, retry_policy)
 
 
-@functools.lru_cache(maxsize=STORES_KEPT)
-def kept_store(url: str) -> ObjectStore:
-    """Return this process's store at ``url``, the same one each time: connections are dear. Nobody closes it."""
+@functools.lru_cache(maxsize=CACHED_STORES_MAX)
+def cached_store(url: str) -> ObjectStore:
+    """Return the shared store of this process at ``url``, which reuses connections; callers must not close it."""
     return open_store(url)
 
 
 def is_local(url: str) -> bool:
-    """Tell whether only this machine can see the store at ``url``."""
+    """Return whether the store at ``url`` is a folder of this machine."""
     return "://" not in url or url.startswith("file://")
 
 
 def resolve_links(url: str) -> str:
-    """Return the URL of the same store without symbolic links in the path of its folder.
+    """Return the URL of the same store, with symbolic links in the path of its folder resolved.
 
-    For the URLs of an installation's own settings only: nobody but its operator decides where these links lead.
+    Only for URLs from the settings of the installation: their links are under the operator's control.
     """
     if not is_local(url):
         return url
@@ -54,12 +53,12 @@ def resolve_links(url: str) -> str:
 
 
 def folder_of(url: str) -> Path:
-    """Return the folder that a path or a ``file://`` URL names. Raises InvalidStoreUrl."""
+    """Return the folder of a path or ``file://`` URL. Raises InvalidStoreUrl."""
     if not url:
         raise InvalidStoreUrl(f"the object store's URL is empty: {FORMS}")
     if "://" not in url:
         return Path(url)
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or not parts.path or parts.query or parts.fragment:
-        raise InvalidStoreUrl(f"{url!r} is no folder of this machine: {FORMS}")
+        raise InvalidStoreUrl(f"{url!r} is not a folder of this machine: {FORMS}")
     return Path(unquote(parts.path))

@@ -1,7 +1,7 @@
-"""Objects in an S3-compatible store, through boto3.
+"""Object store in an S3-compatible bucket, through boto3.
 
-One request is one call of ``_Requests.send``: it counts the request, repeats it when that can help, and turns what
-boto3 raises into StorageErrors. Streams become multipart uploads; an upload that fails or is given up is aborted.
+All requests go through ``_Requests``, which counts them, retries them, and replaces errors of boto3 by StorageErrors.
+Streams are multipart uploads; an upload that fails or is cancelled is aborted.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
-from engine.storage.conditions import probe_create
 from engine.storage.keys import check_folder, check_key, check_prefix
 from engine.storage.model import (
-    ConditionalCreate,
     ConditionRefused,
     InvalidRange,
     ObjectInfo,
@@ -27,12 +25,12 @@ from engine.storage.model import (
     ObjectWriter,
     StorageError,
 )
-from engine.storage.retrying import Retrying
+from engine.storage.retry import RetryPolicy
 from engine.storage.s3_location import S3Location
 from engine.storage.usage import StorageUsage
 
 PART_SIZE = 8 << 20
-"""Bytes of a part of a multipart upload; S3 wants at least 5 MiB."""
+"""Bytes of a part of a multipart upload; S3 requires at least 5 MiB."""
 PARTS_PER_SIZE = 1000
 """After this many parts the part size grows by another PART_SIZE, so that 10,000 parts hold about 440 GiB."""
 PARTS_MAX = 10_000
@@ -51,13 +49,13 @@ _Answer = TypeVar("_Answer")
 
 
 class S3Store(ObjectStore):
-    """A bucket, or the part of it below a prefix. Credentials come from the places boto3 looks in."""
+    """An object store in a bucket, or below a prefix of it. boto3 finds the credentials."""
 
-    def __init__(self, location: S3Location, url: str, retrying: Retrying | None = None) -> None:
+    def __init__(self, location: S3Location, url: str, retry_policy: RetryPolicy | None = None) -> None:
         self.location = location
         self.url = url
         self.usage = StorageUsage()
-        self._requests = _Requests(_client(location), location, self.usage, retrying or Retrying())
+        self._requests = _Requests(_client(location), location, self.usage, retry_policy or RetryPolicy())
 
     def get(self, key: str) -> bytes:
         return self._requests.get("get", key, None)
@@ -65,7 +63,7 @@ class S3Store(ObjectStore):
     def get_range(self, key: str, offset: int, length: int) -> bytes:
         if offset < 0 or length < 0:
             raise InvalidRange("get_range", key, f"{length} bytes at {offset}")
-        if length == 0:  # HTTP has no empty range.
+        if length == 0:  # HTTP has no empty ranges
             if offset > self.head(key).size:
                 raise InvalidRange("get_range", key, f"0 bytes at {offset}, beyond the end")
             return b""
@@ -92,7 +90,7 @@ class S3Store(ObjectStore):
         return S3Writer(self._requests, key, self._written)
 
     def _written(self, key: str, size: int, answer: dict[str, Any]) -> ObjectInfo:
-        """Describe an object just written; the store's own clock is in the header Date, which saves a request."""
+        """Return the info of an object just written; the Date header of the response saves a head request."""
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         if not date:
             return self.head(key)
@@ -106,7 +104,7 @@ class S3Store(ObjectStore):
             page["StartAfter"] = self.location.prefix + start_after
         for answer in self._requests.list_pages(prefix, page):
             for entry in answer.get("Contents", ()):
-                if not entry["Key"].endswith("/"):  # What consoles leave to show a folder is no object of ours.
+                if not entry["Key"].endswith("/"):  # placeholders of folders, which some consoles create
                     yield ObjectInfo(
                         key=entry["Key"][skipped:], size=entry["Size"], modified_at=entry["LastModified"].timestamp()
                     )
@@ -121,9 +119,6 @@ class S3Store(ObjectStore):
     def delete(self, key: str) -> None:
         self._requests.send("delete", key, lambda c, place: c.delete_object(**place))
 
-    def probe_conditional_create(self) -> ConditionalCreate:
-        return probe_create(self)
-
     def sweep_unfinished(self, *, before: float) -> int:
         swept = 0
         for key, upload_id in self._requests.uploads(before):
@@ -136,7 +131,7 @@ class S3Store(ObjectStore):
 
 
 class S3Writer(ObjectWriter):
-    """Buffers up to one part; an object that never fills one is a plain put, any other a multipart upload."""
+    """Buffers up to one part; an object smaller than a part is a plain put, any other a multipart upload."""
 
     def __init__(
         self, requests: _Requests, key: str, describe: Callable[[str, int, dict[str, Any]], ObjectInfo]
@@ -152,7 +147,7 @@ class S3Writer(ObjectWriter):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._require_open()
         if isinstance(data, bytes) and not self._buffer and len(data) == self._part_size():
-            self._upload_part(data)  # as it is: no copy is made of what comes in parts
+            self._upload_part(data)  # no copy of data that comes in whole parts
             return
         rest = memoryview(data).cast("B")
         while rest:
@@ -209,19 +204,19 @@ class S3Writer(ObjectWriter):
 
 
 class _KeyTaken(Exception):
-    """A conditional create met an object."""
+    """A conditional create failed because the key exists."""
 
 
 class _Requests:
-    """Sends requests: counts, repeats, translates errors."""
+    """Sends requests: counts and retries them and translates errors."""
 
-    def __init__(self, client: Any, location: S3Location, usage: StorageUsage, retrying: Retrying) -> None:
-        self.client, self._location, self._usage, self._retrying = client, location, usage, retrying
+    def __init__(self, client: Any, location: S3Location, usage: StorageUsage, retry_policy: RetryPolicy) -> None:
+        self.client, self._location, self._usage, self._retry_policy = client, location, usage, retry_policy
 
     def send(
         self, operation: str, key: str, request: Callable[[Any, dict[str, str]], _Answer], byte_count: int = 0
     ) -> _Answer:
-        """Call ``request(client, {Bucket, Key})``, again where that can help."""
+        """Call ``request(client, {Bucket, Key})`` with retries; ``byte_count`` is what it moves."""
         place = {"Bucket": self._location.bucket, "Key": self._location.prefix + check_key(operation, key)}
         return self._repeat(operation, key, lambda: request(self.client, place), byte_count)
 
@@ -231,26 +226,26 @@ class _Requests:
             return request()
 
         try:
-            return self._retrying.run(attempt, _is_worth_retrying)
+            return self._retry_policy.run(attempt, _is_retryable)
         except (ClientError, BotoCoreError, HTTPError) as error:
             raise _translated(operation, key, error) from error
 
     def put(self, key: str, data: bytes) -> dict[str, Any]:
-        """Write a whole object and return the store's answer."""
+        """Write a whole object and return the response."""
         answer: dict[str, Any] = self.send("put", key, lambda c, place: c.put_object(Body=data, **place), len(data))
         return answer
 
     def get(self, operation: str, key: str, span: tuple[int, int] | None) -> bytes:
-        """Read an object, or (offset, length > 0) of it; a body that breaks off is read again."""
+        """Return the bytes of an object, or of its range (offset, length > 0); an interrupted body is read again."""
         condition = {"Range": f"bytes={span[0]}-{span[0] + span[1] - 1}"} if span else {}
 
         def read(client: Any, place: dict[str, str]) -> bytes:
             answer = client.get_object(**condition, **place)
             with answer["Body"] as body:
-                # Checked before the body is read: what the metadata promised decides how much is taken in.
+                # Checked before the body is read, so that its size is bounded by the requested length.
                 if span and answer["ContentLength"] != span[1]:
                     body.close()
-                    raise InvalidRange(operation, key, f"{span[1]} bytes at {span[0]} are not all there")
+                    raise InvalidRange(operation, key, f"{span[1]} bytes at {span[0]} exceed the object")
                 data: bytes = body.read()
             return data
 
@@ -259,7 +254,7 @@ class _Requests:
         return data
 
     def list_pages(self, prefix: str, page: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a listing, from the one that ``page`` describes."""
+        """Yield the pages of a listing; ``page`` holds the arguments of the first request."""
         page = page | {"Bucket": self._location.bucket}
         while True:
             answer: dict[str, Any] = self._repeat("list", prefix, lambda: self.client.list_objects_v2(**page))
@@ -269,12 +264,12 @@ class _Requests:
             page["ContinuationToken"] = answer["NextContinuationToken"]
 
     def begin_upload(self, key: str) -> str:
-        """Begin a multipart upload and return its id."""
+        """Create a multipart upload and return its id."""
         answer = self.send("create_upload", key, lambda c, place: c.create_multipart_upload(**place))
         return str(answer["UploadId"])
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes) -> str:
-        """Send part ``number`` (counted from 1) and return its entity tag."""
+        """Upload part ``number``, counted from 1, and return its entity tag."""
         answer = self.send(
             "upload_part",
             key,
@@ -284,7 +279,7 @@ class _Requests:
         return str(answer["ETag"])
 
     def complete_upload(self, key: str, upload_id: str, etags: list[str]) -> dict[str, Any]:
-        """Make the parts one object. A repeated request that finds the upload gone means the first one worked."""
+        """Complete a multipart upload. If a retry finds no upload, the first request has succeeded."""
         parts = {"Parts": [{"ETag": etag, "PartNumber": number} for number, etag in enumerate(etags, 1)]}
         sent = []
 
@@ -301,7 +296,7 @@ class _Requests:
         return self.send("complete_upload", key, complete)
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Drop an upload and its parts; one that is gone already is no error."""
+        """Abort an upload and delete its parts; a missing upload is not an error."""
 
         def abort(client: Any, place: dict[str, str]) -> None:
             try:
@@ -313,7 +308,7 @@ class _Requests:
         self.send("abort_upload", key, abort)
 
     def uploads(self, before: float) -> Iterator[tuple[str, str]]:
-        """Yield (key, upload id) of the multipart uploads begun before ``before`` (unix seconds)."""
+        """Yield (key, upload id) of the multipart uploads begun before ``before`` (Unix seconds)."""
         place = {"Bucket": self._location.bucket, "Prefix": self._location.prefix}
         page: dict[str, str] = {}
         while True:
@@ -332,14 +327,14 @@ class _Requests:
 
 def _client(location: S3Location) -> Any:
     config = Config(
-        # Our own retrying counts every request; two layers would multiply.
+        # RetryPolicy retries and counts every request; two layers of retries would multiply.
         retries={"total_max_attempts": 1, "mode": "standard"},
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
         max_pool_connections=CONNECTIONS_MAX,
-        # Buckets of other stores are rarely names in DNS.
+        # Other stores rarely have a DNS name per bucket.
         s3={"addressing_style": "path" if location.endpoint else "auto"},
-        # Many S3-compatible stores refuse the newer checksum trailers; our objects carry their own checksums.
+        # Many S3-compatible stores reject checksum trailers; the objects have checksums of their own.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
@@ -355,9 +350,9 @@ def _status(error: ClientError) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
-def _is_worth_retrying(error: Exception) -> bool:
+def _is_retryable(error: Exception) -> bool:
     if isinstance(error, ClientError):
-        # 409 is a conditional create that met another one on its way.
+        # 409: a conditional create conflicts with a concurrent one.
         return _code(error) in RETRYABLE_CODES or _status(error) in (409, 429, 500, 502, 503, 504)
     return isinstance(error, BotoCoreError | HTTPError) and type(error).__name__ not in PERMANENT_ERRORS
 
@@ -372,10 +367,10 @@ def _translated(operation: str, key: str, error: Exception) -> Exception:
     if operation == "create" and status == 412:
         return _KeyTaken()
     if operation == "create" and code in UNSUPPORTED_CODES:
-        return ConditionRefused(operation, key, f"the store refuses conditional creates ({code})")
+        return ConditionRefused(operation, key, f"the store does not support conditional creates ({code})")
     if code in MISSING_CODES:
         return ObjectNotFound(operation, key, "no object has this key")
     if code in ("InvalidRange", "416"):
-        return InvalidRange(operation, key, "the range begins beyond the end of the object")
+        return InvalidRange(operation, key, "the range starts beyond the end of the object")
     message = error.response.get("Error", {}).get("Message", "")
     return StorageError(operation, key, f"{code or status} {message}".strip())

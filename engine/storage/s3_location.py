@@ -1,4 +1,4 @@
-"""What an ``s3://`` URL and the environment say about a store in S3."""
+"""Bucket, prefix, endpoint and region of a store in S3, from its URL and the environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Location:
-    """Where the objects are: ``prefix`` is empty or ends in ``/``; no endpoint means Amazon's of the region."""
+    """The location of a store; ``prefix`` is empty or ends with ``/``, no endpoint means that of AWS in the region."""
 
     bucket: str
     prefix: str = ""
@@ -24,11 +24,11 @@ class S3Location:
     region: str = "us-east-1"
 
 
-def location_of(url: str) -> S3Location:
-    """Return what an ``s3://`` URL and the environment say about a store in S3. Raises InvalidStoreUrl."""
+def parse_s3_url(url: str) -> S3Location:
+    """Return the location of an ``s3://`` URL; the environment supplies what it lacks. Raises InvalidStoreUrl."""
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc or parts.fragment or "@" in parts.netloc:
-        raise InvalidStoreUrl(f"{url!r} is no object store: {FORMS}")
+        raise InvalidStoreUrl(f"{url!r} is not an object store: {FORMS}")
     query = _query(url)
     return S3Location(
         bucket=parts.netloc,
@@ -53,7 +53,7 @@ def _prefix(url: str, path: str) -> str:
     try:
         check_key("open", prefix)
     except InvalidKey as error:
-        raise InvalidStoreUrl(f"{url!r}: bad prefix: {error.reason}") from error
+        raise InvalidStoreUrl(f"{url!r}: invalid prefix: {error.reason}") from error
     return prefix + "/"
 
 

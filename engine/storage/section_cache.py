@@ -1,6 +1,6 @@
-"""Keeps what was decoded of objects that questions come back to: footers, series, symbols. Bounded by bytes.
+"""Cache of decoded sections of objects (footers, series, symbols), bounded by bytes.
 
-Objects never change under their key, so that nothing here grows old. Safe to use from several threads.
+Objects are immutable, so entries are never invalidated. Thread-safe.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class _Entry(NamedTuple):
 
 
 class SectionCache:
-    """Forgets first what was longest not asked for. Sizes are what callers say, about what a value takes in memory."""
+    """A least-recently-used cache. Callers supply the approximate size in memory of each value."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -30,9 +30,10 @@ class SectionCache:
         self.misses = 0
 
     def get(self, key: Hashable, make: Callable[[], tuple[Value, int]]) -> Value:
-        """Return the value of a key, made (with its size) if it is not held; what ``make`` raises is not kept.
+        """Return the value of ``key``; on a miss, that of ``make``, which returns the value and its size in bytes.
 
-        Two threads that miss at once both make it: waiting for each other would let one hold up all.
+        Exceptions of ``make`` are not cached. Concurrent misses of one key each call ``make``, so that no thread waits
+        for another.
         """
         with self._lock:
             found = self._entries.get(key)

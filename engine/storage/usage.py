@@ -1,4 +1,4 @@
-"""Counts what an object store was asked for, so that a bill can be explained."""
+"""Counters of the requests and bytes of an object store, to explain its bill."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections import Counter
 
 
 class StorageUsage:
-    """Requests and bytes per operation.
+    """Counts requests and bytes per operation.
 
-    Operations: get, get_range, head, put, create, list, delete, and of streams to S3 create_upload, upload_part,
-    complete_upload, abort_upload, list_uploads. A request that is repeated counts each time.
+    Operations: get, get_range, head, put, create, list, delete; for multipart uploads create_upload, upload_part,
+    complete_upload, abort_upload, list_uploads. Each retry of a request is counted.
     """
 
     def __init__(self) -> None:
@@ -26,17 +26,17 @@ class StorageUsage:
             self._bytes[operation] += byte_count
 
     def record_bytes(self, operation: str, byte_count: int) -> None:
-        """Add bytes to a request counted before, when its answer tells their number."""
+        """Add the bytes of a request that was counted before its size was known."""
         with self._lock:
             self._bytes[operation] += byte_count
 
     def record_skipped(self, count: int) -> None:
-        """Count names that a listing left out because they are no objects: links, FIFOs, sockets and devices."""
+        """Count names that a listing skipped because they are not objects: links, FIFOs, sockets and devices."""
         with self._lock:
             self._skipped += count
 
     def skipped(self) -> int:
-        """Return how many names listings have left out so far."""
+        """Return the number of names that listings have skipped so far."""
         with self._lock:
             return self._skipped
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from engine.core.errors import LithifyError
-from engine.core.idle import run_idle
+from engine.core.thread_priority import run_at_low_priority
 from engine.lanes.catalog.apply import UnitResult
 from engine.lanes.catalog.apply_plan import ApplyPlan, Unit
 from engine.lanes.catalog.compact_job import (
@@ -31,7 +31,7 @@ from engine.lanes.catalog.compact_job import (
 from engine.lanes.catalog.jobs import CatalogCompactResult, CatalogCompactSpec
 from engine.lanes.catalog.plan.sensor import BuildPath, PathLimits, build_path
 from engine.protocol.messages import Progress
-from engine.storage import ObjectStore, kept_store
+from engine.storage import ObjectStore, cached_store
 from spark.errors import SparkJobFailed
 from spark.frames import PARTITIONS_MAX, run_orders
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
@@ -64,7 +64,7 @@ def run(
     jobs = []
     for spec in specs:
         try:
-            opened = CompactJob.open(spec, kept_store(store_url))
+            opened = CompactJob.open(spec, cached_store(store_url))
             jobs.append(_Job(opened, opened.plan()))
         except LithifyError as error:
             outcomes[spec.job] = error
@@ -82,7 +82,7 @@ def run_where_it_fits(
     progress: Callable[[str, Progress], None] = lambda job, progress: None,
 ) -> dict[str, Outcome]:
     """Carry out as ``run`` does, but in this process what is not beyond the limits that its specification gives."""
-    store, large, outcomes = kept_store(store_url), [], dict[str, Outcome]()
+    store, large, outcomes = cached_store(store_url), [], dict[str, Outcome]()
     for spec in specs:
         try:
             outcome: Outcome | None = _run_here(spec, store, cancelled, progress)
@@ -216,8 +216,8 @@ def merge_units(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             result, error = None, None
             try:
                 # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
-                job = CompactJob.open(spec, kept_store(order["store_url"]))
-                result = run_idle(partial(_run_units, job, order["units"]))
+                job = CompactJob.open(spec, cached_store(order["store_url"]))
+                result = run_at_low_priority(partial(_run_units, job, order["units"]))
             except Exception as own_error:  # noqa: BLE001  an error of one job is its answer; the others go on
                 error = error_to_bytes(own_error)
             values = (spec.job, len(order["units"]), result, error)

@@ -23,7 +23,7 @@ from engine.formats.profile_block.merge_model import Scratch
 from engine.lanes.profiles.jobs import ProfileMergeResult, ProfileMergeSpec
 from engine.lanes.profiles.merge.merge import OutputPlan, merge_dataset, plan_outputs, write_results
 from engine.protocol.messages import Progress
-from engine.storage import ObjectStore, kept_store, open_store
+from engine.storage import ObjectStore, cached_store, open_store
 from spark.frames import run_orders
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
 from spark.orders import Order, Unit, gather, table_of
@@ -196,7 +196,7 @@ def _merge_unit(
 ) -> Iterator[pa.RecordBatch]:
     folder = Path(tempfile.mkdtemp(prefix="lithify-merge-", dir=SparkFiles.getRootDirectory()))
     try:
-        store = kept_store(order.store_url)
+        store = cached_store(order.store_url)
         # An executor is not told that a job is unwanted: Spark ends the Python of a task that it interrupts.
         parts = merge_dataset(
             outputs[unit.output].datasets[unit.dataset],

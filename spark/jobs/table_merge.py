@@ -32,7 +32,7 @@ from engine.lanes.tables.merge.merge_job import FolderPart, Unit
 from engine.lanes.tables.merge.plan_json import plan_from_json, plan_to_json
 from engine.lanes.tables.merge.sort_keys import numbered_keys
 from engine.protocol.messages import Progress
-from engine.storage import kept_store
+from engine.storage import cached_store
 from spark.errors import SparkJobFailed
 from spark.frames import CONNECT_PARTITIONS_MAX, PARTITIONS_MAX, frame_of_orders, run_orders
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
@@ -192,7 +192,7 @@ class _Batch:
         An interrupted task may write one more file: one that no manifest names is swept by age.
         """
         with suppress(LithifyError):  # the job's own trouble is what counts
-            merge_job.withdraw(job.spec, kept_store(job.spec.url))
+            merge_job.withdraw(job.spec, cached_store(job.spec.url))
         if self.root:  # elsewhere the next task of an executor does it
             sweep_scratch(self.root)
 
@@ -221,7 +221,7 @@ def read_files(told: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
     An error is told in such a row too: then it is known for what it is.
     """
     plan = plan_from_json(json.loads(told))
-    store = kept_store(plan.spec.url)
+    store = cached_store(plan.spec.url)
     for batch in batches:
         for order in batch.column("order").to_pylist():
             for number in json.loads(order):
@@ -246,7 +246,7 @@ def write_rows(told: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
     try:
         rows = _uncarried(batches, plan, read)
         with scratch_folder(Path(SparkFiles.getRootDirectory())) as scratch:
-            written = write_sorted(plan, rows, read, kept_store(plan.spec.url), scratch, lambda: False)
+            written = write_sorted(plan, rows, read, cached_store(plan.spec.url), scratch, lambda: False)
         result = _part_bytes(merge_job.part_of(Unit(0, plan.folder), written))
     except Exception as own_error:  # noqa: BLE001  an error of one unit is its answer
         error = error_to_bytes(own_error)
@@ -255,7 +255,7 @@ def write_rows(told: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 def _merge_unit(spec: TableMergeSpec, unit: Unit, frame_bytes: int) -> FolderPart | FolderPlan:
     """Merge a unit, or return its plan if it should be spread; ``spec`` is of its chunk alone."""
-    store, root = kept_store(spec.url), Path(SparkFiles.getRootDirectory())
+    store, root = cached_store(spec.url), Path(SparkFiles.getRootDirectory())
     told = _progress_file(root, spec, Unit(0, unit.folder))
     total, done = merge_job.unit_bytes(spec, Unit(0, unit.folder)), 0
 

@@ -24,7 +24,7 @@ from engine.lanes.tsdb.jobs import TsdbMergeResult, TsdbMergeSpec
 from engine.lanes.tsdb.merge import merge_job
 from engine.lanes.tsdb.results import read_tsdb_result
 from engine.protocol.messages import Progress
-from engine.storage import kept_store
+from engine.storage import cached_store
 from spark.errors import SparkJobFailed
 from spark.frames import run_orders
 from spark.job_groups import SMALL_JOB_BYTES, JobGroups, cancelled_error, grouped
@@ -140,7 +140,7 @@ class _Batch:
         An interrupted task may write one more file: a block without ``meta.json`` is deleted by age.
         """
         with suppress(LithifyError):  # the job's own trouble is what counts
-            merge_job.withdraw(job.spec, kept_store(job.spec.bucket_url))
+            merge_job.withdraw(job.spec, cached_store(job.spec.bucket_url))
         if self.root:  # elsewhere the next task of an executor does it
             sweep_scratch(self.root)
 
@@ -156,7 +156,7 @@ def merge_blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
                 root = Path(SparkFiles.getRootDirectory())
                 merged = merge_job.run(
                     spec,
-                    kept_store(spec.bucket_url),
+                    cached_store(spec.bucket_url),
                     scratch=root,
                     progress=_progress_file(root, spec).tell,
                 )

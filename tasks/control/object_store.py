@@ -6,10 +6,10 @@ import functools
 
 from engine.storage import ObjectStore, open_store
 
-STORES_KEPT = 16
+CACHED_STORES_MAX = 16
 
 
-@functools.lru_cache(maxsize=STORES_KEPT)
+@functools.lru_cache(maxsize=CACHED_STORES_MAX)
 def object_store(url: str) -> ObjectStore:
     """Return the store at ``url``, the same one for all tasks; they may use it from several threads."""
     return open_store(url)

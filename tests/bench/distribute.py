@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from engine.placement import _placer_py, placer
 from engine.placement.model import DatasetRule, Instance, PlacementRules
 from engine.placement.ring import EMPTY_RING, Ring, change_ring
-from engine.placement.what_if import Movement, PlacedSeries, compare
+from engine.placement.what_if import Movement, PlacedSeries, compare_placements
 from tests.bench.figures import Figures
 
 NAME = "distribute"
@@ -83,7 +83,7 @@ def leave_and_join(position: int, rules: PlacementRules, series: list[PlacedSeri
     others = [number for number in range(INSTANCES) if number != position]
     full, fewer = ring_of(range(INSTANCES)), ring_of(others)
     changes = [(full, ring_of(others, full)), (fewer, ring_of(range(INSTANCES), fewer))]
-    return [compare(before, after, rules, series, new_rules=rules) for before, after in changes]
+    return [compare_placements(before, after, rules, series, new_rules=rules) for before, after in changes]
 
 
 def decisions_per_s(placed: placer.Placer, series: Sequence[PlacedSeries], repeats: int) -> float:

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.core import ulids
+from engine.core.binary import encode_svarint
 from engine.formats.prometheus.block_writer import BlockWriter
 from engine.formats.prometheus.chunks.xor import encode_xor
 from engine.formats.prometheus.index.series_batch import series_batch
 from engine.formats.prometheus.meta import BlockMeta, BlockStats, Compaction, decode_meta, encode_meta
 from engine.formats.prometheus.model import ENCODING_XOR, Chunk, ChunkMeta
-from engine.formats.prometheus.varints import svarint
 
 SEED = 20230315
 POOL = 1_500
@@ -122,7 +122,7 @@ def _encoded(interval: int, number: int, gap_seed: Sequence[int], gaps: float) -
         part = slice(first, first + CHUNK_SAMPLES)
         data = encode_xor(times[part], values[part])
         start = int(times[first])
-        time_bytes = len(svarint(start))
+        time_bytes = len(encode_svarint(start))
         yield Encoded(start, int(times[part][-1]), data[:2], data[2 + time_bytes :])
 
 
@@ -136,5 +136,5 @@ def _values(draw: np.random.Generator, kind: int) -> np.ndarray[tuple[int], np.d
 
 def _chunks(encoded: Sequence[Encoded], start: int) -> tuple[list[tuple[int, int]], list[Chunk]]:
     times = [(start + each.start_ms, start + each.end_ms) for each in encoded]
-    chunks = [Chunk(ENCODING_XOR, each.head + svarint(start + each.start_ms) + each.tail) for each in encoded]
+    chunks = [Chunk(ENCODING_XOR, each.head + encode_svarint(start + each.start_ms) + each.tail) for each in encoded]
     return times, chunks

@@ -20,7 +20,7 @@ from engine.storage import (
     StorageError,
     open_store,
 )
-from engine.storage.conformance import check
+from engine.storage.conformance import check_store
 from engine.storage.s3 import PART_SIZE
 
 BAD_KEYS = [
@@ -306,7 +306,7 @@ def test_threads_share_a_store(store: ObjectStore) -> None:
 
 
 def test_the_conformance_check_passes_and_leaves_nothing(store: ObjectStore) -> None:
-    report = check(store)
+    report = check_store(store)
     assert [result for result in report.results if result.fault] == []
     assert report.is_conforming
     assert report.conditional_create is ConditionalCreate.ENFORCED

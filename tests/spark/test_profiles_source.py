@@ -169,7 +169,7 @@ def test_executors_get_no_credential(source: SparkSession, stored: StoredRows) -
         ({"on_damage": "ignore"}, "neither fail nor skip"),
         ({"share_bytes": "-1"}, "not a number from 1"),
         ({"credential": ""}, "option credential is missing, and SERVICE_CREDENTIAL is not set"),
-        ({"store": "ftp://x"}, "option store: .* is no object store"),
+        ({"store": "ftp://x"}, "option store: .* is not an object store"),
         ({"selektor": "{}"}, "there is no option 'selektor'; there are tenant"),
     ],
 )

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.core.errors import LithifyError
-from engine.core.idle import IDLE_NICE
+from engine.core.thread_priority import LOW_PRIORITY_NICE
 from engine.lanes.catalog import compact_job
 from engine.lanes.catalog.apply_plan import ApplyPlan
 from engine.lanes.catalog.compact_job import CompactJob
@@ -165,7 +165,7 @@ def test_a_branch_is_folded_beside_blocks_at_low_priority(
     files = CatalogFiles(store, "repository/")
     assert values_of(files, files.read_metarange(outcome.metarange)) == {b"a": "1", b"c": "2"}
     assert told[-1][1].done == told[-1][1].total > 0
-    assert priorities == [max(IDLE_NICE, os.getpriority(os.PRIO_PROCESS, 0))]
+    assert priorities == [max(LOW_PRIORITY_NICE, os.getpriority(os.PRIO_PROCESS, 0))]
     store.delete(spec.layers[0].key)
     assert isinstance(merge(merger, {spec.job: spec.to_json()})[spec.job], ObjectNotFound)
 

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from engine.core import sizes
+from engine.core.formatting import format_size
 
 NOTHING = "\N{EN DASH}"
 GAP = "\N{NO-BREAK SPACE}"
@@ -33,7 +33,7 @@ _KEY = re.compile(r"^( *)(&quot;.*?&quot;):", re.MULTILINE)
 
 def size_text(size: int | None) -> str:
     """Return bytes with three digits that matter: ``34.1 KiB``."""
-    return NOTHING if size is None else sizes.size_text(size).replace(" ", GAP)
+    return NOTHING if size is None else format_size(size).replace(" ", GAP)
 
 
 def count_text(count: int) -> str:

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from unfold.decorators import display
 
 from engine.placement.model import LoadBalancing
-from engine.placement.rate import rate_text
+from engine.placement.rate import format_rate
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.filters import ExactFilter, TenantNameFilter
 from webadmin.adminkit.orders import OrderedAdmin
@@ -206,7 +206,7 @@ class RulesVersionAdmin(ReadOnlyAdmin):
 
     @display(description="Written")
     def written(self, row: RulesVersion) -> str:
-        return rate_text(row.usage_bytes)
+        return format_rate(row.usage_bytes)
 
 
 @admin.register(RuleChange)

@@ -17,7 +17,7 @@ from engine.core.errors import LithifyError
 from engine.placement.documents import decode_statistics
 from engine.placement.load_balancing import skew
 from engine.placement.model import DatasetKey, PlacementRules
-from engine.placement.rate import rate_text
+from engine.placement.rate import format_rate
 from engine.placement.ring import Ring
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics
 from engine.placement.subrings import dataset_subring, key_hash
@@ -122,7 +122,7 @@ def _facts(now: PlacementNow) -> Facts:
             ("Zones", ", ".join(now.ring.zones()) or "none"),
             ("Rules", f"version {now.rules.version}, {show.counted(len(now.rules.datasets), 'dataset')}"),
             ("Built", show.age(now.rules.created_at_ms or None, now.now_ms)),
-            ("Written", rate_text(sum(loads.values()))),
+            ("Written", format_rate(sum(loads.values()))),
             ("Busiest shard", _busiest(loads, mean)),
             (
                 "Capped by their tenant",
@@ -136,7 +136,7 @@ def _busiest(loads: Counter[int], mean: float) -> str:
     if not loads or not mean:
         return show.NOTHING
     [(shard, load)] = loads.most_common(1)
-    return f"shard {shard}: {rate_text(load)}, {load / mean:.1f} times the mean"
+    return f"shard {shard}: {format_rate(load)}, {load / mean:.1f} times the mean"
 
 
 def _loads(statistics: PlacementStatistics) -> Counter[int]:
@@ -193,7 +193,7 @@ def _skew(now: PlacementNow, heaviest: Sequence[DatasetStatistics]) -> Table:
             (
                 show.name(found.tenant),
                 show.link(_address(found), show.name(found.dataset or "(no name)")),
-                rate_text(found.usage()),
+                format_rate(found.usage()),
                 f"{len({shard.shard for shard in found.shards})} of {len(rule.shards) or max(1, rule.dataset_shards)}",
                 show.badge(f"{unevenness:.2f}", "warn" if unevenness >= 0.5 else "quiet", "deviation over mean"),
                 show.badge("pinned", "busy") if rule.shards else way,

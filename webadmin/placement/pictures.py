@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from engine.placement.rate import rate_text
+from engine.placement.rate import format_rate
 from engine.placement.ring import Ring
 from engine.placement.subrings import Subring
 
@@ -83,7 +83,7 @@ def heat_picture(ring: Ring, loads: Mapping[int, int]) -> str:
     for place, (first, last, load) in enumerate(cells):
         x, y = place % CELLS_PER_ROW * CELL + 1, place // CELLS_PER_ROW * CELL + 1
         share = load / top
-        title = f"{_shards(first, last)}: {rate_text(load)}, {owners[first]}"
+        title = f"{_shards(first, last)}: {format_rate(load)}, {owners[first]}"
         parts.append(
             f'<g><title>{escape(title)}</title><rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" rx="3" '
             f'fill="#c4541b" fill-opacity="{0.06 + 0.94 * share:.3f}" stroke="currentColor" stroke-opacity=".15"/>'
@@ -95,7 +95,7 @@ def heat_picture(ring: Ring, loads: Mapping[int, int]) -> str:
         f'fill-opacity="{0.06 + 0.94 * step / 9:.3f}"/>'
         for step in range(10)
     ]
-    parts.append(_text(140, height - 14, f"{rate_text(top if any(loads.values()) else 0)}"))
+    parts.append(_text(140, height - 14, f"{format_rate(top if any(loads.values()) else 0)}"))
     return "".join([*parts, "</svg>"])
 
 

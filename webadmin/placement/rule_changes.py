@@ -8,7 +8,7 @@ from typing import Any
 from engine.placement.build_rules import PlacementSettings
 from engine.placement.load_balancing import skew
 from engine.placement.model import DatasetKey, DatasetRule, LoadBalancing, PlacementRules
-from engine.placement.rate import rate_text
+from engine.placement.rate import format_rate
 from engine.placement.statistics import DatasetStatistics, PlacementStatistics
 
 
@@ -55,14 +55,14 @@ def _reason(
         return "it wrote nothing for a quarter of an hour"
     if (usage.tenant, usage.dataset) in settings.overrides:
         return "an operator's override"
-    rate = rate_text(usage.usage())
+    rate = format_rate(usage.usage())
     if old is None:
         return f"it is new and writes {rate}"
     if old.shards:
         return "its override was taken back"
     limits, parts = settings.limits(usage.tenant), []
     if new.dataset_shards > old.dataset_shards:
-        parts.append(f"it writes {rate}, and a shard carries {rate_text(limits.unit_bytes)}")
+        parts.append(f"it writes {rate}, and a shard carries {format_rate(limits.unit_bytes)}")
     if new.dataset_shards < old.dataset_shards:
         parts.append(f"it writes {rate} and needed no more for a while, or its limits are narrower")
     if new.load_balancing != old.load_balancing:

@@ -40,7 +40,7 @@ def read_order(request: Request, shape: type[Serializer]) -> tuple[Fields, Order
 def refuse_unknown(fields: Fields, shape: type[Serializer]) -> None:
     """Refuse fields that the shape of an order does not have, in the objects within it too; not in lists of things."""
     known = shape().fields
-    fields.refuse_others(known)
+    fields.reject_unknown(known)
     for name, field in known.items():
         inside = fields.optional(name) if isinstance(field, Serializer) else None
         if inside is not None:

@@ -1,1 +1,1 @@
-"""Parquet files: footers, schemas, rows and times."""
+"""Readers of Parquet files: footers, schemas, rows and times."""

@@ -1,4 +1,4 @@
-"""The buffers of Arrow arrays as numpy arrays: numbers, bytes with offsets, and which rows are null."""
+"""Buffers of Arrow arrays as numpy arrays: values, bytes with offsets, validity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def is_text_or_bytes(kind: pa.DataType) -> bool:
-    """Tell whether values of a type are bytes of any length."""
+    """Return whether a type has values of variable length: text or bytes."""
     types = pa.types
     return bool(
         types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
@@ -26,7 +26,7 @@ def valid_rows(array: pa.Array) -> Bytes:
 
 
 def bytes_and_offsets(array: pa.Array) -> tuple[Bytes, Offsets]:
-    """Return the data of an array of strings or bytes, and where each row's begins and ends in it."""
+    """Return the data of an array of strings or bytes, and the offsets of the rows in it."""
     kind = array.type
     is_large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     if not is_large and not pa.types.is_string(kind) and not pa.types.is_binary(kind):
@@ -41,7 +41,7 @@ def bytes_and_offsets(array: pa.Array) -> tuple[Bytes, Offsets]:
 
 
 def fixed_bytes(array: pa.Array) -> Bytes:
-    """Return the values of a type of one width (not of bits) as rows of bytes, those of nulls as they happen to be."""
+    """Return the values of a fixed-width type (not bits) as rows of bytes; those of nulls are arbitrary."""
     width = array.type.byte_width
     if not len(array):
         return np.zeros((0, width), np.uint8)
@@ -50,10 +50,10 @@ def fixed_bytes(array: pa.Array) -> Bytes:
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece."""
+    """Return a column as one array. Raises ArrowCapacityError if its text exceeds 2 GiB."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     combined = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if isinstance(combined, pa.ChunkedArray):
-        raise pa.ArrowCapacityError("a column of more than 2 GiB of text in one piece")
+        raise pa.ArrowCapacityError("a column with more than 2 GiB of text does not fit in one array")
     return combined

@@ -1,7 +1,7 @@
-"""What reading and merging Parquet files raises, beyond the errors of every object.
+"""Errors of reading and merging Parquet files, in addition to those of ``engine.core.errors``.
 
-A file that is not what it should be is a ``BadObject``: ``section`` is the part of the file ("footer", "row group 3",
-"column price"), ``offset`` the byte position in the file where the trouble is.
+An invalid file is a ``BadObject``: ``section`` is the part of the file ("footer", "row group 3", "column price"),
+``offset`` the byte position of the fault in the file.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from engine.core.errors import BadObject, LithifyError
 
 
 class ForeignFile(BadObject):
-    """A file that another table format wrote and lists; it is never merged, and never deleted."""
+    """A file that belongs to a table of another format; it is never merged and never deleted."""
 
     code = "foreign_table"
 
 
 class SchemaConflict(LithifyError):
-    """Files of one merge have a column in types that have none in common; the text names columns, types and files."""
+    """A column has incompatible types in the files of one merge; the message names columns, types and files."""
 
     code = "schema_conflict"
 
 
 class NotSorted(LithifyError):
-    """A file is not in the order that the merge makes, so that it has to be sorted first.
+    """A file does not have the sort order of the merge and must be sorted first.
 
-    ``row`` breaks it, -1 if nobody has looked which.
+    ``row`` is the first row that violates the order, -1 if unknown.
     """
 
     code = "not_sorted"
@@ -35,17 +35,17 @@ class NotSorted(LithifyError):
         self.row = row
 
     def __str__(self) -> str:
-        where = f": row {self.row} comes before the row above it" if self.row >= 0 else ""
+        where = f": row {self.row} sorts before the previous row" if self.row >= 0 else ""
         return f"{self.path} is not sorted{where}"
 
 
 class NotConserved(LithifyError):
-    """What a merge would write is not what it read: a fault of this program; nothing of it is reported."""
+    """The output of a merge differs from its input, which is a defect of Lithify; the output is discarded."""
 
     code = "not_conserved"
 
 
 class SumOverflow(LithifyError):
-    """The sum of a whole-number column in rolled-up rows does not fit its type; the text names the column."""
+    """The sum of an integer column in rolled-up rows overflows its type; the message names the column."""
 
     code = "sum_overflow"

@@ -1,4 +1,4 @@
-"""The rows of Parquet files, in bounded pieces and in the schema of a merge; damage is named by file and column."""
+"""Reader of the rows of Parquet files in bounded pieces, cast to a schema; errors name file and column."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from engine.storage import ObjectStore, StorageError
 ROWS_MAX = 1 << 20
 ROWS_MIN = 1 << 10
 ROW_BYTES_MAX = 256 << 20
-"""What decoded rows of one piece may hold at most: a few bytes of a file can promise any number of equal values."""
+"""Maximum size of the decoded rows of one piece: a few encoded bytes can expand to any number of equal values."""
 NESTED_BYTES_MAX = 1 << 30
-"""The same of text in lists, if every value were as large as all values there are."""
+"""The same for text in lists, under the assumption that each value is as large as all values together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Only the rows of one interval are wanted (unix milliseconds, the end exclusive).
+    """The interval of the rows to read (Unix milliseconds, the end exclusive).
 
-    ``has_all``: the file says that all of its rows with a time lie in it, and it is damage if one does not.
+    ``has_all`` is true if, by the statistics of the file, all rows are inside; a row outside is then a BadObject.
     """
 
     column: str
@@ -40,7 +40,7 @@ class Cut:
 
 
 def rows_per_piece(footer: Footer, piece_bytes: int) -> int:
-    """Return how many rows of a file are about ``piece_bytes``: pages tell less than values take in memory."""
+    """Return the number of rows with about ``piece_bytes`` in memory, which exceeds the size of their pages."""
     row_bytes = 2 * footer.uncompressed_bytes // max(footer.rows, 1) + 8 * max(len(footer.schema), 1)
     return min(max(piece_bytes // row_bytes, ROWS_MIN), ROWS_MAX)
 
@@ -54,23 +54,24 @@ def read_rows(
     rows: int = ROWS_MAX,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a file in pieces of at most ``rows``, cast to ``schema`` (None: as the file has them).
+    """Yield the rows of a file in pieces of at most ``rows``, cast to ``schema`` (None: in the schema of the file).
 
-    Raises a BadObject naming the file, row group and column, SchemaConflict, MergeCancelled, StorageError.
+    Raises BadObject, which names file, row group and column, SchemaConflict, MergeCancelled, StorageError.
     """
     file = _opened(store, footer)
     for number, group in enumerate(footer.groups):
         found = 0
         for batch in _batches(file, footer, number, group, rows):
             if cancelled():
-                raise MergeCancelled(f"reading {footer.path}: nobody wants the rows any more")
+                raise MergeCancelled(f"reading {footer.path} was cancelled")
             found += batch.num_rows
             table = _instants(pa.Table.from_batches([batch]), footer)
             if cut is not None:
                 table = _checked(table, cut, footer.path) if cut.has_all else _cut(table, cut, footer.path)
             yield table if schema is None else cast_batch(table, schema, footer.path)
         if found != group.rows:
-            raise BadObject(f"row group {number}", footer.start, f"it has {found} of {group.rows} rows", footer.path)
+            reason = f"found {found} rows, expected {group.rows}"
+            raise BadObject(f"row group {number}", footer.start, reason, footer.path)
 
 
 def _opened(store: ObjectStore, footer: Footer) -> pq.ParquetFile:
@@ -83,20 +84,20 @@ def _opened(store: ObjectStore, footer: Footer) -> pq.ParquetFile:
 
 
 def _repeating(footer: Footer) -> list[str]:
-    """Return the flat columns of text that are read as dictionaries, so that nothing unfolds before it is measured."""
+    """Return the flat text columns to read as dictionaries, so that their expanded size is checked first."""
     flat = {field.name for field in footer.schema if is_text_or_bytes(field.type)}
     return sorted({pages.path for group in footer.groups for pages in group.columns if pages.repeats} & flat)
 
 
 def _rows_at_once(group: RowGroup, footer: Footer, rows: int) -> int:
-    """Return how many rows of a row group are decoded at once: fewer where text in lists may unfold unmeasured."""
+    """Return the number of rows to decode at once: fewer if text in lists may expand, whose size is unknown."""
     nested = [pages for pages in group.columns if pages.repeats and pages.path not in footer.schema.names]
     largest = max((pages.uncompressed_bytes for pages in nested), default=0)
     return max(min(rows, NESTED_BYTES_MAX // max(largest, 1)), 1)
 
 
-def _unfolded(batch: pa.RecordBatch) -> int:
-    """Return the bytes of a batch once its dictionaries are plain."""
+def _expanded_bytes(batch: pa.RecordBatch) -> int:
+    """Return the size of a batch with its dictionaries expanded."""
     size = int(batch.nbytes)
     for column in batch.columns:
         if pa.types.is_dictionary(column.type) and len(column.dictionary):
@@ -108,19 +109,19 @@ def _unfolded(batch: pa.RecordBatch) -> int:
 def _batches(file: pq.ParquetFile, footer: Footer, number: int, group: RowGroup, rows: int) -> Iterator[pa.RecordBatch]:
     try:
         for batch in file.iter_batches(_rows_at_once(group, footer, rows), row_groups=[number], use_threads=False):
-            size = _unfolded(batch)
+            size = _expanded_bytes(batch)
             if size > ROW_BYTES_MAX and size > 64 * footer.size:
-                reason = f"{batch.num_rows} rows unfold to {size} bytes"
+                reason = f"{batch.num_rows} rows expand to {size} bytes"
                 raise LimitExceeded(f"row group {number}", group.columns[0].start, reason, footer.path)
             yield batch
     except StorageError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise _blamed(file, footer, number, error) from error
+        raise _column_error(file, footer, number, error) from error
 
 
-def _blamed(file: pq.ParquetFile, footer: Footer, number: int, error: Exception) -> BadObject:
-    """Return the error of a row group naming the column that cannot be read."""
+def _column_error(file: pq.ParquetFile, footer: Footer, number: int, error: Exception) -> BadObject:
+    """Return an error that names the first unreadable column of a row group."""
     for pages in footer.groups[number].columns:
         try:
             for _ in file.iter_batches(ROWS_MIN, row_groups=[number], columns=[pages.path], use_threads=False):
@@ -132,19 +133,19 @@ def _blamed(file: pq.ParquetFile, footer: Footer, number: int, error: Exception)
 
 
 def _instants(table: pa.Table, footer: Footer) -> pa.Table:
-    """Return rows with the time zone of old timestamps, which pyarrow reads without."""
-    for place, (field, told) in enumerate(zip(table.schema, footer.schema, strict=True)):
-        if pa.types.is_timestamp(field.type) and field.type != told.type:
-            column = pa.chunked_array([chunk.view(told.type) for chunk in table.column(place).chunks], told.type)
-            table = table.set_column(place, told, column)
+    """Return rows with the time zone of INT96 timestamps, which pyarrow reads without it."""
+    for position, (field, declared) in enumerate(zip(table.schema, footer.schema, strict=True)):
+        if pa.types.is_timestamp(field.type) and field.type != declared.type:
+            chunks = [chunk.view(declared.type) for chunk in table.column(position).chunks]
+            table = table.set_column(position, declared, pa.chunked_array(chunks, declared.type))
     return table
 
 
 def _checked(table: pa.Table, cut: Cut, path: str) -> pa.Table:
     bounds = time_bounds(table.column(cut.column), cut.unit)
     if bounds is not None and not cut.start_ms <= bounds[0] <= bounds[1] < cut.end_ms:
-        reason = f"it has times from {bounds[0]} to {bounds[1]} ms, and its statistics say that all lie in one chunk"
-        raise BadObject(f"column {cut.column}", -1, f"{reason}, [{cut.start_ms}, {cut.end_ms})", path)
+        reason = f"times from {bounds[0]} to {bounds[1]} ms, but its statistics say [{cut.start_ms}, {cut.end_ms})"
+        raise BadObject(f"column {cut.column}", -1, reason, path)
     return table
 
 

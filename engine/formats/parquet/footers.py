@@ -1,7 +1,7 @@
-"""The footer of a Parquet file: read with few range requests, and believed only as far as the file can bear it out.
+"""Validated reader of Parquet footers, with few range requests.
 
-What is checked before anything of it is used: both magics, the footer's length, that every column chunk lies inside
-the file and before the footer, that row counts of row groups, columns and file agree, and that no name stands twice.
+Verified before use: both magics, the length of the footer, that every column chunk is inside the file and before the
+footer, that the row counts of row groups, columns and file agree, and that column names are unique.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from engine.storage import InvalidRange, ObjectStore
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 END_BYTES = 8
-"""The footer's length and the magic, after the footer."""
+"""Length of the footer and magic, at the end of the file."""
 TAIL_BYTES = 64 << 10
-"""What is fetched first: most footers are shorter."""
+"""Size of the first request; most footers are shorter."""
 FOOTER_BYTES_MAX = 16 << 20
 ROWS_MAX = 1 << 40
 ROW_GROUP_ROWS_MAX = (1 << 31) - 1
 DEPTH_MAX = 64
 SECTION = "footer"
 CODECS = ("NONE", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4")
-"""By their number in the format."""
+"""Codecs by their number in the format."""
 INT96, BYTE_ARRAY = 3, 6
 DICTIONARY_ENCODINGS = (2, 8)
 NESTED_VALUES_MAX = 1 << 27
 NESTED_VALUES_PER_BYTE = 1000
-"""Of values in lists, a row group has more than these only if it wants to fill the memory."""
+"""A row group with more nested values than both limits allow is rejected, as it could exhaust memory."""
 INSTANT = pa.timestamp("us", "UTC")
-"""What the old INT96 timestamps are: instants, which no reader of them takes finer than microseconds."""
+"""Type of INT96 timestamps: instants, which readers truncate to microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What a column chunk says of its values: null count and raw bounds as stored, None where it says nothing."""
+    """Statistics of a column chunk: null count and encoded bounds, None if absent."""
 
     nulls: int | None
     low: bytes | None
@@ -49,10 +49,10 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPages:
-    """A column chunk: the dotted path of its leaf, where its pages begin and how many bytes they have in the file.
+    """A column chunk: the dotted path of its leaf column, and the position and size of its pages in the file.
 
-    ``uncompressed_bytes`` are those of its pages. ``repeats``: it holds bytes of any length, of which a dictionary lets
-    a few bytes of the file repeat one as often as they like.
+    ``uncompressed_bytes`` is the size of its uncompressed pages. ``repeats`` is true if it has dictionary-encoded
+    values of variable length, which can expand to any size.
     """
 
     path: str
@@ -66,7 +66,7 @@ class ColumnPages:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group: the bytes that its pages hold uncompressed, and the leaves it is sorted by, ascending."""
+    """A row group: the size of its uncompressed pages, and the leaf columns by which it is sorted, ascending."""
 
     rows: int
     uncompressed_bytes: int
@@ -76,9 +76,9 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """A checked footer; ``size`` is the file's, ``schema`` what pyarrow reads the columns as, without metadata.
+    """A validated footer. ``size`` is that of the file, ``schema`` that of pyarrow, without metadata.
 
-    ``key_values`` are what writers noted beside it; ``start`` is where the footer begins in the file.
+    ``key_values`` is the key-value metadata of the file; ``start`` is the position of the footer.
     """
 
     path: str
@@ -95,21 +95,21 @@ class Footer:
 
     @property
     def sorted_by(self) -> tuple[str, ...]:
-        """The leaves that every row group says it is sorted by; row groups may still overlap."""
-        told = [group.sorted_by for group in self.groups]
-        if not told:
+        """The leaf columns by which every row group is declared to be sorted; row groups may still overlap."""
+        declared = [group.sorted_by for group in self.groups]
+        if not declared:
             return ()
-        shortest = min(told, key=len)
+        shortest = min(declared, key=len)
         for length, column in enumerate(shortest):
-            if any(names[length] != column for names in told):
+            if any(names[length] != column for names in declared):
                 return shortest[:length]
         return shortest
 
 
 def read_footer(store: ObjectStore, path: str, size: int | None = None) -> Footer:
-    """Read and check the footer of an object; ``size`` saves the question for it, and must then be right.
+    """Return the validated footer of an object; ``size``, if given, must be its size and saves a request.
 
-    Two requests for most files, one for those that are short. Raises a BadObject naming ``path``, StorageError.
+    Sends two requests for most files, one for short ones. Raises BadObject, which names ``path``, and StorageError.
     """
     size = store.head(path).size if size is None else size
     try:
@@ -126,7 +126,7 @@ def read_footer(store: ObjectStore, path: str, size: int | None = None) -> Foote
 
 
 def parse_footer(head: bytes, tail: bytes, size: int, path: str = "") -> Footer:
-    """Check the first four bytes and the last (at least the footer) of a file of ``size`` bytes. Raises a BadObject."""
+    """Return the footer from the first four bytes and the tail of a file of ``size`` bytes. Raises BadObject."""
     length = _footer_length(tail, size)
     start = size - END_BYTES - length
     if head != MAGIC:
@@ -136,10 +136,10 @@ def parse_footer(head: bytes, tail: bytes, size: int, path: str = "") -> Footer:
         metadata = checked_footer(data, SECTION)
     except BadObject as error:
         raise type(error)(SECTION, start + max(error.offset, 0), error.reason, path) from error
-    groups = tuple(_row_group(number, told, start) for number, told in enumerate(metadata[4]))
+    groups = tuple(_row_group(number, fields, start) for number, fields in enumerate(metadata[4]))
     rows = metadata[3]
     if not 0 <= rows <= ROWS_MAX:
-        raise LimitExceeded(SECTION, start, f"it says {rows} rows")
+        raise LimitExceeded(SECTION, start, f"{rows} rows are out of range")
     _check_same_columns(groups, start)
     return Footer(
         path=path,
@@ -154,65 +154,65 @@ def parse_footer(head: bytes, tail: bytes, size: int, path: str = "") -> Footer:
 
 def _footer_length(tail: bytes, size: int) -> int:
     if size < len(MAGIC) + END_BYTES:
-        raise Truncated(SECTION, 0, f"{size} bytes are no Parquet file")
+        raise Truncated(SECTION, 0, f"{size} bytes are too short for a Parquet file")
     if tail[-4:] == ENCRYPTED_MAGIC:
         raise UnknownFormat(SECTION, size - 4, "the footer is encrypted")
     if tail[-4:] != MAGIC:
         raise UnknownFormat(SECTION, size - 4, f"the file does not end with {MAGIC!r}")
     length = int.from_bytes(tail[-END_BYTES:-4], "little")
     if not 0 < length <= size - END_BYTES - len(MAGIC):
-        raise Truncated(SECTION, size - END_BYTES, f"a footer of {length} bytes is not in a file of {size}")
+        raise Truncated(SECTION, size - END_BYTES, f"a footer of {length} bytes does not fit in a file of {size} bytes")
     if length > FOOTER_BYTES_MAX:
-        reason = f"a footer of {length} bytes; at most {FOOTER_BYTES_MAX} are read"
+        reason = f"a footer of {length} bytes exceeds the maximum of {FOOTER_BYTES_MAX}"
         raise LimitExceeded(SECTION, size - END_BYTES, reason)
     return length
 
 
-def _row_group(number: int, told: Fields, footer_start: int) -> RowGroup:
-    """Take a row group apart; ``told`` has the fields that ``checked_footer`` has looked at."""
-    where, rows, size = f"row group {number}", told[3], told.get(2)
+def _row_group(number: int, fields: Fields, footer_start: int) -> RowGroup:
+    """Return a row group; ``checked_footer`` has verified the presence of its required fields."""
+    where, rows, size = f"row group {number}", fields[3], fields.get(2)
     if not 0 <= rows <= ROW_GROUP_ROWS_MAX or not isinstance(size, int) or size < 0:
-        raise LimitExceeded(where, footer_start, f"it says it has {rows} rows in {size} bytes")
+        raise LimitExceeded(where, footer_start, f"{rows} rows in {size} bytes are out of range")
     columns = []
-    for column in told[1]:
+    for column in fields[1]:
         if column.get(1):
-            raise UnknownFormat(where, footer_start, "its columns lie in another file")
+            raise UnknownFormat(where, footer_start, "its columns are in another file")
         columns.append(_column(column[3], where, rows, footer_start))
-    return RowGroup(rows, size, _sorted_by(told.get(4), columns), tuple(columns))
+    return RowGroup(rows, size, _sorted_by(fields.get(4), columns), tuple(columns))
 
 
-def _column(told: Fields, where: str, rows: int, footer_start: int) -> ColumnPages:
-    """Check that a column chunk lies where a file can have it."""
-    path = told.get(3)
+def _column(fields: Fields, where: str, rows: int, footer_start: int) -> ColumnPages:
+    """Return a column chunk; raise BadObject if its position or counts are impossible."""
+    path = fields.get(3)
     if not isinstance(path, list) or not path or not all(isinstance(part, bytes) for part in path):
         raise BadObject(where, footer_start, "a column has no path")
     name = b".".join(path).decode(errors="replace")
     where = f"{where}, column {name}"
-    values, uncompressed, size, start = (_number(told.get(number), where, footer_start) for number in (5, 6, 7, 9))
-    dictionary = told.get(11)
+    values, uncompressed, size, start = (_number(fields.get(number), where, footer_start) for number in (5, 6, 7, 9))
+    dictionary = fields.get(11)
     if isinstance(dictionary, int) and 0 < dictionary < start:
         start = dictionary
     if values and (start < len(MAGIC) or start + size > footer_start):
-        reason = f"it would lie in bytes {start} to {start + size}; the footer begins at {footer_start}"
+        reason = f"its bytes {start} to {start + size} overlap the footer at {footer_start}"
         raise BadObject(where, start, reason)
     if len(path) == 1 and values != rows:
-        raise BadObject(where, start, f"it has {values} values in {rows} rows")
+        raise BadObject(where, start, f"{values} values in {rows} rows")
     if values > NESTED_VALUES_MAX and values > NESTED_VALUES_PER_BYTE * size:
-        raise LimitExceeded(where, start, f"{size} bytes promise {values} values")
-    repeats = told[1] == BYTE_ARRAY and any(encoding in DICTIONARY_ENCODINGS for encoding in told[2])
-    return ColumnPages(name, start, size, uncompressed, CODECS[told[4]], repeats, _statistics(told.get(12)))
+        raise LimitExceeded(where, start, f"{values} values in {size} bytes exceed the limit")
+    repeats = fields[1] == BYTE_ARRAY and any(encoding in DICTIONARY_ENCODINGS for encoding in fields[2])
+    return ColumnPages(name, start, size, uncompressed, CODECS[fields[4]], repeats, _statistics(fields.get(12)))
 
 
 def _number(value: object, where: str, footer_start: int) -> int:
     if not isinstance(value, int) or not 0 <= value < 1 << 62:
-        raise BadObject(where, footer_start, f"a count, size or place is {value}")
+        raise BadObject(where, footer_start, f"a count, size or position is {value}")
     return value
 
 
-def _statistics(told: object) -> ColumnStatistics:
-    if not isinstance(told, dict):
+def _statistics(fields: object) -> ColumnStatistics:
+    if not isinstance(fields, dict):
         return ColumnStatistics(None, None, None)
-    nulls, low, high = told.get(3), told.get(6, told.get(2)), told.get(5, told.get(1))
+    nulls, low, high = fields.get(3), fields.get(6, fields.get(2)), fields.get(5, fields.get(1))
     return ColumnStatistics(
         nulls if isinstance(nulls, int) and nulls >= 0 else None,
         low if isinstance(low, bytes) else None,
@@ -220,9 +220,9 @@ def _statistics(told: object) -> ColumnStatistics:
     )
 
 
-def _sorted_by(told: object, columns: list[ColumnPages]) -> tuple[str, ...]:
+def _sorted_by(sortings: object, columns: list[ColumnPages]) -> tuple[str, ...]:
     names: list[str] = []
-    for sorting in told if isinstance(told, list) else ():
+    for sorting in sortings if isinstance(sortings, list) else ():
         position = sorting.get(1) if isinstance(sorting, dict) else None
         if not isinstance(position, int) or not 0 <= position < len(columns) or sorting.get(2):
             break
@@ -237,9 +237,9 @@ def _check_same_columns(groups: tuple[RowGroup, ...], start: int) -> None:
 
 
 def open_parquet(source: pa.NativeFile, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-    """Open a file whose footer is checked; it reads columns as ``Footer.schema`` has them, INT96 without time zone.
+    """Open a file with a validated footer; its columns have the types of ``Footer.schema``, INT96 without time zone.
 
-    Columns of text among ``dictionaries`` come as indices into the values there are, however often these are repeated.
+    The text columns of ``dictionaries`` are read as dictionary arrays, so that repeated values are not expanded.
     """
     return pq.ParquetFile(
         source,
@@ -254,15 +254,15 @@ def open_parquet(source: pa.NativeFile, *, dictionaries: Sequence[str] = ()) -> 
 
 
 def _schema(footer_only: bytes, metadata: Fields, start: int) -> pa.Schema:
-    """Return the schema as pyarrow reads it, of a file of nothing but a footer."""
+    """Return the schema that pyarrow reads from a file that consists of a footer only."""
     try:
         schema = open_parquet(pa.BufferReader(footer_only)).schema_arrow.remove_metadata()
         names = schema.names
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         raise BadObject(SECTION, start, f"it cannot be read ({type(error).__name__})") from error
     if len(set(names)) != len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise UnknownFormat(SECTION, start, f"two columns are named {twice[0]!r}")
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        raise UnknownFormat(SECTION, start, f"two columns are named {duplicates[0]!r}")
     for element in metadata[2]:
         name = element.get(4, b"").decode(errors="replace")
         if element.get(1) == INT96 and name in names and pa.types.is_timestamp(schema.field(name).type):
@@ -272,8 +272,8 @@ def _schema(footer_only: bytes, metadata: Fields, start: int) -> pa.Schema:
 
 def _key_values(metadata: Fields) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
-    told = metadata.get(5)
-    for pair in told if isinstance(told, list) else ():
+    pairs = metadata.get(5)
+    for pair in pairs if isinstance(pairs, list) else ():
         key, value = (pair.get(1), pair.get(2)) if isinstance(pair, dict) else (None, None)
         if isinstance(key, bytes) and isinstance(value, bytes):
             found[key] = value

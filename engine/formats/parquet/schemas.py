@@ -1,7 +1,7 @@
-"""The one schema of files whose schemas have grown apart, and the cast of their rows to it.
+"""Unification of different schemas of the files of a merge, and the cast of rows to the unified schema.
 
-Columns are matched by name. One that a file lacks is null there. Types are widened only where every value stays what
-it is; types with nothing wider in common are a SchemaConflict that names the columns and a file of each type.
+Columns are matched by name; one that a file lacks is null there. Types are widened only without loss of values; types
+without a common wider type raise SchemaConflict, which names the columns and a file of each type.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import pyarrow.compute as pc
 
 from engine.formats.parquet.errors import SchemaConflict
 
-CONFLICTS_TOLD = 10
+CONFLICTS_SHOWN_MAX = 10
 DECIMAL_DIGITS_MAX = 38
-"""What Spark and DuckDB can read."""
+"""The limit of Spark and DuckDB."""
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-"""Decimal digits of signed integers by their bits; unsigned ones of 64 bits have one more."""
+"""Decimal digits of signed integers by their number of bits; unsigned 64-bit integers have one more."""
 _UNITS = ("s", "ms", "us", "ns")
 FIELD_ID = b"PARQUET:field_id"
 
 
-class _NothingInCommon(Exception):
-    """Two types cannot be one."""
+class _NoCommonType(Exception):
+    """Two types have no common wider type."""
 
 
 def unified_schema(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
-    """Return the schema that holds the rows of all files, given as (path, schema); dictionaries become plain.
+    """Return a schema for the rows of all files, given as (path, schema), without dictionary types.
 
-    Columns stand in the order they first appear in. Raises a SchemaConflict.
+    Columns have the order of their first appearance. Raises SchemaConflict.
     """
     fields: dict[str, pa.Field] = {}
     origins: dict[str, str] = {}
@@ -46,19 +46,19 @@ def unified_schema(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
                 continue
             try:
                 fields[field.name] = _common_field(known, plain)
-            except _NothingInCommon:
+            except _NoCommonType:
                 conflicts.setdefault(
                     field.name, f"{field.name} ({known.type} in {origins[field.name]}, {field.type} in {path})"
                 )
     if conflicts:
-        told = "; ".join(list(conflicts.values())[:CONFLICTS_TOLD])
-        more = f"; and {len(conflicts) - CONFLICTS_TOLD} more" if len(conflicts) > CONFLICTS_TOLD else ""
-        raise SchemaConflict(f"columns whose types have nothing in common: {told}{more}")
+        shown = "; ".join(list(conflicts.values())[:CONFLICTS_SHOWN_MAX])
+        more = f"; and {len(conflicts) - CONFLICTS_SHOWN_MAX} more" if len(conflicts) > CONFLICTS_SHOWN_MAX else ""
+        raise SchemaConflict(f"columns with incompatible types: {shown}{more}")
     return pa.schema([field.with_nullable(field.nullable or seen[field.name] < count) for field in fields.values()])
 
 
 def cast_batch(batch: pa.RecordBatch | pa.Table, schema: pa.Schema, path: str) -> pa.Table:
-    """Return rows of a file in the unified schema. Raises a SchemaConflict for a value that does not fit."""
+    """Return rows of a file in the unified schema. Raises SchemaConflict for a value that does not fit."""
     columns = []
     for field in schema:
         position = batch.schema.get_field_index(field.name)
@@ -75,7 +75,7 @@ def cast_batch(batch: pa.RecordBatch | pa.Table, schema: pa.Schema, path: str) -
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """Return a field without dictionary encoding, and without metadata but its Parquet field id."""
+    """Return a field without dictionary types, and without metadata except its Parquet field id."""
     metadata = {FIELD_ID: field.metadata[FIELD_ID]} if field.metadata and FIELD_ID in field.metadata else None
     return pa.field(field.name, _plain_type(field.type), field.nullable, metadata)
 
@@ -100,7 +100,7 @@ def _common_field(first: pa.Field, second: pa.Field) -> pa.Field:
 
 
 def _common(first: pa.DataType, second: pa.DataType) -> pa.DataType:
-    """Return the narrowest type that holds the values of both."""
+    """Return the narrowest type that holds the values of both types. Raises _NoCommonType."""
     types = pa.types
     if types.is_null(first) or types.is_null(second):
         return second if types.is_null(first) else first
@@ -108,7 +108,7 @@ def _common(first: pa.DataType, second: pa.DataType) -> pa.DataType:
         kind = rule(first, second) or rule(second, first)
         if kind is not None:
             return kind
-    raise _NothingInCommon
+    raise _NoCommonType
 
 
 def _common_number(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
@@ -118,10 +118,10 @@ def _common_number(first: pa.DataType, second: pa.DataType) -> pa.DataType | Non
     if types.is_floating(first) and types.is_floating(second):
         return max(first, second, key=lambda kind: kind.bit_width)
     if types.is_integer(first) and types.is_floating(second):
-        wanted = 16 if first.bit_width <= 8 else 32 if first.bit_width <= 16 else 64
+        bits = 16 if first.bit_width <= 8 else 32 if first.bit_width <= 16 else 64
         if first.bit_width > 32:
-            raise _NothingInCommon
-        return {16: pa.float16(), 32: pa.float32(), 64: pa.float64()}[max(wanted, second.bit_width)]
+            raise _NoCommonType
+        return {16: pa.float16(), 32: pa.float32(), 64: pa.float64()}[max(bits, second.bit_width)]
     if types.is_decimal(first) and types.is_decimal(second):
         return _decimal(
             max(first.precision - first.scale, second.precision - second.scale), max(first.scale, second.scale)
@@ -139,13 +139,13 @@ def _common_integer(first: pa.DataType, second: pa.DataType) -> pa.DataType:
         return first if first.bit_width >= second.bit_width else second
     bits = max([*signed, *(2 * width for width in unsigned)])
     if bits > 64:
-        raise _NothingInCommon
+        raise _NoCommonType
     return {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
 
 
 def _decimal(whole_digits: int, scale: int) -> pa.DataType:
     if whole_digits + scale > DECIMAL_DIGITS_MAX:
-        raise _NothingInCommon
+        raise _NoCommonType
     return pa.decimal128(whole_digits + scale, scale)
 
 
@@ -153,7 +153,7 @@ def _common_time(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
     types = pa.types
     if types.is_timestamp(first) and types.is_timestamp(second):
         if (first.tz is None) != (second.tz is None):
-            raise _NothingInCommon  # an instant, and what a clock somewhere said
+            raise _NoCommonType  # an instant and a local time
         return pa.timestamp(_finer(first.unit, second.unit), first.tz if first.tz == second.tz else "UTC")
     if types.is_date(first) and types.is_date(second):
         return pa.date64()

@@ -1,4 +1,4 @@
-"""An object of a store as the file that pyarrow reads from."""
+"""Access to an object of a store as a file of pyarrow."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pyarrow as pa
 from engine.storage import ObjectStore
 
 WHOLE_BYTES = 4 << 20
-"""Objects up to this size are fetched at once: fewer requests, and the pages lie in memory anyway."""
+"""Objects up to this size are read with one request."""
 
 
 def open_object(store: ObjectStore, path: str, size: int) -> pa.NativeFile:
-    """Open an object for pyarrow; ``size`` is what it should have. Reading raises StorageError if it is shorter."""
+    """Open an object of ``size`` bytes for pyarrow. Reads raise StorageError if it is shorter."""
     if size <= WHOLE_BYTES:
         return pa.BufferReader(store.get_range(path, 0, size))
     return pa.PythonFile(_ObjectFile(store, path, size), mode="r")
 
 
 class _ObjectFile(io.RawIOBase):
-    """Every read is one request of a range; pyarrow joins ranges that lie near each other."""
+    """Sends one range request per read; pyarrow coalesces adjacent ranges."""
 
     def __init__(self, store: ObjectStore, path: str, size: int) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class _ObjectFile(io.RawIOBase):
         return True
 
     def size(self) -> int:
-        """Return the size; pyarrow asks for it."""
+        """Return the size, which pyarrow requires."""
         return self._size
 
     def tell(self) -> int:
@@ -48,9 +48,9 @@ class _ObjectFile(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         left = max(self._size - self._position, 0)
-        wanted = left if size is None or size < 0 else min(size, left)
-        if not wanted:
+        length = left if size is None or size < 0 else min(size, left)
+        if not length:
             return b""
-        data = self._store.get_range(self._path, self._position, wanted)
+        data = self._store.get_range(self._path, self._position, length)
         self._position += len(data)
         return data

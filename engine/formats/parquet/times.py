@@ -1,4 +1,4 @@
-"""The time column of a table as unix milliseconds, whatever type it has."""
+"""Conversion of time columns of any type to Unix milliseconds."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Int64s = npt.NDArray[np.int64]
 
 
 class NoTimeType(ValueError):
-    """A column of this type cannot say when."""
+    """The type of a column cannot be converted to a time."""
 
 
 def to_milliseconds(kind: pa.DataType, unit: str) -> Callable[[int], int]:
-    """Return how a whole number stored in a column of this type becomes unix milliseconds, rounded down.
+    """Return a function from a stored number to Unix milliseconds, rounded down.
 
-    ``unit`` is what integers count. Raises NoTimeType.
+    ``unit`` is the unit of integer columns. Raises NoTimeType.
     """
     multiply, divide = scale_of(kind, unit)
     return lambda value: value * multiply // divide
 
 
 def scale_of(kind: pa.DataType, unit: str) -> tuple[int, int]:
-    """Return multiplier and divisor that make stored numbers unix milliseconds. Raises NoTimeType."""
+    """Return the multiplier and the divisor from stored numbers to Unix milliseconds. Raises NoTimeType."""
     if pa.types.is_date32(kind):
         return DAY_MS, 1
     if pa.types.is_date64(kind):
@@ -39,14 +39,14 @@ def scale_of(kind: pa.DataType, unit: str) -> tuple[int, int]:
     elif pa.types.is_integer(kind) and unit in PER_SECOND:
         per_second = PER_SECOND[unit]
     elif pa.types.is_integer(kind):
-        raise NoTimeType(f"its type is {kind}, and nothing says which unit it counts")
+        raise NoTimeType(f"its type is {kind}, and its unit is not configured")
     else:
-        raise NoTimeType(f"its type is {kind}; a timestamp, a date or an integer is expected")
+        raise NoTimeType(f"its type is {kind}; expected a timestamp, a date or an integer")
     return (1_000 // per_second, 1) if per_second <= 1_000 else (1, per_second // 1_000)
 
 
 def stored_numbers(array: pa.Array) -> Int64s:
-    """Return a time column's values as they are stored, 0 for nulls."""
+    """Return the stored numbers of a time column, 0 for nulls."""
     kind = array.type
     if pa.types.is_date32(kind):
         array = array.view(pa.int32())
@@ -59,7 +59,7 @@ def stored_numbers(array: pa.Array) -> Int64s:
 
 
 def time_bounds(column: pa.Array | pa.ChunkedArray, unit: str) -> tuple[int, int] | None:
-    """Return the least and greatest time of a column in unix milliseconds, rounded down; None if it has no value."""
+    """Return the minimum and maximum of a column in Unix milliseconds, rounded down; None if it has no value."""
     found = pc.min_max(column)
     if not found["min"].is_valid:
         return None
@@ -68,7 +68,7 @@ def time_bounds(column: pa.Array | pa.ChunkedArray, unit: str) -> tuple[int, int
 
 
 def milliseconds(array: pa.Array, unit: str) -> Int64s:
-    """Return a time column as unix milliseconds, rounded down, 0 for nulls; far times stay at the edge of 64 bits."""
+    """Return a time column in Unix milliseconds, rounded down, 0 for nulls; values beyond 64 bits are clamped."""
     multiply, divide = scale_of(array.type, unit)
     numbers = stored_numbers(array)
     if divide > 1:

@@ -1,1 +1,1 @@
-"""pprof messages: parse, build, select and encode."""
+"""pprof profiles: parser, builder, selection and encoder."""

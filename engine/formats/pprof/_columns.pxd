@@ -1,11 +1,11 @@
-"""Growing columns of 64-bit integers, what parsed profiles consist of; only inline C, no module of its own."""
+"""Growable columns of 64-bit integers for parsed profiles (inline C, no module)."""
 
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 cdef enum:
-    FIRST_ROOM = 64  # items a column starts with
+    FIRST_ROOM = 64  # initial capacity in items
 
 
 ctypedef struct Column:
@@ -15,7 +15,7 @@ ctypedef struct Column:
 
 
 cdef inline int reserve(Column* column, size_t more) except -1 nogil:
-    """Make room for so many more items."""
+    """Reserve capacity for ``more`` items."""
     cdef size_t room
     cdef uint64_t* items
     if column.room - column.count >= more:
@@ -39,7 +39,7 @@ cdef inline int push(Column* column, uint64_t value) except -1 nogil:
 
 
 cdef inline int fill_zeros(Column* column, size_t count) except -1 nogil:
-    """Make the column one of ``count`` zeros."""
+    """Fill the column with ``count`` zeros."""
     column.count = 0
     reserve(column, max(count, <size_t>1))
     memset(column.items, 0, count * sizeof(uint64_t))
@@ -48,7 +48,7 @@ cdef inline int fill_zeros(Column* column, size_t count) except -1 nogil:
 
 
 cdef inline int fill_numbers(Column* column, size_t count) except -1 nogil:
-    """Make the column 1, 2, 3 ... ``count``."""
+    """Fill the column with the numbers 1 to ``count``."""
     cdef size_t index
     column.count = 0
     reserve(column, max(count, <size_t>1))

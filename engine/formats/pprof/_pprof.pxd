@@ -1,4 +1,4 @@
-"""Parsing a pprof message into C columns: see the .pyx."""
+"""Parser of pprof messages into C columns; see ``_pprof.pyx``."""
 
 from libc.stdint cimport uint8_t, uint64_t
 

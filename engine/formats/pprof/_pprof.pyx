@@ -1,8 +1,7 @@
-"""The compiled pprof parser: one pass over the bytes, growing C columns, the GIL only for errors and strings.
+"""The compiled pprof parser: one pass over the bytes into growable C columns; the GIL is held for errors and strings.
 
-Agrees with the plain twin ``_pprof_py`` on every input, in what it returns and in the class and offset of what it
-refuses. Every read is checked against the end of the message it belongs to; memory is bounded by ``entries_max`` per
-table and eight times as many location ids and values.
+Equivalent to ``_pprof_py`` on every input, including the class and offset of errors. Every read is checked against the
+end of its message; memory is bounded by ``entries_max`` per table and eight times as many location ids and values.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -45,16 +44,16 @@ cdef struct Field:
 
 cdef int fail(Fault fault, size_t offset, uint64_t detail) except -1 with gil:
     if fault == ENDS_IN_NUMBER:
-        raise Truncated("pprof", offset, "the message ends inside a number")
+        raise Truncated("pprof", offset, "the message ends inside a varint")
     if fault == ENDS_IN_FIELD:
-        raise Truncated("pprof", offset, f"a field promises {detail} bytes, fewer are left")
+        raise Truncated("pprof", offset, f"a field has a length of {detail} bytes, fewer are left")
     if fault == NUMBER_TOO_LONG:
-        raise BadProfile("pprof", offset, "a number has more than 64 bits; is this a pprof profile?")
+        raise BadProfile("pprof", offset, "a varint exceeds 64 bits; is this a pprof profile?")
     if fault == FIELD_NUMBER:
-        raise BadProfile("pprof", offset, f"field number {detail} does not exist; is this a pprof profile?")
+        raise BadProfile("pprof", offset, f"field number {detail} is invalid; is this a pprof profile?")
     if fault == TOO_MANY:
         raise LimitExceeded("pprof", offset, f"a table has more than {detail} entries; send shorter profiles")
-    raise BadProfile("pprof", offset, f"wire type {detail} does not belong here; is this a pprof profile?")
+    raise BadProfile("pprof", offset, f"wire type {detail} is invalid here; is this a pprof profile?")
 
 
 cdef inline int push_ref(Column* column, uint64_t value, size_t entries_max, size_t key) except -1 nogil:
@@ -98,7 +97,7 @@ cdef inline int varint(const uint8_t* data, size_t* at, size_t end, uint64_t* va
 
 
 cdef inline int next_field(const uint8_t* data, size_t* at, size_t end, Field* field) except -1 nogil:
-    """Read the field at ``at`` and move behind it; its bytes lie inside ``end``."""
+    """Read the field at ``at`` and advance; its bytes are before ``end``."""
     cdef uint64_t key, length
     cdef size_t length_at
     field.key = at[0]
@@ -132,7 +131,7 @@ cdef inline int expect(Field* field, int wire) except -1 nogil:
 
 
 cdef int integers(const uint8_t* data, size_t at, size_t end, uint64_t* values, uint64_t highest) except -1 nogil:
-    """Read a message whose fields 1 to ``highest`` are single integers into ``values``."""
+    """Read a message whose fields 1 to ``highest`` are singular integers into ``values``."""
     cdef Field field
     while at < end:
         next_field(data, &at, end, &field)
@@ -143,7 +142,7 @@ cdef int integers(const uint8_t* data, size_t at, size_t end, uint64_t* values, 
 
 
 cdef inline int repeated(const uint8_t* data, Field* field, Column* column, size_t items_max) except -1 nogil:
-    """Append a repeated integer field, packed or single; the column may have ``items_max`` items."""
+    """Append a repeated integer field, packed or not; the column may have ``items_max`` items."""
     cdef size_t at
     cdef uint64_t value
     if field.wire == WIRE_VARINT:
@@ -182,7 +181,7 @@ cdef int sample(const uint8_t* data, Field* message, Column* columns, size_t ent
             push_ref(&columns[LABEL_KEYS], label[1], entries_max, field.key)
     push(&columns[VALUE_STARTS], columns[VALUES].count)
     push(&columns[LABEL_STARTS], columns[LABEL_KEYS].count)
-    # Starts have one entry more than there are samples.
+    # The columns of starts have one entry more than there are samples.
     return push_ref(&columns[LOCATION_STARTS], columns[LOCATION_IDS].count, entries_max + 1, message.key)
 
 
@@ -293,7 +292,7 @@ cdef int message(
 
 
 cdef class Tables:
-    """Owns the columns of one parse."""
+    """Owns the columns of a parsed message."""
 
     def __cinit__(self):
         cdef int i
@@ -335,7 +334,7 @@ cdef class Tables:
 
 
 def parse_message(bytes data not None, size_t entries_max):
-    """Parse an uncompressed pprof message; at most ``entries_max`` entries per table.
+    """Return the profile of an uncompressed pprof message with at most ``entries_max`` entries per table.
 
     Raises BadProfile, Truncated or LimitExceeded.
     """

@@ -1,11 +1,11 @@
-"""The plain twin of the pprof parser: protobuf field by field, obviously right, some MB/s.
+"""Reference implementation of the pprof parser in pure Python, with a speed of some MB/s.
 
-It defines what the compiled parser must return and refuse:
+It defines the behaviour of the compiled parser:
 
-1. Known fields with another wire type than declared, group wire types, field number 0 and varints beyond 64 bits are
-   refused; unknown fields are skipped. Repeated integers come packed or one by one.
-2. Of a field that should occur once the last occurrence counts, inside a value type field by field.
-3. An error's offset is that of the varint (key, value or length) that cannot be true.
+1. Known fields with a wrong wire type, group wire types, field number 0 and varints beyond 64 bits are rejected;
+   unknown fields are skipped. Repeated integers are packed or not.
+2. Of a singular field the last occurrence counts; value types are merged field by field.
+3. The offset of an error is that of the invalid varint (key, value or length).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.formats.pprof.pprof_model import Functions, Locations, Mappings, Pro
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 VARINT_BYTES_MAX = 10
 ITEMS_PER_ENTRY = 8
-"""Location ids and values allowed per allowed sample."""
+"""Maximum number of location ids, and of values, per allowed sample."""
 FIELD_NUMBER_MAX = (1 << 29) - 1
 UINT64_MASK = (1 << 64) - 1
 
@@ -32,7 +32,7 @@ Field = tuple[int, int, int, int, int]
 
 
 def parse_message(data: bytes, entries_max: int) -> Profile:
-    """Parse an uncompressed pprof message; at most ``entries_max`` entries per table.
+    """Return the profile of an uncompressed pprof message with at most ``entries_max`` entries per table.
 
     Raises BadProfile, Truncated or LimitExceeded.
     """
@@ -40,7 +40,7 @@ def parse_message(data: bytes, entries_max: int) -> Profile:
 
 
 class _Parser:
-    """Parses one input; the lists grow in the order of the file and become columns at the end."""
+    """Parses one input; its lists grow in the order of the file and are converted to columns at the end."""
 
     def __init__(self, data: bytes, entries_max: int) -> None:
         self.data = data
@@ -128,7 +128,7 @@ class _Parser:
         self.limit(len(self.profile.strings), key)
 
     def integers(self, span: Span, values: dict[int, int]) -> dict[int, int]:
-        """Read a message whose known fields are all single integers, over the given defaults."""
+        """Return ``values`` updated from a message whose known fields are singular integers."""
         for number, wire, value, _, key in self.fields(span):
             if number in values:
                 self.expect(wire, VARINT, key, number)
@@ -136,7 +136,7 @@ class _Parser:
         return values
 
     def repeated(self, wire: int, span: Span, key: int, found: list[int], items_max: int) -> None:
-        """Append the integers of a repeated field, packed or single, as unsigned numbers."""
+        """Append the integers of a repeated field, packed or not, as unsigned numbers."""
         at, end = span
         if wire == VARINT:
             found.append(at)
@@ -149,14 +149,14 @@ class _Parser:
             self.too_many(items_max, key)
 
     def fields(self, span: Span) -> Iterator[Field]:
-        """Walk the fields of the message at ``span``; every length is checked against the message's own end."""
+        """Yield the fields of the message at ``span``; every length is checked against the end of the message."""
         at, end = span
         while at < end:
             key_at = at
             key, at = self.varint(at, end)
             number, wire = key >> 3, key & 7
             if not 0 < number <= FIELD_NUMBER_MAX:
-                raise BadProfile("pprof", key_at, f"field number {number} does not exist; is this a pprof profile?")
+                raise BadProfile("pprof", key_at, f"field number {number} is invalid; is this a pprof profile?")
             if wire == VARINT:
                 value, at = self.varint(at, end)
                 yield number, wire, value, at, key_at
@@ -164,7 +164,7 @@ class _Parser:
                 length_at = at
                 length, at = self.varint(at, end)
                 if length > end - at:
-                    raise Truncated("pprof", length_at, f"a field promises {length} bytes, {end - at} are left")
+                    raise Truncated("pprof", length_at, f"a field has a length of {length} bytes, {end - at} are left")
                 yield number, wire, at, at + length, key_at
                 at += length
             elif wire in (FIXED64, FIXED32):
@@ -174,20 +174,20 @@ class _Parser:
                 yield number, wire, at, at + width, key_at
                 at += width
             else:
-                raise BadProfile("pprof", key_at, f"wire type {wire} is not used by pprof; is this a pprof profile?")
+                raise BadProfile("pprof", key_at, f"wire type {wire} is invalid; is this a pprof profile?")
 
     def varint(self, at: int, end: int) -> tuple[int, int]:
         value = 0
         for count in range(VARINT_BYTES_MAX):
             if at + count >= end:
-                raise Truncated("pprof", at, "the message ends inside a number")
+                raise Truncated("pprof", at, "the message ends inside a varint")
             byte = self.data[at + count]
             value |= (byte & 0x7F) << (7 * count)
             if byte < 0x80:
                 if value > UINT64_MASK:
                     break
                 return value, at + count + 1
-        raise BadProfile("pprof", at, "a number has more than 64 bits; is this a pprof profile?")
+        raise BadProfile("pprof", at, "a varint exceeds 64 bits; is this a pprof profile?")
 
     def expect(self, wire: int, expected: int, key: int, number: int) -> None:
         if wire != expected:
@@ -203,7 +203,7 @@ class _Parser:
 
 
 class _Lists(dict[str, list[int]]):
-    """Named lists of unsigned integers that become columns; ``starts`` of ragged tables begin with 0."""
+    """Named lists of unsigned integers to be converted to columns; the ``starts`` of ragged tables begin with 0."""
 
     def __init__(self, names: tuple[str, ...], starts: tuple[str, ...] = ()) -> None:
         super().__init__({name: [] for name in names} | {name: [0] for name in starts})

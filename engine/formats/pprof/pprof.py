@@ -1,7 +1,7 @@
-"""Bytes of a pprof push to a ``Profile``: unzip with a guard against bombs, then parse.
+"""Decoding of pprof profiles: gunzip with a limit against decompression bombs, then parse.
 
-Cost: one pass over the protobuf; the compiled parser does about a byte per nanosecond, the plain twin some MB/s.
-``IMPLEMENTATION`` says which one this process uses; LITHIFY_PURE=1 forces the twin.
+The compiled parser reads about a byte per nanosecond, the pure-Python parser some MB/s. ``IMPLEMENTATION`` is the one
+in use; ``LITHIFY_PURE=1`` selects pure Python.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RATIO_FREE_SIZE = 1 << 20
 """Uncompressed bytes of one request that are allowed at any ratio: small repetitive profiles compress very well."""
 
 MEMBERS_MAX = 64
-"""Gzip members one input may consist of: each one costs a copy of what follows it, and real senders write one."""
+"""Maximum number of gzip members of an input: each costs a copy of the rest, and real senders write one."""
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _CHUNK = 1 << 18
@@ -47,10 +47,10 @@ else:
 
 
 def parse_profile(data: bytes, *, size_max: int = SIZE_MAX, entries_max: int = ENTRIES_MAX) -> Profile:
-    """Parse a pprof profile, gzipped or not, of at most ``size_max`` uncompressed bytes.
+    """Return a pprof profile, gzipped or not, of at most ``size_max`` uncompressed bytes.
 
-    Raises LimitExceeded (too large, too many entries, a bomb), Truncated, or BadProfile (not pprof, no sample types).
-    Offsets in errors count in the uncompressed message.
+    Raises LimitExceeded (size, entries, compression ratio), Truncated, or BadProfile (not pprof, no sample types).
+    Offsets of errors are those in the uncompressed message.
     """
     profile = parse_message(uncompressed(data, size_max=size_max), entries_max)
     if not profile.sample_types:

@@ -1,7 +1,7 @@
-"""Builds a ``Profile`` from stacks of named frames: what a recorder sees, in the tables pprof wants.
+"""Builder of a ``Profile`` from stacks of named frames.
 
-Equal frames share a location, equal functions share an entry, equal (stack, labels) pairs are one sample whose values
-add up. There is one mapping, and it has functions: names need no further symbolisation.
+Equal frames share a location, equal functions share an entry, and samples with equal stack and labels are summed. The
+profile has one mapping, which is symbolised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ValueType = tuple[str, str]
 
 
 class Frame(NamedTuple):
-    """One frame of a stack: function, its file and first line, and the line being executed."""
+    """A frame of a stack: the function, its file and first line, and the current line."""
 
     function: str
     filename: str
@@ -37,7 +37,7 @@ class Frame(NamedTuple):
 
 
 class ProfileBuilder:
-    """Collects samples of the given types; ``profile`` returns what was added so far."""
+    """Collects samples of the given types; ``profile`` returns the profile of those added so far."""
 
     def __init__(
         self, sample_types: Sequence[ValueType], *, period_type: ValueType, period: int, program: str = ""
@@ -53,11 +53,11 @@ class ProfileBuilder:
         self._samples: dict[tuple[tuple[int, ...], tuple[tuple[int, int], ...]], list[int]] = {}
 
     def __len__(self) -> int:
-        """The number of distinct samples."""
+        """Return the number of distinct samples."""
         return len(self._samples)
 
     def add(self, stack: Iterable[Frame], values: Sequence[int], labels: Iterable[tuple[str, str]] = ()) -> None:
-        """Add one value per sample type to the stack, leaf first, with the given string labels."""
+        """Add one value per sample type to the sample of a stack (leaf first) and string labels."""
         if len(values) != len(self._sample_types):
             raise ValueError(f"{len(values)} values for {len(self._sample_types)} sample types")
         refs = tuple(self._location(frame) for frame in stack)
@@ -67,7 +67,7 @@ class ProfileBuilder:
             totals[position] += value
 
     def profile(self, *, time_ns: int, duration_ns: int) -> Profile:
-        """Return the profile of the window that began at ``time_ns`` (unix nanoseconds)."""
+        """Return the profile of the window that started at ``time_ns`` (Unix nanoseconds)."""
         return Profile(
             samples=self._sample_columns(),
             mappings=self._mapping_columns(),

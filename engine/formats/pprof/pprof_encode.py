@@ -1,7 +1,7 @@
-"""Writes a ``Profile`` as pprof bytes: for exports and for the recorder of the demo.
+"""Encoder of a ``Profile`` as pprof, for exports and the recorder of the demo.
 
-Fields go out in ascending number inside each message, repeated integers packed, zero values left out, so that equal
-profiles give equal bytes and a parsed profile comes back equal.
+The fields of each message ascend, repeated integers are packed and zero values are omitted, so that equal profiles give
+equal bytes; parsing the result gives an equal profile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GZIP_LEVEL = 6
 
 
 def encode_profile(profile: Profile, *, compress: bool = True) -> bytes:
-    """Return the pprof file of a profile, gzipped (without a time stamp) unless told otherwise."""
+    """Return a profile as pprof; with ``compress`` it is gzipped, without a timestamp."""
     message = b"".join(_top_fields(profile))
     return gzip.compress(message, GZIP_LEVEL, mtime=0) if compress else message
 

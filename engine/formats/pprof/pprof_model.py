@@ -1,11 +1,10 @@
-"""A pprof profile as columns: what the parsers return, the encoder takes and normalisation reads.
+"""A pprof profile as columns: one numpy array per field of a table, as profiles have tens of thousands of samples.
 
-One numpy column per field and table instead of one object per sample, because a profile has tens of thousands of
-samples. A *ragged* table (the locations of a sample, the lines of a location) is a flat column plus ``starts`` with one
+A *ragged* table (the locations of a sample, the lines of a location) is a flat column and a column ``starts`` with one
 entry more than there are owners: owner ``i`` has the items ``starts[i]`` up to ``starts[i + 1]``.
 
-The columns hold what the file says, unjudged: ids may repeat, references may point nowhere, strings are raw bytes.
-References are int64 and ids uint64, as the protobuf message declares them; all numbers are kept modulo 2**64.
+The contents are not validated: ids may repeat, references may be dangling, strings are bytes. References are int64 and
+ids uint64, as in the protobuf message; all numbers are modulo 2**64.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ Bytes = NDArray[np.uint8]
 Column = Ids | Integers | Bytes
 
 SIZE_MAX = 64 << 20
-"""Bytes of uncompressed protobuf a profile may have unless the caller says otherwise: a heap profile of a large
-program has a few MB, and the columns need up to twenty times the bytes of a hostile input."""
+"""Default maximum size of an uncompressed profile in bytes: heap profiles of large programs have a few MB, and the
+columns of a malicious input need up to twenty times its size."""
 
 ENTRIES_MAX = 2_000_000
-"""Entries any one table (samples, locations, labels, strings ...) may have, so that two-byte entries cannot
-become gigabytes of columns. Location ids and values cost a byte each, so SIZE_MAX bounds them."""
+"""Maximum number of entries of each table (samples, locations, labels, strings ...), so that entries of two bytes
+cannot expand to gigabytes of columns. SIZE_MAX bounds location ids and values, which need at least a byte each."""
 
 MAPPING_HAS_INLINE_FRAMES = 1
 MAPPING_HAS_LINE_NUMBERS = 2
@@ -53,7 +52,7 @@ def _starts() -> Integers:
 
 @dataclass(slots=True, eq=False)
 class Samples:
-    """The samples: ragged location ids (leaf first), ragged values (one per sample type), ragged labels."""
+    """The samples: ragged location ids (leaf first), values (one per sample type) and labels."""
 
     location_starts: Integers = field(default_factory=_starts)
     location_ids: Ids = field(default_factory=_ids)
@@ -87,7 +86,7 @@ class Mappings:
 
 @dataclass(slots=True, eq=False)
 class Locations:
-    """The places in the program, each with ragged lines, innermost first."""
+    """The locations in the program, with ragged lines, innermost first."""
 
     ids: Ids = field(default_factory=_ids)
     mapping_ids: Ids = field(default_factory=_ids)
@@ -103,7 +102,7 @@ class Locations:
 
 @dataclass(slots=True, eq=False)
 class Functions:
-    """The functions; names and file names are string refs."""
+    """The functions; names and file names are references to strings."""
 
     ids: Ids = field(default_factory=_ids)
     names: Integers = field(default_factory=_integers)
@@ -117,7 +116,7 @@ class Functions:
 
 @dataclass(slots=True, eq=False)
 class Profile:
-    """One pprof profile. A value type is a pair of string refs (type, unit); times are nanoseconds."""
+    """A pprof profile. A value type is a pair of references to strings (type, unit); times are nanoseconds."""
 
     strings: list[bytes] = field(default_factory=list)
     sample_types: list[tuple[int, int]] = field(default_factory=list)
@@ -135,13 +134,13 @@ class Profile:
     functions: Functions = field(default_factory=Functions)
 
     def __eq__(self, other: object) -> bool:
-        """Equal profiles have equal fields and columns, element by element."""
+        """Return whether all fields and columns are equal."""
         if not isinstance(other, Profile):
             return NotImplemented
         return all(_same(getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
 
     def check(self) -> None:
-        """Assert what every parser promises: columns of equal length, ragged tables that fit their items."""
+        """Assert the invariants of parsers: columns of equal length, ragged tables that match their items."""
         samples, locations = self.samples, self.locations
         _check_ragged(samples.location_starts, len(samples), [samples.location_ids])
         _check_ragged(samples.value_starts, len(samples), [samples.values])

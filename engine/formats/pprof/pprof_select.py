@@ -1,6 +1,6 @@
-"""Takes parts of a pprof profile's tables: rows by position, and what a set of samples still reaches.
+"""Selection of rows of a profile's tables by position, and of the rows that a set of samples references.
 
-All functions leave their argument alone and return new tables; columns that do not change are shared.
+All functions return new tables and do not modify their arguments; unchanged columns are shared.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ Mask = NDArray[np.bool_]
 
 
 def starts_of(counts: Integers) -> Integers:
-    """Return the starts of a ragged table whose owners have these counts."""
+    """Return the starts of a ragged table from the number of items of each owner."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
 
 
 def owners_of(starts: Integers) -> Integers:
-    """Return for each item of a ragged table the position of its owner."""
+    """Return the position of the owner of each item of a ragged table."""
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
 def starts_without(starts: Integers, kept: Mask) -> Integers:
-    """Return the starts after only the ``kept`` items remain."""
+    """Return the starts of a ragged table of which only the ``kept`` items remain."""
     return starts_of(kept.astype(np.int64))[starts]
 
 
 def take_ragged(starts: Integers, owners: Integers) -> tuple[Integers, Integers]:
-    """Return the item positions of the given owners, and the starts of the table they make."""
+    """Return the positions of the items of ``owners``, and the starts of a ragged table of them."""
     first = starts[owners]
     counts = starts[owners + 1] - first
     new_starts = starts_of(counts)
@@ -40,7 +40,7 @@ def take_ragged(starts: Integers, owners: Integers) -> tuple[Integers, Integers]
 
 
 def take_samples(samples: Samples, positions: Integers) -> Samples:
-    """Return the samples at these positions, in this order."""
+    """Return the samples at ``positions``, in that order."""
     locations, location_starts = take_ragged(samples.location_starts, positions)
     values, value_starts = take_ragged(samples.value_starts, positions)
     labels, label_starts = take_ragged(samples.label_starts, positions)
@@ -58,7 +58,7 @@ def take_samples(samples: Samples, positions: Integers) -> Samples:
 
 
 def take_labels(samples: Samples, positions: Integers, starts: Integers) -> Samples:
-    """Return the samples with the labels at these positions, dealt out by new ``starts``."""
+    """Return the samples with the labels at ``positions``, which the new ``starts`` assign to them."""
     return replace(
         samples,
         label_starts=starts,
@@ -70,7 +70,7 @@ def take_labels(samples: Samples, positions: Integers, starts: Integers) -> Samp
 
 
 def take_locations(locations: Locations, positions: Integers) -> Locations:
-    """Return the locations at these positions, numbered from 1."""
+    """Return the locations at ``positions``, with ids from 1."""
     lines, line_starts = take_ragged(locations.line_starts, positions)
     return Locations(
         ids=numbered(len(positions)),
@@ -84,7 +84,7 @@ def take_locations(locations: Locations, positions: Integers) -> Locations:
 
 
 def take_functions(functions: Functions, positions: Integers) -> Functions:
-    """Return the functions at these positions, numbered from 1."""
+    """Return the functions at ``positions``, with ids from 1."""
     return Functions(
         ids=numbered(len(positions)),
         names=functions.names[positions],
@@ -95,7 +95,7 @@ def take_functions(functions: Functions, positions: Integers) -> Functions:
 
 
 def take_mappings(mappings: Mappings, positions: Integers) -> Mappings:
-    """Return the mappings at these positions, numbered from 1."""
+    """Return the mappings at ``positions``, with ids from 1."""
     return Mappings(
         ids=numbered(len(positions)),
         memory_starts=mappings.memory_starts[positions],
@@ -113,20 +113,20 @@ def numbered(count: int) -> Ids:
 
 
 def without_unreached(profile: Profile) -> Profile:
-    """Drop the locations and functions no sample reaches; the tables keep their order, mappings all stay.
+    """Return the profile without locations and functions that no sample references; all mappings remain.
 
-    The profile must be numbered from 1, as after ``normalise``.
+    Tables keep their order. Ids must be consecutive from 1, as after ``normalise``.
     """
-    return _reached(profile, _in_table_order)
+    return _reached(profile, _table_order)
 
 
 def reached_by(profile: Profile, samples: Samples) -> Profile:
-    """Return a profile of just these samples and what they reach, every table in the order it is first met.
+    """Return a profile of ``samples`` and the rows they reference, with each table in order of first reference.
 
-    The profile must be numbered from 1, as after ``normalise``.
+    Ids must be consecutive from 1, as after ``normalise``.
     """
-    narrowed = _reached(replace(profile, samples=samples), _in_order_met)
-    kept, mapping_ids = _renumber(narrowed.locations.mapping_ids, _in_order_met)
+    narrowed = _reached(replace(profile, samples=samples), _first_reference_order)
+    kept, mapping_ids = _renumber(narrowed.locations.mapping_ids, _first_reference_order)
     return replace(
         narrowed,
         mappings=take_mappings(profile.mappings, kept),
@@ -135,7 +135,7 @@ def reached_by(profile: Profile, samples: Samples) -> Profile:
 
 
 def with_used_strings(profile: Profile) -> Profile:
-    """Drop the strings nothing names; string 0 stays. Every reference must be inside the table."""
+    """Return the profile without unreferenced strings, except string 0. All references must be valid."""
     mappings, functions, samples = profile.mappings, profile.functions, profile.samples
     own = [profile.drop_frames, profile.keep_frames, profile.default_sample_type, *profile.comments]
     types = np.array([*profile.sample_types, profile.period_type], np.int64).reshape(-1)
@@ -182,17 +182,17 @@ def _reached(profile: Profile, order: Callable[[Ids], Ids]) -> Profile:
 
 
 def _renumber(ids: Ids, order: Callable[[Ids], Ids]) -> tuple[Integers, Ids]:
-    """Return the positions the ids name, each once and in ``order``, and the ids after only those positions remain."""
+    """Return the distinct positions of ``ids`` in ``order``, and the ids renumbered for those positions."""
     kept = order(ids)
     new_ids = np.zeros(int(ids.max(initial=0)) + 1, np.uint64)
     new_ids[kept] = numbered(len(kept))
     return kept.astype(np.int64) - 1, new_ids[ids]
 
 
-def _in_table_order(ids: Ids) -> Ids:
+def _table_order(ids: Ids) -> Ids:
     return np.unique(ids)
 
 
-def _in_order_met(ids: Ids) -> Ids:
+def _first_reference_order(ids: Ids) -> Ids:
     distinct, first = np.unique(ids, return_index=True)
     return distinct[np.argsort(first)]

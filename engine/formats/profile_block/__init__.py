@@ -1,1 +1,4 @@
-"""Profile blocks: the objects that hold profiles of many services."""
+"""Readers and writers of profile blocks, the objects that hold profiles of many services.
+
+See ``docs/reference/formats/profile-block.md``.
+"""

@@ -1,18 +1,17 @@
-"""What a dataset merge takes and gives, for the plain twin and the compiled merge alike.
+"""Inputs and outputs of a dataset merge, and the rules that its implementations share.
 
-``merge_rows(sources, *, selection, scratch, cancelled) -> MergedDataset`` is the one operation behind the door
-``engine.lanes.profiles.merge.dataset_merge``. Both implementations agree on the bytes of every section because they
-agree on these rules (numbers refer to nothing else):
+``merge_rows(sources, *, selection, scratch, cancelled) -> MergedDataset`` of
+``engine.lanes.profiles.merge.dataset_merge`` has two implementations, which write identical bytes by these rules:
 
-1. Rows are merged by the key (labels, fingerprint, TimeNanos); equal keys: the earlier source first, inside a source
-   row order. Rows of a source that are not in key order are a ``BadObject``.
-2. With more than one source (``len(sources)``, whether or not all of them have selected rows) a row is dropped if its
-   ID was already emitted among the rows of equal key. With one source nothing is dropped.
-3. A series of the output begins when (labels, fingerprint) changes; series are numbered from 0.
-4. A row group of the output ends before the row that would be number ``ROW_GROUP_ROWS + 1``, and after the row with
-   which the sum of ``ROW_BYTES + SAMPLE_BYTES * samples`` reaches ``ROW_GROUP_BYTES``.
-5. Output partitions keep their source partition's id and are written in ascending id; only a partition that an
-   emitted row refers to exists. Tree ``max_nodes`` is 0xFFFFFFFF, there is one tree.
+1. Rows are merged by the key (labels, fingerprint, TimeNanos). Rows with equal keys are ordered by source, then by
+   position. Rows of a source that are not in key order are a ``BadObject``.
+2. With more than one source (``len(sources)``, even if some have no selected rows), a row is dropped if its ID was
+   already emitted among the rows with equal key. With one source no row is dropped.
+3. A series of the output starts when (labels, fingerprint) changes; series are numbered from 0.
+4. A row group of the output ends before row ``ROW_GROUP_ROWS + 1``, and after the row with which the sum of
+   ``ROW_BYTES + SAMPLE_BYTES * samples`` reaches ``ROW_GROUP_BYTES``.
+5. Output partitions have the id of their source partition and ascend by id; a partition without an emitted row is
+   omitted. A partition has one tree, with ``max_nodes`` 0xFFFFFFFF.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ from engine.core.errors import BadObject, LimitExceeded
 from engine.formats.profile_block.model import IndexedSeries
 
 ROW_GROUP_ROWS = 10240
-"""Most rows in a row group of a compacted block; the format's own limit."""
+"""Maximum number of rows in a row group of a compacted block, a limit of the format."""
 ROW_GROUP_BYTES = 8 << 20
-"""Decoded size at which a row group ends early, so that a reader's memory has a bound."""
+"""Decoded size at which a row group ends early, to bound the memory of readers."""
 ROW_BYTES = 64
 SAMPLE_BYTES = 24
-"""What a row and each of its samples count for in ``ROW_GROUP_BYTES``."""
+"""Sizes of a row and of a sample for ``ROW_GROUP_BYTES``."""
 CANCEL_CHECK_BYTES = 64 << 20
-"""``cancelled`` is asked at least once in so many source bytes, and at every row group."""
+"""``cancelled`` is called at least once per this many source bytes, and at every row group."""
 WHOLE_DATASET_BYTES = 8 << 20
-"""A source dataset up to this size is fetched by one range read; a larger one section by section."""
+"""A source dataset up to this size is read with one request, a larger one section by section."""
 STREAMED_PROFILES_BYTES = 4 << 20
-"""A profile table beyond this size is read row group by row group; a smaller one is read whole."""
+"""A profile table beyond this size is read row group by row group, a smaller one whole."""
 SECTION_INLINE_BYTES = 8 << 20
-"""An output section beyond this size goes from memory to a file."""
+"""An output section beyond this size is moved from memory to a file."""
 READ_BATCH_BYTES = 2 << 20
-"""Decoded size (as in ROW_GROUP_BYTES) of what is read of a source at once, because every source has one such batch."""
+"""Decoded size (as in ROW_GROUP_BYTES) of the batch that each source holds in memory."""
 CHUNK_BYTES = 1 << 20
 
 PROFILES, SERIES_INDEX, SYMBOLS = 0, 1, 2
@@ -56,10 +55,10 @@ Selection = Sequence[Collection[int]] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSource:
-    """One source of a dataset merge: where its three sections are and how to read them.
+    """A source of a dataset merge: the positions of its three sections, and how to read them.
 
-    ``table_of_contents`` holds absolute offsets in the object, ``size`` the bytes of all sections. ``read(offset,
-    length)`` takes absolute offsets and returns exactly ``length`` bytes or raises.
+    ``table_of_contents`` has absolute offsets in the object, ``size`` is that of all sections. ``read(offset, length)``
+    takes absolute offsets and returns exactly ``length`` bytes or raises.
     """
 
     object_name: str
@@ -68,7 +67,7 @@ class DatasetSource:
     read: Callable[[int, int], bytes]
 
     def section_bounds(self, section: int) -> tuple[int, int]:
-        """Return (absolute offset, size) of PROFILES, SERIES_INDEX or SYMBOLS; BadObject if they make no sense."""
+        """Return (absolute offset, size) of PROFILES, SERIES_INDEX or SYMBOLS. Raises BadObject if they are invalid."""
         starts = self.table_of_contents
         ends = (*starts[1:], starts[0] + self.size)
         if starts[0] < 0 or ends[section] < starts[section]:
@@ -76,13 +75,13 @@ class DatasetSource:
         return starts[section], ends[section] - starts[section]
 
     def read_section(self, section: int) -> bytes:
-        """Read a section whole."""
+        """Return a whole section."""
         return self.read(*self.section_bounds(section))
 
 
 @dataclass(frozen=True, slots=True)
 class InlineSection:
-    """A finished section held in memory."""
+    """A finished section in memory."""
 
     data: bytes
 
@@ -91,15 +90,15 @@ class InlineSection:
         return len(self.data)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the section's bytes in order."""
+        """Yield the bytes of the section in order."""
         yield self.data
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return bytes from the middle."""
+        """Return a range of bytes of the section."""
         return self.data[offset : offset + length]
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no file to delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +109,19 @@ class FileSection:
     size: int
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the section's bytes in order, CHUNK_BYTES at a time."""
+        """Yield the bytes of the section in order, CHUNK_BYTES at a time."""
         with self.path.open("rb") as file:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return bytes from the middle."""
+        """Return a range of bytes of the section."""
         with self.path.open("rb") as file:
             file.seek(offset)
             return file.read(length)
 
     def close(self) -> None:
-        """Delete the file; doing it twice is harmless."""
+        """Delete the file; idempotent."""
         self.path.unlink(missing_ok=True)
 
 
@@ -130,7 +129,7 @@ SectionData = InlineSection | FileSection
 
 
 class SectionSink(io.RawIOBase):
-    """A write-only file that starts in memory and moves to a scratch file when it outgrows the inline limit."""
+    """A write-only file in memory, which is moved to a scratch file when it exceeds the inline limit."""
 
     def __init__(self, directory: Path, inline_bytes_max: int) -> None:
         super().__init__()
@@ -148,7 +147,7 @@ class SectionSink(io.RawIOBase):
         return self._size
 
     def write(self, data: object) -> int:
-        """Append bytes (anything with a buffer) and return how many."""
+        """Append bytes (any object with a buffer) and return their number."""
         view = memoryview(data)  # type: ignore[arg-type]
         if self._file is None and self._size + view.nbytes > self._inline_bytes_max:
             self._spill()
@@ -157,14 +156,14 @@ class SectionSink(io.RawIOBase):
         return view.nbytes
 
     def finish(self) -> SectionData:
-        """Close the sink and return what was written."""
+        """Close the sink and return the section."""
         self.close()
         if self._path is not None:
             return FileSection(self._path, self._size)
         return InlineSection(self._memory.getvalue())
 
     def discard(self) -> None:
-        """Close the sink and forget what was written."""
+        """Close the sink and delete its data."""
         self.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
@@ -185,17 +184,17 @@ class SectionSink(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Where finished sections stay until they are written to a result object."""
+    """The location of finished sections until they are written to a result object."""
 
     directory: Path
     inline_bytes_max: int = SECTION_INLINE_BYTES
 
     def sink(self) -> SectionSink:
-        """Open a new sink; end it with ``finish`` or ``discard``."""
+        """Return a new sink, to be ended with ``finish`` or ``discard``."""
         return SectionSink(self.directory, self.inline_bytes_max)
 
     def section(self, data: bytes) -> SectionData:
-        """Keep bytes that are already whole."""
+        """Return a section of these bytes."""
         if len(data) <= self.inline_bytes_max:
             return InlineSection(data)
         sink = self.sink()
@@ -205,11 +204,11 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedDataset:
-    """A merged dataset, ready to be placed in a result block.
+    """A merged dataset for a result block.
 
-    ``sections`` are profiles, series index and symbols. ``series`` are the output's series in order. ``rows_read``
-    counts selected source rows, ``bytes_read`` the bytes of the source datasets. Times are those of the rows, 0 when
-    there are none.
+    ``sections`` are profiles, series index and symbols; ``series`` are the series of the output in order. ``rows_read``
+    is the number of selected source rows, ``bytes_read`` the size of the source datasets. Times are those of the rows,
+    0 without rows.
     """
 
     sections: tuple[SectionData, SectionData, SectionData]
@@ -224,16 +223,16 @@ class MergedDataset:
 
     @property
     def size(self) -> int:
-        """Bytes of the three sections."""
+        """Size of the three sections in bytes."""
         return sum(section.size for section in self.sections)
 
     def close(self) -> None:
-        """Give back scratch files."""
+        """Delete scratch files."""
         for section in self.sections:
             section.close()
 
 
 def check_count(section: str, offset: int, count: int, unit_bytes: int, available: int) -> None:
-    """Refuse a count of items of at least ``unit_bytes`` each that the available bytes cannot hold."""
+    """Raise LimitExceeded unless ``count`` items of at least ``unit_bytes`` each fit in the available bytes."""
     if count < 0 or count * unit_bytes > available:
-        raise LimitExceeded(section, offset, f"{count} items cannot be in {available} bytes")
+        raise LimitExceeded(section, offset, f"{count} items do not fit in {available} bytes")

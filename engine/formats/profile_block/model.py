@@ -1,8 +1,7 @@
-"""The nouns of profile storage: block metadata, series, symbols, rows.
+"""Types of profile blocks: metadata, series, symbols (``docs/reference/formats/profile-block.md``).
 
-Source: the profile block format sheet, sections 2 to 5 (``docs/reference/formats/profile-block.md``). Times of
-block and dataset metadata are unix milliseconds and closed at both ends, as the format has them; times of rows and
-series are unix nanoseconds.
+Times in the metadata of blocks and datasets are Unix milliseconds, and ranges include both ends; times of rows and
+series are Unix nanoseconds.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ Label = tuple[str, str]
 Labels = tuple[Label, ...]
 
 DATASET_PROFILES = 0
-"""Dataset format: per-service data in three sections (profiles, series index, symbols)."""
+"""Dataset format: data of a service in three sections (profiles, series index, symbols)."""
 DATASET_INDEX = 1
-"""Dataset format: the tenant-wide dataset index, one section in series-index format."""
+"""Dataset format: the dataset index of a tenant, one section in the format of a series index."""
 
 COMPACTION_LEVEL_MAX = 3
-"""Blocks of this level are final: they are never queued again."""
+"""Blocks of this level are final and never queued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetMeta:
-    """One entry of a block's dataset list, strings resolved. ``name`` is "" for the dataset index (format 1)."""
+    """An entry of a block's dataset list, with strings resolved. ``name`` is "" for the dataset index (format 1)."""
 
     tenant: str
     name: str
@@ -36,17 +35,17 @@ class DatasetMeta:
     format: int = DATASET_PROFILES
 
     def section_bounds(self) -> list[tuple[int, int]]:
-        """Return (offset in the object, size) of every section, in order."""
+        """Return (offset in the object, size) of each section in order."""
         ends = [*self.table_of_contents[1:], self.table_of_contents[0] + self.size]
         return [(start, end - start) for start, end in zip(self.table_of_contents, ends, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockMeta:
-    """What is known of a segment (level 0) or compacted block (level 1 and up).
+    """The metadata of a segment (level 0) or compacted block (level 1 and above).
 
-    ``string_table`` keeps the order of the stored table, so that a footer re-encodes byte for byte; every string of
-    the datasets is in it. ``size`` is the object's length (0 inside a footer).
+    ``string_table`` has all strings in stored order, so that a footer encodes to the same bytes. ``size`` is that of
+    the object, 0 inside a footer.
     """
 
     id: str
@@ -64,10 +63,10 @@ class BlockMeta:
 
 
 class IndexedSeries(NamedTuple):
-    """One entry of a series index. ``labels`` are in stored order; times are nanoseconds.
+    """An entry of a series index. ``labels`` are in stored order; times are nanoseconds.
 
-    ``position`` is the field SeriesIndex of the chunk: the series' ordinal in a dataset's index, the dataset's
-    position in a dataset index.
+    ``position`` is the field SeriesIndex of the chunk: the number of the series in the index of a dataset, the position
+    of the dataset in a dataset index.
     """
 
     fingerprint: int
@@ -78,7 +77,7 @@ class IndexedSeries(NamedTuple):
 
 
 class Mapping(NamedTuple):
-    """A loaded binary. Flags: 8 functions, 4 file names, 2 line numbers, 1 inline frames. Strings are refs."""
+    """A loaded binary. Flags: 8 functions, 4 file names, 2 line numbers, 1 inline frames. Strings are references."""
 
     filename: int
     build_id: int
@@ -89,7 +88,7 @@ class Mapping(NamedTuple):
 
 
 class Function(NamedTuple):
-    """A function; ``name``, ``system_name`` and ``filename`` are string refs."""
+    """A function; ``name``, ``system_name`` and ``filename`` are references to strings."""
 
     name: int
     system_name: int
@@ -98,7 +97,7 @@ class Function(NamedTuple):
 
 
 class Location(NamedTuple):
-    """A place in a program; ``mapping`` and the functions of ``lines`` are 0-based refs, innermost line first."""
+    """A location in a program; ``mapping`` and the functions of ``lines`` are references, innermost line first."""
 
     mapping: int
     address: int
@@ -108,7 +107,7 @@ class Location(NamedTuple):
 
 @dataclass(slots=True)
 class StackTree:
-    """A tree of stacks: node 0 is the root (parent -1, location 0); a stack is its leaf's node number."""
+    """A tree of stacks: node 0 is the root (parent -1, location 0); a stack is the number of its leaf node."""
 
     parents: list[int] = field(default_factory=lambda: [-1])
     locations: list[int] = field(default_factory=lambda: [0])
@@ -118,9 +117,9 @@ class StackTree:
 
 @dataclass(slots=True)
 class SymbolPartition:
-    """All symbols of one partition. ``trees`` has one tree, several only in old multi-chunk files.
+    """The symbols of a symbol partition. Only old files with several chunks have more than one tree.
 
-    A stack id is ``tree * max_nodes + node``. Strings are raw bytes; string 0 is empty.
+    A stack id is ``tree * max_nodes + node``. Strings are bytes; string 0 is empty.
     """
 
     id: int = 0

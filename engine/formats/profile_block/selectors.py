@@ -1,10 +1,9 @@
-"""Label selectors such as ``{service_name="checkout", region!~"eu-.*"}``, and which label sets they match.
+"""Parser of label selectors such as ``{service_name="checkout", region!~"eu-.*"}``, and matching of label sets.
 
-What an index knows of a dataset are label sets that do not name every label: such a set matches if every ``=`` and
-``=~`` finds its name in it with such a value (a name that is not there never matches, not even an empty value) and no
-``!=`` or ``!~`` is broken by a name that is there; a dataset matches if any of its sets does. A series has all its
-labels: in it, a name that is not there is an empty value. Regular expressions are RE2's, so no pattern can take long,
-and they match whole values.
+The label sets of a dataset in an index do not contain every label. Such a set matches if it has a matching value for
+every ``=`` and ``=~`` (an absent name never matches, not even an empty value) and no value that violates ``!=`` or
+``!~``; a dataset matches if any of its sets does. A series has all its labels: an absent name has an empty value.
+Regular expressions are those of RE2, which run in linear time, and match whole values.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from engine.formats.profile_block.model import IndexedSeries, Labels
 MATCHERS_MAX = 50
 SELECTOR_LENGTH_MAX = 10_000
 PATTERN_LENGTH_MAX = 1_000
-STEP_LETTERS = 1 << 16
-"""So many letters a pattern is held against at once: a nasty one needs a second for them, then time is looked at."""
+STEP_CHARACTERS = 1 << 16
+"""Characters that a pattern is matched against between two checks; the slowest patterns need a second for them."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_.]*|"(?:[^"\\\n]|\\.)*"')
@@ -49,7 +48,7 @@ METRIC_NAME = "__name__"
 
 
 class InvalidSelector(LithifyError):
-    """A label selector cannot be read; ``offset`` is the character where the trouble is (-1: no single place)."""
+    """A label selector is invalid; ``offset`` is the character of the fault (-1 if it has no single position)."""
 
     code = "invalid_selector"
 
@@ -63,7 +62,7 @@ class InvalidSelector(LithifyError):
 
 
 class MatchOperator(enum.StrEnum):
-    """How a matcher compares."""
+    """The operator of a matcher."""
 
     EQUAL = "="
     NOT_EQUAL = "!="
@@ -81,7 +80,7 @@ class MatchOperator(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """One condition on a label. Build it with ``matcher``, which checks it."""
+    """A condition on a label; ``matcher`` creates a validated one."""
 
     name: str
     operator: MatchOperator
@@ -103,17 +102,17 @@ def matcher(name: str, operator: str, value: str) -> Matcher:
     try:
         made = Matcher(name, MatchOperator(operator), value)
     except ValueError:
-        raise InvalidSelector(-1, f"{operator!r} is no operator: use =, !=, =~ or !~") from None
+        raise InvalidSelector(-1, f"{operator!r} is not an operator: use =, !=, =~ or !~") from None
     if made.operator.is_pattern:
-        _matching_values(made, [""])  # an impossible pattern is refused here and not at its first use
+        _matching_values(made, [""])  # rejects invalid patterns
     return made
 
 
 def parse_selector(text: str) -> tuple[Matcher, ...]:
-    """Read a selector; "" and ``{}`` match everything, ``name{}`` what has this ``__name__``.
+    """Return the matchers of a selector; "" and ``{}`` match everything, ``name{}`` matches the ``__name__``.
 
-    Values stand in double or single quotes with the escapes of Go, or in back quotes without any. Raises
-    InvalidSelector naming the place.
+    Values are in double or single quotes with the escapes of Go, or in back quotes without escapes. Raises
+    InvalidSelector.
     """
     if len(text) > SELECTOR_LENGTH_MAX:
         raise InvalidSelector(-1, f"the selector is longer than {SELECTOR_LENGTH_MAX} characters")
@@ -128,7 +127,7 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
     while not text.startswith("}", position):
         if position != opened:
             position = _skip(text, position, ",")
-            if text.startswith("}", position):  # a comma may end the list
+            if text.startswith("}", position):  # trailing comma
                 break
         name, position = _token(_NAME, text, position, "a label name")
         operator, position = _token(_OPERATOR, text, position, "one of = != =~ !~")
@@ -138,24 +137,24 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
             raise InvalidSelector(position, f"more than {MATCHERS_MAX} matchers")
     position = _skip(text, position, "}")
     if position != len(text):
-        raise InvalidSelector(position, "the selector goes on after its end")
+        raise InvalidSelector(position, "unexpected text after the selector")
     return tuple(found)
 
 
 def select_label_sets(label_sets: Sequence[Labels], matchers: Sequence[Matcher]) -> list[Labels]:
-    """Return those of a dataset's label sets that match."""
+    """Return the label sets that match."""
     return [labels for labels, is_match in zip(label_sets, match_all(label_sets, matchers), strict=True) if is_match]
 
 
 def fits(condition: Matcher, value: str) -> bool:
-    """Say whether a label of this value breaks no condition on it; "" is also that of a label which is not there."""
+    """Return whether a label value satisfies a condition; "" is the value of an absent label."""
     return value in _fitting(condition, [value])
 
 
 class SeriesFilter:
-    """Decides for series, by all their labels; what it found for a value it need not find again.
+    """Filters series by all their labels; the result for each value is cached.
 
-    Of labels that a series has twice the first counts. ``check`` may raise: it is called before each larger step.
+    Of duplicate labels the first counts. ``check`` is called before each step and may raise.
     """
 
     def __init__(self, matchers: Iterable[Matcher], check: Callable[[], None] = lambda: None) -> None:
@@ -163,7 +162,7 @@ class SeriesFilter:
         self._conditions = tuple((each, each.name.encode(), dict[bytes, bool]()) for each in matchers)
 
     def matching(self, series: Sequence[IndexedSeries]) -> list[IndexedSeries]:
-        """Return those that match, in the same order."""
+        """Return the matching series in the same order."""
         left = list(series)
         for condition, name, verdicts in self._conditions:
             values = [_value(entry, name) for entry in left]
@@ -175,30 +174,30 @@ class SeriesFilter:
         return left
 
 
-def _value(entry: IndexedSeries, wanted: bytes) -> bytes:
+def _value(entry: IndexedSeries, label: bytes) -> bytes:
     for name, value in entry.labels:
-        if name == wanted:
+        if name == label:
             return value
     return b""
 
 
 def match_all(label_sets: Sequence[Labels], matchers: Iterable[Matcher]) -> list[bool]:
-    """Say for each label set whether it matches; a pattern looks at every distinct value once."""
+    """Return for each label set whether it matches; patterns are applied once per distinct value."""
     verdicts = [True] * len(label_sets)
     for condition in matchers:
         values = {value for labels in label_sets for name, value in labels if name == condition.name}
         fitting = _fitting(condition, sorted(values))
-        for place, labels in enumerate(label_sets):
+        for position, labels in enumerate(label_sets):
             present = [value for name, value in labels if name == condition.name]
             if condition.operator.is_negative:
-                verdicts[place] &= all(value in fitting for value in present)
+                verdicts[position] &= all(value in fitting for value in present)
             else:
-                verdicts[place] &= any(value in fitting for value in present)
+                verdicts[position] &= any(value in fitting for value in present)
     return verdicts
 
 
 def _fitting(condition: Matcher, values: list[str], check: Callable[[], None] = lambda: None) -> set[str]:
-    """Return the values that do not break the condition."""
+    """Return the values that satisfy the condition."""
     if condition.operator.is_pattern:
         matching = set[str]()
         for part in _steps(values):
@@ -210,15 +209,15 @@ def _fitting(condition: Matcher, values: list[str], check: Callable[[], None] = 
 
 
 def _steps(values: list[str]) -> Iterator[list[str]]:
-    """Yield the values in parts of about ``STEP_LETTERS``."""
+    """Yield the values in parts of about ``STEP_CHARACTERS``."""
     part: list[str] = []
-    letters = 0
+    characters = 0
     for value in values:
         part.append(value)
-        letters += len(value)
-        if letters >= STEP_LETTERS:
+        characters += len(value)
+        if characters >= STEP_CHARACTERS:
             yield part
-            part, letters = [], 0
+            part, characters = [], 0
     if part:
         yield part
 
@@ -227,12 +226,12 @@ def _matching_values(condition: Matcher, values: list[str]) -> set[str]:
     if len(condition.value) > PATTERN_LENGTH_MAX:
         raise InvalidSelector(-1, f"the pattern for {condition.name} is longer than {PATTERN_LENGTH_MAX} characters")
     try:
-        # Alone: "a)|(b" is none, but would be inside. Arrays of Python's values import pandas: not for this, nor when a
-        # process starts.
+        # Validated without the group: "a)|(b" is invalid, but would be valid inside of it. An array of nulls is used
+        # because arrays of Python values import pandas.
         pc.match_substring_regex(pa.nulls(1, pa.string()), pattern=condition.value)
         found = pc.match_substring_regex(pa.array(values, pa.string()), pattern=rf"\A(?s:{condition.value})\z")
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
-        raise InvalidSelector(-1, f"{condition} has no RE2 pattern: {error}") from error
+        raise InvalidSelector(-1, f"{condition} has an invalid RE2 pattern: {error}") from error
     return {value for value, is_match in zip(values, found.to_pylist(), strict=True) if is_match}
 
 
@@ -273,20 +272,20 @@ def _plain(token: str) -> str:
         raise InvalidSelector(-1, f"{token} is not UTF-8 text") from None
 
 
-def _unescaped(letters: str) -> bytes:
-    if letters in _ESCAPES:
-        return _ESCAPES[letters]
-    if letters[0] in "uU" and len(letters) > 1 and int(letters[1:], 16) <= 0x10FFFF:
-        return chr(int(letters[1:], 16)).encode(errors="surrogatepass")
-    if letters[0] == "x" and len(letters) > 1:
-        return bytes([int(letters[1:], 16)])
-    if len(letters) == 3 and int(letters, 8) < 256:
-        return bytes([int(letters, 8)])
-    raise InvalidSelector(-1, f"unknown escape \\{letters}")
+def _unescaped(escape: str) -> bytes:
+    if escape in _ESCAPES:
+        return _ESCAPES[escape]
+    if escape[0] in "uU" and len(escape) > 1 and int(escape[1:], 16) <= 0x10FFFF:
+        return chr(int(escape[1:], 16)).encode(errors="surrogatepass")
+    if escape[0] == "x" and len(escape) > 1:
+        return bytes([int(escape[1:], 16)])
+    if len(escape) == 3 and int(escape, 8) < 256:
+        return bytes([int(escape, 8)])
+    raise InvalidSelector(-1, f"unknown escape \\{escape}")
 
 
 def project(label_sets: Iterable[Labels], names: Sequence[str]) -> Iterator[Labels]:
-    """Yield the distinct label sets that remain when only ``names`` are kept, in the order found."""
+    """Yield the distinct label sets restricted to ``names``, in order of first occurrence."""
     seen: set[Labels] = set()
     for labels in label_sets:
         kept = tuple((name, value) for name, value in labels if name in names)

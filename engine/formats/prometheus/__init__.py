@@ -1,1 +1,4 @@
-"""Prometheus TSDB blocks: index, chunk files, tombstones and meta.json, read and written."""
+"""Readers and writers of Prometheus TSDB blocks: index, chunk files, tombstones, meta.json.
+
+See ``docs/reference/formats/prometheus-block.md``.
+"""

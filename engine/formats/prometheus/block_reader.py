@@ -1,4 +1,4 @@
-"""A block in a folder: its meta.json, index, chunk files and tombstones, opened together."""
+"""Reader of a block in a folder: meta.json, index, chunk files and tombstones."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ META, INDEX, TOMBSTONES = "meta.json", "index", "tombstones"
 
 
 class BlockReader:
-    """A block whose parts were found sound as far as opening shows; errors name the block, the file and the offset."""
+    """A block; opening it validates the headers of its files. Errors name the block, the file and the offset."""
 
     def __init__(self, folder: Path, forget_bytes: int = FORGET_BYTES) -> None:
-        """Open a block; what is read from front to back is let go of in steps of ``forget_bytes`` a file."""
+        """Open a block; sequential reads release pages of a file in steps of ``forget_bytes``. Raises BadObject."""
         self.folder = folder
         self.name = folder.name
         try:
@@ -37,14 +37,14 @@ class BlockReader:
             raise error.in_object(self.name) from error
 
     def chunk(self, meta: ChunkMeta) -> Chunk:
-        """Return a chunk's record, not decoded."""
+        """Return the record of a chunk, with its samples still encoded."""
         try:
             return self.chunks.read(meta.ref)
         except BadObject as error:
             raise error.in_object(self.name) from error
 
     def floats(self, meta: ChunkMeta, chunk: Chunk) -> tuple[Times, ValueBits]:
-        """Return the samples of a float chunk (encoding 1): times, as the index has them, and the bits of values."""
+        """Return times and bit patterns of values of a float chunk (encoding 1); the times must match the index."""
         try:
             times, bits = decode_xor(chunk.data)
             _check_times(times, meta)
@@ -53,7 +53,7 @@ class BlockReader:
             raise self._in_chunk(error, meta) from error
 
     def histograms(self, meta: ChunkMeta, chunk: Chunk) -> HistogramChunk:
-        """Return the samples of a chunk of histograms (encodings 2 and 3); their times are those of the index."""
+        """Return the samples of a histogram chunk (encodings 2 and 3); the times must match the index."""
         try:
             found = decode_histograms(chunk.encoding, chunk.data)
             _check_times(np.array([sample.time_ms for sample in found.samples], np.int64), meta)
@@ -74,18 +74,18 @@ class BlockReader:
     def _read_meta(self) -> BlockMeta:
         path = self._existing(META)
         if (size := path.stat().st_size) > META_BYTES_MAX:
-            raise LimitExceeded(META, -1, f"{size} bytes, at most {META_BYTES_MAX} are read")
+            raise LimitExceeded(META, -1, f"{size} bytes exceed the maximum of {META_BYTES_MAX}")
         return decode_meta(path.read_bytes())
 
     def _read_tombstones(self) -> Tombstones:
-        """Return the block's tombstones; it may have no such file."""
+        """Return the tombstones of the block, none if the file does not exist."""
         path = self.folder / TOMBSTONES
         return decode_tombstones(MappedFile(path).data) if path.is_file() else Tombstones()
 
 
 def _check_times(times: Times, meta: ChunkMeta) -> None:
     if np.any(times[1:] <= times[:-1]):
-        raise OutOfOrder("", 0, "the samples of a chunk do not ascend in time")
+        raise OutOfOrder("", 0, "the times of the chunk's samples do not ascend")
     if (int(times[0]), int(times[-1])) != meta[:2]:
-        reason = f"samples from {times[0]} to {times[-1]}, the index says {meta.min_time_ms} to {meta.max_time_ms}"
+        reason = f"samples from {times[0]} to {times[-1]}, but {meta.min_time_ms} to {meta.max_time_ms} in the index"
         raise Inconsistent("", 0, reason)

@@ -1,4 +1,4 @@
-"""Writes a block into a folder that gets its name only when everything in it is written."""
+"""Writer of a block; its folder gets its final name only when the block is complete."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ UNFINISHED = ".tmp-for-creation"
 
 
 class BlockWriter:
-    """Use in a ``with`` statement: what is not finished when it ends is removed.
+    """Writes a block. Use it in a ``with`` statement, which removes an unfinished block at its end.
 
-    Per series: ``write_chunks``, then the series with the references it gave goes to ``add_series`` (in batches).
+    For each series, ``write_chunks`` returns the references of its chunks; ``add_series`` adds batches of series.
     """
 
     def __init__(
@@ -41,8 +41,11 @@ class BlockWriter:
         table_bytes_max: int = BODY_BYTES_MAX,
         is_lasting: bool = True,
     ) -> None:
-        """Begin a block with these symbols, which ascend. ``is_lasting`` False is for a folder of passing use: nothing
-        waits for the disk. ``label_indices`` and ``table_bytes_max`` are those of ``IndexWriter``."""
+        """Create a block with these ascending symbols.
+
+        ``is_lasting`` false skips fsync, for temporary folders. ``label_indices`` and ``table_bytes_max`` are those of
+        ``IndexWriter``.
+        """
         self._target = parent / ulid
         self._ulid = ulid
         self.folder = parent / f"{ulid}{UNFINISHED}"
@@ -70,7 +73,7 @@ class BlockWriter:
         return refs
 
     def add_merged(self, merged: MergedSeries, samples: int) -> None:
-        """Append series in label order and the records of their chunks, which have so many samples."""
+        """Append series in label order and the records of their chunks, which have ``samples`` samples in total."""
         self._chunks.append(merged.records, merged.file_starts)
         self._samples += samples
         self._chunk_count += len(merged.batch.chunk_refs)
@@ -86,10 +89,10 @@ class BlockWriter:
         tombstones: Sequence[tuple[int, int, int]] = (),
         pause: Callable[[], None] = lambda: None,
     ) -> BlockMeta:
-        """Make the block complete under its name; return ``meta`` with this ULID and what was counted.
+        """Complete the block under its name; return ``meta`` with its ULID and its counts.
 
-        The kinds of samples are not counted here: ``meta`` says how many there are of each.
-        ``tombstones`` are (series id, first deleted time, last deleted time); ``pause`` is called again and again.
+        The numbers of float and histogram samples are those of ``meta``. ``tombstones`` are (series id, first deleted
+        time, last deleted time); ``pause`` is called periodically.
         """
         self._chunks.close()
         self._index.finish(pause)
@@ -101,7 +104,7 @@ class BlockWriter:
             num_tombstones=len(tombstones),
         )
         complete = replace(meta, ulid=self._ulid, stats=stats)
-        # meta.json comes last: who sees it may read the block.
+        # meta.json is written last: readers treat a block with it as complete.
         for name, data in ((TOMBSTONES, encode_tombstones(tombstones)), (META, encode_meta(complete))):
             with SealedFile(self.folder / name, is_lasting=self._is_lasting) as file:
                 file.write(data)

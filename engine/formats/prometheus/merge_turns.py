@@ -1,4 +1,4 @@
-"""What passes between a merge of blocks and the part of it that is compiled."""
+"""Types that the merge of blocks exchanges with its compiled part."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from engine.formats.prometheus.index.series_batch import SeriesBatch
 
 OVERLAY_FILE = (1 << 32) - 1
-"""The chunk file number of what is not in the block: records that were made for a batch of its series."""
+"""Chunk file number of records that are not in a file of the block: the merge made them for a batch of series."""
 
 
 class Turn(IntEnum):
-    """Why a merge of series stopped: a source needs its next batch, there is enough to write, a series is rare."""
+    """Why a merge of series stopped: a source needs its next batch, a batch is full, a series needs pure Python."""
 
     NEEDS = 0
     FULL = 1
@@ -21,9 +21,9 @@ class Turn(IntEnum):
 
 
 class MergedSeries(NamedTuple):
-    """Series that were merged, and the records of their chunks, which stay only until the merge goes on.
+    """Merged series and the records of their chunks, which are valid until the merge continues.
 
-    ``file_starts`` are the places in ``records`` before which a new chunk file begins; references count with them.
+    ``file_starts`` are the offsets in ``records`` at which a new chunk file begins; references account for them.
     """
 
     batch: SeriesBatch

@@ -1,4 +1,4 @@
-"""meta.json: what a block says about itself, its origin and its place in the order of compactions."""
+"""Codec of meta.json: the metadata of a block and its compaction lineage."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from engine.formats.prometheus.model import INT64_MAX, INT64_MIN, UINT64_MASK
 SECTION = "meta.json"
 VERSION = 1
 META_BYTES_MAX = 16 << 20
-"""More than a hundred thousand sources; whoever writes more is not writing a block."""
+"""Sufficient for more than a hundred thousand sources."""
 
 _STATS = ("num_samples", "num_series", "num_chunks", "num_float_samples", "num_histogram_samples", "num_tombstones")
 
 
 @dataclass(frozen=True, slots=True)
 class BlockStats:
-    """Counts of what is in the block; 0 where it does not say. The kinds of samples are counted by newer writers."""
+    """Counts of a block's contents, 0 if absent. Only recent writers count float and histogram samples."""
 
     num_samples: int = 0
     num_series: int = 0
@@ -32,7 +32,7 @@ class BlockStats:
 
 @dataclass(frozen=True, slots=True)
 class ParentBlock:
-    """A direct input of the merge that made a block; times are milliseconds, the last exclusive."""
+    """A direct input of the merge that wrote a block; times are milliseconds, ``max_time_ms`` exclusive."""
 
     ulid: str
     min_time_ms: int
@@ -41,7 +41,7 @@ class ParentBlock:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """How a block came to be: 1 plus the highest level of its inputs, and the level-1 blocks it descends from."""
+    """The lineage of a block: its level (1 plus the highest level of its inputs) and its level-1 sources."""
 
     level: int
     sources: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class BlockMeta:
-    """A block's meta.json. Times are milliseconds, ``max_time_ms`` exclusive; ``thanos`` is that object as it is."""
+    """A meta.json. Times are milliseconds, ``max_time_ms`` exclusive; ``thanos`` is the object of that name."""
 
     ulid: str
     min_time_ms: int
@@ -64,11 +64,11 @@ class BlockMeta:
 
 
 def decode_meta(data: bytes) -> BlockMeta:
-    """Read a meta.json; unknown keys are ignored, everything known must have its type and range."""
+    """Return a decoded meta.json; unknown keys are ignored, known keys are validated. Raises BadObject."""
     document = _Fields(_document(data), "")
     version = document.integer("version", 0, UINT64_MASK)
     if version != VERSION:
-        raise UnknownFormat(SECTION, -1, f"version {version}, only {VERSION} is known")
+        raise UnknownFormat(SECTION, -1, f"version {version} is not supported, expected {VERSION}")
     meta = BlockMeta(
         ulid=document.ulid("ulid"),
         min_time_ms=document.integer("minTime", INT64_MIN, INT64_MAX),
@@ -83,7 +83,7 @@ def decode_meta(data: bytes) -> BlockMeta:
 
 
 def encode_meta(meta: BlockMeta) -> bytes:
-    """Write a meta.json with the key order and indentation that Prometheus uses."""
+    """Return a meta.json with the key order and indentation of Prometheus."""
     compaction: dict[str, object] = {"level": meta.compaction.level}
     if meta.compaction.sources:
         compaction["sources"] = list(meta.compaction.sources)
@@ -113,10 +113,10 @@ def encode_meta(meta: BlockMeta) -> bytes:
 
 def _document(data: bytes) -> object:
     if len(data) > META_BYTES_MAX:
-        raise LimitExceeded(SECTION, -1, f"{len(data)} bytes, at most {META_BYTES_MAX} are read")
+        raise LimitExceeded(SECTION, -1, f"{len(data)} bytes exceed the maximum of {META_BYTES_MAX}")
     try:
-        document = json.loads(data.decode(), parse_constant=_refuse_constant)
-        json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair can be read but not written
+        document = json.loads(data.decode(), parse_constant=_reject_constant)
+        json.dumps(document, ensure_ascii=False).encode()  # a lone surrogate can be decoded but not encoded
     except json.JSONDecodeError as error:
         raise BadObject(SECTION, error.pos, f"not JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:
@@ -124,7 +124,7 @@ def _document(data: bytes) -> object:
     return document
 
 
-def _refuse_constant(name: str) -> object:
+def _reject_constant(name: str) -> object:
     raise ValueError(f"{name} is not a number")
 
 
@@ -173,7 +173,7 @@ def _block_id(value: object, name: str) -> str:
 
 
 class _Fields:
-    """An object of the document whose members are taken with their type checked; ``path`` says where it lies."""
+    """Typed access to the members of a JSON object; ``path`` is its position in the document."""
 
     def __init__(self, values: object, path: str) -> None:
         if not isinstance(values, dict):
@@ -184,7 +184,7 @@ class _Fields:
     def integer(self, key: str, low: int, high: int, *, optional: bool = False) -> int:
         value = self.values.get(key, 0 if optional else None)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise BadObject(SECTION, -1, f"{self._name(key)} is not a whole number from {low} to {high}")
+            raise BadObject(SECTION, -1, f"{self._name(key)} is not an integer from {low} to {high}")
         return value
 
     def flag(self, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""A file that is written from front to back and, unless it is only of passing use, on the disk when it is closed."""
+"""Sequentially written files that are synced when they are closed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ BUFFER_BYTES = 1 << 20
 
 
 class SealedFile:
-    """Appends to a new file; ``position`` is how much there is. Closing makes it last, leaving by an error does not.
+    """Appends to a new file; ``position`` is its size. ``close`` syncs it; an exception in a ``with`` block does not.
 
-    ``is_lasting`` False never waits for the disk.
+    ``is_lasting`` false skips fsync.
     """
 
     def __init__(self, path: Path, *, is_lasting: bool = True) -> None:
@@ -31,17 +31,17 @@ class SealedFile:
         self.write(bytes(-self.position % alignment))
 
     def patch(self, offset: int, data: bytes) -> None:
-        """Replace bytes that were written before."""
+        """Overwrite bytes at an earlier offset."""
         self._file.seek(offset)
         self._file.write(data)
         self._file.seek(self.position)
 
     def flush(self) -> None:
-        """Make what was written visible to readers of the file."""
+        """Flush the buffer, so that readers of the file see its contents."""
         self._file.flush()
 
     def close(self) -> None:
-        """Write what is left, to the disk if the file is to last."""
+        """Flush and close the file, and sync it if it is durable."""
         if not self._file.closed:
             self._file.flush()
             if self._is_lasting:
@@ -49,7 +49,7 @@ class SealedFile:
             self._file.close()
 
     def discard(self) -> None:
-        """Close without waiting for the disk."""
+        """Close the file without syncing it."""
         self._file.close()
 
     def __enter__(self) -> SealedFile:
@@ -65,7 +65,7 @@ class SealedFile:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last."""
+    """Sync a folder, which makes the names in it durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

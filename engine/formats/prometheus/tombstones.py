@@ -1,4 +1,4 @@
-"""The tombstones file: which times of which series are deleted."""
+"""Codec of the tombstones file: the deleted time intervals of series."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.binary import encode_svarint, encode_uvarint
 from engine.core.checksums import crc32c
 from engine.core.errors import BadObject, LimitExceeded, UnknownFormat
-from engine.formats.prometheus.file_cursor import FileCursor
-from engine.formats.prometheus.varints import svarint, uvarint
+from engine.formats.prometheus.mapped_file import FileCursor
 
 SECTION = "tombstones"
 MAGIC = 0x0130BA30
@@ -20,14 +20,14 @@ HEADER_BYTES = 5
 CRC_BYTES = 4
 FILE_BYTES_MAX = 64 << 20
 ENTRIES_MAX = 1 << 22
-"""More entries than that would take hundreds of megabytes in memory; blocks have a few for every request to delete."""
+"""More entries would need hundreds of megabytes of memory; blocks have a few per delete request."""
 
 Interval = tuple[int, int]
-"""First and last deleted time, both inside."""
+"""First and last deleted time, both inclusive."""
 
 
 class Tombstones:
-    """The deleted intervals of a block's series, kept as arrays; ``len`` counts entries as the file has them."""
+    """The deleted intervals of the series of a block, as arrays; ``len`` is the number of entries in the file."""
 
     def __init__(self, ids: Sequence[int] = (), starts: Sequence[int] = (), ends: Sequence[int] = ()) -> None:
         unsorted = np.asarray(ids, np.uint64)
@@ -44,7 +44,7 @@ class Tombstones:
         yield from (int(series_id) for series_id in np.unique(self._ids))
 
     def intervals(self, series_id: int) -> list[Interval]:
-        """Return what is deleted of a series: ascending, overlapping and adjacent intervals joined."""
+        """Return the deleted intervals of a series, ascending, with overlapping and adjacent ones joined."""
         first = np.searchsorted(self._ids, np.uint64(series_id), "left")
         last = np.searchsorted(self._ids, np.uint64(series_id), "right")
         joined: list[Interval] = []
@@ -58,14 +58,14 @@ class Tombstones:
 
 
 def decode_tombstones(data: memoryview | bytes) -> Tombstones:
-    """Read a tombstones file; LimitExceeded for more bytes or entries than any block has."""
+    """Return decoded tombstones. Raises BadObject, and LimitExceeded beyond FILE_BYTES_MAX or ENTRIES_MAX."""
     if len(data) > FILE_BYTES_MAX:
-        raise LimitExceeded(SECTION, -1, f"{len(data)} bytes, at most {FILE_BYTES_MAX} are read")
+        raise LimitExceeded(SECTION, -1, f"{len(data)} bytes exceed the maximum of {FILE_BYTES_MAX}")
     cursor = FileCursor(memoryview(data), SECTION)
     if (magic := cursor.u32()) != MAGIC:
         raise UnknownFormat(SECTION, 0, f"magic number {magic:08x}, expected {MAGIC:08x}")
     if (version := cursor.u8()) != VERSION:
-        raise UnknownFormat(SECTION, 4, f"version {version}, only {VERSION} is known")
+        raise UnknownFormat(SECTION, 4, f"version {version} is not supported, expected {VERSION}")
     entries = cursor.checked(max(cursor.left - CRC_BYTES, 0))
     ids, starts, ends = array("Q"), array("q"), array("q")
     while entries.left:
@@ -74,7 +74,7 @@ def decode_tombstones(data: memoryview | bytes) -> Tombstones:
             raise LimitExceeded(SECTION, at, f"more than {ENTRIES_MAX} entries")
         series_id, start, end = entries.uvarint(), entries.svarint(), entries.svarint()
         if start > end:
-            raise BadObject(SECTION, at, f"an interval from {start} to {end}")
+            raise BadObject(SECTION, at, f"the interval from {start} to {end} ends before it starts")
         ids.append(series_id)
         starts.append(start)
         ends.append(end)
@@ -82,6 +82,8 @@ def decode_tombstones(data: memoryview | bytes) -> Tombstones:
 
 
 def encode_tombstones(entries: Iterable[tuple[int, int, int]]) -> bytes:
-    """Return a tombstones file of (series id, first deleted time, last deleted time); nine bytes if there are none."""
-    body = b"".join(uvarint(series_id) + svarint(start) + svarint(end) for series_id, start, end in entries)
+    """Return a tombstones file with entries (series id, first deleted time, last deleted time), nine bytes if empty."""
+    body = b"".join(
+        encode_uvarint(series_id) + encode_svarint(start) + encode_svarint(end) for series_id, start, end in entries
+    )
     return MAGIC.to_bytes(4, "big") + bytes([VERSION]) + body + crc32c(body).to_bytes(CRC_BYTES, "big")

@@ -1,4 +1,4 @@
-"""The compiled blocks of entries and their merge behind the door ``engine.formats.ranges.entry_blocks``."""
+"""The compiled codec and merge of blocks of entries; see ``engine.formats.ranges.entry_blocks``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
@@ -9,7 +9,7 @@ from engine.core._byte_buffers cimport (
     Buffer, Cursor, buffer_free, buffer_reserve, cursor_over, put_bytes, put_u8, put_uvarint, read_uvarint, take
 )
 
-from engine.formats.ranges.block_sink import MergeCounts
+from engine.formats.ranges.layout import MergeCounts
 from engine.formats.ranges.errors import InvalidRecord, UnsortedKeys
 from engine.core.errors import BadObject
 
@@ -31,7 +31,7 @@ ctypedef struct Text:
 
 
 ctypedef struct RowCursor:
-    # A row of a block; its key is kept here, what else it has points into the block.
+    # A row of a block; the key is a copy, the other members point into the block.
     Cursor cursor
     uint8_t key[KEY_MAX]
     size_t key_size
@@ -63,7 +63,7 @@ cdef int refuse(size_t offset, str reason) except -1:
 
 
 cdef int step(RowCursor* row) except -1:
-    """Read the next row of a block that has one."""
+    """Read the next row of a block, which must have one."""
     cdef Cursor* cursor = &row.cursor
     cdef size_t begin = cursor.at
     cdef uint64_t shared = read_uvarint(cursor)
@@ -72,15 +72,15 @@ cdef int step(RowCursor* row) except -1:
     cdef uint64_t payload = read_uvarint(cursor) if identity and not cursor.failed else 0
     cdef const uint8_t* rest
     if cursor.failed:
-        refuse(begin, "the block ends inside a number, or a number is too long")
+        refuse(begin, "the block ends inside a varint, or a varint exceeds 64 bits")
     if shared > row.key_size or size > KEY_MAX or shared + size > KEY_MAX or shared + size == 0:
-        refuse(begin, "the size of a key cannot be")
+        refuse(begin, "the size of a key is invalid")
     if identity > IDENTITY_MAX or payload > PAYLOAD_MAX:
-        refuse(begin, "the size of an identity or payload cannot be")
+        refuse(begin, "the size of an identity or payload is invalid")
     rest = take(cursor, size + identity + payload)
     if rest == NULL:
         refuse(begin, "the block ends inside a row")
-    # What comes after the shared bytes decides whether keys ascend.
+    # The bytes after the shared prefix decide whether keys ascend.
     if compared(rest, <size_t>size, row.key + shared, row.key_size - <size_t>shared) <= 0:
         refuse(begin, "keys do not ascend")
     memcpy(row.key + shared, rest, <size_t>size)
@@ -102,7 +102,7 @@ cdef inline bint has_more(const RowCursor* row) noexcept nogil:
 
 
 def decode_block(bytes data not None):
-    """Return the rows of a block; a BadObject of section "block" if it is none."""
+    """Return the rows of a block. Raises BadObject with the section "block"."""
     cdef RowCursor row
     cdef list rows = []
     open_block(&row, data)
@@ -117,7 +117,7 @@ def decode_block(bytes data not None):
 
 
 cdef class Encoder:
-    """Gathers rows in blocks and gives them to a sink, with the cuts between files."""
+    """Encodes rows as blocks and passes them to a sink, with the ends of files."""
 
     cdef object sink
     cdef bint is_cut
@@ -135,7 +135,7 @@ cdef class Encoder:
             self.bytes_min, self.bytes_max = rules.bytes_min, rules.bytes_max
             self.every, self.border = rules.every, rules.border
             if not self.every or not self.border:
-                raise ValueError("files cannot be cut after every zeroth key")
+                raise ValueError("the split rules must have positive numbers of keys")
         self.first = b""
 
     def __dealloc__(self):
@@ -190,9 +190,9 @@ cdef class Encoder:
 
 
 def encode_rows(rows, sink, rules):
-    """Write rows as blocks into the sink, cut by the rules (None: never, but at the end); return how many.
+    """Write rows as blocks of one or more files (``rules`` None: one file) to the sink; return the number of rows.
 
-    UnsortedKeys if their keys do not strictly ascend, InvalidRecord if one is no row.
+    Raises UnsortedKeys if keys do not strictly ascend, InvalidRecord for an invalid row.
     """
     cdef Encoder encoder = Encoder(sink, rules)
     cdef bytes key, identity, payload, previous = None
@@ -201,10 +201,10 @@ def encode_rows(rows, sink, rules):
     for row in rows:
         key, identity, payload = row
         if key is None or identity is None or payload is None:
-            raise TypeError("a row is of bytes")
+            raise TypeError("the members of a row must be bytes")
         text, name, value = text_of(key), text_of(identity), text_of(payload)
         if not 0 < text.size <= KEY_MAX or name.size > IDENTITY_MAX:
-            raise InvalidRecord(f"a key of {len(key)} bytes with an identity of {len(identity)}")
+            raise InvalidRecord(f"invalid sizes: a key of {len(key)} bytes, an identity of {len(identity)} bytes")
         if value.size > <size_t>(PAYLOAD_MAX if name.size else 0):
             raise InvalidRecord(f"{key!r} has a payload of {len(payload)} bytes")
         if previous is not None and key <= previous:
@@ -217,15 +217,15 @@ def encode_rows(rows, sink, rules):
 
 
 ctypedef struct Cover:
-    # An ascending list of intervals, and the first that does not end before the keys asked for so far.
+    # Ascending intervals, and the index of the first that does not end before the last key.
     size_t count
     size_t at
     Text* starts
-    Text* ends  # data NULL: without end
+    Text* ends  # data NULL: unbounded
 
 
 cdef class Layers:
-    """The rows of all layers and of the base in one order: by key, then the newest first."""
+    """The merged rows of all layers and the base, by key, then from the newest to the oldest."""
 
     cdef list sources, blocks
     cdef object keep
@@ -243,7 +243,7 @@ cdef class Layers:
         self.blocks = [b""] * self.count
         self.keep = ([[tuple(pair) for pair in intervals] for intervals in hidden], after, upto)
         if len(self.keep[0]) != self.count:
-            raise ValueError("hidden intervals are needed for each layer and for the base")
+            raise ValueError("expected hidden intervals for each layer and for the base")
         self.has_after, self.has_upto = after is not None, upto is not None
         if self.has_after:
             self.after = text_of(after)
@@ -288,7 +288,7 @@ cdef class Layers:
         return 0
 
     cdef bint is_hidden(self, size_t source, const uint8_t* key, size_t size) noexcept:
-        """Whether an interval of the source's cover has the key; keys asked for must ascend."""
+        """Return whether an interval of the source's cover contains the key; keys must ascend between calls."""
         cdef Cover* cover = &self.covers[source]
         while cover.at < cover.count and cover.ends[cover.at].data != NULL and (
             compared(cover.ends[cover.at].data, cover.ends[cover.at].size, key, size) <= 0
@@ -299,7 +299,7 @@ cdef class Layers:
         )
 
     cdef bint advance(self, size_t source) except -1:
-        """Step to the source's next row inside the bounds; whether there is one."""
+        """Advance the source to its next row inside the bounds; return whether there is one."""
         cdef RowCursor* row = &self.rows[source]
         cdef bytes block
         cdef uint8_t last[KEY_MAX]
@@ -319,7 +319,7 @@ cdef class Layers:
                     open_block(row, block)
                 step(row)
                 if compared(row.key, row.key_size, last, last_size) <= 0:
-                    refuse(<size_t>-1, "a key does not come after that of the block before")
+                    refuse(<size_t>-1, "a key does not sort after the last one of the previous block")
             if self.has_upto and compared(row.key, row.key_size, self.upto.data, self.upto.size) > 0:
                 return False
             if not self.has_after or compared(row.key, row.key_size, self.after.data, self.after.size) > 0:
@@ -361,11 +361,11 @@ cdef class Layers:
 
 
 def merge_blocks(layers, base, hidden, sink, rules, after, upto):
-    """Write what the layers (newest first) make of the base, for keys behind ``after`` and up to ``upto``.
+    """Write the merge of the layers (newest first) over the base, for keys after ``after`` and up to ``upto``.
 
-    For each key the newest layer with a row that is not hidden decides: its value is written (the base's row if that
-    has the same identity), a tombstone leaves the key out. Without one the base's row is written unless it is hidden.
-    ``hidden`` has a list of ascending intervals for each layer, and as the last that of the base.
+    For each key the newest row of a layer that is not hidden decides: a value is written (as the base's row if that has
+    the same identity), a tombstone omits the key. Without such a row the base's row is written unless it is hidden.
+    ``hidden`` are ascending intervals for each layer and, as the last item, for the base.
     """
     cdef Layers merged = Layers([*layers, base], hidden, after, upto)
     cdef Encoder encoder = Encoder(sink, rules)
@@ -423,10 +423,10 @@ def merge_blocks(layers, base, hidden, sink, rules, after, upto):
 
 
 def spread_rows(blocks, firsts, lasts, uint64_t border):
-    """Return how a layer's rows lie over ranges with these first and last keys, and which keys are borders.
+    """Return the distribution of a layer's rows over ranges with these first and last keys, and the new borders.
 
-    The first answer gives, by slot, (rows, values among them, their bytes): slot 2i+1 is range i, 2i the gap before
-    it. The second are the keys of values in gaps whose hash is divisible by ``border``.
+    The first result maps slots to (rows, values among them, bytes); slot 2i+1 is range i, slot 2i the gap before it.
+    The second result is the keys of values in gaps whose hash is divisible by ``border``.
     """
     cdef RowCursor row
     cdef list first_keys = list(firsts), last_keys = list(lasts), borders = []
@@ -436,7 +436,7 @@ def spread_rows(blocks, firsts, lasts, uint64_t border):
     cdef Text first = Text(NULL, 0), last = Text(NULL, 0)
     cdef bytes block
     if len(first_keys) != <Py_ssize_t>count or not border:
-        raise ValueError("every range has a first and a last key, and borders are every so many keys")
+        raise ValueError("expected as many first keys as last keys, and a positive number of keys per border")
     if count:
         first, last = text_of(<bytes?>first_keys[0]), text_of(<bytes?>last_keys[0])
     for block in blocks:

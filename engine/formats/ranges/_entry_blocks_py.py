@@ -1,4 +1,4 @@
-"""Twin of the blocks of entries and their merge: plain Python, the definition."""
+"""Reference implementation of the codec and merge of blocks of entries in pure Python."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import xxhash
 
+from engine.core.binary import encode_uvarint
 from engine.core.errors import BadObject
-from engine.formats.prometheus.varints import uvarint
-from engine.formats.ranges.block_sink import BlockSink, MergeCounts
 from engine.formats.ranges.errors import InvalidRecord, UnsortedKeys
-from engine.formats.ranges.layout import BLOCK_BYTES, SplitRules
+from engine.formats.ranges.layout import BLOCK_BYTES, BlockSink, MergeCounts, SplitRules
 from engine.formats.ranges.model import IDENTITY_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX, Interval, Row
 
 SECTION = "block"
 
 
 def decode_block(data: bytes) -> list[Row]:
-    """Return the rows of a block; a BadObject of section "block" if it is none."""
+    """Return the rows of a block. Raises BadObject with the section "block"."""
     return list(_rows_of(data))
 
 
 def encode_rows(rows: Iterable[Row], sink: BlockSink, rules: SplitRules | None) -> int:
-    """Write rows as blocks into the sink, cut by the rules (None: never, but at the end); return how many.
+    """Write rows as blocks of one or more files (``rules`` None: one file) to the sink; return the number of rows.
 
-    UnsortedKeys if their keys do not strictly ascend, InvalidRecord if one is no row.
+    Raises UnsortedKeys if keys do not strictly ascend, InvalidRecord for an invalid row.
     """
     encoder = _Encoder(sink, rules)
     count, previous = 0, None
     for key, identity, payload in rows:
         if not 0 < len(key) <= KEY_BYTES_MAX or len(identity) > IDENTITY_BYTES_MAX:
-            raise InvalidRecord(f"a key of {len(key)} bytes with an identity of {len(identity)}")
+            raise InvalidRecord(f"invalid sizes: a key of {len(key)} bytes, an identity of {len(identity)} bytes")
         if len(payload) > (PAYLOAD_BYTES_MAX if identity else 0):
             raise InvalidRecord(f"{key!r} has a payload of {len(payload)} bytes")
         if previous is not None and key <= previous:
@@ -52,11 +51,11 @@ def merge_blocks(
     after: bytes | None,
     upto: bytes | None,
 ) -> MergeCounts:
-    """Write what the layers (newest first) make of the base, for keys behind ``after`` and up to ``upto``.
+    """Write the merge of the layers (newest first) over the base, for keys after ``after`` and up to ``upto``.
 
-    For each key the newest layer with a row that is not hidden decides: its value is written (the base's row if that
-    has the same identity), a tombstone leaves the key out. Without one the base's row is written unless it is hidden.
-    ``hidden`` has a list of ascending intervals for each layer, and as the last that of the base.
+    For each key the newest row of a layer that is not hidden decides: a value is written (as the base's row if that has
+    the same identity), a tombstone omits the key. Without such a row the base's row is written unless it is hidden.
+    ``hidden`` are ascending intervals for each layer and, as the last item, for the base.
     """
     counts = MergeCounts()
     encoder = _Encoder(sink, rules)
@@ -75,7 +74,7 @@ def merge_blocks(
             row = next(rows, None)
         if winner is None and own and _is_in(key, hidden[-1]):
             winner = (b"", b"")
-        _settle(key, winner, own, encoder, counts)
+        _write_outcome(key, winner, own, encoder, counts)
     encoder.finish()
     return counts
 
@@ -83,10 +82,10 @@ def merge_blocks(
 def spread_rows(
     blocks: Iterable[bytes], firsts: Sequence[bytes], lasts: Sequence[bytes], border: int
 ) -> tuple[dict[int, tuple[int, int, int]], list[bytes]]:
-    """Return how a layer's rows lie over ranges with these first and last keys, and which keys are borders.
+    """Return the distribution of a layer's rows over ranges with these first and last keys, and the new borders.
 
-    The first answer gives, by slot, (rows, values among them, their bytes): slot 2i+1 is range i, 2i the gap before
-    it. The second are the keys of values in gaps whose hash is divisible by ``border``.
+    The first result maps slots to (rows, values among them, bytes); slot 2i+1 is range i, slot 2i the gap before it.
+    The second result is the keys of values in gaps whose hash is divisible by ``border``.
     """
     spread: dict[int, tuple[int, int, int]] = {}
     borders = []
@@ -104,14 +103,14 @@ def spread_rows(
     return spread, borders
 
 
-def _settle(
+def _write_outcome(
     key: bytes,
     winner: tuple[bytes, bytes] | None,
     own: tuple[bytes, bytes] | None,
     encoder: _Encoder,
     counts: MergeCounts,
 ) -> None:
-    """Write what becomes of a key that some layer (``winner``) or the base (``own``) has, and count it."""
+    """Write and count the outcome for a key, from the deciding row (``winner``) and the base's row (``own``)."""
     if winner is not None and not winner[0]:
         counts.removed += own is not None
         return
@@ -129,12 +128,12 @@ def _settle(
 def _stream(
     blocks: Iterator[bytes], number: int, after: bytes | None, upto: bytes | None
 ) -> Iterator[tuple[bytes, int, bytes, bytes]]:
-    """Yield the rows inside the bounds with the number of their layer."""
+    """Yield the rows inside the bounds, with the number of their layer."""
     previous = b""
     for block in blocks:
         for key, identity, payload in _rows_of(block):
             if key <= previous:
-                raise BadObject(SECTION, -1, "a key does not come after that of the block before")
+                raise BadObject(SECTION, -1, "a key does not sort after the last one of the previous block")
             previous = key
             if upto is not None and key > upto:
                 return
@@ -155,9 +154,9 @@ def _rows_of(data: bytes) -> Iterator[Row]:
         identity_size, at = _uvarint(data, at)
         payload_size, at = _uvarint(data, at) if identity_size else (0, at)
         if shared > len(previous) or not 0 < shared + size <= KEY_BYTES_MAX:
-            raise BadObject(SECTION, begin, "the size of a key cannot be")
+            raise BadObject(SECTION, begin, "the size of a key is invalid")
         if identity_size > IDENTITY_BYTES_MAX or payload_size > PAYLOAD_BYTES_MAX:
-            raise BadObject(SECTION, begin, "the size of an identity or payload cannot be")
+            raise BadObject(SECTION, begin, "the size of an identity or payload is invalid")
         if size + identity_size + payload_size > len(data) - at:
             raise BadObject(SECTION, begin, "the block ends inside a row")
         key = previous[:shared] + data[at : at + size]
@@ -173,7 +172,7 @@ def _uvarint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
-            raise BadObject(SECTION, at, "the block ends inside a number")
+            raise BadObject(SECTION, at, "the block ends inside a varint")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -181,11 +180,11 @@ def _uvarint(data: bytes, at: int) -> tuple[int, int]:
             if value >> 64:
                 break
             return value, at
-    raise BadObject(SECTION, at, "a number is too long")
+    raise BadObject(SECTION, at, "a varint exceeds 64 bits")
 
 
 class _Encoder:
-    """Gathers rows in blocks and gives them to a sink, with the cuts between files."""
+    """Encodes rows as blocks and passes them to a sink, with the ends of files."""
 
     def __init__(self, sink: BlockSink, rules: SplitRules | None) -> None:
         self._sink, self._rules = sink, rules
@@ -199,9 +198,9 @@ class _Encoder:
             shared = next((i for i, (a, b) in enumerate(zip(key, self._last, strict=False)) if a != b), len(self._last))
         else:
             self._first = key
-        self._block += uvarint(shared) + uvarint(len(key) - shared) + uvarint(len(identity))
+        self._block += encode_uvarint(shared) + encode_uvarint(len(key) - shared) + encode_uvarint(len(identity))
         if identity:
-            self._block += uvarint(len(payload))
+            self._block += encode_uvarint(len(payload))
         self._block += key[shared:] + identity + payload
         self._last = key
         self._count += 1

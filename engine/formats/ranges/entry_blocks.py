@@ -1,7 +1,6 @@
-"""Blocks of sorted rows: written, read, and layers of them merged over a base.
+"""Codec of blocks of sorted rows, and the merge of layers over a base.
 
-The door to two implementations: the plain twin defines them, the compiled one is used when it is built, unless
-``LITHIFY_PURE=1``. Both give the same bytes.
+Selects the compiled implementation if it is built, or pure Python with ``LITHIFY_PURE=1``; both give the same bytes.
 """
 
 from __future__ import annotations

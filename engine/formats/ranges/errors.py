@@ -1,4 +1,4 @@
-"""What the catalog's engine raises. Damaged files are ``BadObject``: ``object_name`` is the key of the file."""
+"""Errors of catalog entries. Invalid files are ``BadObject``, whose ``object_name`` is the key of the file."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from engine.core.errors import LithifyError
 
 
 class InvalidEntryKey(LithifyError):
-    """No entry can have this key; the message says why."""
+    """The key of an entry is invalid; the message gives the reason."""
 
     code = "invalid_entry_key"
 
 
 class InvalidRecord(LithifyError):
-    """An entry or staged record is not one the catalog can hold; the message says why."""
+    """An entry or staged record is invalid; the message gives the reason."""
 
     code = "invalid_record"
 
 
 class UnsortedKeys(LithifyError):
-    """Entries or ranges do not strictly ascend where they are to be written; nothing of them was published."""
+    """Entries or ranges to be written do not strictly ascend; none of them was published."""
 
     code = "unsorted_keys"

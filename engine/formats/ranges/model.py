@@ -1,4 +1,4 @@
-"""The nouns of the catalog: keys, entries, staged records, intervals of deleted keys."""
+"""Types of the catalog: keys, entries, staged records, intervals of deleted keys."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ IDENTITY_BYTES_MAX = 64
 PAYLOAD_BYTES_MAX = 1 << 20
 
 Row = tuple[bytes, bytes, bytes]
-"""Key, identity, payload: an entry, or with an empty identity a tombstone (its payload is empty, too)."""
+"""Key, identity, payload: an entry, or a tombstone, whose identity and payload are empty."""
 
 
 class Entry(NamedTuple):
     """A key and its value.
 
-    ``identity`` says when two values are the same (for objects: all but address and time of the last write);
-    ``payload`` is opaque here. Entries of equal identity are *unchanged*, whatever their payloads.
+    Entries with equal ``identity`` are *unchanged*, even if their payloads differ (the identity of an object covers all
+    but its address and time). ``payload`` is opaque here.
     """
 
     key: bytes
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 class StagedRecord:
     """A change of one key in a token: a value, or a tombstone (empty identity).
 
-    ``generation`` orders the changes inside one token: a record hides an interval tombstone of a lower one.
+    ``generation`` orders the changes of one token: a record overrides interval tombstones of lower generations.
     """
 
     key: bytes
@@ -46,20 +46,20 @@ class StagedRecord:
 
 @dataclass(frozen=True, slots=True)
 class IntervalTombstone:
-    """All keys from ``start`` up to before ``end`` (None: without end) are deleted, as of ``generation``."""
+    """The deletion of all keys from ``start`` to ``end`` (exclusive; None: unbounded), at a ``generation``."""
 
     start: bytes
     end: bytes | None
     generation: int
 
     def covers(self, key: bytes) -> bool:
-        """Return whether the key lies in the interval."""
+        """Return whether the interval contains the key."""
         return self.start <= key and (self.end is None or key < self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedToken:
-    """A former staging token: ``position`` counts up, so that the newest has the highest; time in unix seconds."""
+    """A former staging token; ``position`` is highest for the newest, ``sealed_at`` is in Unix seconds."""
 
     token: str
     position: int
@@ -69,28 +69,28 @@ class SealedToken:
 
 
 Interval = tuple[bytes, bytes | None]
-"""From a key up to before another (None: without end)."""
+"""First key and end (exclusive; None: unbounded)."""
 
 
 def key_of(text: str) -> bytes:
-    """Return the key that a caller writes as text; an InvalidEntryKey says what is wrong with it.
+    """Return the key of a text. Raises InvalidEntryKey.
 
-    Keys never name files, so ``..``, slashes anywhere and control characters are a matter of their owner; they are
-    kept as they are, never normalised. Refused: empty, more than 1,024 bytes, NUL, what is no Unicode text.
+    Keys are not file names, so ``..``, slashes and control characters are allowed, and keys are never normalised.
+    Rejected are empty keys, more than 1,024 bytes, NUL, and invalid Unicode.
     """
     try:
         key = text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidEntryKey(f"the key has half a character (a lone surrogate) at position {error.start}") from error
+        raise InvalidEntryKey(f"the key has a lone surrogate at position {error.start}") from error
     return check_key(key)
 
 
 def check_key(key: bytes) -> bytes:
-    """Return the key of an entry, or raise an InvalidEntryKey that says what is wrong with it."""
+    """Return the key of an entry. Raises InvalidEntryKey."""
     if not key:
         raise InvalidEntryKey("the key is empty")
     if len(key) > KEY_BYTES_MAX:
-        raise InvalidEntryKey(f"the key has {len(key)} bytes of UTF-8; {KEY_BYTES_MAX} are allowed")
+        raise InvalidEntryKey(f"the key has {len(key)} bytes of UTF-8, the maximum is {KEY_BYTES_MAX}")
     if 0 in key:
         raise InvalidEntryKey(f"the key has a NUL at byte {key.index(0)}")
     try:
@@ -101,20 +101,20 @@ def check_key(key: bytes) -> bytes:
 
 
 def check_record(record: StagedRecord) -> StagedRecord:
-    """Return a record that may be staged, or raise InvalidEntryKey or InvalidRecord."""
+    """Return a staged record. Raises InvalidEntryKey or InvalidRecord if it is invalid."""
     check_key(record.key)
     if len(record.identity) > IDENTITY_BYTES_MAX:
-        raise InvalidRecord(f"an identity of {len(record.identity)} bytes; {IDENTITY_BYTES_MAX} are allowed")
+        raise InvalidRecord(f"the identity has {len(record.identity)} bytes, the maximum is {IDENTITY_BYTES_MAX}")
     if len(record.payload) > PAYLOAD_BYTES_MAX:
-        raise InvalidRecord(f"a payload of {len(record.payload)} bytes; {PAYLOAD_BYTES_MAX} are allowed")
+        raise InvalidRecord(f"the payload has {len(record.payload)} bytes, the maximum is {PAYLOAD_BYTES_MAX}")
     if record.is_tombstone and record.payload:
-        raise InvalidRecord("a value needs an identity: without one the record deletes its key")
+        raise InvalidRecord("a value requires an identity: a record without one is a tombstone")
     if record.generation < 0:
-        raise InvalidRecord(f"a record of generation {record.generation}")
+        raise InvalidRecord(f"the generation is {record.generation}, expected 0 or more")
     return record
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the first key behind all that begin with ``prefix``; None if there is none."""
+    """Return the first key after all that begin with ``prefix``, None if there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

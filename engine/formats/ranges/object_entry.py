@@ -1,4 +1,4 @@
-"""What an entry of an object catalog says about its object, as identity and payload."""
+"""The encoding of an object as identity and payload of a catalog entry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.formats.ranges.errors import InvalidRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectEntry:
-    """An object: where its bytes lie, how many, their checksum (ETag), when it was written (unix seconds)."""
+    """An object: address and size of its bytes, checksum (ETag), time of writing (Unix seconds)."""
 
     address: str
     size: int
@@ -23,16 +23,16 @@ class ObjectEntry:
 
     @property
     def identity(self) -> bytes:
-        """Return what makes two objects the same: all but address and time (16 bytes)."""
-        told = json.dumps(
+        """Return a hash (16 bytes) of all but address and time; objects with equal identity are unchanged."""
+        document = json.dumps(
             [self.size, self.checksum, self.content_type, sorted(self.metadata.items())],
             ensure_ascii=True,
             separators=(",", ":"),
         )
-        return hashlib.sha256(told.encode()).digest()[:16]
+        return hashlib.sha256(document.encode()).digest()[:16]
 
     def to_payload(self) -> bytes:
-        """Return the object as an entry's payload; equal objects give equal bytes."""
+        """Return the payload of the object; equal objects give equal bytes."""
         document = {
             "address": self.address,
             "checksum": self.checksum,
@@ -46,11 +46,11 @@ class ObjectEntry:
 
     @classmethod
     def from_payload(cls, payload: bytes) -> ObjectEntry:
-        """Return the object that a payload describes; an InvalidRecord if it describes none. Unknown words pass."""
+        """Return the object of a payload; unknown members are ignored. Raises InvalidRecord."""
         try:
             document = json.loads(payload)
             known = {name: document[name] for name in cls.__dataclass_fields__}
             entry = cls(**known)
         except (ValueError, KeyError, TypeError) as error:
-            raise InvalidRecord(f"the payload describes no object: {error}") from error
+            raise InvalidRecord(f"the payload does not describe an object: {error}") from error
         return entry

@@ -1,4 +1,4 @@
-"""A file of sorted rows: header, blocks, index, footer; written whole, and what its tail says about it."""
+"""Builder of files of sorted rows (header, blocks, index, footer), and reader of their index."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from engine.core.byte_reader import ByteReader
+from engine.core.binary import ByteReader, encode_uvarint
 from engine.core.checksums import crc32c
 from engine.core.errors import BadObject, ChecksumMismatch, Truncated, UnknownFormat
-from engine.formats.prometheus.varints import uvarint
 from engine.formats.ranges.layout import FOOTER_BYTES, HEADER_BYTES, MAGIC, VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPlace:
-    """Where a block lies in its file, and its checksum."""
+    """Position, size, number of rows and checksum of a block in its file."""
 
     offset: int
     size: int
@@ -27,27 +26,27 @@ class BlockPlace:
 
 @dataclass(frozen=True, slots=True)
 class FileIndex:
-    """The index of a file: its blocks with their last keys."""
+    """The index of a file: its blocks and their last keys."""
 
     first_key: bytes
     last_keys: tuple[bytes, ...]
     places: tuple[BlockPlace, ...]
 
     def block_of(self, key: bytes) -> int:
-        """Return which block holds the key, if any does; the number of blocks if it lies behind all."""
+        """Return the index of the only block that can contain the key, or the number of blocks."""
         return bisect_left(self.last_keys, key)
 
-    def block_behind(self, key: bytes) -> int:
-        """Return the first block with a key that is greater."""
+    def block_after(self, key: bytes) -> int:
+        """Return the index of the first block with a greater key, or the number of blocks."""
         return bisect_right(self.last_keys, key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileInfo:
-    """What is known of a file without reading it.
+    """The description of a file.
 
-    ``id`` is the SHA-256 of its bytes, ``size`` the bytes of its keys, identities and payloads, ``tail_bytes`` how many
-    bytes at its end are index and footer.
+    ``id`` is the SHA-256 of its bytes, ``size`` the bytes of its keys, identities and payloads, ``tail_bytes`` the size
+    of index and footer at its end.
     """
 
     id: str
@@ -60,10 +59,7 @@ class FileInfo:
 
 
 class FileBuilder:
-    """A sink that makes files of one kind, and gives each to ``finished`` as soon as it is whole.
-
-    It holds one file at a time.
-    """
+    """A ``BlockSink`` that builds files of one kind, one at a time in memory, and passes each to ``finished``."""
 
     def __init__(self, kind: bytes, finished: Callable[[FileInfo, bytes], None]) -> None:
         self._kind, self._finished = kind, finished
@@ -79,7 +75,7 @@ class FileBuilder:
         self._size += size
 
     def cut(self) -> None:
-        """Finish the open file; one without rows if there were none."""
+        """Finish the current file, which may be without rows."""
         tail = make_tail(self._kind, self._first_key, self._last_keys, self._index, self._rows, self._size)
         data = b"".join((*self._parts, tail))
         info = FileInfo(
@@ -103,40 +99,40 @@ class FileBuilder:
 
 
 def header(kind: bytes) -> bytes:
-    """Return the first bytes of a file of this kind."""
+    """Return the header of a file of this kind."""
     return MAGIC + bytes([VERSION]) + kind + bytes(2)
 
 
 def make_tail(
     kind: bytes, first_key: bytes, last_keys: list[bytes], blocks: list[tuple[int, int, int]], rows: int, size: int
 ) -> bytes:
-    index = bytearray(uvarint(len(blocks)) + uvarint(len(first_key)) + first_key)
+    index = bytearray(encode_uvarint(len(blocks)) + encode_uvarint(len(first_key)) + first_key)
     for last_key, (length, block_rows, crc) in zip(last_keys, blocks, strict=True):
-        index += uvarint(length) + uvarint(block_rows) + crc.to_bytes(4, "little")
-        index += uvarint(len(last_key)) + last_key
+        index += encode_uvarint(length) + encode_uvarint(block_rows) + crc.to_bytes(4, "little")
+        index += encode_uvarint(len(last_key)) + last_key
     counts = rows.to_bytes(8, "little") + size.to_bytes(8, "little") + (len(index) + FOOTER_BYTES).to_bytes(4, "little")
     described = bytes(index) + counts
     return described + crc32c(described).to_bytes(4, "little") + kind + bytes([VERSION]) + bytes(2) + MAGIC
 
 
 def read_footer(footer: bytes, kind: bytes) -> int:
-    """Return how many bytes the tail has that ends in this footer."""
+    """Return the size of the tail that ends with this footer. Raises Truncated, UnknownFormat."""
     if len(footer) != FOOTER_BYTES:
         raise Truncated("footer", 0, "the file is shorter than its footer")
     if footer[-4:] != MAGIC or footer[25] != VERSION:
-        raise UnknownFormat("footer", 24, "not a file of the catalog, or of another version")
+        raise UnknownFormat("footer", 24, f"not a catalog file of version {VERSION}")
     if footer[24:25] != kind:
-        raise UnknownFormat("footer", 24, f"a file of kind {footer[24:25]!r} where {kind!r} is needed")
+        raise UnknownFormat("footer", 24, f"the file is of kind {footer[24:25]!r}, expected {kind!r}")
     return int.from_bytes(footer[16:20], "little")
 
 
 def read_index(tail: bytes, file_bytes: int, kind: bytes) -> FileIndex:
-    """Return the index that the last bytes of a file of this length hold; a BadObject if they are damaged."""
+    """Return the index in the tail of a file of ``file_bytes`` bytes. Raises BadObject."""
     if read_footer(tail[-FOOTER_BYTES:], kind) != len(tail):
-        raise BadObject("footer", 16, "the tail is not as long as it says")
+        raise BadObject("footer", 16, "the tail does not have the size that the footer states")
     described = tail[: 20 - FOOTER_BYTES]
     if crc32c(described) != int.from_bytes(tail[-12:-8], "little"):
-        raise ChecksumMismatch("index", 0, "the index is damaged")
+        raise ChecksumMismatch("index", 0, "the checksum of the index does not match")
     reader = ByteReader(tail[:-FOOTER_BYTES], "index")
     count = reader.uvarint()
     first_key = reader.text()
@@ -148,15 +144,15 @@ def read_index(tail: bytes, file_bytes: int, kind: bytes) -> FileIndex:
         last_keys.append(reader.text())
     ends = list(accumulate(sizes, initial=HEADER_BYTES))
     if ends[-1] != file_bytes - len(tail) or reader.left or last_keys != sorted(set(last_keys)):
-        raise BadObject("index", 0, "the index does not describe the file it is in")
+        raise BadObject("index", 0, "the index does not match the file")
     if sum(rows) != int.from_bytes(tail[-FOOTER_BYTES : 8 - FOOTER_BYTES], "little"):
-        raise BadObject("index", 0, "rows of blocks and of the file differ")
+        raise BadObject("index", 0, "the row counts of blocks and file differ")
     places = (BlockPlace(*each) for each in zip(ends, sizes, rows, crcs, strict=False))
     return FileIndex(first_key, tuple(last_keys), tuple(places))
 
 
 def check_block(block: bytes, place: BlockPlace) -> bytes:
-    """Return a block whose checksum is right."""
+    """Return a block. Raises ChecksumMismatch unless its size and checksum match."""
     if len(block) != place.size or crc32c(block) != place.crc:
-        raise ChecksumMismatch("block", place.offset, "the block is damaged")
+        raise ChecksumMismatch("block", place.offset, "the size or checksum of the block does not match")
     return block

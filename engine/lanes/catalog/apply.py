@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from engine.core.errors import LithifyError
-from engine.formats.ranges.block_sink import MergeCounts
 from engine.formats.ranges.entry_blocks import merge_blocks
-from engine.formats.ranges.layout import BLOCK_BYTES, Kind, SplitRules
+from engine.formats.ranges.layout import BLOCK_BYTES, Kind, MergeCounts, SplitRules
 from engine.formats.ranges.metarange import Metarange
 from engine.formats.ranges.model import Interval
 from engine.formats.ranges.range_file import FileBuilder, FileInfo

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.core.errors import MergeCancelled
-from engine.formats.ranges.block_sink import MergeCounts
-from engine.formats.ranges.layout import SplitRules
+from engine.formats.ranges.layout import MergeCounts, SplitRules
 from engine.formats.ranges.metarange import Metarange, info_of, row_of
 from engine.lanes.catalog.apply import ApplyResult, UnitResult, finish, run_unit
 from engine.lanes.catalog.apply_plan import ApplyPlan, Unit, plan_apply

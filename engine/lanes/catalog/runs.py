@@ -56,7 +56,7 @@ class StagedRun:
     def blocks(self, after: bytes | None = None, *, at_once: int = READ_BLOCKS) -> Iterator[bytes]:
         """Yield the blocks from the first with a key greater than ``after``; ``at_once`` blocks are read and held."""
         index = self.index
-        first = 0 if after is None else index.block_behind(after)
+        first = 0 if after is None else index.block_after(after)
         for begin in range(first, len(index.places), at_once):
             places = index.places[begin : begin + at_once]
             data = self._read(places[0].offset, sum(place.size for place in places))

@@ -1,1 +1,1 @@
-"""Pictures of adaptive placement: the allocator's traces and the four archetypes of load, as SVG."""
+"""Plots of adaptive placement as SVG: traces of the allocator, and four archetypes of load."""

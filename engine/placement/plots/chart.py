@@ -1,4 +1,4 @@
-"""A line chart as SVG text: what every picture of placement is drawn with."""
+"""Line charts as SVG text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEGEND_WIDTH = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Values over the chart's x values; ``is_step`` draws a value until the next one, as counts are."""
+    """A value per x value of the chart; ``is_step`` draws a step line, for counts."""
 
     label: str
     colour: str
@@ -23,7 +23,7 @@ class Line:
 
 
 def line_chart(title: str, x_label: str, x_values: Sequence[float], lines: Sequence[Line]) -> str:
-    """Return the picture; all lines share one scale that starts at 0."""
+    """Return the chart as SVG; all lines share one y scale, which starts at 0."""
     top = max((value for line in lines for value in line.values), default=0.0) or 1.0
     right = max(x_values, default=0.0) or 1.0
     parts = [

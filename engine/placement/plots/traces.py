@@ -1,4 +1,4 @@
-"""The allocator's traces A to F of the placement sheet: ours and the origin's shards over the same usage."""
+"""Traces A to F of ``docs/reference/placement-rules.md``: shards by both allocators for the same usage."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from engine.placement.reference import WindowAllocator
 
 UNIT = DEFAULT_LIMITS.unit_bytes
 START_S = 1_000_000.0
-"""The origin takes the time 0 for "never", so no trace starts there."""
-USAGE_COLOUR, OURS_COLOUR, ORIGIN_COLOUR, NEED_COLOUR = "#888888", "#1f6fb4", "#c4541b", "#4a9a4a"
+"""The reference allocator treats the time 0 as "never", so no trace starts there."""
+USAGE_COLOUR, OURS_COLOUR, REFERENCE_COLOUR, NEED_COLOUR = "#888888", "#1f6fb4", "#c4541b", "#4a9a4a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Usages (bytes/s) seen at seconds, under limits."""
+    """Observed usages: pairs of seconds and bytes/s, with the limits in force."""
 
     name: str
     steps: tuple[tuple[float, int], ...]
     limits: TenantLimits = field(default_factory=TenantLimits)
 
     def ours(self) -> list[int]:
-        """Return our number of shards after each step."""
+        """Return Lithify's number of shards after each step."""
         state, found = Allocation(), []
         for second, usage in self.steps:
             state = allocate(state, usage, START_S + second, self.limits)
             found.append(state.target)
         return found
 
-    def origin(self) -> list[int]:
-        """Return the origin's number of shards after each step."""
+    def reference(self) -> list[int]:
+        """Return the reference algorithm's number of shards after each step."""
         state, found = window_allocator(self.limits), []
         for second, usage in self.steps:
             state = state.observe(usage, START_S + second)
@@ -42,7 +42,7 @@ class Trace:
 
 
 def window_allocator(limits: TenantLimits) -> WindowAllocator:
-    """Return the origin's allocator under these limits."""
+    """Return the reference allocator with these limits."""
     return WindowAllocator(
         unit_bytes=limits.unit_bytes,
         shards_min=limits.dataset_shards_min,
@@ -53,7 +53,7 @@ def window_allocator(limits: TenantLimits) -> WindowAllocator:
 
 
 def _every_tick(until_s: int, units: Mapping[int, float]) -> tuple[tuple[float, int], ...]:
-    """Return a usage every 15 s; ``units`` gives the value from each second on."""
+    """Return a usage every 15 s; ``units`` maps seconds to the value from then on."""
     steps, usage = [], 0
     for second in range(0, until_s + 1, 15):
         usage = int(units[second] * UNIT) if second in units else usage
@@ -80,14 +80,14 @@ TRACES = (
 
 
 def trace_plot(trace: Trace) -> str:
-    """Return the picture of a trace: usage in units, shards of both."""
+    """Return the plot of a trace as SVG: usage in units, shards of both allocators."""
     return line_chart(
         f"Trace {trace.name}",
         "minutes",
         [second / 60 for second, _ in trace.steps],
         [
             Line(label="usage (units)", colour=USAGE_COLOUR, values=[usage / UNIT for _, usage in trace.steps]),
-            Line(label="shards, origin", colour=ORIGIN_COLOUR, values=trace.origin(), is_step=True),
+            Line(label="shards, reference", colour=REFERENCE_COLOUR, values=trace.reference(), is_step=True),
             Line(label="shards, ours", colour=OURS_COLOUR, values=trace.ours(), is_step=True),
         ],
     )

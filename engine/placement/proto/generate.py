@@ -1,4 +1,4 @@
-"""Regenerates ``*_pb2.py`` and their stubs from the ``.proto`` files here (needs grpcio-tools and mypy-protobuf)."""
+"""Regenerate ``*_pb2.py`` and their stubs from the ``.proto`` files (requires grpcio-tools and mypy-protobuf)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def generate() -> None:
-    """Compile every ``.proto`` of this folder; raises CalledProcessError if one does not compile."""
+    """Compile every ``.proto`` file of this folder. Raises CalledProcessError."""
     sources = [str(path.relative_to(ROOT)) for path in sorted(Path(__file__).parent.glob("*.proto"))]
     compiler = [sys.executable, "-m", "grpc_tools.protoc", "-I.", "--python_out=.", "--mypy_out=."]
     plugins = str(Path(sys.executable).parent)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.scratch_folders import claim_room, scratch_folder, sweep_scratch
+from engine.core.scratch_folders import reserve_space, scratch_folder, sweep_scratch
 
 HOLDER = """
 import sys
@@ -66,27 +66,28 @@ def test_what_others_have_claimed_and_not_yet_written_is_not_there(
     usage = shutil.disk_usage(tmp_path)._replace(free=100_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with scratch_folder(tmp_path) as first, scratch_folder(tmp_path) as second:
-        assert claim_room(first, 70_000) == 100_000
-        assert claim_room(second, 40_000) == 30_000  # and nothing is claimed
-        assert claim_room(first, 80_000) == 100_000
-        assert claim_room(second, 20_000) == 20_000
+        assert reserve_space(first, 70_000) == 100_000
+        assert reserve_space(second, 40_000) == 30_000  # and nothing is claimed
+        assert reserve_space(first, 80_000) == 100_000
+        assert reserve_space(second, 20_000) == 20_000
         (first / "chunks").mkdir()
         (first / "chunks" / "000001").write_bytes(bytes(40_960))
-        assert 60_000 <= claim_room(second, 20_000) <= 70_000
+        assert 60_000 <= reserve_space(second, 20_000) <= 70_000
     with scratch_folder(tmp_path) as third:
-        assert claim_room(third, 100_000) == 100_000
+        assert reserve_space(third, 100_000) == 100_000
 
 
 def test_a_claim_of_a_killed_process_is_swept(tmp_path: Path) -> None:
-    program = HOLDER.replace("import scratch_folder", "import claim_room, scratch_folder").replace(
-        "    print", "    claim_room(folder, 1)\n    (folder.parent / 'claim').write_text(str(1 << 60))\n    print"
+    program = HOLDER.replace("import scratch_folder", "import reserve_space, scratch_folder").replace(
+        "    print",
+        "    reserve_space(folder, 1)\n    (folder.parent / 'reservation').write_text(str(1 << 60))\n    print",
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
         with scratch_folder(tmp_path) as folder:
-            assert claim_room(folder, 1) < 0
+            assert reserve_space(folder, 1) < 0
             process.kill()
             process.wait()
-            assert claim_room(folder, 1) > 0
+            assert reserve_space(folder, 1) > 0

@@ -8,7 +8,7 @@ import pytest
 
 from engine.placement.candidates import Candidate
 from engine.placement.delivery import Answer, BreakerState, CircuitBreaker, deliver
-from engine.placement.membership import Heartbeat, members
+from engine.placement.membership import Heartbeat, ring_members
 from engine.placement.model import Instance, InstanceState, PlacementRules
 from engine.placement.placer import Placer
 from engine.placement.ring import EMPTY_RING, change_ring
@@ -84,13 +84,13 @@ def heartbeat(name: str, at_ms: int, state: InstanceState = InstanceState.ACTIVE
 @pytest.mark.row("placement-weakness-17.10")
 def test_a_missed_heartbeat_moves_nothing_and_others_take_over_at_once() -> None:
     beats = [heartbeat("a", 100_000), heartbeat("b", 96_000), heartbeat("c", 40_000), heartbeat("d", 100_000)]
-    present = members(beats, 100_000)
+    present = ring_members(beats, 100_000)
     assert [(one.id, one.state) for one in present] == [
         ("a", InstanceState.ACTIVE),
         ("b", InstanceState.LEAVING),
         ("d", InstanceState.ACTIVE),
     ]
-    before = change_ring(EMPTY_RING, members([heartbeat(name, 0) for name in "abd"], 0))
+    before = change_ring(EMPTY_RING, ring_members([heartbeat(name, 0) for name in "abd"], 0))
     during = change_ring(before, present)
     assert during.tables == before.tables
     placed = Placer(during, PlacementRules())
@@ -98,5 +98,5 @@ def test_a_missed_heartbeat_moves_nothing_and_others_take_over_at_once() -> None
 
 
 def test_a_leaving_instance_loses_its_shards_at_once() -> None:
-    assert members([heartbeat("a", 0, InstanceState.LEAVING), heartbeat("b", 0)], 1) == [Instance(id="b")]
-    assert members([heartbeat("b", 0)], 60_000) == []
+    assert ring_members([heartbeat("a", 0, InstanceState.LEAVING), heartbeat("b", 0)], 1) == [Instance(id="b")]
+    assert ring_members([heartbeat("b", 0)], 60_000) == []

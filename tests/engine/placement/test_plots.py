@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from engine.placement.plots.archetypes import ARCHETYPES, DAY_S, LOOK_S, all_plots, simulate_day
+from engine.placement.plots.archetypes import ALLOCATION_S, ARCHETYPES, DAY_S, all_plots, simulate_day
 from engine.placement.plots.chart import Line, line_chart
 from engine.placement.plots.traces import TRACES, Trace
 
@@ -32,16 +32,16 @@ def test_a_step_keeps_its_value_until_the_next() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "origin"), zip(TRACES, [18, 18, 42, 8, 10, 11], strict=True), ids=lambda value: getattr(value, "name", "")
+    ("trace", "peak"), zip(TRACES, [18, 18, 42, 8, 10, 11], strict=True), ids=lambda value: getattr(value, "name", "")
 )
-def test_both_allocators_peak_alike_on_each_trace(trace: Trace, origin: int) -> None:
-    assert max(trace.origin()) == max(trace.ours()) == origin
+def test_both_allocators_peak_alike_on_each_trace(trace: Trace, peak: int) -> None:
+    assert max(trace.reference()) == max(trace.ours()) == peak
 
 
 @pytest.mark.parametrize("name", ARCHETYPES)
-def test_over_a_day_ours_gives_no_more_than_the_origin_and_is_not_later(name: str) -> None:
+def test_over_a_day_ours_gives_no_more_than_the_reference_and_is_not_later(name: str) -> None:
     day = simulate_day(ARCHETYPES[name])
-    assert len(day.hours) == DAY_S // LOOK_S + 1
-    assert day.over_allocation(day.ours) <= 1.01 * day.over_allocation(day.origin)
-    assert day.is_short(day.ours) <= day.is_short(day.origin) + 0.001
+    assert len(day.hours) == DAY_S // ALLOCATION_S + 1
+    assert day.over_allocation(day.ours) <= 1.01 * day.over_allocation(day.reference)
+    assert day.is_short(day.ours) <= day.is_short(day.reference) + 0.001
     assert max(day.ours) <= 32

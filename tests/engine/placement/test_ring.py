@@ -7,7 +7,7 @@ import pytest
 from engine.placement.errors import RingRefused
 from engine.placement.model import DatasetRule, Instance, LoadBalancing, PlacementRules, TenantLimits
 from engine.placement.ring import EMPTY_RING, change_ring
-from engine.placement.what_if import PlacedSeries, compare
+from engine.placement.what_if import PlacedSeries, compare_placements
 
 SERIES = [PlacedSeries(tenant=f"t{n % 20}", dataset=f"s{n}", fingerprint=n * 7919) for n in range(2_000)]
 
@@ -57,7 +57,7 @@ def test_an_instance_twice_is_refused() -> None:
 def test_when_an_instance_leaves_only_what_it_wrote_moves_and_no_shard_changes(gone: int) -> None:
     before = change_ring(EMPTY_RING, writers(*range(12)))
     after = change_ring(before, writers(*(number for number in range(12) if number != gone)))
-    found = compare(before, after, PlacementRules(), SERIES, new_rules=PlacementRules())
+    found = compare_placements(before, after, PlacementRules(), SERIES, new_rules=PlacementRules())
     assert found.moved == pytest.approx(found.unavoidable)
     assert 0.05 < found.moved < 0.13
     assert found.moved_shards == 0
@@ -74,7 +74,7 @@ def test_what_a_limit_would_move_is_known_before_it_is_set() -> None:
         },
         default_limits=TenantLimits(load_balancing=LoadBalancing.ROUND_ROBIN),
     )
-    found = compare(ring, ring, PlacementRules(), SERIES, new_rules=wide)
+    found = compare_placements(ring, ring, PlacementRules(), SERIES, new_rules=wide)
     assert 0.4 < found.moved_shards < 0.6
     assert found.unavoidable == 0
     assert sum(found.by_instance.values()) == pytest.approx(len(SERIES))
@@ -85,8 +85,10 @@ def test_a_ring_that_must_grow_moves_most_once_and_then_nothing_for_long() -> No
     before = change_ring(EMPTY_RING, writers(*range(10)))
     fits = change_ring(before, writers(*range(20)))
     assert (before.shards, fits.shards) == (80, 80)
-    assert compare(before, fits, PlacementRules(), SERIES, new_rules=PlacementRules()).moved_shards == 0
+    assert compare_placements(before, fits, PlacementRules(), SERIES, new_rules=PlacementRules()).moved_shards == 0
     grown = change_ring(fits, writers(*range(21)))
     assert grown.shards == 168
-    assert 0.5 < compare(fits, grown, PlacementRules(), SERIES, new_rules=PlacementRules()).moved_shards < 0.9
+    assert (
+        0.5 < compare_placements(fits, grown, PlacementRules(), SERIES, new_rules=PlacementRules()).moved_shards < 0.9
+    )
     assert change_ring(grown, writers(*range(42))).shards == 168

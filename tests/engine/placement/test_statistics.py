@@ -16,7 +16,7 @@ from engine.placement.statistics import (
     ShardUsage,
     UsageAccumulator,
     population_deviation,
-    samples,
+    segment_samples,
 )
 
 
@@ -71,8 +71,8 @@ def test_samples_come_from_a_segments_metadata() -> None:
         string_table=(),
         created_by="w1",
     )
-    assert list(samples(meta)) == [sample(7, 1_000), sample(7, 10, tenant="b")]
-    costs = [one.usage for one in samples(meta, CostModel(dataset_bytes=100, label_set_bytes=5))]
+    assert list(segment_samples(meta)) == [sample(7, 1_000), sample(7, 10, tenant="b")]
+    costs = [one.usage for one in segment_samples(meta, CostModel(dataset_bytes=100, label_set_bytes=5))]
     assert costs == [1_105, 115]  # weakness 17.8: not bytes alone
 
 

@@ -13,7 +13,7 @@ from engine.lanes.profiles.jobs import ProfileMergeResult, ResultBlock
 from engine.lanes.profiles.results import read_profile_result
 from engine.protocol import wire
 from engine.protocol.errors import InvalidMessage
-from engine.protocol.fields import COUNT_MAX, shortened
+from engine.protocol.fields import COUNT_MAX, truncate_text
 from engine.protocol.messages import (
     Assignment,
     FailureReason,
@@ -149,7 +149,7 @@ def test_unknown_fields_are_ignored() -> None:
 
 @given(st.text(), st.integers(1, 20))
 def test_a_sender_shortens_what_would_be_refused(long: str, length_max: int) -> None:
-    short = shortened(long, length_max)
+    short = truncate_text(long, length_max)
     assert len(short) <= length_max
     assert "\0" not in short
     short.encode()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.storage import ObjectStore, open_store
-from engine.storage.conformance import check
+from engine.storage.conformance import check_store
 from engine.storage.local import LocalStore
 from tests.faults.failing_store import FailingStore, Fault
 
@@ -37,21 +37,21 @@ class Forgetful(LocalStore):
 @pytest.mark.parametrize(
     ("store_class", "claim"),
     [
-        (ShortRanges, "does not pass off a range beyond the end"),
-        (NeverDeletes, "deletes, and a second time too"),
+        (ShortRanges, "rejects a range beyond the end"),
+        (NeverDeletes, "deletes existing and missing objects"),
         (Forgetful, "replaces an object"),
     ],
 )
 def test_a_store_that_breaks_a_guarantee_fails_that_check_only(
     tmp_path: Path, store_class: type[LocalStore], claim: str
 ) -> None:
-    report = check(store_class(tmp_path))
+    report = check_store(store_class(tmp_path))
     assert not report.is_conforming
     assert [result.claim for result in report.results if result.fault] == [claim]
 
 
 def test_a_store_that_errs_is_reported_with_its_error(tmp_path: Path) -> None:
     store: ObjectStore = FailingStore(open_store(str(tmp_path)), Fault("open_writer", is_lasting=True))
-    faults = [result.fault for result in check(store).results if result.fault]
+    faults = [result.fault for result in check_store(store).results if result.fault]
     assert len(faults) == 2
     assert all("failed on demand" in fault for fault in faults)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.storage import InvalidKey, ObjectInfo, ObjectNotFound, ObjectStore, StorageError, open_store, unlinked_paths
+from engine.storage import InvalidKey, ObjectInfo, ObjectNotFound, ObjectStore, StorageError, nofollow, open_store
 from engine.storage.local import LocalStore
-from engine.storage.unlinked_paths import READ, opened_folders
+from engine.storage.nofollow import READ, opened_folders
 
 SECRET = b"the secret"
 READS: dict[str, Callable[[ObjectStore, str], object]] = {
@@ -37,7 +37,7 @@ def _write(store: ObjectStore, key: str) -> ObjectInfo:
 
 
 def _walk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unlinked_paths, "_syscall", None)
+    monkeypatch.setattr(nofollow, "_syscall", None)
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_a_link_to_the_store_is_an_error_of_every_operation(store: LocalStore, t
         "delete": lambda store, key: store.delete(key),
     }
     through = open_store((tmp_path / "elsewhere" / "store").as_uri())
-    with pytest.raises(StorageError, match="path of the store's folder 'elsewhere' is a symbolic link") as caught:
+    with pytest.raises(StorageError, match="path of the store's folder, 'elsewhere' is a symbolic link") as caught:
         (READS | WRITES | others)[operation](through, "folder/object")
     assert not isinstance(caught.value, ObjectNotFound)
     assert store.get("folder/object") == b"x"
@@ -234,4 +234,4 @@ def open_below(folder: Path) -> list[str]:
 
 def test_the_system_call_is_there() -> None:
     """Else the tests above try the walk twice."""
-    assert unlinked_paths.open_at_once(("tmp",), unlinked_paths.SEARCH) != unlinked_paths.NO_DESCRIPTOR
+    assert nofollow.open_path(("tmp",), nofollow.SEARCH) != nofollow.NO_DESCRIPTOR

@@ -83,7 +83,7 @@ def test_the_environment_fills_what_the_url_leaves_open(monkeypatch: pytest.Monk
     ],
 )
 def test_a_url_that_cannot_be_used_is_explained(url: str) -> None:
-    with pytest.raises(InvalidStoreUrl, match=r"use file:///folder|bad prefix"):
+    with pytest.raises(InvalidStoreUrl, match=r"use file:///folder|invalid prefix"):
         open_store(url)
 
 

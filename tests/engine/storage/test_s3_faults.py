@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from engine.storage import ConditionalCreate, ConditionRefused, InvalidRange, ObjectStore, StorageError, open_store
-from engine.storage.retrying import Retrying
+from engine.storage.retry import RetryPolicy
 from engine.storage.s3 import PART_SIZE
 
 ERROR = "<Error><Code>{code}</Code><Message>because</Message></Error>"
@@ -74,7 +74,7 @@ def store(server: ScriptedS3, monkeypatch: pytest.MonkeyPatch) -> Iterator[Objec
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     url = f"s3://bucket?endpoint=http://127.0.0.1:{server.server_port}"
-    store = open_store(url, retrying=Retrying(attempts=3, sleep=lambda seconds: None))
+    store = open_store(url, retry_policy=RetryPolicy(attempts=3, sleep=lambda seconds: None))
     yield store
     store.close()
 

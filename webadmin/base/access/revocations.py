@@ -18,7 +18,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from engine.core.keyed_digests import is_signed, keyed_digest
-from engine.storage import ObjectStore, StorageError, kept_store
+from engine.storage import ObjectStore, StorageError, cached_store
 from engine.storage.model import ObjectNotFound
 from webadmin.base.access.models import RevokedSecret
 
@@ -39,7 +39,7 @@ def publish_revocations() -> bool:
     The rows are read again after each write: of two processes that write at the same time, the one that writes last
     notices what the other one knew.
     """
-    store = kept_store(settings.OBJECT_STORE_URL)
+    store = cached_store(settings.OBJECT_STORE_URL)
     written: dict[str, float] | None = None
     try:
         while (current := _current_rows()) != written:

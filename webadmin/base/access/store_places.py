@@ -12,7 +12,7 @@ from django.apps import apps
 from django.conf import settings
 
 from engine.storage import StorageError, is_local, open_store
-from engine.storage.places import Place, place_of
+from engine.storage.locations import StoreLocation, locate_store
 from webadmin.base.database.advisory_lock import lock_until_end
 
 PLACES_LOCK = 1
@@ -26,7 +26,7 @@ class UsedStore:
 
     name: str
     url: str
-    place: Place
+    place: StoreLocation
     tenant: str = ""
     is_table: bool = False
     is_root_of_tables: bool = False
@@ -47,24 +47,26 @@ class UsedStore:
 
 def used_stores() -> Iterator[UsedStore]:
     """Yield the stores of the settings, the buckets of blocks and the tables; the catalogs are in the object store."""
-    yield UsedStore(name=OBJECTS, url=settings.OBJECT_STORE_URL, place=place_of(settings.OBJECT_STORE_URL))
-    yield UsedStore(name=TABLES, url=settings.TABLES_URL, place=place_of(settings.TABLES_URL), is_root_of_tables=True)
+    yield UsedStore(name=OBJECTS, url=settings.OBJECT_STORE_URL, place=locate_store(settings.OBJECT_STORE_URL))
+    yield UsedStore(
+        name=TABLES, url=settings.TABLES_URL, place=locate_store(settings.TABLES_URL), is_root_of_tables=True
+    )
     for name, url in apps.get_model("tsdb", "Bucket").objects.order_by("id").values_list("name", "url"):
-        yield UsedStore(name=f"bucket {name}", url=url, place=place_of(url))
+        yield UsedStore(name=f"bucket {name}", url=url, place=locate_store(url))
     tables = apps.get_model("tables", "DataSource").objects.order_by("id")
     for tenant, name, url in tables.values_list("tenant", "name", "url"):
-        yield UsedStore(name=f"table {tenant}/{name}", url=url, place=place_of(url), tenant=tenant, is_table=True)
+        yield UsedStore(name=f"table {tenant}/{name}", url=url, place=locate_store(url), tenant=tenant, is_table=True)
 
 
 def conflict_of_new_store(url: str, *, is_table: bool) -> UsedStore | None:
     """Return a store that a new one would overlap, if there is any. Raises InvalidStoreUrl."""
-    new = UsedStore(name="", url=url, place=place_of(url), is_table=is_table)
+    new = UsedStore(name="", url=url, place=locate_store(url), is_table=is_table)
     return next((used for used in used_stores() if used.conflicts_with(new)), None)
 
 
 def store_in_folder(folder: str, key: str, *, is_prefix: bool) -> UsedStore | None:
     """Return a store within ``folder`` that has this key of the folder, or (``is_prefix``) keys that begin so."""
-    outer = place_of(folder)
+    outer = locate_store(folder)
     for used in used_stores():
         if not outer.contains(used.place):
             continue
@@ -93,9 +95,9 @@ def conflicts() -> Iterator[tuple[UsedStore, UsedStore]]:
 
 def root_refusal(url: str) -> str:
     """Return why no table and no bucket may lie at a URL, "" if one may. Raises InvalidStoreUrl."""
-    place = place_of(url)
+    place = locate_store(url)
     roots = [settings.TABLES_URL, *settings.STORE_ROOTS]
-    if any(place_of(root).contains(place) for root in roots):
+    if any(locate_store(root).contains(place) for root in roots):
         return ""
     return f"{url} lies below none of the allowed roots ({', '.join(roots)}): add its folder or bucket to STORE_ROOTS"
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from engine.storage import is_local
-from engine.storage.places import place_of
+from engine.storage.locations import locate_store
 
 ABOVE, ELSEWHERE = "a folder above TABLES_URL", "a folder outside of the tenant's place"
 _LOCAL_URL = re.compile(r"file://[A-Za-z0-9_.~%/-]*[A-Za-z0-9_~%/-]")
@@ -36,7 +36,7 @@ def without_server_paths(text: str, tenant: str) -> str:
 
 
 def _shown_url(url: str, tenant: str) -> str:
-    tables, place = place_of(settings.TABLES_URL), place_of(url)
+    tables, place = locate_store(settings.TABLES_URL), locate_store(url)
     if place.contains(tables):
         return ABOVE
     below = place.parts[len(tables.parts) :]

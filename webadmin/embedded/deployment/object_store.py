@@ -8,7 +8,7 @@ from django.conf import settings
 
 from engine.core.errors import LithifyError
 from engine.storage import open_store
-from engine.storage.conformance import check
+from engine.storage.conformance import check_store
 from webadmin.embedded.deployment.findings import Finding, Level
 
 
@@ -18,7 +18,7 @@ def check_object_store() -> Iterator[Finding]:
     try:
         store = open_store(url)
         try:
-            report = check(store)
+            report = check_store(store)
         finally:
             store.close()
     except LithifyError as error:

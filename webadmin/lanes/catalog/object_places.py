@@ -10,7 +10,7 @@ from __future__ import annotations
 from urllib.parse import quote, unquote, urlsplit
 
 from engine.formats.ranges.object_entry import ObjectEntry
-from engine.storage import InvalidKey, ObjectStore, kept_store
+from engine.storage import InvalidKey, ObjectStore, cached_store
 from engine.storage.keys import check_key
 from webadmin.base.access.tenant_places import place_of_tenant, shown_place_of_tenant
 from webadmin.lanes.catalog.errors import AddressRefused
@@ -51,7 +51,7 @@ def object_at(repository: Repository, value: ObjectEntry) -> tuple[ObjectStore, 
 
 def tenants_store(repository: Repository) -> ObjectStore:
     """Return the store of the folder that the repository's tenant may import from."""
-    return kept_store(place_of_tenant(repository.tenant))
+    return cached_store(place_of_tenant(repository.tenant))
 
 
 def key_in_tenants_folder(repository: Repository, url: str, *, is_prefix: bool = False) -> str:

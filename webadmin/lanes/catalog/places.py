@@ -7,7 +7,7 @@ from django.conf import settings
 from engine.formats.ranges.metarange import Metarange
 from engine.lanes.catalog.files import CatalogFiles
 from engine.lanes.catalog.state_reader import StateReader
-from engine.storage import ObjectStore, kept_store
+from engine.storage import ObjectStore, cached_store
 from engine.storage.section_cache import SectionCache
 from webadmin.lanes.catalog.models import Repository
 
@@ -22,7 +22,7 @@ _indexes = SectionCache(INDEXES_BYTES)
 
 def catalog_store() -> ObjectStore:
     """Return the store of all catalogs."""
-    return kept_store(settings.OBJECT_STORE_URL)
+    return cached_store(settings.OBJECT_STORE_URL)
 
 
 def folder_of(repository: Repository) -> str:

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from engine.storage import kept_store
+from engine.storage import cached_store
 from webadmin.base import request_bounds
 from webadmin.base.access.scopes import ANY_TENANT, MayAddBlocks, MayQueryBlocks, listed_tenants
 from webadmin.base.database.durability import check_durable
@@ -65,7 +65,7 @@ class AddBlocksView(APIView):
         taken = take_block_list(
             body,
             actor=f"credential:{request.user.name}",
-            store=kept_store(settings.OBJECT_STORE_URL),
+            store=cached_store(settings.OBJECT_STORE_URL),
             tenants=listed_tenants(request.user) - {ANY_TENANT},
         )
         return Response(taken.to_json())

@@ -17,7 +17,7 @@ from operator import itemgetter
 
 from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, OuterRef, Q, Subquery
 
-from engine.formats.profile_block.container.sections import read_tables_of_contents
+from engine.formats.profile_block.container.metadata import read_tables_of_contents
 from engine.formats.profile_block.model import DATASET_INDEX, Labels
 from engine.formats.profile_block.selectors import Matcher, MatchOperator, project, select_label_sets
 from engine.lanes.profiles.jobs import DeleteMask

@@ -16,7 +16,7 @@ from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
 from engine.protocol.fields import Fields
-from engine.storage import kept_store
+from engine.storage import cached_store
 from webadmin.base.access.errors import TenantNotAllowed
 from webadmin.base.access.scopes import (
     ANY_TENANT,
@@ -152,7 +152,7 @@ class SegmentsView(TableView):
         mode = messages.mode_of(fields)
         taken = take_files(
             self.table,
-            kept_store(self.table.url),
+            cached_store(self.table.url),
             messages.files_of(fields),
             mode=mode,
             order=order,

@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from engine.storage import kept_store
+from engine.storage import cached_store
 from webadmin.lanes.tables import order_messages as messages
 from webadmin.lanes.tables import serializers as shapes
 from webadmin.lanes.tables.api import ERRORS, STRETCH, TableView
@@ -100,5 +100,5 @@ class ReleaseFilesView(TableView):
     def post(self, request: Request, tenant: str, name: str) -> Response:
         """Let files be seen again that were kept out; one that never was in the table is to be registered anew."""
         fields, order = self.read(shapes.ReleaseFilesSerializer)
-        released = release_files(self.table, kept_store(self.table.url), messages.paths_of(fields), order=order)
+        released = release_files(self.table, cached_store(self.table.url), messages.paths_of(fields), order=order)
         return Response({"dry_run": order.is_dry_run, "released": released})

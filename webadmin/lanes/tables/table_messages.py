@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from engine.lanes.tables.jobs import TIME_UNITS
 from engine.protocol.errors import InvalidMessage
 from engine.protocol.fields import COUNT_MAX, Fields
-from engine.storage.places import place_of
+from engine.storage.locations import locate_store
 from webadmin.base.access.tenant_places import place_of_tenant, without_server_paths
 from webadmin.lanes.tables.column_sizes import COLUMN_MAX, DIGEST_MAX, NAME_MAX, PATH_MAX, URL_MAX
 from webadmin.lanes.tables.models import Chunk, DataSource, Segment
@@ -133,7 +133,7 @@ def table_to_json(source: DataSource, tenant: str | None) -> dict[str, Any]:
     A tenant is told the URL of a table in its own place: it writes files there.
     """
     policy = source.policy
-    is_own = place_of(place_of_tenant(source.tenant)).contains(place_of(source.url))
+    is_own = locate_store(place_of_tenant(source.tenant)).contains(locate_store(source.url))
     return {
         "name": source.name,
         "tenant": source.tenant,

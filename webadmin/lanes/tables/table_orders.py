@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.core.time_texts import moment
+from engine.core.formatting import format_time
 from engine.schedule.errors import SnapshotRefused
-from engine.storage import kept_store
+from engine.storage import cached_store
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.orders import OperatorOrder, Outcome
 from webadmin.lanes.tables.chunk_sections import chunk_name
@@ -111,7 +111,7 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
     notes = []
     if then.from_ms is not None:
         notes.append(
-            f"A sample: the newest {show.count_text(then.segments)} segments, from {moment(then.from_ms)} on. "
+            f"A sample: the newest {show.count_text(then.segments)} segments, from {format_time(then.from_ms)} on. "
             "The rest of the timeline is not counted."
         )
     if (before.granularity, before.time_zone, before.origin_ms) == (
@@ -140,7 +140,7 @@ def _notes(now: Preview, then: Preview, before: Policy, after: Policy) -> list[s
 
 def again_words(found: Preview) -> str:
     """Return which chunks the next plan would compact again, and why."""
-    shown = [f"{moment(chunk.start_ms)} ({chunk.reason})" for chunk in found.told.again[:AGAIN_SHOWN]]
+    shown = [f"{format_time(chunk.start_ms)} ({chunk.reason})" for chunk in found.told.again[:AGAIN_SHOWN]]
     more = len(found.told.again) - len(shown)
     return "; ".join(shown) + (f"; and {show.count_text(more)} more" if more else "")
 
@@ -204,7 +204,7 @@ def _release(rows: Sequence[BadFile], values: Values, actor: str, is_dry_run: bo
     paths: defaultdict[DataSource, list[str]] = defaultdict(list)
     for row in rows:
         paths[row.source].append(row.path)
-    released = [release_files(source, kept_store(source.url), own, order=order) for source, own in paths.items()]
+    released = [release_files(source, cached_store(source.url), own, order=order) for source, own in paths.items()]
     return Done(changed=[path for own in released for path in own])
 
 

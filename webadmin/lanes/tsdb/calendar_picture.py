@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from engine.core.time_texts import length, moment
+from engine.core.formatting import format_duration, format_time
 from engine.lanes.tsdb.plan import reasons
 from engine.lanes.tsdb.plan.model import SlotProgress, SlotState
 from engine.lanes.tsdb.plan.slots import calendar
@@ -47,14 +47,14 @@ def calendar_picture(slots: Sequence[SlotProgress], ranges_ms: Sequence[int], ne
     ]
     for row, range_ms in enumerate(ranges_ms):
         top = row * (ROW + GAP)
-        parts.append(f'<text x="0" y="{top + ROW / 2 + 4:.0f}">{escape(length(range_ms))}</text>')
+        parts.append(f'<text x="0" y="{top + ROW / 2 + 4:.0f}">{escape(format_duration(range_ms))}</text>')
         cells = calendar(slots, range_ms, first_ms=first_ms, last_ms=last_ms - 1)
         parts += [_cell(cell, first_ms, scale, top) for cell in cells]
     for share in range(5):
         at_ms = first_ms + (last_ms - first_ms) * share // 4
         anchor = ("start", "middle", "middle", "middle", "end")[share]
         x = LABEL + (at_ms - first_ms) * scale
-        day = moment(at_ms).removesuffix(" UTC")
+        day = format_time(at_ms).removesuffix(" UTC")
         parts.append(f'<text x="{x:.0f}" y="{height - 5}" text-anchor="{anchor}">{escape(day)}</text>')
     return "".join([*parts, "</svg>"])
 

@@ -22,7 +22,7 @@ from engine.placement.model import PlacementRules
 from engine.placement.publication import load_rules, publish_rules, publish_statistics, trim_history
 from engine.placement.signatures import SignedStore
 from engine.placement.state_document import PlacementState, decode_state, encode_state
-from engine.placement.statistics import PlacementStatistics, samples
+from engine.placement.statistics import PlacementStatistics, segment_samples
 from engine.storage.model import ObjectStore, StorageError
 from webadmin.placement.new_segments import LogPlace, entries_to_read, segments_of
 from webadmin.placement.operator_settings import operator_settings
@@ -116,7 +116,7 @@ def _feed(run: _Round) -> None:
     indexes, run.place = entries_to_read(run.place, run.now_ms)
     for segment in segments_of(sorted(indexes)):
         run.fed_until_ms = min(run.now_ms, max(run.fed_until_ms, segment.at_ms))
-        for sample in samples(segment.meta):
+        for sample in segment_samples(segment.meta):
             if sample.tenant:
                 run.state.usage.add(sample, run.fed_until_ms / 1000)
         run.segments += 1

@@ -20,7 +20,7 @@ from engine.placement.placer import Placer
 from engine.placement.ring import Ring, change_ring
 from engine.placement.shard_table import ring_size
 from engine.placement.statistics import PlacementStatistics
-from engine.placement.what_if import Movement, PlacedSeries, by_fingerprint, compare
+from engine.placement.what_if import Movement, PlacedSeries, by_fingerprint, compare_placements
 from webadmin.placement.models import RulesHead
 from webadmin.placement.operator_settings import operator_settings
 from webadmin.placement.services.build_placement_rules import rules_of, state_of
@@ -139,12 +139,12 @@ def _foresight(
     if not before.shards:
         raise EmptyRing("there is no ring yet: start a segment writer")
     series = [one for key, usage in usages.items() for one in _series(key, usage)]
-    moved = compare(before, after, rules, series, new_rules=new_rules)
-    now = compare(before, before, rules, series, new_rules=rules)
+    moved = compare_placements(before, after, rules, series, new_rules=new_rules)
+    now = compare_placements(before, before, rules, series, new_rules=rules)
     in_kept_ring = moved.moved
     if after.shards != before.shards:
         kept_ring = change_ring(before, after.instances, shards=before.shards)
-        in_kept_ring = compare(before, kept_ring, rules, series, new_rules=rules).moved
+        in_kept_ring = compare_placements(before, kept_ring, rules, series, new_rules=rules).moved
         notes.append(_resize_words(before, after, moved, in_kept_ring))
     return Foresight(
         shards=(before.shards, after.shards),

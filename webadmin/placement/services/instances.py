@@ -17,7 +17,7 @@ from engine.core.errors import LithifyError
 from engine.placement import model as placement
 from engine.placement.documents import decode_ring, encode_ring
 from engine.placement.errors import RingRefused
-from engine.placement.membership import Heartbeat, members
+from engine.placement.membership import Heartbeat, ring_members
 from engine.placement.ring import EMPTY_RING, Ring, change_ring
 from webadmin.base.access.services import record_audit
 from webadmin.base.database import dialect
@@ -186,7 +186,7 @@ def _change(now_ms: int, ring: Ring) -> Ring | None:
         )
         for row in Instance.objects.filter(left_at_ms=None)
     ]
-    present = members(
+    present = ring_members(
         heartbeats,
         now_ms,
         suspect_after_s=settings.WRITER_SUSPECT_SECONDS,

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Value
 from django.db.models.functions import Greatest
 
-from engine.storage import kept_store
+from engine.storage import cached_store
 from engine.storage.model import ObjectStore
 from webadmin.base.database import dialect
 from webadmin.schedule.command_log import INDEX_MARGIN, continue_log, move_head, take_head, write_command
@@ -40,7 +40,7 @@ def allow_deletions(*, store: ObjectStore | None = None, mark: bool = False) -> 
     installation's own by default, also for objects in other stores. Raises LogBehind, StorageError, BadObject: then
     nothing may be deleted.
     """
-    store = store or kept_store(settings.OBJECT_STORE_URL)
+    store = store or cached_store(settings.OBJECT_STORE_URL)
     found, ahead = _look(store)
     if mark:
         _write_mark()
@@ -89,7 +89,7 @@ def positions_ahead(store: ObjectStore) -> list[LogPosition]:
 
 def note_own_positions() -> None:
     """Do what ``note_positions`` does for the installation's own store."""
-    note_positions(kept_store(settings.OBJECT_STORE_URL))
+    note_positions(cached_store(settings.OBJECT_STORE_URL))
 
 
 def note_positions(store: ObjectStore) -> list[LogPosition]:

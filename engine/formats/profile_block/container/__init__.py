@@ -1,1 +1,1 @@
-"""The container of a block: footer, metadata, sections, and the names of objects."""
+"""The container format of blocks: footer, metadata, sections, and object keys."""

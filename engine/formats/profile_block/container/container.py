@@ -1,7 +1,7 @@
-"""The container of a block: datasets back to back, then the metadata footer.
+"""Reader and writer of the container of a block: consecutive datasets, then the metadata footer.
 
-``BlockReader`` fetches sections by range reads. ``BlockWriter`` streams datasets to an object writer and keeps the
-running checksum of the whole object.
+``BlockReader`` reads sections with range requests. ``BlockWriter`` streams datasets to an object writer and computes
+the checksum of the whole object.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ DATASET_INDEX_LABELS: tuple[Labels, ...] = (((TENANT_DATASET_LABEL, TENANT_DATAS
 
 
 class ByteTarget(Protocol):
-    """What a block is written to: an ObjectWriter, or any file opened for writing."""
+    """The target of a block: an ObjectWriter or a file open for writing."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 class ObjectReader:
-    """Reads ranges of one object of a known size. ``bytes_read`` and ``requests`` count what was fetched."""
+    """Reads ranges of an object of a known size; ``bytes_read`` and ``requests`` count its reads."""
 
     def __init__(self, store: ObjectStore, key: str, size: int) -> None:
         self.key = key
@@ -47,7 +47,7 @@ class ObjectReader:
         self._store = store
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes at an absolute offset; Truncated if the object ends before."""
+        """Return exactly ``length`` bytes at an absolute offset. Raises Truncated if the object is shorter."""
         if offset < 0 or length < 0 or offset + length > self.size:
             raise self._truncated(offset, length, self.size)
         self.requests += 1
@@ -56,7 +56,7 @@ class ObjectReader:
         except ObjectNotFound:
             raise
         except StorageError as error:
-            # A store says the same of a short object and of a bad moment; only the first is for ever.
+            # The error of a store does not tell a short object (permanent) from a temporary failure.
             if (size := self._store.head(self.key).size) < offset + length:
                 raise self._truncated(offset, length, size) from error
             raise
@@ -64,7 +64,7 @@ class ObjectReader:
         return data
 
     def dataset_source(self, dataset: DatasetMeta) -> DatasetSource:
-        """Return a format-0 dataset as a source of a merge; a small one is fetched whole at the first read."""
+        """Return a dataset of format 0 as a source of a merge; a small one is read whole with the first read."""
         first, second, third = dataset.table_of_contents
         read = self.read if dataset.size > WHOLE_DATASET_BYTES else _WholeDataset(self, dataset).read
         return DatasetSource(
@@ -72,12 +72,12 @@ class ObjectReader:
         )
 
     def _truncated(self, offset: int, length: int, size: int) -> Truncated:
-        reason = f"{length} bytes wanted, the object has {size}"
+        reason = f"{length} bytes expected, the object has {size} bytes"
         return Truncated("container", offset, reason, self.key)
 
 
 class BlockReader(ObjectReader):
-    """Reads parts of one block by its metadata, whose ``size`` must be the object's."""
+    """Reads parts of a block by its metadata, whose ``size`` must be that of the object."""
 
     def __init__(self, store: ObjectStore, key: str, meta: BlockMeta) -> None:
         super().__init__(store, key, meta.size)
@@ -85,7 +85,7 @@ class BlockReader(ObjectReader):
 
     @classmethod
     def open(cls, store: ObjectStore, key: str) -> BlockReader:
-        """Read an object's footer; a BadObject naming the object if it has none."""
+        """Open a block and read its footer. Raises BadObject, which names the object."""
         size = store.head(key).size
         try:
             meta = read_footer(lambda offset, length: store.get_range(key, offset, length), size)
@@ -94,11 +94,11 @@ class BlockReader(ObjectReader):
         return cls(store, key, meta)
 
     def read_section(self, dataset: DatasetMeta, section: int) -> bytes:
-        """Return one section of a dataset whole."""
+        """Return a whole section of a dataset."""
         return self.read(*dataset.section_bounds()[section])
 
     def read_dataset_index(self, tenant: str) -> list[IndexedSeries] | None:
-        """Return the tenant's dataset index, ``position`` being a dataset's; None if the block has none."""
+        """Return the tenant's dataset index, whose ``position`` is that of a dataset; None if the block has none."""
         for dataset in self.meta.datasets:
             if dataset.format == DATASET_INDEX and dataset.tenant == tenant:
                 try:
@@ -109,7 +109,7 @@ class BlockReader(ObjectReader):
 
 
 class _WholeDataset:
-    """Serves reads of a small dataset from one range read, made when the first is asked for."""
+    """Serves the reads of a small dataset from one range request, which the first read sends."""
 
     def __init__(self, reader: ObjectReader, dataset: DatasetMeta) -> None:
         self._reader = reader
@@ -120,16 +120,16 @@ class _WholeDataset:
     def read(self, offset: int, length: int) -> bytes:
         start = offset - self._start
         if start < 0 or length < 0 or start + length > self._size:
-            raise Truncated("container", offset, f"{length} bytes wanted outside the dataset", self._reader.key)
+            raise Truncated("container", offset, f"{length} bytes are outside of the dataset", self._reader.key)
         if self._data is None:
             self._data = memoryview(self._reader.read(self._start, self._size))
         return bytes(self._data[start : start + length])
 
 
 class BlockWriter:
-    """Writes one block to ``target``: datasets in the order added, then ``finish``.
+    """Writes a block to ``target``: datasets in the order of addition, then the footer with ``finish``.
 
-    ``size`` and ``crc32c`` are those of what was written so far. The caller opens and commits the target.
+    ``size`` and ``crc32c`` are those of the data written so far. The caller opens and commits the target.
     """
 
     def __init__(self, target: ByteTarget) -> None:
@@ -150,7 +150,7 @@ class BlockWriter:
         sections: Sequence[SectionData],
         series: Iterable[IndexedSeries],
     ) -> DatasetMeta:
-        """Append a dataset of format 0: profiles, series index, symbols. ``series`` are those of its series index."""
+        """Append a dataset of format 0 (profiles, series index, symbols) with the ``series`` of its series index."""
         position = len(self.datasets)
         dataset = DatasetMeta(
             tenant=tenant,
@@ -168,7 +168,7 @@ class BlockWriter:
         return dataset
 
     def add_dataset_index(self, tenant: str) -> DatasetMeta:
-        """Append the dataset index of the datasets the tenant has so far."""
+        """Append the dataset index of the tenant's datasets added so far."""
         data = encode_series_index(self._tenant_series.get(tenant, []))
         covered = [dataset for dataset in self.datasets if dataset.tenant == tenant]
         dataset = DatasetMeta(
@@ -194,9 +194,9 @@ class BlockWriter:
         created_by: str = "",
         string_table: Sequence[str] | None = None,
     ) -> BlockMeta:
-        """Write the footer and return the metadata, ``size`` included.
+        """Write the footer and return the metadata, including ``size``.
 
-        ``string_table`` fixes the order of the stored strings; None takes them as the datasets come.
+        ``string_table`` determines the order of the stored strings; None is the order of the datasets.
         """
         strings = dict.fromkeys(["", *(string_table or ()), tenant, created_by])
         for dataset in self.datasets:
@@ -235,5 +235,5 @@ class _Chooser(Protocol):
 
 
 def _widest(choose: _Chooser, times: Iterable[int]) -> int:
-    """Return the smallest or largest time; 0 counts as not set."""
+    """Return the minimum or maximum time; 0 means unset."""
     return choose((time for time in times if time), default=0)

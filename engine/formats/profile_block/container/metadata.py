@@ -1,7 +1,7 @@
-"""Block metadata: the protobuf message, and the footer that carries it at the end of a block's object.
+"""Codec of block metadata: the protobuf message, and the footer with it at the end of a block's object.
 
-The footer is ``protobuf | its length u32 BE | CRC32C of both u32 BE``. A message re-encodes to the same bytes because
-the string table keeps its order.
+The footer is ``protobuf | its length u32 BE | CRC32C of both u32 BE``. As the string table keeps its order, a decoded
+message encodes to the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT_VERSION_MAX = 1
 FOOTER_TAIL_BYTES = 8
 """Length and checksum after the message."""
 FIRST_READ_BYTES = 64 << 10
-"""A footer is nearly always smaller than this, so one read of so many last bytes gets it."""
+"""Size of the first read, which contains nearly every footer."""
 METADATA_BYTES_MAX = 64 << 20
 SECTION_COUNTS = {DATASET_PROFILES: 3, DATASET_INDEX: 1}
 
@@ -29,7 +29,7 @@ _SECTION = "footer"
 
 
 def encode_metadata(meta: BlockMeta) -> bytes:
-    """Return the bare protobuf message without ``size``, as footers, dead letters and job specifications hold it."""
+    """Return the protobuf message without ``size``, for footers, dead letters and job specifications."""
     refs = _string_refs(meta.string_table)
     message = block_pb2.BlockMeta(
         format_version=meta.format_version,
@@ -48,14 +48,14 @@ def encode_metadata(meta: BlockMeta) -> bytes:
 
 
 def decode_metadata(data: bytes) -> BlockMeta:
-    """Decode a bare message; a BadObject of section "footer" if it is not one or contradicts itself."""
+    """Return the metadata of a message. Raises BadObject with the section "footer" if it is invalid."""
     message = block_pb2.BlockMeta()
     try:
         message.ParseFromString(data)
     except DecodeError as error:
         raise BadObject(_SECTION, 0, f"not a protobuf block metadata message: {error}") from error
     if message.format_version > FORMAT_VERSION_MAX:
-        raise UnknownFormat(_SECTION, 0, f"block format version {message.format_version} is not known")
+        raise UnknownFormat(_SECTION, 0, f"block format version {message.format_version} is not supported")
     _check_id(message.id)
     strings = tuple(message.string_table)
     meta = BlockMeta(
@@ -77,24 +77,24 @@ def decode_metadata(data: bytes) -> BlockMeta:
 
 
 def encode_footer(meta: BlockMeta) -> bytes:
-    """Return the footer: message, length, checksum. ``metadata_offset`` must already be where it will start."""
+    """Return the footer: message, length, checksum. ``metadata_offset`` must be its position in the object."""
     message = encode_metadata(meta)
     covered = message + len(message).to_bytes(4, "big")
     return covered + crc32c(covered).to_bytes(4, "big")
 
 
 def decode_footer(tail: bytes, object_size: int) -> BlockMeta:
-    """Decode the footer at the end of ``tail``, the last bytes of an object of ``object_size`` bytes.
+    """Return the metadata of the footer at the end of ``tail``, the last bytes of an object of ``object_size`` bytes.
 
-    The result's ``size`` is ``object_size``. Truncated if the message starts before ``tail`` does.
+    Its ``size`` is ``object_size``. Raises BadObject, and Truncated if the footer starts before ``tail``.
     """
     length = footer_length(tail, object_size)
     covered = tail[-length:-4]
     if len(tail) < length:
-        raise Truncated(_SECTION, 0, f"the footer has {length} bytes, only {len(tail)} are here")
+        raise Truncated(_SECTION, 0, f"the footer has {length} bytes, but only {len(tail)} were read")
     stored = int.from_bytes(tail[-4:], "big")
     if crc32c(covered) != stored:
-        raise ChecksumMismatch(_SECTION, 0, f"stored checksum {stored:08x}, the bytes have {crc32c(covered):08x}")
+        raise ChecksumMismatch(_SECTION, 0, f"stored checksum {stored:08x}, computed {crc32c(covered):08x}")
     meta = decode_metadata(covered[:-4])
     if meta.metadata_offset not in (0, object_size - length):
         reason = f"metadata_offset is {meta.metadata_offset}, the footer starts at {object_size - length}"
@@ -103,24 +103,43 @@ def decode_footer(tail: bytes, object_size: int) -> BlockMeta:
 
 
 def footer_length(tail: bytes, object_size: int) -> int:
-    """Return the length of the whole footer from the object's last 8 bytes (or more) before anything is verified."""
+    """Return the size of the footer from the last 8 or more bytes of the object; nothing is verified yet."""
     if len(tail) < FOOTER_TAIL_BYTES:
-        raise Truncated(_SECTION, -1, f"an object of {object_size} bytes has no room for a footer")
+        raise Truncated(_SECTION, -1, f"an object of {object_size} bytes is too short for a footer")
     message_bytes = int.from_bytes(tail[-8:-4], "big")
     if not 0 < message_bytes <= min(METADATA_BYTES_MAX, object_size - FOOTER_TAIL_BYTES):
-        reason = f"a message of {message_bytes} bytes cannot be in an object of {object_size}; no metadata footer?"
+        reason = f"a message of {message_bytes} bytes does not fit in {object_size} bytes; no metadata footer?"
         raise Truncated(_SECTION, -1, reason)
     return message_bytes + FOOTER_TAIL_BYTES
 
 
 def read_footer(read: Callable[[int, int], bytes], object_size: int) -> BlockMeta:
-    """Read the metadata of an object through ``read(offset, length)``, in one range read unless it is very large."""
+    """Return the metadata of an object by ``read(offset, length)``, with one read unless it is very large."""
     first = min(object_size, FIRST_READ_BYTES)
     tail = read(object_size - first, first)
     length = footer_length(tail, object_size)
     if length > first:
         tail = read(object_size - length, length)
     return decode_footer(tail, object_size)
+
+
+def read_tables_of_contents(metadata: bytes, positions: Iterable[int]) -> dict[int, tuple[int, ...]]:
+    """Return the tables of contents of the datasets at these positions, without decoding the rest.
+
+    ``metadata`` is a message that was validated when it was stored. Raises BadObject with the section "metadata" if it
+    has been damaged since.
+    """
+    message = block_pb2.BlockMeta()
+    try:
+        message.ParseFromString(metadata)
+    except DecodeError as error:
+        raise BadObject("metadata", 0, f"not a protobuf block metadata message: {error}") from error
+    tables: dict[int, tuple[int, ...]] = {}
+    for position in positions:
+        if not 0 <= position < len(message.datasets):
+            raise BadReference("metadata", -1, f"dataset {position} of {len(message.datasets)}")
+        tables[position] = tuple(message.datasets[position].table_of_contents)
+    return tables
 
 
 def label_strings(labels: Iterable[Labels]) -> Iterator[str]:
@@ -159,7 +178,7 @@ def _check_id(block_id: str) -> None:
     try:
         ulids.parse(block_id)
     except BadBlockName as error:
-        raise BadObject(_SECTION, 0, f"the block's id is no ULID: {error}") from error
+        raise BadObject(_SECTION, 0, f"the block's id is not a ULID: {error}") from error
 
 
 def _string(strings: Sequence[str], ref: int) -> str:
@@ -172,9 +191,9 @@ def _string(strings: Sequence[str], ref: int) -> str:
 
 def _dataset(message: block_pb2.Dataset, strings: Sequence[str]) -> DatasetMeta:
     if message.format not in SECTION_COUNTS:
-        raise UnknownFormat(_SECTION, 0, f"dataset format {message.format} is not known")
+        raise UnknownFormat(_SECTION, 0, f"dataset format {message.format} is not supported")
     if len(message.table_of_contents) != SECTION_COUNTS[message.format]:
-        reason = f"a dataset of format {message.format} with {len(message.table_of_contents)} sections"
+        reason = f"a dataset of format {message.format} has {len(message.table_of_contents)} sections"
         raise BadObject(_SECTION, 0, reason)
     return DatasetMeta(
         tenant=_string(strings, message.tenant),
@@ -194,16 +213,18 @@ def _label_sets(refs: Sequence[int], strings: Sequence[str]) -> Iterator[Labels]
         start, count = position + 1, refs[position]
         position = start + 2 * count
         if count < 0 or position > len(refs):
-            raise BadReference(_SECTION, 0, f"a label set of {count} pairs where {len(refs) - start} numbers are left")
+            raise BadReference(_SECTION, 0, f"a label set of {count} pairs does not fit in {len(refs) - start} numbers")
         names = [_string(strings, ref) for ref in refs[start:position]]
         yield tuple(zip(names[::2], names[1::2], strict=True))
 
 
 def _check_extent(meta: BlockMeta) -> None:
-    """Refuse sections that end before they start or lie outside what holds them."""
+    """Raise BadReference if a section ends before it starts or is outside of the object."""
     limit = meta.metadata_offset or meta.size or (1 << 63) - 1
     for dataset in meta.datasets:
         bounds = dataset.section_bounds()
         end = bounds[0][0] + dataset.size
         if end > limit or any(size < 0 for _, size in bounds):
-            raise BadReference(_SECTION, 0, f"dataset {dataset.name!r} has sections outside the object or out of order")
+            raise BadReference(
+                _SECTION, 0, f"sections of dataset {dataset.name!r} are outside of the object or out of order"
+            )

@@ -1,1 +1,1 @@
-"""The series index of a dataset."""
+"""Codec of the series index of a dataset."""

@@ -1,4 +1,4 @@
-"""Series of a series index as C arrays: what decoding gives, the merge reads and encoding takes. See _series_reader.pyx."""
+"""C arrays of the series of a series index, for the decoder, the merge and the encoder. See ``_series_reader.pyx``."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 

@@ -1,4 +1,4 @@
-"""A series of C arrays as the Python noun, for the other compiled modules."""
+"""Conversion of a series in C arrays to a Python object, for the other compiled modules."""
 
 from engine.formats.profile_block.series._series_arrays cimport LabelItem, SeriesItem
 

@@ -1,4 +1,4 @@
-"""The compiled series index codec behind the door ``engine.formats.profile_block.series.series_index``: Python objects only at the ends."""
+"""The compiled codec of series indexes; see ``engine.formats.profile_block.series.series_index``."""
 
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -12,14 +12,14 @@ from engine.formats.profile_block.model import IndexedSeries
 
 
 def decode_series_index(bytes data):
-    """Return the series in the order of the list of all postings; a BadObject if anything does not fit."""
+    """Return the series in the order of the list of all series. Raises BadObject."""
     cdef SeriesTable table = read_series_index(data)
     cdef size_t index
     return [series_object(&table.items()[index], table.labels_of(&table.items()[index])) for index in range(table.count())]
 
 
 cdef object series_object(const SeriesItem* item, const LabelItem* labels):
-    """Return a series as the Python noun."""
+    """Return a series as a Python object."""
     cdef uint32_t index
     pairs = [
         (
@@ -39,13 +39,13 @@ cdef inline StringItem _string(bytes text) noexcept:
 
 
 def encode_series_index(series):
-    """Write the series in the order given; their ``position`` is stored as SeriesIndex."""
+    """Return the index of the series in this order; ``position`` is stored as SeriesIndex."""
     cdef Buffer out = Buffer(NULL, 0, 0)
     cdef Buffer items = Buffer(NULL, 0, 0)
     cdef Buffer labels = Buffer(NULL, 0, 0)
     cdef SeriesItem item
     cdef LabelItem label
-    entries = list(series)      # holds the label bytes while the arrays point into them
+    entries = list(series)      # keeps alive the label bytes that the arrays point into
     try:
         for entry in entries:
             item.fingerprint, item.min_time_ns, item.max_time_ns = entry.fingerprint, entry.min_time_ns, entry.max_time_ns

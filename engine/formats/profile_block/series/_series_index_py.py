@@ -1,7 +1,7 @@
-"""The twin of the series index codec: plain, and the definition of what the compiled one must give.
+"""Reference implementation of the series index codec in pure Python.
 
 Parts in file order: magic and version, symbols, series, label indices, postings, label index table, postings table,
-fingerprint offsets, table of contents. All fixed numbers are big endian; every part carries a CRC32C.
+fingerprint offsets, table of contents. Fixed-width integers are big endian; every part has a CRC32C.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from engine.core.byte_reader import ByteReader
+from engine.core.binary import ByteReader, encode_svarint, encode_uvarint
 from engine.core.checksums import crc32c
 from engine.core.errors import BadObject, BadReference, LimitExceeded, Truncated, UnknownFormat
 from engine.formats.profile_block.model import IndexedSeries
@@ -22,14 +22,14 @@ TOC_BYTES = 76
 SERIES_ALIGNMENT = 16
 LIST_ALIGNMENT = 4
 FINGERPRINT_INTERVAL = 1024
-"""Every so many series the fingerprint offsets have an entry."""
+"""Number of series per entry of the fingerprint offsets."""
 CHUNK_BYTES_MIN = 8
 
 _SECTION = "series_index"
 
 
 class _Contents(NamedTuple):
-    """The table of contents; positions from the start of the section."""
+    """The table of contents; positions are relative to the start of the section."""
 
     symbols: int
     series: int
@@ -41,9 +41,9 @@ class _Contents(NamedTuple):
 
 
 def decode_series_index(data: bytes) -> list[IndexedSeries]:
-    """Return the series in the order of the list of all postings; a BadObject if anything does not fit.
+    """Return the series in the order of the list of all series. Raises BadObject.
 
-    Every checksum is verified and every reference followed, so bytes that pass are safe to use.
+    All checksums and references are verified.
     """
     contents = _read_contents(data)
     symbols = _read_symbols(data, contents)
@@ -56,7 +56,7 @@ def decode_series_index(data: bytes) -> list[IndexedSeries]:
 
 def _read_contents(data: bytes) -> _Contents:
     if len(data) < HEADER_BYTES + TOC_BYTES:
-        raise Truncated(_SECTION, 0, f"{len(data)} bytes are too few for a series index")
+        raise Truncated(_SECTION, 0, f"{len(data)} bytes are too short for a series index")
     header = ByteReader(data, _SECTION)
     if (header.u32(), header.u8()) != (MAGIC, VERSION):
         raise UnknownFormat(_SECTION, 0, "not a series index of version 2")
@@ -67,13 +67,13 @@ def _read_contents(data: bytes) -> _Contents:
     expected = [0, 1, 2, 4, 3, 5, 6]
     if in_file_order != [positions[i] for i in expected] or positions[0] != HEADER_BYTES or in_file_order[-1] > start:
         raise BadReference(
-            _SECTION, start, "the parts of the table of contents are out of order or outside the section"
+            _SECTION, start, "the parts of the table of contents are out of order or outside of the section"
         )
     return positions
 
 
 def _sized_block(data: bytes, position: int) -> ByteReader:
-    """Return the checked block ``u32 length | bytes | u32 CRC32C`` at a position."""
+    """Return the block ``u32 length | bytes | u32 CRC32C`` at a position, with its checksum verified."""
     reader = ByteReader(data, _SECTION, position, len(data) - TOC_BYTES)
     return reader.checked(reader.u32())
 
@@ -90,7 +90,7 @@ def _read_symbols(data: bytes, contents: _Contents) -> list[bytes]:
 
 
 def _read_series(data: bytes, contents: _Contents, symbols: Sequence[bytes]) -> dict[int, IndexedSeries]:
-    """Return the series by reference, a reference being the entry's position divided by the alignment."""
+    """Return the series by reference, which is the position of the entry divided by the alignment."""
     series: dict[int, IndexedSeries] = {}
     position = contents.series
     while position < contents.label_indices:
@@ -107,7 +107,7 @@ def _read_entry(body: ByteReader, symbols: Sequence[bytes]) -> IndexedSeries:
     labels = tuple((_symbol(body, symbols), _symbol(body, symbols)) for _ in range(_small_count(body, 2)))
     chunk_count = _small_count(body, CHUNK_BYTES_MIN)
     if chunk_count != 1:
-        raise UnknownFormat(_SECTION, body.position, f"a series with {chunk_count} chunks; exactly 1 is known")
+        raise UnknownFormat(_SECTION, body.position, f"a series has {chunk_count} chunks, expected 1")
     min_time = body.svarint()
     max_time = min_time + body.uvarint()
     body.uvarint()  # size in KB, always 0
@@ -115,7 +115,7 @@ def _read_entry(body: ByteReader, symbols: Sequence[bytes]) -> IndexedSeries:
     body.u32()  # chunk checksum, always 0
     body.expect_end()
     if position >= 1 << 32 or max_time >= 1 << 63:
-        raise LimitExceeded(_SECTION, body.position, "the series' number or time is out of range")
+        raise LimitExceeded(_SECTION, body.position, "the number or time of the series is out of range")
     return IndexedSeries(fingerprint, labels, min_time, max_time, position)
 
 
@@ -123,7 +123,7 @@ def _small_count(reader: ByteReader, unit_bytes: int) -> int:
     start = reader.position
     count = reader.uvarint()
     if count * unit_bytes > reader.end - reader.position:
-        raise LimitExceeded(_SECTION, start, f"{count} items cannot be in {reader.end - reader.position} bytes")
+        raise LimitExceeded(_SECTION, start, f"{count} items do not fit in {reader.end - reader.position} bytes")
     return count
 
 
@@ -148,12 +148,12 @@ def _check_label_indices(data: bytes, contents: _Contents, symbols: Sequence[byt
         refs = [block.u32() for _ in range(block.count(4))]
         block.expect_end()
         if refs != sorted(set(refs)) or (refs and refs[-1] >= len(symbols)):
-            raise BadReference(_SECTION, block.position, "label values are not ascending symbols")
+            raise BadReference(_SECTION, block.position, "label values do not ascend or are not symbols")
     table.expect_end()
 
 
 def _read_postings(data: bytes, contents: _Contents, series: dict[int, IndexedSeries]) -> list[int]:
-    """Check every posting list; return the references of the list of all series."""
+    """Verify every postings list; return the references of the list of all series."""
     table = _sized_block(data, contents.postings_table)
     everything: list[int] | None = None
     free = contents.postings
@@ -170,34 +170,34 @@ def _read_postings(data: bytes, contents: _Contents, series: dict[int, IndexedSe
             everything = refs
     table.expect_end()
     if everything is None or len(everything) != len(series):
-        raise BadReference(_SECTION, contents.postings_table, "the list of all series does not have all series")
+        raise BadReference(_SECTION, contents.postings_table, "the list of all series is incomplete")
     return everything
 
 
 def _list_at(data: bytes, position: int, start: int, end: int, named_at: int) -> ByteReader:
-    """Return the list a table names; lists follow each other in table order, so none is read twice."""
+    """Return the list that a table refers to; lists are consecutive in table order, so none is read twice."""
     if not start <= position < end:
         raise BadReference(
-            _SECTION, named_at, f"a list at {position}, outside the free rest of its part {start}..{end}"
+            _SECTION, named_at, f"a list at {position} is outside of the unread rest {start}..{end} of its part"
         )
     return _sized_block(data, position)
 
 
-def _expect(reader: ByteReader, wanted: int) -> None:
+def _expect(reader: ByteReader, expected: int) -> None:
     start = reader.position
-    if (found := reader.uvarint()) != wanted:
-        raise UnknownFormat(_SECTION, start, f"a table entry of {found} strings; {wanted} expected")
+    if (found := reader.uvarint()) != expected:
+        raise UnknownFormat(_SECTION, start, f"a table entry has {found} strings, expected {expected}")
 
 
-def _expect_u32(reader: ByteReader, wanted: int) -> None:
+def _expect_u32(reader: ByteReader, expected: int) -> None:
     start = reader.position
-    if (found := reader.u32()) != wanted:
-        raise UnknownFormat(_SECTION, start, f"{found} where {wanted} is expected")
+    if (found := reader.u32()) != expected:
+        raise UnknownFormat(_SECTION, start, f"found {found}, expected {expected}")
 
 
 def _check_refs(refs: Sequence[int], series: dict[int, IndexedSeries], offset: int) -> None:
     if any(left >= right for left, right in pairwise(refs)) or not all(r in series for r in refs):
-        raise BadReference(_SECTION, offset, "a posting list is not ascending or names a series that is not there")
+        raise BadReference(_SECTION, offset, "a postings list does not ascend or refers to an unknown series")
 
 
 def _check_fingerprint_offsets(data: bytes, contents: _Contents, series: dict[int, IndexedSeries]) -> None:
@@ -206,12 +206,12 @@ def _check_fingerprint_offsets(data: bytes, contents: _Contents, series: dict[in
         start = block.position
         ref, fingerprint = block.u64(), block.u64()
         if ref not in series or series[ref].fingerprint != fingerprint:
-            raise BadReference(_SECTION, start, "a fingerprint offset does not lead to its series")
+            raise BadReference(_SECTION, start, "a fingerprint offset does not refer to its series")
     block.expect_end()
 
 
 def encode_series_index(series: Sequence[IndexedSeries]) -> bytes:
-    """Write the series in the order given; their ``position`` is stored as SeriesIndex."""
+    """Return the index of the series in this order; ``position`` is stored as SeriesIndex."""
     symbols = sorted({string for entry in series for label in entry.labels for string in label})
     symbol_refs = {symbol: ref for ref, symbol in enumerate(symbols)}
     out = bytearray(MAGIC.to_bytes(4, "big") + bytes([VERSION]))
@@ -245,21 +245,8 @@ def _u32(value: int) -> bytes:
     return value.to_bytes(4, "big")
 
 
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _svarint(value: int) -> bytes:
-    return _uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
-
-
 def _text(string: bytes) -> bytes:
-    return _uvarint(len(string)) + string
+    return encode_uvarint(len(string)) + string
 
 
 def _add_sized(out: bytearray, body: bytes) -> None:
@@ -277,17 +264,19 @@ def _add_series(out: bytearray, entry: IndexedSeries, symbol_refs: dict[bytes, i
     """Append an entry and return its reference."""
     out += bytes(-len(out) % SERIES_ALIGNMENT)
     ref = len(out) // SERIES_ALIGNMENT
-    body = bytearray(entry.fingerprint.to_bytes(8, "big") + _uvarint(len(entry.labels)))
+    body = bytearray(entry.fingerprint.to_bytes(8, "big") + encode_uvarint(len(entry.labels)))
     for name, value in entry.labels:
-        body += _uvarint(symbol_refs[name]) + _uvarint(symbol_refs[value])
-    body += _uvarint(1) + _svarint(entry.min_time_ns) + _uvarint(entry.max_time_ns - entry.min_time_ns)
-    body += _uvarint(0) + _uvarint(entry.position) + _u32(0)
-    out += _uvarint(len(body)) + body + _u32(crc32c(bytes(body)))
+        body += encode_uvarint(symbol_refs[name]) + encode_uvarint(symbol_refs[value])
+    body += (
+        encode_uvarint(1) + encode_svarint(entry.min_time_ns) + encode_uvarint(entry.max_time_ns - entry.min_time_ns)
+    )
+    body += encode_uvarint(0) + encode_uvarint(entry.position) + _u32(0)
+    out += encode_uvarint(len(body)) + body + _u32(crc32c(bytes(body)))
     return ref
 
 
 def _add_label_indices(out: bytearray, series: Iterable[IndexedSeries], symbol_refs: dict[bytes, int]) -> bytes:
-    """Append the values of every label name; return the body of their table."""
+    """Append a label index per label name; return the body of their table."""
     values: dict[bytes, set[int]] = {}
     for entry in series:
         for name, value in entry.labels:
@@ -296,12 +285,12 @@ def _add_label_indices(out: bytearray, series: Iterable[IndexedSeries], symbol_r
     for name in sorted(values):
         refs = sorted(values[name])
         body = _u32(1) + _u32(len(refs)) + b"".join(map(_u32, refs))
-        table += _uvarint(1) + _text(name) + _uvarint(_add_aligned_list(out, body))
+        table += encode_uvarint(1) + _text(name) + encode_uvarint(_add_aligned_list(out, body))
     return bytes(table)
 
 
 def _add_postings(out: bytearray, series: Sequence[IndexedSeries], series_refs: Sequence[int]) -> bytes:
-    """Append the list of all series, then one list per label; return the body of their table."""
+    """Append the list of all series and one list per label; return the body of their table."""
     lists: dict[tuple[bytes, bytes], list[int]] = {}
     for entry, ref in zip(series, series_refs, strict=True):
         for label in dict.fromkeys(entry.labels):
@@ -310,7 +299,7 @@ def _add_postings(out: bytearray, series: Sequence[IndexedSeries], series_refs: 
     table = bytearray(_u32(len(in_order)))
     for (name, value), refs in in_order:
         position = _add_aligned_list(out, _u32(len(refs)) + b"".join(map(_u32, refs)))
-        table += _uvarint(2) + _text(name) + _text(value) + _uvarint(position)
+        table += encode_uvarint(2) + _text(name) + _text(value) + encode_uvarint(position)
     return bytes(table)
 
 
@@ -323,7 +312,7 @@ def _fingerprint_offsets(series: Sequence[IndexedSeries], series_refs: Sequence[
 
 
 def _time_range(series: Iterable[IndexedSeries]) -> bytes:
-    """Return the range over all chunks, where 0 counts as not set."""
+    """Return the time range of all chunks; 0 means unset."""
     low = high = 0
     for entry in series:
         if low == 0 or entry.min_time_ns < low:

@@ -1,4 +1,4 @@
-"""Decoded series of a section: see the .pyx."""
+"""Decoded series of a section; see ``_series_reader.pyx``."""
 
 from engine.core._byte_buffers cimport Buffer
 from engine.formats.profile_block.series._series_arrays cimport LabelItem, SeriesItem

@@ -1,7 +1,7 @@
-"""Reading a series index (section 4 of the format sheet) into C arrays, every part and checksum verified.
+"""Decoder of a series index into C arrays; every part and checksum is verified.
 
-References in a posting list ascend, and the list of all series has every series, so the order of that list is the order
-of the entries in the file: the arrays are in it.
+The format is "Series index" in ``docs/reference/formats/profile-block.md``. The list of all series contains every series
+and its references ascend, so the arrays are in the order of the entries in the file.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -43,7 +43,7 @@ ctypedef struct Index:
 
 
 cdef class SeriesTable:
-    """The series of a section in the order of its list of all series. Labels point into the section's bytes."""
+    """The series of a section in the order of its list of all series. Labels point into the bytes of the section."""
 
     def __dealloc__(self):
         buffer_free(&self.series)
@@ -52,7 +52,7 @@ cdef class SeriesTable:
 
 
 cdef SeriesTable read_series_index(bytes section):
-    """Decode a section; BadObject subclasses name the offset of what is wrong."""
+    """Return the series of a section. Raises BadObject with the offset of the fault."""
     cdef SeriesTable table = SeriesTable()
     cdef Index index
     table._section = section
@@ -73,7 +73,7 @@ cdef int _read_contents(Index* index) except -1 nogil:
     cdef Cursor cursor
     cdef size_t start
     if index.size < HEADER_BYTES + TOC_BYTES:
-        refuse(TRUNCATED, SECTION, 0, b"too few bytes for a series index")
+        refuse(TRUNCATED, SECTION, 0, b"the section is too short for a series index")
     if be32(index.data) != <uint32_t>0xBAAAD700u or index.data[4] != VERSION:
         refuse(FORMAT, SECTION, 0, b"not a series index of version 2")
     start = index.size - TOC_BYTES
@@ -94,22 +94,22 @@ cdef int _read_contents(Index* index) except -1 nogil:
         and contents.label_index_table <= contents.postings_table
         and contents.postings_table <= contents.fingerprint_offsets and contents.fingerprint_offsets <= start
     ):
-        refuse(REFERENCE, SECTION, start, b"the parts are out of order or outside the section")
+        refuse(REFERENCE, SECTION, start, b"the parts are out of order or outside of the section")
     return 0
 
 
 cdef int _open_block(const Index* index, uint64_t position, Cursor* block) except -1 nogil:
-    """Check the block ``u32 length | bytes | u32 CRC32C`` at a position and set a cursor over its bytes."""
+    """Verify the block ``u32 length | bytes | u32 CRC32C`` at a position and set a cursor over its bytes."""
     cdef Cursor cursor
     cdef const uint8_t* start
     cdef uint32_t size
     if position > index.size - TOC_BYTES:
-        refuse(TRUNCATED, SECTION, position, b"a block outside the section")
+        refuse(TRUNCATED, SECTION, position, b"a block is outside of the section")
     cursor = cursor_over(index.data + position, index.size - TOC_BYTES - position)
     size = read_u32_be(&cursor)
     start = take(&cursor, size)
     if start == NULL or left(&cursor) < 4:
-        refuse(TRUNCATED, SECTION, position, b"a block longer than the section")
+        refuse(TRUNCATED, SECTION, position, b"a block exceeds the section")
     if crc32c_of(start, size) != read_u32_be(&cursor):
         refuse(CHECKSUM, SECTION, position, b"the checksum of a block does not match")
     block[0] = cursor_over(start, size)
@@ -117,20 +117,20 @@ cdef int _open_block(const Index* index, uint64_t position, Cursor* block) excep
 
 
 cdef int _expect_end(const Index* index, const Cursor* block) except -1 nogil:
-    """Refuse a block whose reading failed or left bytes over."""
+    """Raise an error if a read of the block failed or bytes are left unread."""
     if block.failed:
-        refuse(TRUNCATED, SECTION, block.data - index.data + block.at, b"a block ends before its items do")
+        refuse(TRUNCATED, SECTION, block.data - index.data + block.at, b"a block ends before its items")
     if left(block):
-        refuse(BAD, SECTION, block.data - index.data + block.at, b"bytes that nothing accounts for")
+        refuse(BAD, SECTION, block.data - index.data + block.at, b"unexpected bytes at the end of a block")
     return 0
 
 
 cdef int64_t _count(const Index* index, Cursor* block, size_t unit_bytes) except -1 nogil:
-    """Read a u32 count of items of at least unit_bytes each."""
+    """Return a u32 count of items of at least ``unit_bytes`` each; raise an error if they do not fit."""
     cdef int64_t at = block.data - index.data + block.at
     cdef uint32_t count = read_u32_be(block)
     if block.failed or count > left(block) // unit_bytes:
-        refuse(LIMIT, SECTION, at, b"more items than the bytes can hold")
+        refuse(LIMIT, SECTION, at, b"the items do not fit in the block")
     return count
 
 
@@ -170,7 +170,7 @@ cdef int _read_symbols(Index* index, Buffer* symbols) except -1 nogil:
 
 
 cdef int _read_series(Index* index, SeriesTable table) except -1 nogil:
-    """Read the entries; each starts at a multiple of the alignment, counted from the section's start."""
+    """Read the entries, which start at multiples of the alignment relative to the start of the section."""
     cdef uint64_t position = index.contents.series
     cdef Cursor cursor, body
     cdef const uint8_t* start
@@ -178,14 +178,14 @@ cdef int _read_series(Index* index, SeriesTable table) except -1 nogil:
     while position < index.contents.label_indices:
         position = (position + SERIES_ALIGNMENT - 1) // SERIES_ALIGNMENT * SERIES_ALIGNMENT
         if position >= index.contents.label_indices:
-            refuse(TRUNCATED, SECTION, position, b"padding without a series behind it")
+            refuse(TRUNCATED, SECTION, position, b"the part ends inside padding")
         if position // SERIES_ALIGNMENT > 0xFFFFFFFFu:
-            refuse(LIMIT, SECTION, position, b"a series beyond the reach of references")
+            refuse(LIMIT, SECTION, position, b"the position of a series exceeds the range of references")
         cursor = cursor_over(index.data + position, index.contents.label_indices - position)
         size = read_uvarint(&cursor)
         start = take(&cursor, size)
         if start == NULL or left(&cursor) < 4:
-            refuse(TRUNCATED, SECTION, position, b"a series entry ends outside its part")
+            refuse(TRUNCATED, SECTION, position, b"a series entry exceeds its part")
         if crc32c_of(start, size) != read_u32_be(&cursor):
             refuse(CHECKSUM, SECTION, position, b"the checksum of a series does not match")
         body = cursor_over(start, size)
@@ -203,7 +203,7 @@ cdef int _read_entry(Index* index, SeriesTable table, Cursor* body, uint32_t ref
     item.fingerprint = read_u64_be(body)
     count = read_uvarint(body)
     if count > left(body) // 2:
-        refuse(LIMIT, SECTION, at + 8, b"more labels than the entry can hold")
+        refuse(LIMIT, SECTION, at + 8, b"the labels do not fit in the entry")
     item.first_label = <uint32_t>(table.labels.size // sizeof(LabelItem))
     item.label_count = <uint32_t>count
     for number in range(count):
@@ -212,7 +212,7 @@ cdef int _read_entry(Index* index, SeriesTable table, Cursor* body, uint32_t ref
         put_bytes(&table.labels, &label, sizeof(LabelItem))
     count = read_uvarint(body)
     if count != 1:
-        refuse(FORMAT, SECTION, at, b"a series whose number of chunks is not 1")
+        refuse(FORMAT, SECTION, at, b"a series does not have exactly 1 chunk")
     item.min_time_ns = read_svarint(body)
     duration = read_uvarint(body)
     read_uvarint(body)      # size in KB, always 0
@@ -222,7 +222,7 @@ cdef int _read_entry(Index* index, SeriesTable table, Cursor* body, uint32_t ref
     if position > 0xFFFFFFFFu or duration > <uint64_t>0x7FFFFFFFFFFFFFFF - <uint64_t>item.min_time_ns and (
         item.min_time_ns >= 0 or duration > <uint64_t>0x7FFFFFFFFFFFFFFF + (0 - <uint64_t>item.min_time_ns)
     ):
-        refuse(LIMIT, SECTION, at, b"the series' number or time is out of range")
+        refuse(LIMIT, SECTION, at, b"the number or time of the series is out of range")
     item.max_time_ns = <int64_t>(<uint64_t>item.min_time_ns + duration)
     item.position = <uint32_t>position
     return put_bytes(&table.series, &item, sizeof(SeriesItem))
@@ -238,9 +238,9 @@ cdef int _symbol(const Index* index, SeriesTable table, Cursor* body, StringItem
 
 cdef int _open_list(const Index* index, uint64_t position, uint64_t* free_from, uint64_t end,
                     Cursor* block) except -1 nogil:
-    """Open the list a table names. Lists follow each other in table order, so that none is read twice."""
+    """Open the list that a table refers to; lists are consecutive in table order, so none is read twice."""
     if position < free_from[0] or position >= end:
-        refuse(REFERENCE, SECTION, position, b"a list outside the free rest of its part")
+        refuse(REFERENCE, SECTION, position, b"a list is outside of the unread rest of its part")
     _open_block(index, position, block)
     free_from[0] = position + 8 + block.size
     return 0
@@ -255,24 +255,24 @@ cdef int _check_label_indices(const Index* index, SeriesTable table) except -1 n
     count = _count(index, &entries, 3)
     for number in range(count):
         if read_uvarint(&entries) != 1:
-            refuse(FORMAT, SECTION, index.contents.label_index_table, b"a label index entry of other than 1 string")
+            refuse(FORMAT, SECTION, index.contents.label_index_table, b"a label index entry does not have 1 string")
         _text(&entries)
         _open_list(index, read_uvarint(&entries), &free_from, index.contents.postings, &block)
         if read_u32_be(&block) != 1:
-            refuse(FORMAT, SECTION, block.data - index.data, b"a label index of other than 1 name")
+            refuse(FORMAT, SECTION, block.data - index.data, b"a label index does not have 1 name")
         values = _count(index, &block, 4)
         previous = -1
         for value in range(values):
             ref = read_u32_be(&block)
             if ref <= previous or <size_t>ref >= symbol_count:
-                refuse(REFERENCE, SECTION, block.data - index.data, b"label values are not ascending symbols")
+                refuse(REFERENCE, SECTION, block.data - index.data, b"label values do not ascend or are not symbols")
             previous = ref
         _expect_end(index, &block)
     return _expect_end(index, &entries)
 
 
 cdef int _check_postings(const Index* index, SeriesTable table) except -1 nogil:
-    """Check every posting list, and that the list of all series is there and has them all."""
+    """Verify every postings list, and that the list of all series exists and is complete."""
     cdef Cursor entries, block
     cdef StringItem name, value
     cdef uint64_t free_from = index.contents.postings
@@ -282,7 +282,7 @@ cdef int _check_postings(const Index* index, SeriesTable table) except -1 nogil:
     count = _count(index, &entries, 4)
     for number in range(count):
         if read_uvarint(&entries) != 2:
-            refuse(FORMAT, SECTION, index.contents.postings_table, b"a postings entry of other than 2 strings")
+            refuse(FORMAT, SECTION, index.contents.postings_table, b"a postings entry does not have 2 strings")
         name = _text(&entries)
         value = _text(&entries)
         _open_list(index, read_uvarint(&entries), &free_from, index.contents.label_index_table, &block)
@@ -292,12 +292,12 @@ cdef int _check_postings(const Index* index, SeriesTable table) except -1 nogil:
             found = <size_t>refs == table.count()
     _expect_end(index, &entries)
     if not found:
-        refuse(REFERENCE, SECTION, index.contents.postings_table, b"the list of all series does not have all series")
+        refuse(REFERENCE, SECTION, index.contents.postings_table, b"the list of all series is incomplete")
     return 0
 
 
 cdef int _check_refs(const Index* index, SeriesTable table, Cursor* block, int64_t count) except -1 nogil:
-    """Refuse references that do not ascend or lead to no series; both lists ascend, so one walk is enough."""
+    """Raise an error for references that do not ascend or are unknown; both lists ascend, so one pass suffices."""
     cdef size_t known = 0
     cdef int64_t number
     cdef uint32_t ref
@@ -305,13 +305,14 @@ cdef int _check_refs(const Index* index, SeriesTable table, Cursor* block, int64
         ref = read_u32_be(block)
         known = _find(table, ref, known)
         if known == table.count():
-            refuse(REFERENCE, SECTION, block.data - index.data, b"a posting list is not ascending or names no series")
+            refuse(REFERENCE, SECTION, block.data - index.data,
+                   b"a postings list does not ascend or refers to an unknown series")
         known += 1
     return _expect_end(index, block)
 
 
 cdef size_t _find(SeriesTable table, uint64_t ref, size_t start) noexcept nogil:
-    """Return where in the arrays, from start on, the series with a reference is; the count if nowhere."""
+    """Return the index of the series with a reference, searched from ``start`` on; the count if there is none."""
     cdef SeriesItem* items = table.items()
     cdef size_t low = start, high = table.count(), middle
     while low < high:
@@ -335,5 +336,5 @@ cdef int _check_fingerprint_offsets(const Index* index, SeriesTable table) excep
         fingerprint = read_u64_be(&block)
         found = _find(table, ref, 0)
         if found == table.count() or table.items()[found].fingerprint != fingerprint:
-            refuse(REFERENCE, SECTION, block.data - index.data, b"a fingerprint offset does not lead to its series")
+            refuse(REFERENCE, SECTION, block.data - index.data, b"a fingerprint offset does not refer to its series")
     return _expect_end(index, &block)

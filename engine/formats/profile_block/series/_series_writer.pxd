@@ -1,4 +1,4 @@
-"""Writing a series index: see the .pyx."""
+"""Encoder of a series index; see ``_series_writer.pyx``."""
 
 from engine.core._byte_buffers cimport Buffer
 from engine.formats.profile_block.series._series_arrays cimport LabelItem, SeriesItem

@@ -1,7 +1,7 @@
-"""Writing a series index (section 4 of the format sheet) from C arrays.
+"""Encoder of a series index from C arrays ("Series index" in ``docs/reference/formats/profile-block.md``).
 
-Symbols are numbered by rank, so that sorting label pairs is sorting numbers: a pair's key is its name's rank above its
-value's rank. The sorted pairs give the label indices and the posting lists in their order.
+Symbols are numbered by rank, so that label pairs are sorted as integers: the rank of the name in the upper half, that
+of the value in the lower half. The sorted pairs give the label indices and postings lists in order.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -42,17 +42,17 @@ ctypedef struct Writing:
     const LabelItem* labels
     size_t label_count
     Slots slots
-    Buffer symbols      # StringItem, in order of appearance, then sorted
-    Buffer numbers      # uint32_t per label: name and value, in order of appearance
+    Buffer symbols      # StringItem, in order of first occurrence, then sorted
+    Buffer numbers      # uint32_t per label: name and value, in order of first occurrence
     Buffer ranked       # Ranked per symbol
-    Buffer ranks        # uint32_t per symbol in order of appearance
+    Buffer ranks        # uint32_t per symbol in order of first occurrence
     Buffer refs         # uint32_t per series
     Buffer pairs        # Pair per label
-    Buffer table        # body of a table being gathered
+    Buffer table        # body of a table in construction
 
 
 cdef int write_series_index(Buffer* out, const SeriesItem* series, size_t count, const LabelItem* labels) except -1 nogil:
-    """Append an index of these series, in this order, to out, which is empty before."""
+    """Write an index of these series, in this order, to the empty buffer ``out``."""
     cdef Writing writing
     cdef Buffer nothing = Buffer(NULL, 0, 0)
     cdef size_t index
@@ -128,7 +128,7 @@ cdef int _compare_pairs(const void* left, const void* right) noexcept nogil:
 
 
 cdef int _rank_symbols(Writing* writing) except -1 nogil:
-    """Collect the distinct names and values and give each its rank in byte order."""
+    """Collect the distinct names and values and assign ranks in byte order."""
     cdef size_t index, count
     cdef Ranked item
     for index in range(writing.label_count):
@@ -148,7 +148,7 @@ cdef int _rank_symbols(Writing* writing) except -1 nogil:
 
 
 cdef inline uint32_t _rank(const Writing* writing, size_t number) noexcept nogil:
-    """Return the rank of the number-th name or value (names even, values odd)."""
+    """Return the rank of a name (even number) or value (odd number)."""
     return (<uint32_t*>writing.ranks.data)[(<uint32_t*>writing.numbers.data)[number]]
 
 
@@ -168,7 +168,7 @@ cdef int _put_sized(Buffer* out, const uint8_t* data, size_t size) except -1 nog
 
 
 cdef int _seal(Buffer* out, size_t start) except -1 nogil:
-    """Fill in the length before what was appended since start + 4, and append its checksum."""
+    """Store the length of the bytes after ``start`` + 4 at ``start``, and append their checksum."""
     store_u32_be(out.data + start, <uint32_t>(out.size - start - 4))
     return put_u32_be(out, crc32c_of(out.data + start + 4, out.size - start - 4))
 
@@ -235,7 +235,7 @@ cdef int _sort_pairs(Writing* writing) except -1 nogil:
 
 
 cdef int _put_label_indices(Buffer* out, Writing* writing) except -1 nogil:
-    """Append the values of every label name; gather the body of their table."""
+    """Append a label index per label name; build the body of their table."""
     cdef const Pair* pairs = <const Pair*>writing.pairs.data
     cdef size_t first = 0, end, index, start, count, names = 0
     put_u32_be(&writing.table, 0)
@@ -264,7 +264,7 @@ cdef int _put_label_indices(Buffer* out, Writing* writing) except -1 nogil:
 
 
 cdef int _put_postings(Buffer* out, Writing* writing) except -1 nogil:
-    """Append the list of all series, then one list per label; gather the body of their table behind the other."""
+    """Append the list of all series and one list per label; append the body of their table to the first table."""
     cdef const Pair* pairs = <const Pair*>writing.pairs.data
     cdef const uint32_t* refs = <const uint32_t*>writing.refs.data
     cdef StringItem name, value
@@ -321,7 +321,7 @@ cdef int _put_fingerprint_offsets(Buffer* out, Writing* writing) except -1 nogil
 
 
 cdef int _put_time_range(Buffer* out, Writing* writing) except -1 nogil:
-    """Append the range over all chunks, where 0 counts as not set."""
+    """Append the time range of all chunks; 0 means unset."""
     cdef int64_t low = 0, high = 0
     cdef size_t index
     for index in range(writing.count):

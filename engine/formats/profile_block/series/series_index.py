@@ -1,8 +1,7 @@
-"""The series index: which series a dataset has, their labels, time ranges and numbers.
+"""Codec of series indexes: the series of a dataset with their labels, time ranges and numbers.
 
-The door to two implementations of one format (``docs/reference/formats/profile-block.md``): the plain twin defines it,
-the compiled one is used when it is built, unless ``LITHIFY_PURE=1``. Decoding verifies every checksum and costs about
-20 us a series in the twin.
+The format is "Series index" in ``docs/reference/formats/profile-block.md``. Selects the compiled implementation if it
+is built, or pure Python with ``LITHIFY_PURE=1``, which decodes a series in about 20 us. Decoding verifies checksums.
 """
 
 from __future__ import annotations

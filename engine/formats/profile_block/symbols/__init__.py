@@ -1,1 +1,1 @@
-"""The symbols of a dataset: tables of strings, functions, locations, and stack trees."""
+"""Codec of the symbols of a dataset: tables of strings, mappings, functions and locations, and stack trees."""

@@ -1,7 +1,7 @@
-"""Open-addressing tables that give equal things equal numbers; only inline C, no module of its own.
+"""Open-addressing hash tables that assign numbers to distinct items (inline C, no module).
 
-A slot holds half a hash and an index + 1; the things themselves lie in an array of the caller's. Tables at most half
-full, so a search ends; hashes are seeded per process (see csrc/mixing.h).
+A slot has half of a hash and an index + 1; the items are in an array of the caller. Tables are at most half full, so
+that searches end; hashes are seeded per process (see csrc/mixing.h).
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -27,7 +27,7 @@ cdef inline uint32_t tag_of(uint64_t hash) noexcept nogil:
 
 
 cdef inline int slots_make_room(Slots* slots) except -1 nogil:
-    """Make sure that one more entry keeps the table at most half full."""
+    """Grow the table if one more entry would fill more than half of it."""
     cdef size_t size, index, position
     cdef uint64_t* grown
     if slots.entries != NULL and 2 * (slots.used + 1) <= slots.mask + 1:
@@ -62,9 +62,9 @@ cdef inline void slots_fill(Slots* slots, size_t position, uint32_t tag, size_t 
     slots.used += 1
 
 
-cdef inline uint32_t intern_string(Slots* slots, Buffer* strings, uint64_t seed, StringItem wanted) except? 0xFFFFFFFF nogil:
-    """Return the number of a string in an array of StringItem, appending it (its pointer, not its bytes) if new."""
-    cdef uint32_t tag = tag_of(lithify_hash_bytes(seed, wanted.data, wanted.size))
+cdef inline uint32_t intern_string(Slots* slots, Buffer* strings, uint64_t seed, StringItem text) except? 0xFFFFFFFF nogil:
+    """Return the number of a string in an array of StringItem; append its pointer (not its bytes) if it is new."""
+    cdef uint32_t tag = tag_of(lithify_hash_bytes(seed, text.data, text.size))
     cdef size_t position, index
     cdef StringItem* known
     slots_make_room(slots)
@@ -73,10 +73,10 @@ cdef inline uint32_t intern_string(Slots* slots, Buffer* strings, uint64_t seed,
         if slots.entries[position] >> 32 == tag:
             index = <uint32_t>slots.entries[position] - 1
             known = &(<StringItem*>strings.data)[index]
-            if known.size == wanted.size and memcmp(known.data, wanted.data, wanted.size) == 0:
+            if known.size == text.size and memcmp(known.data, text.data, text.size) == 0:
                 return <uint32_t>index
         position = (position + 1) & slots.mask
     index = strings.size // sizeof(StringItem)
-    put_bytes(strings, &wanted, sizeof(StringItem))
+    put_bytes(strings, &text, sizeof(StringItem))
     slots_fill(slots, position, tag, index)
     return <uint32_t>index

@@ -1,4 +1,4 @@
-"""Symbols of a partition that is being built: every table deduplicated. See the .pyx."""
+"""Symbols of an output partition, with deduplicated tables; see ``_output_partition.pyx``."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -38,7 +38,7 @@ cdef PartitionItem as_arrays(OutputPartition* partition) noexcept nogil
 
 
 cdef inline void mark_stack(OutputPartition* partition, uint32_t node) noexcept nogil:
-    """Count a node as the leaf of a stack, once."""
+    """Count a node once as the leaf of a stack."""
     if not partition.is_stack.data[node]:
         partition.is_stack.data[node] = 1
         partition.tree.stack_count += 1

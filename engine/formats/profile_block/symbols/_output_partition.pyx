@@ -1,7 +1,7 @@
-"""Symbols of a partition that is being built: strings, mappings, functions, locations and stacks, each deduplicated.
+"""Symbols of an output partition: deduplicated strings, mappings, functions, locations and stacks.
 
-Numbers are given in the order of insertion, so whoever decides that order decides the bytes. Strings are held by
-pointer: the sections they come from must outlive the partition.
+Numbers are assigned in order of insertion, which therefore determines the encoded bytes. Strings are pointers into the
+source sections, which must outlive the partition.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
@@ -23,7 +23,7 @@ cdef enum:
 
 
 cdef OutputPartition* new_output_partition(uint64_t partition_id, uint64_t seed) except NULL:
-    """Return a partition that holds the empty string and the root, to be freed with free_output_partition."""
+    """Return a partition with the empty string and the root node, to be freed with ``free_output_partition``."""
     cdef OutputPartition* partition = <OutputPartition*>calloc(1, sizeof(OutputPartition))
     cdef NodeItem root
     cdef StringItem empty
@@ -47,7 +47,7 @@ cdef OutputPartition* new_output_partition(uint64_t partition_id, uint64_t seed)
 
 
 cdef void free_output_partition(OutputPartition* partition) noexcept nogil:
-    """Free a partition and its tables; NULL is fine."""
+    """Free a partition (which may be NULL) and its tables."""
     if partition == NULL:
         return
     buffer_free(&partition.strings)
@@ -71,7 +71,7 @@ cdef uint32_t add_string(OutputPartition* partition, StringItem item) except? 0x
 
 cdef uint32_t _add_plain(Slots* slots, Buffer* items, uint64_t seed, const void* item, size_t size,
                          size_t key_size) except? 0xFFFFFFFF nogil:
-    """Return the number of an item whose first key_size bytes tell it apart, appending it if new."""
+    """Return the number of an item, whose first ``key_size`` bytes are its key; append it if it is new."""
     cdef uint32_t tag = tag_of(lithify_hash_bytes(seed, <const uint8_t*>item, key_size))
     cdef size_t position, index
     slots_make_room(slots)
@@ -100,7 +100,7 @@ cdef uint32_t add_function(OutputPartition* partition, FunctionItem item) except
 
 cdef uint32_t add_location(OutputPartition* partition, LocationItem item,
                            const LineItem* lines) except? 0xFFFFFFFF nogil:
-    """Return the number of a location with these lines (item.first_line is set here), appending it if new."""
+    """Return the number of a location with these lines; append it if it is new. Sets ``item.first_line``."""
     cdef uint64_t hash = lithify_mix(partition.seed, item.address)
     cdef size_t line_bytes = item.line_count * sizeof(LineItem)
     cdef size_t position, index
@@ -131,16 +131,16 @@ cdef uint32_t add_location(OutputPartition* partition, LocationItem item,
 
 
 cdef uint32_t add_node(OutputPartition* partition, uint32_t parent, uint32_t location) except? 0xFFFFFFFF nogil:
-    """Return the child of parent for a location, appending it if new.
+    """Return the child of ``parent`` for a location; append it if it is new.
 
-    Most nodes have one child, and most of those come right behind their parent: such a child is seen there, and only
-    the others are in the table.
+    Most nodes have one child, which usually follows its parent in the array: such a child is found there, and only the
+    others are in the table.
     """
     cdef const NodeItem* nodes = <const NodeItem*>partition.nodes.data
     cdef size_t count = partition.nodes.size // sizeof(NodeItem), next_to = <size_t>parent + 1, position, index
     cdef Slots* slots = &partition.node_slots
     cdef uint32_t tag
-    if next_to == count:    # the last node of all: nothing is below it yet
+    if next_to == count:    # the last node: it has no children yet
         return _append_node(partition, parent, location)
     if nodes[next_to].location == location and nodes[next_to].parent == <int32_t>parent:
         return <uint32_t>next_to
@@ -162,7 +162,7 @@ cdef inline uint32_t _append_node(OutputPartition* partition, uint32_t parent, u
     cdef size_t index = partition.nodes.size // sizeof(NodeItem)
     cdef NodeItem node
     if index >= NODES_MAX:
-        refuse(LIMIT, b"symbols", -1, b"the stack tree has more than 2^31 nodes: flush earlier, or cut by series")
+        refuse(LIMIT, b"symbols", -1, b"the stack tree has more than 2^31 nodes: flush earlier, or split by series")
     node.parent = <int32_t>parent
     node.location = location
     put_bytes(&partition.nodes, &node, sizeof(NodeItem))
@@ -171,7 +171,7 @@ cdef inline uint32_t _append_node(OutputPartition* partition, uint32_t parent, u
 
 
 cdef PartitionItem as_arrays(OutputPartition* partition) noexcept nogil:
-    """Return a view for the encoder; it ends with the next insertion."""
+    """Return a view for the encoder, which the next insertion invalidates."""
     cdef PartitionItem view
     memset(&view, 0, sizeof(PartitionItem))
     partition.tree.first_node = 0

@@ -1,26 +1,26 @@
-"""Stack trees of the symbols section, in plain Python: two group-varint numbers per node.
+"""Codec of stack trees in pure Python: two group-varint numbers per node.
 
-A node is (zigzag of its parent minus the previous node's parent, location). Four numbers share a control byte whose
-2-bit fields, low first, are their byte lengths less one; the numbers follow, little endian.
+A node is (zigzag of its parent minus the parent of the previous node, location). Four numbers share a control byte,
+whose 2-bit fields, lowest first, are their lengths in bytes minus one; the little-endian numbers follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.core.byte_reader import ByteReader
+from engine.core.binary import ByteReader
 from engine.core.errors import BadReference, LimitExceeded
 from engine.formats.profile_block.model import StackTree
 
 GROUP_BYTES_MIN = 5
-"""A group of two nodes is a control byte and at least four bytes of numbers."""
+"""Minimum size of a group of two nodes: a control byte and four numbers."""
 
 
 def decode_tree(reader: ByteReader, node_count: int, location_count: int) -> StackTree:
-    """Return a tree of exactly ``node_count`` nodes whose parents precede them; the reader must end with it."""
+    """Return a tree of exactly ``node_count`` nodes at the end of the reader; parents must precede their children."""
     start = reader.position
     if node_count < 1 or (node_count + 1) // 2 * GROUP_BYTES_MIN > reader.end - start:
-        raise LimitExceeded(reader.section, start, f"{node_count} nodes in {reader.end - start} bytes")
+        raise LimitExceeded(reader.section, start, f"{node_count} nodes do not fit in {reader.end - start} bytes")
     numbers = list(_read_groups(reader, (node_count + 1) // 2))
     reader.expect_end()
     parents, locations = [], numbers[1 : 2 * node_count : 2]
@@ -32,7 +32,7 @@ def decode_tree(reader: ByteReader, node_count: int, location_count: int) -> Sta
             raise BadReference(reader.section, start, f"node {node} of a stack tree has parent {parent}")
         parents.append(parent)
     if any(location >= location_count for location in locations[1:]):
-        raise BadReference(reader.section, start, f"a stack tree names a location beyond {location_count}")
+        raise BadReference(reader.section, start, f"a stack tree refers to a location beyond {location_count}")
     return StackTree(parents=parents, locations=locations)
 
 
@@ -44,7 +44,7 @@ def _read_groups(reader: ByteReader, count: int) -> Iterator[int]:
 
 
 def encode_tree(tree: StackTree) -> bytes:
-    """Write a tree; an odd last node is followed by two zeros."""
+    """Return the encoded tree; with an odd number of nodes, two zeros follow the last one."""
     numbers = []
     previous = 0
     for parent, location in zip(tree.parents, tree.locations, strict=True):

@@ -1,4 +1,4 @@
-"""Reading stack trees: see the .pyx."""
+"""Decoder of stack trees; see ``_stack_tree_reader.pyx``."""
 
 from engine.core._byte_buffers cimport Cursor
 from engine.formats.profile_block.symbols._symbol_arrays cimport PartitionItem

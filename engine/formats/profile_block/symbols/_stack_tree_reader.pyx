@@ -1,4 +1,7 @@
-"""Reading the stack trees of a partition (group varints, section 5.3 of the format sheet) into one array of nodes."""
+"""Decoder of the stack trees of a partition into one array of nodes.
+
+The format (group varints) is "Symbols" in ``docs/reference/formats/profile-block.md``.
+"""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
@@ -30,7 +33,7 @@ ctypedef struct Chunk:
 
 
 cdef int read_trees(Reading* reading, Cursor* headers, size_t count, PartitionItem* partition) except -1 nogil:
-    """Read the partition's stack trees into one array of nodes."""
+    """Read the stack trees of a partition into one array of nodes."""
     cdef Chunk chunk
     cdef NodeItem* nodes
     cdef TreeItem* trees = <TreeItem*>new_items(count, sizeof(TreeItem))
@@ -39,11 +42,11 @@ cdef int read_trees(Reading* reading, Cursor* headers, size_t count, PartitionIt
     for index in range(count):
         _read_chunk_header(reading, headers, &chunk)
         if chunk.node_count == 0 or chunk.node_count > chunk.size // 2:
-            refuse(LIMIT, SECTION, chunk.at + 36, b"more stack nodes than their bytes can hold, or none")
+            refuse(LIMIT, SECTION, chunk.at + 36, b"the stack nodes do not fit in their bytes, or there are none")
         if index and chunk.max_nodes != trees[0].max_nodes:
             refuse(BAD, SECTION, chunk.at + 44, b"the chunks of a partition differ in max nodes")
         if count > 1 and chunk.max_nodes == 0:
-            refuse(BAD, SECTION, chunk.at + 44, b"several chunks of no nodes each")
+            refuse(BAD, SECTION, chunk.at + 44, b"several chunks without nodes")
         if <uint64_t>partition.node_count + chunk.node_count > 0x7FFFFFFF:
             refuse(LIMIT, SECTION, chunk.at + 36, b"more than 2^31 stack nodes")
         charge(reading, chunk.node_count, sizeof(NodeItem), chunk.at + 36)
@@ -85,7 +88,7 @@ cdef int _read_chunk_header(Reading* reading, Cursor* headers, Chunk* chunk) exc
 
 cdef int _read_nodes(Reading* reading, Chunk* chunk, NodeItem* nodes, int32_t first,
                      uint32_t location_count) except -1 nogil:
-    """Decode a chunk's nodes. A parent comes before its children, so that walks to the root end."""
+    """Decode the nodes of a chunk. Parents must precede their children, so that walks to the root end."""
     cdef Cursor cursor = cursor_over(chunk.data, chunk.size)
     cdef uint32_t values[4]
     cdef uint8_t padded[16]
@@ -99,7 +102,7 @@ cdef int _read_nodes(Reading* reading, Chunk* chunk, NodeItem* nodes, int32_t fi
         size = lithify_group_size(control)
         group = take(&cursor, size)
         if group == NULL:
-            refuse(TRUNCATED, SECTION, chunk.data - reading.data + cursor.at, b"the stacks end before their last node")
+            refuse(TRUNCATED, SECTION, chunk.data - reading.data + cursor.at, b"the stacks end before the last node")
         if left(&cursor) < 16:
             memset(padded, 0, 16)
             memcpy(padded, group, size)
@@ -112,12 +115,12 @@ cdef int _read_nodes(Reading* reading, Chunk* chunk, NodeItem* nodes, int32_t fi
             parent += (zigzag >> 1) ^ (0 - (zigzag & 1))
             if node and (parent >= node or values[2 * pair + 1] >= location_count):
                 refuse(REFERENCE, SECTION, chunk.data - reading.data + cursor.at,
-                       b"a stack node refers to a later node or to no location")
+                       b"a stack node refers to a later node or to an unknown location")
             if node == 0 and <int32_t>parent != -1:
                 refuse(REFERENCE, SECTION, chunk.data - reading.data, b"the first stack node is not a root")
             nodes[node].parent = -1 if node == 0 else <int32_t>(parent + <uint32_t>first)
             nodes[node].location = values[2 * pair + 1]
             node += 1
     if left(&cursor):
-        refuse(BAD, SECTION, chunk.data - reading.data + cursor.at, b"bytes left over after the last stack node")
+        refuse(BAD, SECTION, chunk.data - reading.data + cursor.at, b"unexpected bytes after the last stack node")
     return 0

@@ -1,8 +1,7 @@
-"""Symbols of a partition as C arrays: what decoding gives, translation reads and encoding takes.
+"""C arrays of the symbols of a partition, for the decoder, the translation and the encoder.
 
-Pointers into strings belong to whoever owns the bytes (the section's bytes for a decoded partition, an interning table
-for an output). Parents of nodes are indexes into the partition's one array of nodes, in which the trees lie back to
-back; a root's parent is -1.
+Pointers of strings point into bytes of their owner (the section of a decoded partition, the sources of an output).
+Parents are indexes into the partition's array of nodes, in which its trees are consecutive; the parent of a root is -1.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -63,7 +62,7 @@ ctypedef struct PartitionItem:
     LineItem* lines
     NodeItem* nodes
     TreeItem* trees
-    uint32_t* kept_nodes        # of a pruned partition: which of the trees' nodes its nodes are, ascending; else NULL
+    uint32_t* kept_nodes        # of a pruned partition: the ascending source numbers of its nodes; else NULL
     uint32_t string_count
     uint32_t mapping_count
     uint32_t function_count
@@ -96,7 +95,7 @@ cdef inline int64_t node_of(const PartitionItem* partition, uint64_t stack_id) n
 
 
 cdef inline PartitionItem* find_partition(PartitionItem* partitions, size_t count, uint64_t partition_id) noexcept nogil:
-    """Return the partition with this id among partitions in ascending order, or NULL."""
+    """Return the partition with this id among ascending partitions, or NULL."""
     cdef size_t low = 0, high = count, middle
     while low < high:
         middle = (low + high) // 2

@@ -1,13 +1,14 @@
-"""The twin's symbol merge: stacks of kept rows move from source partitions to one output partition each.
+"""Reference implementation of the symbol merge in pure Python: copies the stacks of rows to output partitions.
 
-Only what a kept row reaches is copied. The order of appearance, which decides every number in the output, is per row:
+Only symbols that a kept row references are copied. The order of insertion, which determines all numbers of the output,
+is per row:
 
-a. stack ids new to the (source, partition), resolved in ascending order, list their new locations as met, leaf first;
-b. new locations, ascending, list their new mappings and, line by line, their new functions;
-c. new mappings, ascending, list their new strings (build id, file name);
-d. new functions, ascending, list theirs (name, file name, system name);
-e. strings, functions, mappings, locations are appended in these orders unless the output has an equal one, and the
-   stacks are inserted in the order met in the row.
+a. stack ids new to the (source, partition), in ascending order, list their new locations, leaf first;
+b. new locations, in ascending order, list their new mappings and, line by line, their new functions;
+c. new mappings, in ascending order, list their new strings (build id, file name);
+d. new functions, in ascending order, list their new strings (name, file name, system name);
+e. strings, functions, mappings and locations are appended in these orders unless the output has an equal one, and the
+   stacks are inserted in the order of the row.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ _ItemCovariant = TypeVar("_ItemCovariant", covariant=True)
 
 
 class Items(Protocol[_ItemCovariant]):
-    """A table of source symbols: a list, or a dict from index to item of those that are needed."""
+    """A table of source symbols: a list, or a dict from index to item with the needed ones."""
 
     def __getitem__(self, index: int, /) -> _ItemCovariant: ...
     def __len__(self) -> int: ...
 
 
 class SourcePartition:
-    """The symbols of one source partition, whole or pruned to what the stack ids ``reached`` lead to."""
+    """The symbols of a source partition, whole or pruned to those that the stack ids ``reached`` reference."""
 
     def __init__(self, partition: SymbolPartition, reached: Iterable[int] | None) -> None:
         self.max_nodes = max((tree.max_nodes for tree in partition.trees), default=0)
@@ -46,7 +47,7 @@ class SourcePartition:
             self._prune(set(reached))
 
     def stack(self, stack_id: int) -> list[int]:
-        """Return the locations of a stack, leaf first; BadReference if there is no such stack."""
+        """Return the locations of a stack, leaf first. Raises BadReference if the stack does not exist."""
         if self._stacks is not None:
             return self._stacks[stack_id]
         number, node = divmod(stack_id, self.max_nodes) if self.max_nodes else (0, stack_id)
@@ -60,7 +61,7 @@ class SourcePartition:
         return locations
 
     def lines(self, location: Location) -> tuple[tuple[int, int], ...]:
-        """Return a location's lines; none where the source has no functions at all."""
+        """Return the lines of a location, none if the source has no functions."""
         return location.lines if self._has_functions else ()
 
     def _prune(self, stack_ids: set[int]) -> None:
@@ -77,7 +78,7 @@ class SourcePartition:
 
 
 class _Table(Generic[_Item]):
-    """An output table: items in order of appearance, each once."""
+    """An output table of distinct items in order of insertion."""
 
     def __init__(self, items: Iterable[_Item] = ()) -> None:
         self.items: list[_Item] = []
@@ -86,7 +87,7 @@ class _Table(Generic[_Item]):
             self.add(item)
 
     def add(self, item: _Item) -> int:
-        """Return the item's number, appending it if it is new."""
+        """Return the number of an item; append it if it is new."""
         ref = self._refs.setdefault(item, len(self.items))
         if ref == len(self.items):
             self.items.append(item)
@@ -94,7 +95,7 @@ class _Table(Generic[_Item]):
 
 
 class OutputPartition:
-    """The symbols of one output partition as they grow."""
+    """The symbols of an output partition in construction."""
 
     def __init__(self, partition_id: int) -> None:
         self._id = partition_id
@@ -107,7 +108,7 @@ class OutputPartition:
         self._stacks: dict[tuple[int, ...], int] = {}
 
     def insert(self, stack: tuple[int, ...]) -> int:
-        """Return the node of a stack of output locations, leaf first, adding nodes from the root as needed."""
+        """Return the node of a stack of output locations (leaf first); add missing nodes from the root on."""
         known = self._stacks.get(stack)
         if known is not None:
             return known
@@ -122,7 +123,7 @@ class OutputPartition:
         return node
 
     def finish(self) -> SymbolPartition:
-        """Return the partition; ``stack_count`` is the number of distinct stacks, the empty one included if it came."""
+        """Return the partition; ``stack_count`` is the number of distinct inserted stacks, including the empty one."""
         self._tree.stack_count = len(self._stacks)
         return SymbolPartition(
             id=self._id,
@@ -135,7 +136,7 @@ class OutputPartition:
 
 
 class PartitionTranslation:
-    """The translation table of one (source, partition) to the output partition of the same id."""
+    """Translates the numbers of a (source, partition) to those of the output partition with the same id."""
 
     def __init__(self, source: SourcePartition, output: OutputPartition) -> None:
         self._source = source
@@ -147,7 +148,7 @@ class PartitionTranslation:
         self._strings: dict[int, int] = {}
 
     def translate(self, stack_ids: Sequence[int]) -> list[int]:
-        """Return the output's stack ids for those of a row, copying what is new."""
+        """Return the output stack ids for those of a row; copy new symbols."""
         new_stacks = _new(stack_ids, self._stacks)
         resolved = {stack_id: self._source.stack(stack_id) for stack_id in sorted(new_stacks)}
         self._copy_locations(_new(chain.from_iterable(resolved.values()), self._locations))
@@ -195,5 +196,5 @@ class PartitionTranslation:
 
 
 def _new(refs: Iterable[int], known: dict[int, int]) -> list[int]:
-    """Return the refs that are not known yet, each once, in the order met."""
+    """Return the distinct references that are not known, in order of first occurrence."""
     return list(dict.fromkeys(ref for ref in refs if ref not in known))

@@ -1,4 +1,4 @@
-"""Cutting decoded symbols down to what some stacks reach: see the .pyx."""
+"""Pruning of decoded symbols; see ``_symbol_pruning.pyx``."""
 
 from engine.core._byte_buffers cimport Buffer
 from engine.formats.profile_block.symbols._symbol_reader cimport SymbolTable

@@ -1,7 +1,7 @@
-"""Cutting the decoded symbols of a source down to what its selected rows reach, so that many sources fit in memory.
+"""Pruning of the decoded symbols of a source to those that its selected rows reference, to save memory.
 
-Everything keeps its ascending order, and new numbers are ranks of the old ones, so a merge of pruned symbols gives the
-same bytes as one of whole symbols. Stack ids stay those of the source: ``kept_nodes`` finds their nodes.
+Numbers are replaced by their ranks, which preserves their order, so a merge of pruned symbols writes the same bytes as
+one of whole symbols. Stack ids are those of the source; ``kept_nodes`` maps them to nodes.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
@@ -16,7 +16,7 @@ from engine.formats.profile_block.symbols._symbol_reader cimport SymbolTable, fr
 
 
 ctypedef struct Ranks:
-    uint32_t* nodes         # 1 where kept, then the rank among the kept
+    uint32_t* nodes         # 1 if kept, then the rank among the kept ones
     uint32_t* locations
     uint32_t* mappings
     uint32_t* functions
@@ -24,9 +24,9 @@ ctypedef struct Ranks:
 
 
 cdef int prune_symbols(SymbolTable table, Buffer* reached) except -1:
-    """Keep only what the nodes marked in reached (a byte per node, a buffer per partition) lead to.
+    """Keep only the symbols that the nodes marked in ``reached`` reference (a byte per node, a buffer per partition).
 
-    The table then holds its strings in bytes of its own and lets go of the section.
+    The table then owns a copy of its strings and releases the section.
     """
     cdef Buffer text = Buffer(NULL, 0, 0)
     cdef PartitionItem pruned
@@ -48,7 +48,7 @@ cdef int prune_symbols(SymbolTable table, Buffer* reached) except -1:
         buffer_free(&text)
     for index in range(table.count):
         for string in range(table.partitions[index].string_count):
-            # Until here the pointers were offsets into the gathered text, which could still move.
+            # So far the pointers were offsets into the collected text, which could be reallocated.
             table.partitions[index].strings[string].data = (
                 <const uint8_t*><char*>kept + <size_t>table.partitions[index].strings[string].data
             )
@@ -94,7 +94,7 @@ cdef int _prune(const PartitionItem* whole, const uint8_t* reached, PartitionIte
 
 
 cdef void _mark_nodes(const PartitionItem* whole, const uint8_t* reached, Ranks* ranks) noexcept nogil:
-    """Mark the reached nodes and those above them; a parent comes before its children."""
+    """Mark the reached nodes and their ancestors; parents precede their children."""
     cdef uint32_t node
     for node in range(whole.node_count, 0, -1):
         if whole.nodes[node - 1].parent < 0:
@@ -127,7 +127,7 @@ cdef void _mark_symbols(const PartitionItem* whole, Ranks* ranks) noexcept nogil
 
 
 cdef uint32_t _rank(uint32_t* marks, uint32_t count) noexcept nogil:
-    """Turn marks into 1 + rank among the marked (0: not kept); return how many are kept."""
+    """Replace marks by 1 + rank among the marked (0: not kept); return the number of marked ones."""
     cdef uint32_t index, kept = 0
     for index in range(count):
         if marks[index]:
@@ -203,7 +203,7 @@ cdef int _copy_symbols(const PartitionItem* whole, const Ranks* ranks, Partition
 
 
 cdef int _copy_strings(const PartitionItem* whole, const Ranks* ranks, PartitionItem* pruned, Buffer* text) except -1 nogil:
-    """Append the kept strings to text; their pointers are offsets into it for now."""
+    """Append the kept strings to ``text``; their pointers are offsets into it until it is complete."""
     cdef uint32_t index
     cdef StringItem* item
     pruned.strings = <StringItem*>_zeroed(pruned.string_count, sizeof(StringItem))

@@ -1,4 +1,4 @@
-"""Decoded symbols of a section: see the .pyx."""
+"""Decoded symbols of a section; see ``_symbol_reader.pyx``."""
 
 from engine.formats.profile_block.symbols._symbol_arrays cimport PartitionItem
 
@@ -6,7 +6,7 @@ from engine.formats.profile_block.symbols._symbol_arrays cimport PartitionItem
 cdef class SymbolTable:
     cdef PartitionItem* partitions
     cdef readonly size_t count
-    cdef object _section        # what the strings point into
+    cdef object _section        # owner of the bytes that the strings point into
 
     cdef void keep(self, object section)
 

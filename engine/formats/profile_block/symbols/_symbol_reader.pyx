@@ -1,9 +1,8 @@
-"""Reading a symbols section (version 3, section 5 of the format sheet) into C arrays.
+"""Decoder of a symbols section (version 3) into C arrays ("Symbols" in ``docs/reference/formats/profile-block.md``).
 
-Every checksum, length, count and reference is checked here, once: whoever reads a ``SymbolTable`` may follow references
-without looking. Memory is bounded by the section: ranges of tables may not add up to more than the section, a count is
-believed only if the bytes could hold it, and all items together are charged before they are decoded
-(``engine.formats.profile_block.symbols.symbol_limits``).
+All checksums, lengths, counts and references are verified here, so readers of a ``SymbolTable`` need no checks. Memory
+is bounded by the size of the section: the ranges of tables must not exceed it in total, counts must fit in their bytes,
+and the decoded size of all items is limited before they are decoded (``symbol_limits``).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -28,7 +27,7 @@ cdef enum:
     REFERENCE_BYTES = 32
     CHUNK_HEADER_BYTES = 64
     BLOCK_ITEMS_MAX = 1024
-    ITEMS_PER_BYTE_MAX = 24     # the densest block: 1024 items in a header of 24 bytes and a few nearly empty columns
+    ITEMS_PER_BYTE_MAX = 24     # the densest block has 1024 items, a header of 24 bytes and a few nearly empty columns
     COLUMNS_MAX = 6
 
 cdef const char* SECTION = b"symbols"
@@ -43,7 +42,7 @@ ctypedef struct Reference:
 
 
 cdef class SymbolTable:
-    """The partitions of a section, ascending by id. Strings point into the section's bytes, which it keeps."""
+    """The partitions of a section, ascending by id. Strings point into the section, which the table keeps alive."""
 
     def __dealloc__(self):
         cdef size_t index
@@ -54,7 +53,7 @@ cdef class SymbolTable:
         free(self.partitions)
 
     cdef void keep(self, object section):
-        """Say what the strings point into from now on."""
+        """Set the owner of the bytes that the strings point into."""
         self._section = section
 
 
@@ -70,9 +69,9 @@ cdef void free_partition(PartitionItem* partition) noexcept nogil:
 
 
 cdef SymbolTable read_symbols(bytes section):
-    """Decode a section; BadObject subclasses name the offset of what is wrong."""
+    """Return the symbols of a section. Raises BadObject with the offset of the fault."""
     cdef SymbolTable table = SymbolTable()
-    cdef Reading reading        # on the stack: freed between long-lived arrays, it would leave holes in the heap
+    cdef Reading reading        # on the stack, to avoid fragmentation of the heap between long-lived arrays
     table._section = section
     reading.data = <const uint8_t*><char*>section
     reading.size = len(section)
@@ -90,7 +89,7 @@ cdef int _read_section(SymbolTable table, Reading* reading) except -1 nogil:
     open_index(reading, &index)
     count = read_u32_be(&index)
     if index.failed or count > left(&index) // (12 + 4 * REFERENCE_BYTES):
-        refuse(LIMIT, SECTION, index.data - reading.data + index.at, b"more partitions than the index has room for")
+        refuse(LIMIT, SECTION, index.data - reading.data + index.at, b"the partitions do not fit in the index")
     table.partitions = <PartitionItem*>new_items(count, sizeof(PartitionItem))
     table.count = count
     for position in range(count):
@@ -98,7 +97,7 @@ cdef int _read_section(SymbolTable table, Reading* reading) except -1 nogil:
         if position and table.partitions[position].id <= table.partitions[position - 1].id:
             refuse(BAD, SECTION, index.data - reading.data + index.at, b"partitions are not in ascending order")
     if left(&index):
-        refuse(BAD, SECTION, index.data - reading.data + index.at, b"bytes left over after the partition headers")
+        refuse(BAD, SECTION, index.data - reading.data + index.at, b"unexpected bytes after the partition headers")
     return 0
 
 
@@ -109,7 +108,7 @@ cdef int _read_partition(Reading* reading, Cursor* index, PartitionItem* partiti
     partition.id = read_u64_be(index)
     chunk_count = read_u32_be(index)
     if index.failed or chunk_count > left(index) // CHUNK_HEADER_BYTES:
-        refuse(LIMIT, SECTION, index.data - reading.data + index.at, b"more stack chunks than the index has room for")
+        refuse(LIMIT, SECTION, index.data - reading.data + index.at, b"the stack chunks do not fit in the index")
     chunks = cursor_over(index.data, index.at + chunk_count * CHUNK_HEADER_BYTES)
     chunks.at = index.at
     take(index, chunk_count * CHUNK_HEADER_BYTES)
@@ -144,43 +143,43 @@ cdef int _read_reference(Reading* reading, Cursor* index, unsigned int format, u
         refuse(FORMAT, SECTION, reference.at + 20, b"symbol blocks of more than 1024 items")
     check_range(reading, offset, reference.size, crc, reference.at)
     if reference.count > <uint64_t>reference.size * ITEMS_PER_BYTE_MAX:
-        refuse(LIMIT, SECTION, reference.at + 16, b"more symbols than their bytes can hold")
+        refuse(LIMIT, SECTION, reference.at + 16, b"the symbols do not fit in their bytes")
     charge(reading, reference.count, item_bytes, reference.at + 16)
     reference.data = reading.data + offset
     return 0
 
 
-cdef int64_t _open_block(Reading* reading, Cursor* blocks, unsigned int header_bytes, size_t wanted,
+cdef int64_t _open_block(Reading* reading, Cursor* blocks, unsigned int header_bytes, size_t expected,
                          Cursor* header) except -1 nogil:
-    """Check a block's header, which must promise the wanted items, and step over it; return their number."""
+    """Verify the header of a block, which must have the expected number of items, and skip it; return that number."""
     cdef int64_t at = blocks.data - reading.data + blocks.at
     cdef const uint8_t* start = take(blocks, header_bytes)
     cdef uint32_t count
     if start == NULL:
-        refuse(TRUNCATED, SECTION, at, b"the table ends before its items do")
+        refuse(TRUNCATED, SECTION, at, b"the table ends before its items")
     if crc32c_of(start, header_bytes - 4) != be32(start + header_bytes - 4):
         refuse(CHECKSUM, SECTION, at, b"the checksum of a block header does not match")
     header[0] = cursor_over(start, header_bytes)
     count = read_u32_be(header)
-    if count != wanted:
-        refuse(LIMIT, SECTION, at, b"a block holds another number of items than its table says")
+    if count != expected:
+        refuse(LIMIT, SECTION, at, b"the numbers of items of a block and its table differ")
     return count
 
 
 cdef inline size_t _block_items(const Reference* reference, size_t done) noexcept nogil:
-    """Return how many items the next block must hold."""
+    """Return the number of items that the next block must have."""
     return min(<size_t>reference.per_block, reference.count - done)
 
 
 cdef int _end_blocks(Reading* reading, Cursor* blocks) except -1 nogil:
     if left(blocks):
-        refuse(BAD, SECTION, blocks.data - reading.data + blocks.at, b"bytes left over after the last block")
+        refuse(BAD, SECTION, blocks.data - reading.data + blocks.at, b"unexpected bytes after the last block")
     return 0
 
 
 cdef int _read_column(Reading* reading, Cursor* blocks, uint64_t size, unsigned int bits, size_t count,
                       int64_t* out) except -1 nogil:
-    """Decode a column of exactly size bytes and count values; a 64-bit column of size 0 is all zeros."""
+    """Decode a column of exactly ``size`` bytes and ``count`` values; a 64-bit column of size 0 is all zeros."""
     cdef int64_t at = blocks.data - reading.data + blocks.at
     cdef const uint8_t* start = take(blocks, size)
     cdef Cursor cursor
@@ -196,7 +195,7 @@ cdef int _read_column(Reading* reading, Cursor* blocks, uint64_t size, unsigned 
     if outcome == UNSUPPORTED:
         refuse(FORMAT, SECTION, at, b"a column with an unknown block geometry")
     if outcome != DONE or decoded != count or left(&cursor):
-        refuse(BAD, SECTION, at, b"a column does not hold exactly its block's values")
+        refuse(BAD, SECTION, at, b"a column does not have exactly the values of its block")
     return 0
 
 
@@ -214,7 +213,7 @@ cdef int _read_strings(Reading* reading, Reference* reference, PartitionItem* pa
         take(&header, 1)
         width = read_u8(&header)
         if width != 8 and width != 16:
-            refuse(FORMAT, SECTION, at + 5, b"string lengths are neither of 8 nor of 16 bits")
+            refuse(FORMAT, SECTION, at + 5, b"string lengths have neither 8 nor 16 bits")
         lengths = take(&blocks, count * (width // 8))
         if lengths == NULL:
             refuse(TRUNCATED, SECTION, at, b"the table ends inside the string lengths")
@@ -309,12 +308,12 @@ cdef int _read_locations(Reading* reading, Reference* reference, PartitionItem* 
     return 0
 
 
-cdef int64_t _read_location_block(Reading* reading, Cursor* blocks, size_t wanted, LocationItem* items,
+cdef int64_t _read_location_block(Reading* reading, Cursor* blocks, size_t expected, LocationItem* items,
                                   PartitionItem* partition) except -1 nogil:
-    """Read a block of locations and its lines; return how many locations it has."""
+    """Read a block of locations and their lines; return the number of locations."""
     cdef Cursor header
     cdef int64_t at = blocks.data - reading.data + blocks.at
-    cdef int64_t count = _open_block(reading, blocks, 28, wanted, &header)
+    cdef int64_t count = _open_block(reading, blocks, 28, expected, &header)
     cdef int64_t* numbers = reading.columns
     cdef uint32_t mapping_bytes = read_u32_be(&header)
     cdef uint32_t line_count = read_u32_be(&header)
@@ -336,7 +335,7 @@ cdef int64_t _read_location_block(Reading* reading, Cursor* blocks, size_t wante
         items[index].line_count = line_counts[index]
         next_line += line_counts[index]
     if next_line - partition.line_count != line_count or line_count > <uint64_t>line_bytes * ITEMS_PER_BYTE_MAX:
-        refuse(BAD, SECTION, at + 8, b"the number of lines is not the sum of the locations' counts")
+        refuse(BAD, SECTION, at + 8, b"the number of lines is not the sum of the counts of locations")
     charge(reading, line_count, sizeof(LineItem), at + 8)
     _read_lines(reading, blocks, line_bytes, line_count, partition, at)
     _read_column(reading, blocks, address_bytes, 64, count, numbers)
@@ -351,7 +350,7 @@ cdef int64_t _read_location_block(Reading* reading, Cursor* blocks, size_t wante
 
 cdef int _read_lines(Reading* reading, Cursor* blocks, uint64_t size, size_t count, PartitionItem* partition,
                      int64_t at) except -1 nogil:
-    """Read a block's lines (function, line number alternating) behind those the partition has."""
+    """Append the lines of a block (alternating functions and line numbers) to those of the partition."""
     cdef int64_t* numbers
     cdef LineItem* lines = <LineItem*>realloc(partition.lines, (partition.line_count + count + 1) * sizeof(LineItem))
     cdef size_t index
@@ -364,7 +363,7 @@ cdef int _read_lines(Reading* reading, Cursor* blocks, uint64_t size, size_t cou
     try:
         _read_column(reading, blocks, size, 32, 2 * count, numbers)
         for index in range(count):
-            # Without any function the refs point nowhere; a merge drops such lines.
+            # In a partition without functions the references are dangling; a merge drops such lines.
             if partition.function_count:
                 _check_references(reading, numbers + 2 * index, 1, partition.function_count, at)
             lines[index].function = <uint32_t>numbers[2 * index]

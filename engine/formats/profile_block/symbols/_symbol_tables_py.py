@@ -1,6 +1,6 @@
-"""The four symbol tables of a partition, in plain Python, a block of up to 1024 items at a time.
+"""Codec of the blocks of symbol tables in pure Python; a block has up to 1024 items.
 
-Every block starts with a header: its item count, sizes of what follows, and a CRC32C of the header before it.
+Every block starts with a header: the number of items, the sizes of the columns, and a CRC32C of the header.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.core.byte_reader import ByteReader
+from engine.core.binary import ByteReader
 from engine.core.checksums import crc32c
 from engine.core.errors import LimitExceeded, UnknownFormat
 from engine.formats.profile_block.model import Function, Location, Mapping
@@ -20,12 +20,12 @@ LINES_MAX: Final = 255
 _U64 = 1 << 64
 
 
-def _header(reader: ByteReader, size: int, promised: int) -> ByteReader:
-    """Return a reader of a block's header fields after its count, checksum and count verified."""
+def _header(reader: ByteReader, size: int, expected: int) -> ByteReader:
+    """Return a reader of the header fields after the count; checksum and count are verified."""
     start = reader.position
     header = reader.checked(size - 4)
-    if (count := header.u32()) != promised:
-        raise LimitExceeded(reader.section, start, f"a block of {count} items where {promised} are promised")
+    if (count := header.u32()) != expected:
+        raise LimitExceeded(reader.section, start, f"a block has {count} items, expected {expected}")
     return header
 
 
@@ -44,7 +44,7 @@ def _column(reader: ByteReader, size: int, count: int, bits: int) -> list[int]:
 
 
 def _unsigned_column(reader: ByteReader, size: int, count: int) -> list[int]:
-    """Return a 64-bit column of unsigned numbers, which is left out when all are 0."""
+    """Return a 64-bit column of unsigned numbers, which is omitted if all are 0."""
     return [value % _U64 for value in _column(reader, size, count, 64)] if size else [0] * count
 
 
@@ -55,13 +55,13 @@ def _encode_unsigned(values: Sequence[int]) -> bytes:
 
 
 def read_strings(reader: ByteReader, count: int) -> list[bytes]:
-    """Read a block of strings; byte 4 of its header is leftover memory and means nothing."""
+    """Return the strings of a block; byte 4 of its header has no meaning (uninitialised in other writers)."""
     start = reader.position
     header = _header(reader, 12, count)
     header.u8()
     width = header.u8()
     if width not in (8, 16):
-        raise UnknownFormat(reader.section, start, f"string lengths of {width} bits")
+        raise UnknownFormat(reader.section, start, f"string lengths have {width} bits, expected 8 or 16")
     unit = width // 8
     lengths = reader.take(count * unit)
     ends = [int.from_bytes(lengths[i : i + unit], "big") for i in range(0, len(lengths), unit)]
@@ -69,10 +69,10 @@ def read_strings(reader: ByteReader, count: int) -> list[bytes]:
 
 
 def write_strings(strings: Sequence[bytes]) -> bytes:
-    """Write a block of strings; byte 4 of the header repeats the length byte other writers leave there."""
+    """Return a block of strings; byte 4 of the header is the length byte that the reference writer leaves there."""
     longest = max(map(len, strings))
     if longest > STRING_BYTES_MAX:
-        raise LimitExceeded("symbols", -1, f"a string of {longest} bytes; the format holds {STRING_BYTES_MAX}")
+        raise LimitExceeded("symbols", -1, f"a string of {longest} bytes exceeds the maximum of {STRING_BYTES_MAX}")
     unit = 2 if longest > 255 else 1
     lengths = b"".join(len(string).to_bytes(unit, "big") for string in strings)
     leftover = lengths[4] if len(lengths) > 4 else 0
@@ -81,20 +81,20 @@ def write_strings(strings: Sequence[bytes]) -> bytes:
 
 
 def read_functions(reader: ByteReader, count: int) -> list[Function]:
-    """Read a block of functions."""
+    """Return the functions of a block."""
     header = _header(reader, 24, count)
     columns = [_column(reader, header.u32(), count, 32) for _ in range(4)]
     return [Function(*row) for row in zip(*columns, strict=True)]
 
 
 def write_functions(functions: Sequence[Function]) -> bytes:
-    """Write a block of functions."""
+    """Return a block of functions."""
     columns = [encode_column(column, 32) for column in zip(*functions, strict=True)]
     return _with_crc(_u32s(len(functions), *map(len, columns))) + b"".join(columns)
 
 
 def read_mappings(reader: ByteReader, count: int) -> list[Mapping]:
-    """Read a block of mappings."""
+    """Return the mappings of a block."""
     header = _header(reader, 32, count)
     columns = [_column(reader, header.u32(), count, 32) for _ in range(3)]
     columns += [_unsigned_column(reader, header.u32(), count) for _ in range(3)]
@@ -102,7 +102,7 @@ def read_mappings(reader: ByteReader, count: int) -> list[Mapping]:
 
 
 def write_mappings(mappings: Sequence[Mapping]) -> bytes:
-    """Write a block of mappings."""
+    """Return a block of mappings."""
     columns = list(zip(*mappings, strict=True))
     encoded = [encode_column(column, 32) for column in columns[:3]]
     encoded += [_encode_unsigned(column) for column in columns[3:]]
@@ -110,14 +110,14 @@ def write_mappings(mappings: Sequence[Mapping]) -> bytes:
 
 
 def read_locations(reader: ByteReader, count: int, charge_lines: Callable[[int], None]) -> list[Location]:
-    """Read a block of locations; ``charge_lines`` is told how many lines it has before they are decoded."""
+    """Return the locations of a block; ``charge_lines`` is called with the number of lines before they are decoded."""
     start = reader.position
     header = _header(reader, 28, count)
     mapping_size, line_count, lines_size, address_size, folded_size = (header.u32() for _ in range(5))
     mappings = _column(reader, mapping_size, count, 32)
     line_counts = reader.take(count)
     if sum(line_counts) != line_count:
-        raise LimitExceeded(reader.section, start, f"{line_count} lines promised, {sum(line_counts)} counted")
+        raise LimitExceeded(reader.section, start, f"{line_count} lines, but the line counts sum to {sum(line_counts)}")
     charge_lines(line_count)
     numbers = _column(reader, lines_size, 2 * line_count, 32)
     addresses = _unsigned_column(reader, address_size, count)
@@ -132,9 +132,9 @@ def read_locations(reader: ByteReader, count: int, charge_lines: Callable[[int],
 
 
 def write_locations(locations: Sequence[Location]) -> bytes:
-    """Write a block of locations."""
+    """Return a block of locations."""
     if any(len(location.lines) > LINES_MAX for location in locations):
-        raise LimitExceeded("symbols", -1, f"a location with more than {LINES_MAX} lines")
+        raise LimitExceeded("symbols", -1, f"a location has more than {LINES_MAX} lines")
     numbers = [number for location in locations for line in location.lines for number in line]
     mapping_column = encode_column([location.mapping for location in locations], 32)
     lines_column = encode_column(numbers, 32)

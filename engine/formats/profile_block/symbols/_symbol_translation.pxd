@@ -1,4 +1,4 @@
-"""Moving the symbols of a source partition to an output partition: see the .pyx."""
+"""Translation of symbols of a source partition to an output partition; see ``_symbol_translation.pyx``."""
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -8,7 +8,7 @@ from engine.formats.profile_block.symbols._symbol_arrays cimport PartitionItem
 
 
 ctypedef struct Pending:
-    Buffer stacks           # uint32_t each: what is new in a row, in the order met
+    Buffer stacks           # uint32_t each: new items of a row, in order of first occurrence
     Buffer locations
     Buffer mappings
     Buffer functions

@@ -1,8 +1,8 @@
-"""Moving the symbols that kept rows reach from a source partition to the output partition of the same id.
+"""Copying of the symbols that kept rows reference from a source partition to the output partition of the same id.
 
-Per row, what is new to this translation is copied in the order that decides all numbers (rule 8 of section 7 of the
-format sheet). Every source table has an array of output numbers beside it, so a symbol is looked up by hash once and a
-walk up a stack stops at the first node that an earlier walk has seen.
+Per row, new symbols are copied in the order that determines all numbers (see ``_symbol_merge_py``). Every source table
+has an array of output numbers, so that a symbol is hashed once and a walk up a stack stops at the first node that an
+earlier walk has visited.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -20,11 +20,11 @@ from engine.formats.profile_block.symbols._symbol_arrays cimport (
 
 cdef enum:
     LINES_MAX = 255
-    SCAN_FACTOR = 8     # a range this many times longer than what is sought in it is scanned rather than sorted
+    SCAN_FACTOR = 8     # up to this ratio of range to listed items, the range is scanned instead of sorting the items
 
-# States in place of an output number; all numbers are smaller.
-cdef uint32_t NEW = 0xFFFFFFFFu         # not met yet
-cdef uint32_t MET = 0xFFFFFFFEu         # in a list of this row
+# States in place of output numbers, which are smaller.
+cdef uint32_t NEW = 0xFFFFFFFFu         # not listed or copied
+cdef uint32_t MET = 0xFFFFFFFEu         # listed in this row
 cdef uint32_t SEEN = 0xFFFFFFFDu        # a node whose locations are listed
 
 
@@ -39,7 +39,7 @@ cdef void pending_free(Pending* pending) noexcept nogil:
 
 cdef int translation_open(Translation* translation, const PartitionItem* source,
                           OutputPartition* target) except -1 nogil:
-    """Begin an empty translation, to be freed with translation_free."""
+    """Initialise an empty translation, to be freed with ``translation_free``."""
     cdef size_t count = (
         <size_t>source.string_count + source.mapping_count + source.function_count + source.location_count
         + source.node_count
@@ -70,7 +70,7 @@ cdef void translation_free(Translation* translation) noexcept nogil:
 
 cdef int translate(Translation* translation, Pending* pending, const int64_t* ids, size_t count,
                    int64_t* out) except -1 nogil:
-    """Write the output's stack ids for those of a row, copying what is new; BadReference for an unknown stack."""
+    """Write the output stack ids for those of a row and copy new symbols. Raises BadReference for an unknown stack."""
     cdef uint32_t* nodes = translation.nodes
     cdef size_t index
     cdef int64_t node
@@ -78,7 +78,7 @@ cdef int translate(Translation* translation, Pending* pending, const int64_t* id
     for index in range(count):
         node = node_of(translation.source, <uint64_t>ids[index])
         if node < 0:
-            refuse(REFERENCE, b"profiles", -1, b"a row has a stack that is not in its partition's stack trees")
+            refuse(REFERENCE, b"profiles", -1, b"a row refers to a stack that is not in its partition's stack trees")
         out[index] = node
         if nodes[node] == NEW:
             nodes[node] = MET
@@ -97,7 +97,7 @@ cdef int _compare(const void* left, const void* right) noexcept nogil:
 
 
 cdef int _sort(const Buffer* listed, const uint32_t* states, Buffer* ascending) except -1 nogil:
-    """Put the listed numbers, whose state is MET, into ascending order in another buffer."""
+    """Write the listed numbers, whose state is MET, to another buffer in ascending order."""
     cdef const uint32_t* numbers = <const uint32_t*>listed.data
     cdef size_t count = listed.size // sizeof(uint32_t), index
     cdef uint32_t low = 0, high = 0, number
@@ -124,7 +124,7 @@ cdef int _sort(const Buffer* listed, const uint32_t* states, Buffer* ascending) 
 
 
 cdef inline int _meet(uint32_t* states, uint32_t number, Buffer* listed) except -1 nogil:
-    """List a number unless it was met before."""
+    """Append a number to a list unless it was listed or copied before."""
     if states[number] == NEW:
         states[number] = MET
         put_u32(listed, number)
@@ -140,7 +140,7 @@ cdef inline uint32_t _at(const Buffer* listed, size_t index) noexcept nogil:
 
 
 cdef int _copy_new(Translation* translation, Pending* pending) except -1 nogil:
-    """Copy what the row's new stacks reach: strings, functions, mappings, locations, then the stacks themselves."""
+    """Copy the symbols of the row's new stacks: strings, functions, mappings, locations, then the stacks."""
     cdef size_t index
     pending.locations.size = pending.mappings.size = pending.functions.size = 0
     _list_locations(translation, pending)
@@ -158,7 +158,7 @@ cdef int _copy_new(Translation* translation, Pending* pending) except -1 nogil:
 
 
 cdef int _list_locations(Translation* translation, Pending* pending) except -1 nogil:
-    """List the new locations: stacks in ascending order, each leaf first."""
+    """List the new locations of the stacks in ascending order, each leaf first."""
     cdef const PartitionItem* source = translation.source
     cdef size_t index
     cdef uint32_t node
@@ -173,7 +173,7 @@ cdef int _list_locations(Translation* translation, Pending* pending) except -1 n
 
 
 cdef int _list_mappings_and_functions(Translation* translation, Pending* pending) except -1 nogil:
-    """List what the new locations, in ascending order, lead to."""
+    """List the mappings and functions of the new locations in ascending order."""
     cdef const PartitionItem* source = translation.source
     cdef const LocationItem* location
     cdef size_t index, line
@@ -229,7 +229,7 @@ cdef int _copy_mapping(Translation* translation, uint32_t number) except -1 nogi
 
 
 cdef int _copy_location(Translation* translation, uint32_t number) except -1 nogil:
-    """Copy a location; without any function in the source its lines mean nothing and are left out."""
+    """Copy a location, without its lines if the source has no functions."""
     cdef const PartitionItem* source = translation.source
     cdef LocationItem item = source.locations[number]
     cdef LineItem lines[LINES_MAX]
@@ -245,7 +245,7 @@ cdef int _copy_location(Translation* translation, uint32_t number) except -1 nog
 
 
 cdef int _insert(Translation* translation, Pending* pending, uint32_t node) except -1 nogil:
-    """Give a stack's node, and every node above it that has none yet, its node in the output."""
+    """Insert the node of a stack, and its ancestors that are not inserted yet, into the output."""
     cdef const PartitionItem* source = translation.source
     cdef uint32_t above
     cdef size_t index

@@ -1,4 +1,4 @@
-"""Writing a symbols section: see the .pyx."""
+"""Encoder of a symbols section; see ``_symbol_writer.pyx``."""
 
 from engine.core._byte_buffers cimport Buffer
 from engine.formats.profile_block.symbols._symbol_arrays cimport PartitionItem

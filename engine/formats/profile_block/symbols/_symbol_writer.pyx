@@ -1,7 +1,7 @@
-"""Writing a symbols section (version 3, section 5 of the format sheet) from C arrays.
+"""Encoder of a symbols section (version 3) from C arrays ("Symbols" in ``docs/reference/formats/profile-block.md``).
 
-On disk a partition's tables come in the order strings, mappings, functions, locations, stacks; its header names them in
-another order. Bytes are those of the reference writer, including the habits the sheet describes.
+The data of a partition is in the order strings, mappings, functions, locations, stacks; its header has another order.
+The bytes are identical to those of the reference writer, including the deviations that the document describes.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -42,7 +42,7 @@ ctypedef int (*block_writer)(Buffer* out, PartitionItem* partition, size_t start
 
 
 cdef int write_symbols(Buffer* out, PartitionItem* partitions, size_t count) except -1 nogil:
-    """Append a section with these partitions (ascending by id); out is empty before."""
+    """Write a section with these partitions (ascending by id) to the empty buffer ``out``."""
     cdef Buffer headers = Buffer(NULL, 0, 0)
     cdef int64_t* numbers = <int64_t*>malloc(2 * LINES_MAX * BLOCK_ITEMS * sizeof(int64_t))
     cdef size_t index, start, footer
@@ -96,7 +96,7 @@ cdef int _write_partition(Buffer* out, Buffer* headers, PartitionItem* partition
 
 cdef int _write_table(Buffer* out, Table* table, PartitionItem* partition, uint32_t count, int64_t* numbers,
                       block_writer write_block) except -1 nogil:
-    """Append all blocks of a table and tell where they are."""
+    """Append all blocks of a table and set their position in ``table``."""
     cdef size_t start = 0
     table.offset = out.size
     table.count = count
@@ -121,7 +121,7 @@ cdef int _put_reference(Buffer* headers, const Table* table, unsigned int header
 
 
 cdef int _seal_header(Buffer* out, size_t start, unsigned int header_bytes) except -1 nogil:
-    """Fill in the checksum at the end of a block header."""
+    """Store the checksum at the end of a block header."""
     store_u32_be(out.data + start + header_bytes - 4, crc32c_of(out.data + start, header_bytes - 4))
     return 0
 
@@ -133,7 +133,7 @@ cdef int _write_strings(Buffer* out, PartitionItem* partition, size_t start, siz
     cdef bint wide = False
     for index in range(count):
         if strings[index].size > STRING_BYTES_MAX:
-            refuse(LIMIT, b"symbols", -1, b"a string longer than the 65535 bytes the format can hold")
+            refuse(LIMIT, b"symbols", -1, b"a string exceeds the maximum of 65535 bytes")
         wide = wide or strings[index].size > 255
     put_zeros(out, 12)
     store_u32_be(out.data + header, <uint32_t>count)
@@ -143,7 +143,7 @@ cdef int _write_strings(Buffer* out, PartitionItem* partition, size_t start, siz
             put_u16_be(out, strings[index].size)
         else:
             put_u8(out, <uint8_t>strings[index].size)
-    # The reference writer leaves here what its buffer held: byte 4 of the lengths.
+    # The reference writer leaves the contents of its buffer here: byte 4 of the lengths.
     if out.size - header > 12 + 4:
         out.data[header + 4] = out.data[header + 12 + 4]
     _seal_header(out, header, 12)
@@ -154,14 +154,14 @@ cdef int _write_strings(Buffer* out, PartitionItem* partition, size_t start, siz
 
 cdef uint32_t _write_column(Buffer* out, const int64_t* numbers, size_t count,
                             unsigned int bits) except? 0xFFFFFFFF nogil:
-    """Append a column and return its size."""
+    """Append a column; return its size."""
     cdef size_t start = out.size
     delta_encode(out, numbers, count, bits)
     return <uint32_t>(out.size - start)
 
 
 cdef uint32_t _write_rare_column(Buffer* out, const int64_t* numbers, size_t count) except? 0xFFFFFFFF nogil:
-    """Append a 64-bit column unless all its values are 0."""
+    """Append a 64-bit column unless all its values are 0; return its size."""
     cdef size_t index
     for index in range(count):
         if numbers[index]:
@@ -248,7 +248,7 @@ cdef int _write_locations(Buffer* out, PartitionItem* partition, size_t start, s
 
 
 cdef uint32_t _write_folded(Buffer* out, const LocationItem* items, size_t count) except? 0xFFFFFFFF nogil:
-    """Append the bitmap of folded locations unless none is; return its size."""
+    """Append the bitmap of folded locations unless there are none; return its size."""
     cdef size_t index, start = out.size
     cdef bint any_folded = False
     for index in range(count):
@@ -263,7 +263,7 @@ cdef uint32_t _write_folded(Buffer* out, const LocationItem* items, size_t count
 
 
 cdef int _write_tree(Buffer* out, Buffer* headers, PartitionItem* partition, size_t number) except -1 nogil:
-    """Append a tree's nodes to the data and its chunk header to the headers."""
+    """Append the nodes of a tree to ``out`` and its chunk header to ``headers``."""
     cdef TreeItem* tree = &partition.trees[number]
     cdef size_t start = out.size
     cdef uint32_t node = 0, parent, previous = 0

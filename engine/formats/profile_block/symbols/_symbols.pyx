@@ -1,4 +1,4 @@
-"""The compiled symbols codec behind the door ``engine.formats.profile_block.symbols.symbols``: Python objects only at the two ends."""
+"""The compiled symbols codec; see ``engine.formats.profile_block.symbols.symbols``."""
 
 from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -19,7 +19,7 @@ cdef enum:
 
 
 def decode_symbols(bytes data):
-    """Return the partitions in ascending id; a BadObject if anything does not fit."""
+    """Return the partitions in ascending order of ids. Raises BadObject."""
     cdef SymbolTable table = read_symbols(data)
     cdef size_t index
     return [_partition_object(&table.partitions[index]) for index in range(table.count)]
@@ -58,7 +58,7 @@ cdef object _location_object(PartitionItem* partition, size_t number):
     cdef LocationItem* item = &partition.locations[number]
     cdef LineItem* lines = partition.lines + item.first_line
     cdef size_t index
-    # The refs of lines without any function are kept as they are, signed.
+    # In a partition without functions the references of lines are kept as signed numbers.
     pairs = tuple([(<int32_t>lines[index].function, lines[index].line) for index in range(item.line_count)])
     return Location(item.mapping, item.address, pairs, bool(item.is_folded))
 
@@ -77,7 +77,7 @@ cdef object _tree_object(PartitionItem* partition, TreeItem* tree):
 
 
 cdef class _PartitionArrays:
-    """One partition's objects as C arrays, for the encoder."""
+    """C arrays of the objects of a partition, for the encoder."""
 
     cdef PartitionItem item
     cdef object _strings
@@ -135,7 +135,7 @@ cdef class _PartitionArrays:
         cdef uint32_t next_line = 0
         cdef LocationItem* location
         if any(len(values.lines) > LINES_MAX for values in locations):
-            raise LimitExceeded("symbols", -1, f"a location with more than {LINES_MAX} lines")
+            raise LimitExceeded("symbols", -1, f"a location has more than {LINES_MAX} lines")
         self.item.locations = <LocationItem*>_array(len(locations), sizeof(LocationItem))
         self.item.lines = <LineItem*>_array(sum([len(values.lines) for values in locations]), sizeof(LineItem))
         for index, values in enumerate(locations):
@@ -177,7 +177,7 @@ cdef void* _array(size_t count, size_t size) except NULL:
 
 
 def encode_symbols(partitions):
-    """Write partitions in ascending id; LimitExceeded for a string or location the format cannot hold."""
+    """Return a section of partitions. Raises LimitExceeded for a string or location beyond the format's limits."""
     cdef list arrays = [_PartitionArrays(each) for each in sorted(partitions, key=lambda each: each.id)]
     cdef Buffer out = Buffer(NULL, 0, 0)
     cdef Buffer views = Buffer(NULL, 0, 0)

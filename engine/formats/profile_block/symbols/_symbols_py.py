@@ -1,7 +1,7 @@
-"""The twin of the symbols codec: plain, and the definition of what the compiled one must give.
+"""Reference implementation of the symbols codec in pure Python.
 
-A section is ``partition data | index | footer``. The index lists partitions in ascending id; a partition header lists
-its stack trees and the ranges of its four tables, each with a checksum. All fixed numbers are big endian.
+A section is ``partition data | index | footer``. The index has a header per partition, in ascending order of ids; it
+lists the stack trees and the ranges of the four tables, each with a checksum. Fixed-width integers are big endian.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from engine.core.byte_reader import ByteReader
+from engine.core.binary import ByteReader
 from engine.core.checksums import crc32c
 from engine.core.errors import BadReference, LimitExceeded, Truncated, UnknownFormat
 from engine.formats.profile_block.model import Location, StackTree, SymbolPartition
@@ -40,7 +40,7 @@ _Item = TypeVar("_Item")
 
 
 class _Table(NamedTuple):
-    """Where a table's blocks are. Headers have ``header_size`` bytes; ``format`` says which table it is."""
+    """The range of a table's blocks. Block headers have ``header_size`` bytes; ``format`` identifies the table."""
 
     offset: int
     size: int
@@ -61,19 +61,19 @@ class _Tree(NamedTuple):
 
 
 _LOCATIONS, _MAPPINGS, _FUNCTIONS, _STRINGS = (28, 1), (32, 3), (24, 2), (12, 4)
-"""Block header size and format number per table, in the order of a partition header."""
+"""Block header size and format number of each table, in the order of a partition header."""
 _ITEM_BYTES = (LOCATION_BYTES, MAPPING_BYTES, FUNCTION_BYTES, STRING_BYTES)
 _KINDS = (_LOCATIONS, _MAPPINGS, _FUNCTIONS, _STRINGS)
 
 
 def decode_symbols(data: bytes) -> list[SymbolPartition]:
-    """Return the partitions in ascending id; a BadObject if anything does not fit.
+    """Return the partitions in ascending order of ids. Raises BadObject.
 
-    Every checksum is verified and every reference is inside its table, except functions of lines where the partition
-    has no functions at all: such lines mean nothing, and a merge drops them.
+    All checksums and references are verified, except the functions of lines in a partition without functions: such
+    lines have no meaning, and a merge drops them.
     """
     if len(data) < FOOTER_BYTES + INDEX_HEADER_BYTES:
-        raise Truncated(_SECTION, 0, f"{len(data)} bytes are too few for a symbols section")
+        raise Truncated(_SECTION, 0, f"{len(data)} bytes are too short for a symbols section")
     index = _open_index(data)
     data_end = index.position - INDEX_HEADER_BYTES
     budget = data_end
@@ -86,28 +86,26 @@ def decode_symbols(data: bytes) -> list[SymbolPartition]:
             raise BadReference(_SECTION, start, "partitions are not in ascending order of id")
         budget -= sum(tree.size for tree in trees) + sum(table.size for table in ranges)
         if budget < 0:
-            raise LimitExceeded(
-                _SECTION, start, f"the partitions claim more than the {data_end} bytes before the index"
-            )
+            raise LimitExceeded(_SECTION, start, f"the partitions need more than the {data_end} bytes before the index")
         partitions.append(_read_partition(data[:data_end], partition_id, trees, ranges, charges))
     index.expect_end()
     return partitions
 
 
 def _open_index(data: bytes) -> ByteReader:
-    """Check footer and index checksums; return a reader of the partition headers."""
+    """Verify the checksums of footer and index; return a reader of the partition headers."""
     start = len(data) - FOOTER_BYTES
     footer = ByteReader(data, _SECTION, start).checked(FOOTER_BYTES - 4)
     _expect_magic(footer)
     offset = footer.u64()
     if offset > start - INDEX_HEADER_BYTES - 8:
-        raise BadReference(_SECTION, start, f"the index would be at {offset}, the footer is at {start}")
+        raise BadReference(_SECTION, start, f"the index at {offset} does not fit before the footer at {start}")
     index = ByteReader(data, _SECTION, offset, start).checked(start - offset - 4)
     _expect_magic(index)
     index.take(8)
     size, first = index.u64(), index.u64()
     if (size, first) != (index.end - index.position, INDEX_HEADER_BYTES):
-        raise BadReference(_SECTION, offset, f"partition headers of {size} bytes at {first} do not fill the index")
+        raise BadReference(_SECTION, offset, f"partition headers of {size} bytes at {first} do not match the index")
     return index
 
 
@@ -115,7 +113,7 @@ def _expect_magic(reader: ByteReader) -> None:
     start = reader.position
     magic, version = reader.take(4), reader.u32()
     if magic != MAGIC or version != VERSION:
-        raise UnknownFormat(_SECTION, start, f"magic {magic!r} version {version}; sym1 version {VERSION} is known")
+        raise UnknownFormat(_SECTION, start, f"magic {magic!r} version {version}, expected sym1 version {VERSION}")
 
 
 def _read_header(index: ByteReader) -> tuple[int, list[_Tree], list[_Table]]:
@@ -129,7 +127,7 @@ def _read_tree_header(index: ByteReader) -> _Tree:
     offset, size = index.u64(), index.u64()
     index.take(11)  # partition id, ordinal, zero
     if (encoding := index.u8()) != TREE_ENCODING:
-        raise UnknownFormat(_SECTION, start, f"stack tree encoding {encoding}")
+        raise UnknownFormat(_SECTION, start, f"unknown stack tree encoding {encoding}")
     index.take(4)
     stack_count, node_count = index.u32(), index.u32()
     index.take(4)
@@ -143,12 +141,10 @@ def _read_table_header(index: ByteReader, header_size: int, table_format: int) -
     table = _Table(index.u64(), index.u32(), index.u32(), index.u32(), index.u32(), index.u16(), index.u16())
     index.take(4)  # padding
     if (table.header_size, table.format) != (header_size, table_format):
-        reason = (
-            f"a table of format {table.format} with headers of {table.header_size} bytes where {table_format} belongs"
-        )
+        reason = f"a table has format {table.format} and headers of {table.header_size} bytes, expected {table_format}"
         raise UnknownFormat(_SECTION, start, reason)
     if table.item_count and not 0 < table.items_per_block <= ITEMS_PER_BLOCK_MAX:
-        raise LimitExceeded(_SECTION, start, f"blocks of {table.items_per_block} items")
+        raise LimitExceeded(_SECTION, start, f"blocks of {table.items_per_block} items exceed the maximum")
     return table
 
 
@@ -171,7 +167,7 @@ def _read_partition(
     check_references(partition, ranges[0].offset)
     partition.trees = [_read_tree(data, tree, len(partition.locations)) for tree in trees]
     if len({tree.max_nodes for tree in trees}) > 1 or (len(trees) > 1 and trees[0].max_nodes == 0):
-        raise BadReference(_SECTION, trees[0].offset, "the trees of a partition differ in their largest node count")
+        raise BadReference(_SECTION, trees[0].offset, "the trees of a partition differ in max nodes")
     return partition
 
 
@@ -184,7 +180,7 @@ def _charged_locations(charges: _Charges) -> Callable[[ByteReader, int], list[Lo
 
 
 class _Charges:
-    """What the items of a section add up to, as the compiled reader would hold them."""
+    """Limits the total decoded size of the items of a section, by the sizes of the compiled reader."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -192,7 +188,7 @@ class _Charges:
     def take(self, size: int, offset: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise LimitExceeded(_SECTION, offset, "the symbols decode to far more than the bytes of the section")
+            raise LimitExceeded(_SECTION, offset, "the symbols decode to far more than the size of the section")
 
 
 def _checked_range(data: bytes, offset: int, size: int, crc: int) -> ByteReader:
@@ -203,9 +199,9 @@ def _checked_range(data: bytes, offset: int, size: int, crc: int) -> ByteReader:
 
 def _read_table(data: bytes, table: _Table, read: Callable[[ByteReader, int], list[_Item]]) -> list[_Item]:
     reader = _checked_range(data, table.offset, table.size, table.crc)
-    # A location and a string cost a byte at least, and functions and mappings need strings to differ.
+    # Locations and strings need at least a byte each, and distinct functions and mappings need distinct strings.
     if table.item_count > len(data):
-        raise LimitExceeded(_SECTION, table.offset, f"{table.item_count} items in a section of {len(data)} bytes")
+        raise LimitExceeded(_SECTION, table.offset, f"{table.item_count} items do not fit in {len(data)} bytes")
     items: list[_Item] = []
     while len(items) < table.item_count:
         items += read(reader, min(table.items_per_block, table.item_count - len(items)))
@@ -221,27 +217,27 @@ def _read_tree(data: bytes, header: _Tree, location_count: int) -> StackTree:
 
 
 def check_references(partition: SymbolPartition, offset: int) -> None:
-    """Raise BadReference if a table of the partition points outside another; trees are not looked at."""
+    """Raise BadReference if a reference between tables is out of range; trees are not checked."""
     string_count = len(partition.strings)
     for mapping in partition.mappings:
         if not (0 <= mapping.filename < string_count and 0 <= mapping.build_id < string_count):
-            raise BadReference(_SECTION, offset, f"a mapping names a string beyond {string_count}")
+            raise BadReference(_SECTION, offset, f"a mapping refers to a string beyond {string_count}")
     for function in partition.functions:
         if not all(0 <= ref < string_count for ref in function[:3]):
-            raise BadReference(_SECTION, offset, f"a function names a string beyond {string_count}")
+            raise BadReference(_SECTION, offset, f"a function refers to a string beyond {string_count}")
     for location in partition.locations:
         _check_location(location, len(partition.mappings), len(partition.functions), offset)
 
 
 def _check_location(location: Location, mapping_count: int, function_count: int, offset: int) -> None:
     if not 0 <= location.mapping < mapping_count:
-        raise BadReference(_SECTION, offset, f"a location names mapping {location.mapping} of {mapping_count}")
+        raise BadReference(_SECTION, offset, f"a location refers to mapping {location.mapping} of {mapping_count}")
     if function_count and not all(0 <= function < function_count for function, _ in location.lines):
-        raise BadReference(_SECTION, offset, f"a location names a function beyond {function_count}")
+        raise BadReference(_SECTION, offset, f"a location refers to a function beyond {function_count}")
 
 
 def encode_symbols(partitions: Sequence[SymbolPartition]) -> bytes:
-    """Write partitions in ascending id; LimitExceeded for a string or location the format cannot hold."""
+    """Return a section of partitions. Raises LimitExceeded for a string or location beyond the format's limits."""
     out = bytearray()
     in_order = sorted(partitions, key=lambda partition: partition.id)
     headers = b"".join(_write_partition(out, partition) for partition in in_order)
@@ -256,7 +252,7 @@ def encode_symbols(partitions: Sequence[SymbolPartition]) -> bytes:
 
 
 def _write_partition(out: bytearray, partition: SymbolPartition) -> bytes:
-    """Append a partition's data and return its header."""
+    """Append the data of a partition; return its header."""
     strings = _write_table(out, partition.strings, tables.write_strings, _STRINGS)
     mappings = _write_table(out, partition.mappings, tables.write_mappings, _MAPPINGS)
     functions = _write_table(out, partition.functions, tables.write_functions, _FUNCTIONS)

@@ -1,8 +1,8 @@
-"""Symbols: strings, mappings, functions, locations and stack trees of a dataset, in partitions.
+"""Codec of symbols: strings, mappings, functions, locations and stack trees of a dataset, in symbol partitions.
 
-The door to two implementations of one format (``docs/reference/formats/profile-block.md``): the plain twin defines it,
-the compiled one is used when it is built, unless ``LITHIFY_PURE=1``. Decoding verifies every checksum and reference.
-Addresses and offsets are unsigned 64-bit numbers in decoded symbols, whatever sign their column has.
+The format is "Symbols" in ``docs/reference/formats/profile-block.md``. Selects the compiled implementation if it is
+built, or pure Python with ``LITHIFY_PURE=1``. Decoding verifies all checksums and references. Addresses and offsets are
+unsigned 64-bit numbers in decoded symbols, although their columns are signed.
 """
 
 from __future__ import annotations

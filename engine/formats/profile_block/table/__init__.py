@@ -1,1 +1,1 @@
-"""The profile table of a dataset: Parquet pages with rows of samples."""
+"""Reader and writer of the profile table of a dataset, a Parquet file."""

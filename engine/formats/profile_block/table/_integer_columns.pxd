@@ -1,4 +1,4 @@
-"""Integer encodings that Parquet and the symbol tables share, on plain C arrays."""
+"""Integer encodings shared by Parquet and the symbol tables, on C arrays."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 

@@ -1,8 +1,8 @@
-"""DELTA_BINARY_PACKED in both directions and Parquet's hybrid of runs and packed bits, on plain C arrays.
+"""Codec of DELTA_BINARY_PACKED, and decoder of Parquet's RLE/bit-packing hybrid, on C arrays.
 
-Decoding takes any sane geometry (the Go writer: blocks of 128 in four mini blocks; pyarrow: 256 in four for 64 bits).
-Encoding follows the Go writer's habit of section 5.4 of the format sheet, because the symbol tables must come out byte
-for byte: the missing values of a partial last block count as zeros when its smallest delta is sought.
+The decoder accepts any reasonable geometry (the Go writer: blocks of 128 in four mini blocks; pyarrow: 256 in four for
+64 bits). The encoder is byte-identical to the Go writer ("Symbols" in ``docs/reference/formats/profile-block.md``),
+which counts the missing values of a partial last block as zeros for the minimum delta.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -25,9 +25,9 @@ cdef enum:
     BLOCK = 128
     MINI_BLOCKS = 4
     MINI_BLOCK = 32
-    MINI_BLOCK_VALUES_MAX = 512     # what a writer of our time uses is 32 to 256
+    MINI_BLOCK_VALUES_MAX = 512     # current writers use 32 to 256
     MINI_BLOCKS_MAX = 64
-    SCRATCH_BYTES = 512 * 8 + 16    # one mini block of the widest values, and the padding
+    SCRATCH_BYTES = 512 * 8 + 16    # one mini block of the widest values, and padding
 
 
 cdef inline int64_t _wrapped(uint64_t value, unsigned int bits) noexcept nogil:
@@ -36,7 +36,7 @@ cdef inline int64_t _wrapped(uint64_t value, unsigned int bits) noexcept nogil:
 
 cdef inline void _undelta(const uint8_t* packed, unsigned int width, size_t count, int64_t least, unsigned int bits,
                           uint64_t* running, int64_t* out) noexcept nogil:
-    """Unpack count deltas and write the running sums; packed has the padding that the unpacking reads."""
+    """Unpack ``count`` deltas and write the running sums; ``packed`` has padding, which unpacking may read."""
     cdef uint64_t value = running[0]
     cdef size_t index
     for index in range(count):
@@ -47,12 +47,12 @@ cdef inline void _undelta(const uint8_t* packed, unsigned int width, size_t coun
 
 cdef Decoded delta_decode(Cursor* cursor, unsigned int bits, int64_t* out, size_t capacity,
                           size_t* count) noexcept nogil:
-    """Read one DELTA_BINARY_PACKED run into out (at most capacity values, sign extended) and set count."""
+    """Read a DELTA_BINARY_PACKED run into ``out`` (at most ``capacity`` values, sign extended) and set the count."""
     cdef uint64_t block = read_uvarint(cursor)
     cdef uint64_t minis = read_uvarint(cursor)
     cdef uint64_t total = read_uvarint(cursor)
     cdef uint64_t running = <uint64_t>read_svarint(cursor)
-    cdef size_t per_mini, done, mini, wanted, size
+    cdef size_t per_mini, done, mini, step, size
     cdef int64_t least
     cdef const uint8_t* widths
     cdef const uint8_t* packed
@@ -77,7 +77,7 @@ cdef Decoded delta_decode(Cursor* cursor, unsigned int bits, int64_t* out, size_
                 break
             if widths[mini] > bits:
                 return DAMAGED
-            wanted = min(per_mini, total - done)
+            step = min(per_mini, total - done)
             size = per_mini * widths[mini] // 8
             packed = take(cursor, size)
             if packed == NULL:
@@ -86,13 +86,13 @@ cdef Decoded delta_decode(Cursor* cursor, unsigned int bits, int64_t* out, size_
                 memcpy(scratch, packed, size)
                 memset(scratch + size, 0, LITHIFY_PACKED_PADDING)
                 packed = scratch
-            _undelta(packed, widths[mini], wanted, least, bits, &running, out + done)
-            done += wanted
+            _undelta(packed, widths[mini], step, least, bits, &running, out + done)
+            done += step
     return DONE
 
 
 cdef int _encode_block(Buffer* out, const int64_t* values, size_t at, size_t count, unsigned int bits) except -1 nogil:
-    """Write the block of deltas that ends in values[at], values[at + 1] and so on; at is at least 1."""
+    """Write the block of deltas of ``values[at]``, ``values[at + 1]`` and so on; ``at`` is at least 1."""
     cdef uint64_t deltas[BLOCK]
     cdef uint64_t all_bits
     cdef size_t real = min(<size_t>BLOCK, count - at)
@@ -129,7 +129,7 @@ cdef int _encode_block(Buffer* out, const int64_t* values, size_t at, size_t cou
 
 
 cdef int delta_encode(Buffer* out, const int64_t* values, size_t count, unsigned int bits) except -1 nogil:
-    """Append values (sign extended when bits is 32) as the Go writer would."""
+    """Append values (sign extended if ``bits`` is 32), byte-identical to the Go writer."""
     cdef size_t at = 1
     put_uvarint(out, BLOCK)
     put_uvarint(out, MINI_BLOCKS)
@@ -143,7 +143,7 @@ cdef int delta_encode(Buffer* out, const int64_t* values, size_t count, unsigned
 
 cdef Decoded levels_decode(const uint8_t* data, size_t size, unsigned int width, uint8_t* out,
                            size_t count) noexcept nogil:
-    """Decode count levels of at most eight bits."""
+    """Decode ``count`` levels of at most eight bits."""
     cdef Cursor cursor = cursor_over(data, size)
     cdef uint64_t header
     cdef size_t done = 0, run, index, bytes_wanted
@@ -173,7 +173,7 @@ cdef Decoded levels_decode(const uint8_t* data, size_t size, unsigned int width,
 
 
 cdef inline uint8_t _small_packed(const uint8_t* packed, size_t index, unsigned int width) noexcept nogil:
-    """Read one value of at most eight bits without touching a byte beyond its own."""
+    """Return a value of at most eight bits without reading a byte past it."""
     cdef size_t bit = index * width
     cdef unsigned int shift = bit & 7
     cdef uint32_t word = packed[bit >> 3]
@@ -184,7 +184,7 @@ cdef inline uint8_t _small_packed(const uint8_t* packed, size_t index, unsigned 
 
 cdef Decoded indexes_decode(const uint8_t* data, size_t size, unsigned int width, uint32_t* out,
                             size_t count) noexcept nogil:
-    """Decode count dictionary indexes of at most 32 bits."""
+    """Decode ``count`` dictionary indexes of at most 32 bits."""
     cdef Cursor cursor = cursor_over(data, size)
     cdef uint64_t header, value
     cdef size_t done = 0, run, index, group
@@ -222,7 +222,7 @@ cdef Decoded indexes_decode(const uint8_t* data, size_t size, unsigned int width
 
 
 def decode_deltas(const uint8_t[::1] data, unsigned int bits, size_t count_max):
-    """Decode one run for tests: (values, bytes used), or None where the encoding is damaged or not supported."""
+    """Return (values, bytes used) of a run, None if the encoding is invalid or not supported. For tests."""
     cdef Cursor cursor = cursor_over(&data[0] if data.shape[0] else NULL, data.shape[0])
     cdef size_t count = 0, index
     cdef int64_t* out = <int64_t*>malloc(max(count_max, <size_t>1) * sizeof(int64_t))
@@ -237,7 +237,7 @@ def decode_deltas(const uint8_t[::1] data, unsigned int bits, size_t count_max):
 
 
 def encode_deltas(list values, unsigned int bits):
-    """Encode one run for tests."""
+    """Return an encoded run. For tests."""
     cdef Buffer out = Buffer(NULL, 0, 0)
     cdef Buffer numbers = Buffer(NULL, 0, 0)
     cdef object value

@@ -1,4 +1,4 @@
-"""Decoding the pages of one column chunk: see the .pyx."""
+"""Decoder of the pages of a column chunk; see ``_page_reader.pyx``."""
 
 from libc.stdint cimport uint8_t
 
@@ -8,8 +8,8 @@ from engine.formats.profile_block.table._parquet_footer cimport ChunkItem, LeafS
 
 
 ctypedef struct Column:
-    Buffer values       # int64_t, 16 bytes or StringItem each, those that are not null
-    Buffer def_levels   # a byte each; empty where the leaf is required all the way
+    Buffer values       # int64_t, 16 bytes or StringItem per value that is not null
+    Buffer def_levels   # a byte each; empty if the leaf and its parents are required
     Buffer rep_levels
     Buffer dictionary
     Buffer indexes

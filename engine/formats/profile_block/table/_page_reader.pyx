@@ -1,8 +1,8 @@
-"""Decoding the pages of one uncompressed column chunk into flat arrays: data pages v1 and v2, PLAIN, dictionary,
-DELTA_BINARY_PACKED and DELTA_LENGTH_BYTE_ARRAY, page checksums verified.
+"""Decoder of the pages of an uncompressed column chunk into flat arrays.
 
-``read_chunk`` answers 0 for whatever is unknown or does not fit; pyarrow then decides whether the chunk is damaged or
-merely unusual. What a chunk's footer entry promises is not trusted beyond its bytes; the caller bounds ``value_count``.
+Supports data pages v1 and v2, PLAIN, dictionary, DELTA_BINARY_PACKED and DELTA_LENGTH_BYTE_ARRAY, and verifies page
+checksums. ``read_chunk`` returns 0 for anything unknown or inconsistent; pyarrow then decides whether the chunk is
+damaged or unusual. Nothing outside of the chunk's bytes is read; the caller limits ``value_count``.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -53,12 +53,12 @@ cdef void column_free(Column* column) noexcept nogil:
 
 
 cdef inline size_t _unit(const LeafShape* shape) noexcept nogil:
-    """Bytes of one decoded value."""
+    """Return the size of a decoded value in bytes."""
     return sizeof(int64_t) if shape.physical == AS_INT32 or shape.physical == AS_INT64 else 16
 
 
 cdef int read_chunk(const uint8_t* data, const ChunkItem* chunk, const LeafShape* shape, Column* column) except -1 nogil:
-    """Decode all pages of a chunk whose bytes start at data; 1 if that worked, 0 if pyarrow should look at it."""
+    """Decode all pages of a chunk whose bytes start at ``data``; return 1, or 0 if pyarrow must read the chunk."""
     cdef Cursor cursor = cursor_over(data, chunk.size)
     cdef PageHeader header
     cdef const uint8_t* body
@@ -109,7 +109,7 @@ cdef void _read_header(Cursor* cursor, PageHeader* header) noexcept nogil:
 
 
 cdef void _read_inner_header(Cursor* cursor, PageHeader* header, bint second) noexcept nogil:
-    """Read the header of a data page, of a second version's data page, or of a dictionary page."""
+    """Read the header of a data page (version 1 or 2) or a dictionary page."""
     cdef int number = 0, kind
     while True:
         kind = next_field(cursor, &number)
@@ -144,31 +144,31 @@ cdef int _read_dictionary(const uint8_t* body, const PageHeader* header, const L
 cdef int _read_data_page(const uint8_t* body, const PageHeader* header, const LeafShape* shape,
                          Column* column) except -1 nogil:
     cdef Cursor cursor = cursor_over(body, header.size)
-    cdef size_t count = header.level_count, start, wanted, index
+    cdef size_t count = header.level_count, start, present, index
     cdef const uint8_t* levels
     if not _read_levels(&cursor, header, shape.max_rep, header.rep_bytes, header.rep_encoding, &column.rep_levels):
         return 0
     if not _read_levels(&cursor, header, shape.max_def, header.def_bytes, header.def_encoding, &column.def_levels):
         return 0
-    wanted = count
+    present = count
     if shape.max_def:
-        wanted = 0
+        present = 0
         levels = column.def_levels.data + column.def_levels.size - count
         for index in range(count):
-            wanted += levels[index] == shape.max_def
+            present += levels[index] == shape.max_def
     start = column.values.size
-    if wanted and not _read_values(&cursor, header.encoding, wanted, shape, column):
+    if present and not _read_values(&cursor, header.encoding, present, shape, column):
         return 0
-    if column.values.size - start != wanted * _unit(shape):
+    if column.values.size - start != present * _unit(shape):
         return 0
     column.level_count += count
-    column.value_count += wanted
+    column.value_count += present
     return 1
 
 
 cdef int _read_levels(Cursor* cursor, const PageHeader* header, uint8_t max_level, int64_t size, int64_t encoding,
                       Buffer* levels) except -1 nogil:
-    """Append the levels of a page; a leaf without such levels has none."""
+    """Append the levels of a page unless the leaf has no such levels."""
     cdef const uint8_t* start
     cdef uint8_t* out
     cdef int64_t index
@@ -196,7 +196,7 @@ cdef int _read_levels(Cursor* cursor, const PageHeader* header, uint8_t max_leve
 
 cdef int _read_values(Cursor* cursor, int64_t encoding, size_t count, const LeafShape* shape,
                       Column* column) except -1 nogil:
-    """Append count values of a page to the column's."""
+    """Append ``count`` values of a page to the column."""
     cdef size_t decoded = 0
     if encoding == PLAIN:
         return _read_plain(cursor, count, shape, &column.values)
@@ -266,7 +266,7 @@ cdef int _read_indexes(Cursor* cursor, size_t count, const LeafShape* shape, Col
 
 
 cdef int _read_texts(Cursor* cursor, size_t count, Column* column) except -1 nogil:
-    """Append texts whose lengths come first, packed, then all bytes."""
+    """Append texts, which are stored as packed lengths followed by all bytes."""
     cdef Buffer lengths = Buffer(NULL, 0, 0)
     cdef size_t decoded = 0, index
     cdef int64_t length

@@ -1,4 +1,4 @@
-"""Where the columns of a profile table lie: see the .pyx."""
+"""Positions of the columns of a profile table; see ``_parquet_footer.pyx``."""
 
 from libc.stdint cimport int64_t, uint8_t
 

@@ -1,7 +1,7 @@
-"""Where the columns of a profile table lie, from the Parquet footer, without building pyarrow's metadata.
+"""Parser of the Parquet footer of a profile table for the positions of its columns, faster than pyarrow's metadata.
 
-Only tables of the known columns, types and nesting, uncompressed, are understood; for any other answer the caller asks
-pyarrow, which is also the oracle in the tests.
+Supports uncompressed tables with known columns, types and nesting only; for any other table the caller uses pyarrow,
+with which the tests compare the results.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -62,7 +62,7 @@ ctypedef struct Parent:
 
 
 ctypedef struct Columns:
-    int leaves[21]      # Leaf of each column, in file order
+    int leaves[21]      # Leaf of each column, in the order of the file
     int count
 
 
@@ -71,7 +71,7 @@ cdef LeafShape* shape_of(int leaf) noexcept nogil:
 
 
 cdef int parse_footer(const uint8_t* data, size_t size, Buffer* groups) except -1 nogil:
-    """Append a GroupItem per row group; return 0 if the footer holds anything this module does not know."""
+    """Append a GroupItem per row group; return 0 if the footer has anything unsupported."""
     cdef Cursor cursor = cursor_over(data, size)
     cdef Columns columns
     cdef int number = 0, kind, element_kind = 0
@@ -97,14 +97,14 @@ cdef int parse_footer(const uint8_t* data, size_t size, Buffer* groups) except -
             row_count = read_int(&cursor, kind)
         else:
             skip(&cursor, kind)
-    # Nothing else would notice that a damaged footer has lost its row groups.
+    # Detects a damaged footer without its row groups, which nothing else would.
     for index in range(groups.size // sizeof(GroupItem)):
         row_count -= (<GroupItem*>groups.data)[index].row_count
     return not cursor.failed and columns.count > 0 and row_count == 0
 
 
 cdef bint _parse_schema(Cursor* cursor, uint64_t count, Columns* columns) noexcept nogil:
-    """Walk the flattened tree of the schema; false if a leaf is unknown or shaped otherwise."""
+    """Parse the flattened tree of the schema; return false if a leaf is unknown or has another type or nesting."""
     cdef Parent parents[NESTING_MAX]
     cdef uint8_t path[PATH_BYTES_MAX]
     cdef Element element
@@ -169,7 +169,7 @@ cdef void _parse_element(Cursor* cursor, Element* element) noexcept nogil:
 
 
 cdef bint _add_leaf(Columns* columns, const Element* element, const Parent* place, const uint8_t* path) noexcept nogil:
-    """Find which leaf this is; false if none, if it came before or if it is of another shape."""
+    """Add a leaf; return false if it is unknown, a duplicate, or has another type or nesting."""
     cdef int leaf, index
     for leaf in range(LEAVES):
         if strlen(SHAPES[leaf].path) == place.path_size and memcmp(SHAPES[leaf].path, path, place.path_size) == 0:
@@ -204,7 +204,7 @@ cdef bint _all_needed(const Columns* columns) noexcept nogil:
 
 
 cdef int _parse_group(Cursor* cursor, const Columns* columns, Buffer* groups) except -1 nogil:
-    """Parse a row group and append it; 0 if it is not as expected."""
+    """Parse a row group and append it; return 0 if it is unsupported."""
     cdef GroupItem group
     cdef int number = 0, kind, element_kind = 0, index
     cdef uint64_t count
@@ -274,7 +274,7 @@ cdef bint _parse_chunk_metadata(Cursor* cursor, ChunkItem* chunk) noexcept nogil
         else:
             skip(cursor, kind)
     chunk.start = data_page
-    # Writers that have no dictionary page leave its offset out or at 0.
+    # Without a dictionary page, writers omit its offset or set it to 0.
     if dictionary_page > 0 and dictionary_page < data_page:
         chunk.start = dictionary_page
     return not cursor.failed and codec == UNCOMPRESSED and chunk.start >= 4 and chunk.size >= 0 and chunk.value_count >= 0

@@ -1,4 +1,4 @@
-"""Reading a profile table's row groups with the project's own page decoder: see the .pyx."""
+"""Reader of the row groups of a profile table; see ``_profile_pages.pyx``."""
 
 from libc.stdint cimport int64_t
 

@@ -1,9 +1,9 @@
-"""Reading a profile table's row groups with the project's own page decoder, where it understands them.
+"""Reader of the row groups of a profile table with Lithify's page decoder, where it supports them.
 
-``understood`` says whether the footer describes a table this module reads; ``read_group`` answers false for a row group
-with anything unexpected in it. In both cases the caller asks pyarrow, so this module never has to decide whether
-something is damaged. A row group's memory is bounded by its bytes, and row groups that decode to more than
-``GROUP_BYTES_MAX`` are left to pyarrow, which can read them in pieces.
+``understood`` is true if the footer is supported; ``read_group`` returns false for a row group with anything
+unexpected. In both cases the caller uses pyarrow, so this module never decides whether a table is damaged. The memory
+of a row group is bounded by its size, and row groups that decode to more than ``GROUP_BYTES_MAX`` are left to pyarrow,
+which reads them in batches.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -23,7 +23,7 @@ from engine.formats.profile_block.merge_model import ROW_BYTES, ROW_GROUP_BYTES,
 
 cdef enum:
     TAIL_BYTES = 8
-    VALUES_PER_BYTE_MAX = 128       # the densest delta encoding of known writers has about 50
+    VALUES_PER_BYTE_MAX = 128       # the densest encoding of known writers has about 50
 
 cdef int64_t GROUP_BYTES_MAX = 2 * ROW_GROUP_BYTES
 cdef int64_t ROW_SIZE = ROW_BYTES
@@ -33,7 +33,7 @@ OPTIONALS[:] = [DROP_FRAMES, KEEP_FRAMES, DURATION_NANOS, PERIOD, DEFAULT_SAMPLE
 
 
 cdef class ProfilePages:
-    """A profile table, given whole or by a function that reads ranges of it."""
+    """A profile table, given as bytes or as a function that reads ranges of it."""
 
     def __cinit__(self):
         memset(&self._columns, 0, sizeof(self._columns))
@@ -43,7 +43,7 @@ cdef class ProfilePages:
         self._read = None if isinstance(source, bytes) else source
         self._size = size
         if self._whole is not None and len(self._whole) != size:
-            raise Truncated("profiles", -1, f"a table of {len(self._whole)} bytes where {size} are expected")
+            raise Truncated("profiles", -1, f"a table of {len(self._whole)} bytes, but {size} are expected")
         self.understood = self._open()
 
     def __dealloc__(self):
@@ -56,19 +56,19 @@ cdef class ProfilePages:
         return self._groups.size // sizeof(GroupItem)
 
     cdef bytes section(self):
-        """The whole section, None if it is streamed."""
+        """Return the whole section, None if it is streamed."""
         return self._whole
 
     cdef bytes _range(self, int64_t start, int64_t size):
-        """Return exactly so many bytes: what is decoded from them does not look at their length again."""
+        """Return exactly ``size`` bytes; the decoder relies on it. Raises Truncated."""
         cdef bytes found = self._whole[start : start + size] if self._whole is not None else self._read(start, size)
         if found is None or len(found) != size:
             got = 0 if found is None else len(found)
-            raise Truncated("profiles", start, f"a read of {size} bytes of the table gave {got}")
+            raise Truncated("profiles", start, f"a read of {size} bytes of the table returned {got}")
         return found
 
     cdef bint _open(self) except -1:
-        """Read the footer; false if it is not one this module understands."""
+        """Read the footer; return false if it is unsupported."""
         cdef bytes tail, footer
         cdef const uint8_t* at
         cdef int64_t size
@@ -87,7 +87,7 @@ cdef class ProfilePages:
         return self._places_fit()
 
     cdef bint _places_fit(self) noexcept:
-        """Check that all chunks lie in the section and are together no larger than it."""
+        """Return whether all chunks are inside the section and do not exceed it in total."""
         cdef int64_t left = self._size
         cdef ChunkItem* chunk
         cdef size_t number
@@ -102,7 +102,7 @@ cdef class ProfilePages:
         return True
 
     cdef bint read_group(self, size_t number, RowBlock block) except -1:
-        """Decode a row group into block, in place of its rows; false (and no rows) if pyarrow should look at it."""
+        """Replace the rows of ``block`` by a row group; return false (and no rows) if pyarrow must read it."""
         cdef GroupItem* group = self.group(number)
         cdef int64_t start = self._size, end = 0, held = 0
         cdef const uint8_t* data
@@ -132,7 +132,7 @@ cdef class ProfilePages:
         return done
 
     cdef void _release(self):
-        """Give back what decoding the table took: a merge has many tables open at their last row group."""
+        """Release the memory of decoding: a merge has many tables open at their last row group."""
         cdef int leaf
         self._whole = None
         for leaf in range(LEAVES):
@@ -140,7 +140,7 @@ cdef class ProfilePages:
 
 
 cdef bint _is_bounded(const GroupItem* group) noexcept nogil:
-    """Check the promised numbers of values against each other and against the bytes there are."""
+    """Return whether the numbers of values are consistent with one another and with the sizes of the chunks."""
     cdef int64_t rows = group.row_count, samples = group.chunks[<int>STACKTRACE_ID].value_count
     cdef const ChunkItem* chunk
     cdef int leaf
@@ -163,7 +163,7 @@ cdef bint _is_bounded(const GroupItem* group) noexcept nogil:
 
 
 cdef int _read_columns(const uint8_t* data, const GroupItem* group, Column* columns) except -1 nogil:
-    """Decode every column of the row group; 0 if one is not as expected."""
+    """Decode every column of the row group; return 0 if one is unsupported."""
     cdef int leaf
     for leaf in range(LEAVES):
         columns[leaf].level_count = columns[leaf].value_count = 0
@@ -174,14 +174,14 @@ cdef int _read_columns(const uint8_t* data, const GroupItem* group, Column* colu
 
 
 cdef inline void _take(Buffer* out, Column* column) noexcept nogil:
-    """Move a column's values to the rows, leaving it the rows' old memory."""
+    """Swap the values of a column with a buffer of the rows."""
     cdef Buffer old = out[0]
     out[0] = column.values
     column.values = old
 
 
 cdef int _gather(const GroupItem* group, Column* columns, RowColumns* rows) except -1 nogil:
-    """Make rows of decoded columns; 0 if their nesting is not as expected or a row's TotalValue is wrong."""
+    """Build rows from decoded columns; return 0 if their nesting is unexpected or the TotalValue of a row is wrong."""
     cdef size_t row_count = group.row_count, element_count = 0
     cdef int index, leaf
     rows_start(rows)
@@ -211,7 +211,7 @@ cdef int _gather(const GroupItem* group, Column* columns, RowColumns* rows) exce
 
 
 cdef int _gather_lists(const GroupItem* group, Column* columns, RowColumns* rows) except -1 nogil:
-    """Take comments and annotations; a table without such columns has empty lists."""
+    """Build the lists of comments and annotations, which are empty if the table has no such columns."""
     cdef Column* keys = &columns[<int>ANNOTATION_KEY]
     cdef Column* texts = &columns[<int>ANNOTATION_VALUE]
     cdef size_t count = 0
@@ -234,7 +234,7 @@ cdef int _gather_lists(const GroupItem* group, Column* columns, RowColumns* rows
 
 
 cdef void _unsigned_series(RowColumns* rows) noexcept nogil:
-    """Series numbers are unsigned 32-bit in a signed column."""
+    """Convert series numbers, which are unsigned 32-bit numbers in a signed column."""
     cdef int64_t* series = <int64_t*>rows.series.data
     cdef size_t row
     for row in range(rows.row_count):
@@ -242,7 +242,7 @@ cdef void _unsigned_series(RowColumns* rows) noexcept nogil:
 
 
 cdef int _read_starts(const Column* column, size_t row_count, Buffer* starts, size_t* element_count) except -1 nogil:
-    """Put where each row's elements start, and their end, from the levels of a required leaf of a list."""
+    """Write the start of each row's elements, and the end of the last, from the levels of a required leaf of a list."""
     cdef const uint8_t* defs = column.def_levels.data
     cdef const uint8_t* reps = column.rep_levels.data
     cdef size_t index, rows = 0
@@ -261,7 +261,7 @@ cdef int _read_starts(const Column* column, size_t row_count, Buffer* starts, si
 
 
 cdef bint _same_nesting(const Column* first, const Column* second) noexcept nogil:
-    """Check that a leaf has an element exactly where the first leaf of its list has one."""
+    """Return whether a leaf has elements at the same positions as the first leaf of its list."""
     cdef size_t index
     if first.level_count != second.level_count:
         return False
@@ -283,9 +283,9 @@ cdef bint _has_no_labels(const Column* column) noexcept nogil:
 
 cdef int _spread(const Column* column, uint8_t present_above, size_t count, size_t unit, Buffer* values,
                  Buffer* valid) except -1 nogil:
-    """Put a value and a valid byte per element: levels below present_above are rows without elements.
+    """Write a value and a validity byte per element; levels below ``present_above`` are rows without elements.
 
-    A column that the table lacks (no levels at all) is null everywhere.
+    A column that the table lacks (without levels) is null everywhere.
     """
     cdef const uint8_t* defs = column.def_levels.data
     cdef size_t index, element = 0, value = 0
@@ -308,9 +308,9 @@ cdef int _spread(const Column* column, uint8_t present_above, size_t count, size
 
 
 def read_batches(source, int64_t size=-1):
-    """Decode a whole table for tests: a record batch per row group, None for a group or table left to pyarrow.
+    """Return a record batch per row group, None for a group or table that is left to pyarrow. For tests.
 
-    ``source`` is the section, or with its size a function that reads ranges of it.
+    ``source`` is the section, or a function that reads ranges of a section of ``size`` bytes.
     """
     cdef ProfilePages pages = ProfilePages(source, len(source) if size < 0 else size)
     cdef RowBlock block = RowBlock()

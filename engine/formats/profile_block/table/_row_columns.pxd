@@ -1,4 +1,4 @@
-"""Rows of a profile table as flat C arrays, both as read and as gathered for the output. See the .pyx."""
+"""C arrays of the rows of a profile table, for reading and writing; see ``_row_columns.pyx``."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -12,19 +12,19 @@ cdef enum:
 ctypedef struct RowColumns:
     size_t row_count
     size_t sample_count
-    Buffer ids              # 16 bytes a row
-    Buffer series           # int64_t a row, like all numbers here
+    Buffer ids              # 16 bytes per row
+    Buffer series           # int64_t per row, as all numbers here
     Buffer partitions
     Buffer totals
     Buffer times
     Buffer optionals[5]         # FLAT_OPTIONALS columns
-    Buffer optionals_valid[5]   # a byte a row
-    Buffer sample_starts    # row_count + 1 of them
+    Buffer optionals_valid[5]   # a byte per row
+    Buffer sample_starts    # row_count + 1 numbers
     Buffer stacks
     Buffer values
     Buffer spans
     Buffer span_valid
-    Buffer traces           # 16 bytes a sample
+    Buffer traces           # 16 bytes per sample
     Buffer trace_valid
     Buffer comment_starts
     Buffer comments
@@ -35,7 +35,7 @@ ctypedef struct RowColumns:
 
 cdef class RowBlock:
     cdef RowColumns rows
-    cdef object owner       # what the annotations' texts point into
+    cdef object owner       # owner of the bytes that the texts of annotations point into
 
 
 cdef inline int64_t int_at(const Buffer* buffer, size_t index) noexcept nogil:

@@ -1,7 +1,7 @@
-"""Rows of a profile table as flat C arrays: appended one by one, handed to Arrow in one batch, taken over from Arrow.
+"""C arrays of the rows of a profile table: append rows, convert from and to Arrow.
 
-Every array is dense: a null has a value of 0 and a 0 in the column's valid bytes. Sample labels are not held: the format
-keeps them empty, and a table that has some is merged by the plain twin.
+All arrays are dense: a null has the value 0 and a validity byte of 0. Sample labels are not supported: they are empty
+in practice, and a table with labels is merged by the pure-Python implementation.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -26,7 +26,7 @@ cdef object TIME_TYPE = SCHEMA.field("TimeNanos").type
 
 
 cdef class RowBlock:
-    """Owns rows; ``owner`` keeps alive what their texts point into."""
+    """Owns rows; ``owner`` keeps alive the bytes that their texts point into."""
 
     def __cinit__(self):
         memset(&self.rows, 0, sizeof(RowColumns))
@@ -56,7 +56,7 @@ cdef class RowBlock:
 
 
 cdef int rows_start(RowColumns* rows) except -1 nogil:
-    """Forget all rows, keeping the memory."""
+    """Remove all rows but keep the memory."""
     cdef int index
     for index in range(FLAT_OPTIONALS):
         rows.optionals[index].size = rows.optionals_valid[index].size = 0
@@ -79,7 +79,7 @@ cdef inline int _put_slice(Buffer* out, const Buffer* source, size_t start, size
 
 
 cdef int rows_append(RowColumns* out, const RowColumns* source, size_t row, int64_t series, const int64_t* stacks) except -1 nogil:
-    """Append a source's row under another series number and with other stack ids."""
+    """Append a row of a source with another series number and other stack ids."""
     cdef size_t start = int_at(&source.sample_starts, row), count = int_at(&source.sample_starts, row + 1) - start
     cdef int index
     _put_slice(&out.ids, &source.ids, row, 1, 16)
@@ -111,7 +111,7 @@ cdef int rows_append(RowColumns* out, const RowColumns* source, size_t row, int6
 
 
 cdef int64_t wrong_total(const RowColumns* rows) noexcept nogil:
-    """Return the first row whose values do not sum up to its TotalValue, -1 if all do."""
+    """Return the first row whose values do not sum to its TotalValue, -1 if there is none."""
     cdef size_t row, sample
     cdef uint64_t total
     for row in range(rows.row_count):
@@ -129,7 +129,7 @@ cdef object _bytes_of(const Buffer* buffer):
 
 
 cdef tuple _validity(const Buffer* valid):
-    """Return (bitmap or None, null count) of valid bytes."""
+    """Return (bitmap or None, null count) of validity bytes."""
     cdef size_t index, nulls = 0
     cdef bytearray bits
     cdef uint8_t* out
@@ -145,7 +145,7 @@ cdef tuple _validity(const Buffer* valid):
 
 
 cdef object _narrow(const Buffer* numbers):
-    """Return int64 numbers as an Arrow buffer of 32-bit ones (list offsets, series numbers)."""
+    """Return int64 numbers as an Arrow buffer of 32-bit numbers (list offsets, series numbers)."""
     cdef size_t index, count = numbers.size // sizeof(int64_t)
     cdef bytearray narrow = bytearray(4 * count)
     cdef uint32_t* out = <uint32_t*><char*>narrow
@@ -160,7 +160,7 @@ cdef object _column(kind, size_t count, const Buffer* values, const Buffer* vali
 
 
 cdef object _texts(const Buffer* items):
-    """Return texts as an Arrow array of strings, whatever their bytes are."""
+    """Return texts as an Arrow array of strings, without validation of UTF-8."""
     cdef size_t index, count = items.size // sizeof(StringItem)
     cdef const StringItem* texts = <const StringItem*>items.data
     cdef Buffer ends = Buffer(NULL, 0, 0)
@@ -227,7 +227,7 @@ cdef object to_batch(RowColumns* rows):
 
 
 cdef int _put_array(Buffer* out, array, kind) except -1:
-    """Append a numpy or Arrow array's values, cast to kind without looking at their sign."""
+    """Append the values of a numpy or Arrow array, cast to ``kind`` without a range check."""
     cdef const uint8_t[::1] view = np.ascontiguousarray(array).astype(kind, copy=False).view(np.uint8).reshape(-1)
     if view.shape[0]:
         put_bytes(out, &view[0], view.shape[0])
@@ -258,7 +258,7 @@ cdef int _put_fixed(Buffer* out, array) except -1:
 
 
 cdef int _put_starts(Buffer* out, array) except -1:
-    """Put where an Arrow list's elements start, counted from its first element, in place of what out holds."""
+    """Replace ``out`` by the starts of an Arrow list's elements, relative to its first element."""
     offsets = array.offsets.to_numpy().astype(np.int64)
     out.size = 0
     return _put_array(out, offsets - offsets[0], np.int64)
@@ -275,7 +275,7 @@ cdef int _put_texts(Buffer* out, list texts) except -1:
 
 
 cdef bint fill_from_batch(RowBlock block, batch) except -1:
-    """Take over a batch in SCHEMA; false (and no rows) if its samples have labels."""
+    """Replace the rows by those of a batch in SCHEMA; return false (and no rows) if its samples have labels."""
     cdef RowColumns* rows = &block.rows
     cdef int index
     rows_start(rows)

@@ -1,6 +1,6 @@
-"""Reading Thrift's compact protocol over a checked cursor; only inline C, no module of its own.
+"""Reader of the Thrift compact protocol over a bounds-checked cursor (inline C, no module).
 
-Skipping what nobody asked for keeps its own small stack, so nested bytes cannot exhaust the machine's.
+Skipping unknown fields uses a bounded stack, so that nested input cannot overflow the call stack.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -25,7 +25,7 @@ cdef enum:
 
 
 cdef inline int next_field(Cursor* cursor, int* number) noexcept nogil:
-    """Read a field header: return its type (STOP at the end or on failure) and move number on."""
+    """Read a field header; return its type (STOP at the end or on failure) and advance ``number``."""
     cdef uint8_t header = read_u8(cursor)
     if cursor.failed or header & 15 == STOP:
         return STOP
@@ -37,7 +37,7 @@ cdef inline int next_field(Cursor* cursor, int* number) noexcept nogil:
 
 
 cdef inline uint64_t list_header(Cursor* cursor, int* kind) noexcept nogil:
-    """Read a list's length and element type; a length that the bytes cannot hold is a failure."""
+    """Read the length and element type of a list; set ``failed`` if the elements do not fit in the bytes."""
     cdef uint8_t header = read_u8(cursor)
     cdef uint64_t count = header >> 4
     kind[0] = header & 15
@@ -49,7 +49,7 @@ cdef inline uint64_t list_header(Cursor* cursor, int* kind) noexcept nogil:
 
 
 cdef inline void skip_plain(Cursor* cursor, int kind, bint in_list) noexcept nogil:
-    """Step over a value that contains no others."""
+    """Skip a value that contains no other values."""
     if kind == TRUE or kind == FALSE:
         if in_list:
             take(cursor, 1)
@@ -66,8 +66,8 @@ cdef inline void skip_plain(Cursor* cursor, int kind, bint in_list) noexcept nog
 
 
 cdef inline void skip(Cursor* cursor, int kind) noexcept nogil:
-    """Step over a field's value, whatever it contains; maps (Parquet has none) and deep nesting are failures."""
-    cdef uint64_t remaining[DEPTH_MAX]      # elements left of a list; a struct has element kind STOP
+    """Skip the value of a field; set ``failed`` for maps (which Parquet does not use) and deep nesting."""
+    cdef uint64_t remaining[DEPTH_MAX]      # remaining elements of a list; the element kind of a struct is STOP
     cdef int kinds[DEPTH_MAX]
     cdef int depth = 0, number = 0
     cdef bint in_list = False
@@ -101,7 +101,7 @@ cdef inline void skip(Cursor* cursor, int kind) noexcept nogil:
 
 
 cdef inline int64_t read_int(Cursor* cursor, int kind) noexcept nogil:
-    """Read an integer field; another type is a failure."""
+    """Return an integer field; set ``failed`` for another type."""
     if kind != INT16 and kind != INT32 and kind != INT64:
         cursor.failed = True
         return 0

@@ -1,8 +1,7 @@
-"""The profile table: one row per profile and sample type, in Parquet, read and written a row group at a time.
+"""Reader and writer of the profile table: a Parquet file with one row per profile and sample type.
 
-Rows are ordered by SeriesIndex, then TimeNanos. Readers get batches in ``SCHEMA`` whatever the file's writer left out:
-missing columns (TraceID before v1.20, Annotations in 2024) are null or empty. Bytes of a table are not comparable
-between writers; contents are.
+Rows are sorted by SeriesIndex, then TimeNanos. Batches always have ``SCHEMA``: columns that a file lacks (TraceID
+before v1.20, Annotations in 2024) are null or empty. Different writers write equal contents with different bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from engine.formats.profile_block.table.table_footer import MAGIC, TAIL_BYTES, c
 
 _SECTION = "profiles"
 VALUES_PER_BYTE_MAX = 128
-"""More values than so many per byte of a column are a forgery: the encoding of known writers holds about 50."""
+"""Maximum number of values per byte of a column; the encodings of known writers have up to about 50."""
 ROW_GROUPS_MAX = 1 << 16
 STACK_IDS_BATCH_ROWS = 256
 
@@ -105,7 +104,7 @@ _WRITER_OPTIONS: dict[str, Any] = {
 
 
 class StackIds(NamedTuple):
-    """Some rows' series numbers, partitions and stack ids; row i has those from ``offsets[i]`` to ``offsets[i+1]``."""
+    """Series numbers, partitions and stack ids of rows; row i has the ids ``offsets[i]`` up to ``offsets[i+1]``."""
 
     series: npt.NDArray[np.uint32]
     partitions: npt.NDArray[np.uint64]
@@ -114,7 +113,7 @@ class StackIds(NamedTuple):
 
 
 class SectionFile:
-    """A section as a read-only file over range reads; ``hold`` fetches a stretch in one read and serves from it."""
+    """A section as a read-only file over range requests; ``hold`` reads a range once and serves reads from it."""
 
     def __init__(self, read: Callable[[int, int], bytes], offset: int, size: int) -> None:
         self._read = read
@@ -126,18 +125,18 @@ class SectionFile:
         self.closed = False
 
     def hold(self, start: int, end: int) -> None:
-        """Fetch bytes ``start``..``end`` of the section, in place of what was held before."""
+        """Read bytes ``start`` to ``end`` of the section, in place of the range held before."""
         self._held = b""
         self._held = self._read(self._offset + start, end - start)
         self._held_from = start
 
     @property
     def size(self) -> int:
-        """Bytes of the section."""
+        """Size of the section in bytes."""
         return self._size
 
     def read_at(self, start: int, length: int) -> bytes:
-        """Read a stretch, whatever is held and wherever the position is."""
+        """Return a range of the section, independent of the held range and the position."""
         return self._read(self._offset + start, length)
 
     def read(self, size: int = -1, /) -> bytes:
@@ -168,17 +167,17 @@ class SectionFile:
         return False
 
     def flush(self) -> None:
-        """Nothing to flush."""
+        """Do nothing: the file is read-only."""
 
     def close(self) -> None:
-        """Forget what is held."""
+        """Release the held range."""
         self._held = b""
         self.closed = True
 
 
 @contextmanager
 def _bad_object_on_arrow_errors() -> Iterator[None]:
-    # pyarrow reports damaged files as any of these, depending on the layer that notices.
+    # pyarrow raises any of these for damaged files.
     try:
         yield
     except (pa.ArrowException, OSError, OverflowError, UnicodeDecodeError) as error:
@@ -186,10 +185,10 @@ def _bad_object_on_arrow_errors() -> Iterator[None]:
 
 
 class ProfileTableReader:
-    """Reads a profile table, given whole (bytes) or as a ``SectionFile``, one bounded batch after another.
+    """Reads a profile table (bytes or a ``SectionFile``) in bounded batches.
 
-    ``footer`` is that of an earlier reader of the same table, which then is not read again. Who fetches with
-    ``SectionFile.hold`` or the like what is needed says ``reads_ahead=False``: pyarrow fetches more than that.
+    ``footer`` may be that of an earlier reader of the same table, which saves reading it again. Use
+    ``reads_ahead=False`` if the needed ranges are read with ``SectionFile.hold``: pyarrow would read more.
     """
 
     def __init__(
@@ -211,40 +210,40 @@ class ProfileTableReader:
             metadata = self._file.metadata
             self._groups = [metadata.row_group(i) for i in range(min(metadata.num_row_groups, ROW_GROUPS_MAX + 1))]
         if len(self._groups) > ROW_GROUPS_MAX:
-            raise LimitExceeded(_SECTION, -1, f"{metadata.num_row_groups} row groups")
+            raise LimitExceeded(_SECTION, -1, f"{metadata.num_row_groups} row groups exceed {ROW_GROUPS_MAX}")
         self._size = self._section.size if self._section else None
         self._paths = self._check_columns()
         self._sizes = [self._check_group(group) for group in self._groups]
 
     @property
     def row_count(self) -> int:
-        """Rows in all row groups, as the file's footer says."""
+        """The number of rows by the footer."""
         return sum(rows for rows, _ in self._sizes)
 
     @property
     def sample_count(self) -> int:
-        """Samples in all rows, as the file's footer says (rows without samples count one)."""
+        """The number of samples by the footer; a row without samples counts as one."""
         return sum(samples for _, samples in self._sizes)
 
     @property
     def footer(self) -> pq.FileMetaData:
-        """The file's footer, for other readers of the same table."""
+        """The footer, for other readers of the same table."""
         return self._file.metadata
 
     @property
     def group_sizes(self) -> list[tuple[int, int]]:
-        """Rows and samples of every row group, as the footer says."""
+        """The numbers of rows and samples of each row group by the footer."""
         return self._sizes
 
     def bounds(self, number: int, path: str) -> tuple[int, int] | None:
-        """Return a column's smallest and largest integer in a row group; None if the footer does not say."""
+        """Return the minimum and maximum of an integer column in a row group, None without statistics."""
         statistics = self._groups[number].column(self._paths[path]).statistics
         if statistics is None or not statistics.has_min_max:
             return None
         return int(statistics.min_raw), int(statistics.max_raw)
 
-    def stretches(self, number: int, paths: Sequence[str]) -> list[tuple[int, int]]:
-        """Return where in the table (start, end) these columns of a row group lie, in order; absent ones do not."""
+    def column_ranges(self, number: int, paths: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the sorted byte ranges (start, end) of these columns of a row group, without absent columns."""
         found = []
         for path in paths:
             if path in self._paths:
@@ -256,11 +255,11 @@ class ProfileTableReader:
                     or column.total_compressed_size < 0
                     or (self._size is not None and found[-1][1] > self._size)
                 ):
-                    raise BadObject(_SECTION, -1, f"row group {number} is outside the section")
+                    raise BadObject(_SECTION, -1, f"row group {number} is outside of the section")
         return sorted(found)
 
     def columns(self, number: int, paths: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield these columns of a row group as they are stored, so many rows at a time; absent ones are left out."""
+        """Yield these columns of a row group in their stored types, ``batch_rows`` at a time, without absent ones."""
         rows_read = 0
         present = [path for path in paths if path in self._paths]
         with _bad_object_on_arrow_errors():
@@ -268,12 +267,12 @@ class ProfileTableReader:
                 rows_read += batch.num_rows
                 yield batch
         if rows_read != self._sizes[number][0]:
-            raise BadObject(_SECTION, -1, f"row group {number} has {rows_read} rows, not {self._sizes[number][0]}")
+            raise BadObject(_SECTION, -1, f"row group {number} has {rows_read} rows, expected {self._sizes[number][0]}")
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in order as batches in SCHEMA of about READ_BATCH_BYTES decoded, or one row.
+        """Yield all rows in order, in batches in SCHEMA of about READ_BATCH_BYTES decoded bytes, at least one row.
 
-        A BadObject if the file is damaged or a row's values do not sum up to its TotalValue.
+        Raises BadObject if the file is damaged or the values of a row do not sum to its TotalValue.
         """
         for number, (rows, samples) in enumerate(self._sizes):
             decoded = rows * ROW_BYTES + samples * SAMPLE_BYTES
@@ -281,7 +280,7 @@ class ProfileTableReader:
             yield from self._group_batches(number, batch_rows)
 
     def stack_ids(self) -> Iterator[StackIds]:
-        """Yield only what says which series reaches which stacks; TotalValue is not compared."""
+        """Yield the stack ids of all rows with series and partition; TotalValue is not verified."""
         with _bad_object_on_arrow_errors():
             for batch in self._file.iter_batches(STACK_IDS_BATCH_ROWS, columns=list(_STACK_IDS), use_threads=False):
                 samples = batch.column("Samples")
@@ -301,35 +300,35 @@ class ProfileTableReader:
                 rows_read += batch.num_rows
                 yield _checked(_conformed(batch))
         if rows_read != self._sizes[number][0]:
-            raise BadObject(_SECTION, -1, f"row group {number} has {rows_read} rows, not {self._sizes[number][0]}")
+            raise BadObject(_SECTION, -1, f"row group {number} has {rows_read} rows, expected {self._sizes[number][0]}")
 
     def _check_columns(self) -> dict[str, int]:
-        """Refuse a file without the columns that carry the data; return the position of every column."""
+        """Return the position of every column. Raises UnknownFormat if a required one is missing."""
         schema = self._file.schema
         paths = {schema.column(i).path: i for i in range(len(schema))}
-        wanted = ("ID", "SeriesIndex", "StacktracePartition", "TotalValue", "TimeNanos")
-        for path in (*wanted, "Samples.list.element.StacktraceID", "Samples.list.element.Value"):
+        required = ("ID", "SeriesIndex", "StacktracePartition", "TotalValue", "TimeNanos")
+        for path in (*required, "Samples.list.element.StacktraceID", "Samples.list.element.Value"):
             if path not in paths:
-                raise UnknownFormat(_SECTION, -1, f"no column {path}")
+                raise UnknownFormat(_SECTION, -1, f"the column {path} is missing")
         return paths
 
     def _check_group(self, group: pq.RowGroupMetaData) -> tuple[int, int]:
-        """Return (rows, samples) of a row group, refusing what its bytes cannot hold."""
+        """Return (rows, samples) of a row group. Raises LimitExceeded if they do not fit in its bytes."""
         column = group.column(self._paths["Samples.list.element.StacktraceID"])
         samples, size = column.num_values, column.total_compressed_size
         if column.compression != "UNCOMPRESSED":
-            raise UnknownFormat(_SECTION, -1, f"columns compressed with {column.compression}")
+            raise UnknownFormat(_SECTION, -1, f"columns are compressed with {column.compression}, expected none")
         if not 0 <= group.num_rows <= samples <= VALUES_PER_BYTE_MAX * max(size, 1):
-            raise LimitExceeded(_SECTION, -1, f"{group.num_rows} rows, {samples} samples in a column of {size} bytes")
+            raise LimitExceeded(_SECTION, -1, f"{group.num_rows} rows and {samples} samples do not fit in {size} bytes")
         return group.num_rows, samples
 
     def _extent(self, number: int) -> tuple[int, int]:
-        """Return where a row group's pages start and end in the section."""
+        """Return the start and end of the pages of a row group in the section."""
         columns = [self._groups[number].column(i) for i in range(self._groups[number].num_columns)]
         starts = [c.dictionary_page_offset or c.data_page_offset for c in columns]
         end = max(start + c.total_compressed_size for start, c in zip(starts, columns, strict=True))
         if min(starts) < 0 or end < min(starts) or self._section is None or end > self._section.seek(0, 2):
-            raise BadObject(_SECTION, -1, f"row group {number} is outside the section")
+            raise BadObject(_SECTION, -1, f"row group {number} is outside of the section")
         return min(starts), end
 
 
@@ -345,7 +344,7 @@ def _conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _conform(array: pa.Array | None, field: pa.Field, length: int) -> pa.Array:
-    """Return the array in the field's type; a missing one as nulls, or as empty lists."""
+    """Return an array with the type of the field; a missing one has nulls or empty lists."""
     kind = field.type
     if array is None:
         return _missing(field, length)
@@ -362,20 +361,20 @@ def _conform(array: pa.Array | None, field: pa.Field, length: int) -> pa.Array:
         return pa.StructArray.from_arrays(children, fields=list(kind))
     if kind == pa.uuid() and array.type.equals(pa.binary(16)):
         return pa.ExtensionArray.from_storage(kind, array)
-    raise UnknownFormat(_SECTION, -1, f"column {field.name} is {array.type}, not {kind}")
+    raise UnknownFormat(_SECTION, -1, f"column {field.name} is {array.type}, expected {kind}")
 
 
 def _missing(field: pa.Field, length: int) -> pa.Array:
     if field.nullable:
         return pa.nulls(length, field.type)
     if not pa.types.is_list(field.type):
-        raise UnknownFormat(_SECTION, -1, f"no column {field.name}")
+        raise UnknownFormat(_SECTION, -1, f"the column {field.name} is missing")
     empty = pa.array([], field.type.value_type)
     return pa.ListArray.from_arrays(pa.array([0] * (length + 1), pa.int32()), empty, type=field.type)
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Compare TotalValue with the samples: pages of other writers carry no checksum, so this is what notices damage."""
+    """Verify TotalValue against the samples, which detects damage in pages without a checksum (of other writers)."""
     samples = batch.column(SAMPLES)
     offsets = samples.offsets.to_numpy()
     values = samples.values.field(1).to_numpy().view(np.uint64)
@@ -383,30 +382,30 @@ def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     totals = sums[offsets[1:]] - sums[offsets[:-1]]
     wrong = np.flatnonzero(totals != batch.column(3).to_numpy())
     if len(wrong):
-        raise BadObject(_SECTION, -1, f"the values of row {wrong[0]} of a batch do not sum up to its TotalValue")
+        raise BadObject(_SECTION, -1, f"the values of row {wrong[0]} of a batch do not sum to its TotalValue")
     return batch
 
 
 class ProfileTableWriter:
-    """Writes a profile table to a file-like ``sink`` with ``write``; each batch becomes one row group."""
+    """Writes a profile table to a file-like ``sink``, one row group per batch."""
 
     def __init__(self, sink: object) -> None:
         self._writer = pq.ParquetWriter(cast(Any, sink), SCHEMA, **_WRITER_OPTIONS)
         self.row_count = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch in SCHEMA as one row group; an empty one adds nothing."""
+        """Append a batch in SCHEMA as one row group, unless it is empty."""
         if batch.num_rows:
             self._writer.write_batch(batch, row_group_size=batch.num_rows)
             self.row_count += batch.num_rows
 
     def close(self) -> None:
-        """Write the file's footer; the sink stays open. Also before giving a table up: pyarrow would do it later."""
+        """Write the footer; the sink stays open. Also required before discarding a table: pyarrow would do it later."""
         self._writer.close()
 
 
 def _check_footer(source: bytes | memoryview | SectionFile) -> None:
-    """Refuse a damaged footer before pyarrow sees it: some end the process."""
+    """Validate the footer before pyarrow reads it, because some damaged footers terminate the process."""
     if isinstance(source, SectionFile):
         check_table_footer(source.read_at, source.size)
     else:
@@ -415,7 +414,7 @@ def _check_footer(source: bytes | memoryview | SectionFile) -> None:
 
 
 def _own_footer(section: SectionFile) -> pq.FileMetaData:
-    """Read the footer of a table that was checked; pyarrow alone would fetch the last 64 KiB for it."""
+    """Return the footer of a validated table with exact reads; pyarrow alone would read the last 64 KiB."""
     tail = section.read_at(section.size - TAIL_BYTES, TAIL_BYTES)
     length = int.from_bytes(tail[:4], "little") + TAIL_BYTES
     with _bad_object_on_arrow_errors():

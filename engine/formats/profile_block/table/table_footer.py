@@ -1,7 +1,7 @@
-"""Looks at a Parquet footer before pyarrow does, because pyarrow ends the process on some damaged ones.
+"""Validation of Parquet footers before pyarrow reads them, because some damaged ones terminate the process.
 
-Its metadata objects throw where nothing catches: an unknown codec, level histograms that do not match the schema.
-Here such a footer, and one that has lost rows, is a ``BadObject``; pyarrow may still refuse, politely, what passes.
+pyarrow's metadata objects throw uncaught C++ exceptions: for an unknown codec, for level histograms that do not match
+the schema. Such a footer, and one with missing rows, raises ``BadObject`` here; pyarrow may still reject valid ones.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from engine.core.byte_reader import ByteReader
+from engine.core.binary import ByteReader
 from engine.core.errors import BadObject, LimitExceeded, Truncated, UnknownFormat
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8
 DEPTH_MAX = 16
-"""Nesting of a footer's structs and lists; real ones have about 8."""
+"""Maximum nesting of structs and lists in a footer; real ones have about 8."""
 FOOTER_BYTES_MAX = 16 << 20
 CODECS = range(8)
 ENCODINGS = range(10)
@@ -27,32 +27,32 @@ _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9,
 _INTEGERS = (4, 5, 6)
 
 Fields = dict[int, Any]
-"""A Thrift struct: values by field number; structs and lists nest."""
+"""A Thrift struct: values by field number, which may be structs and lists."""
 
 
 class _Leaf(NamedTuple):
-    """How deep a column's definition and repetition levels go."""
+    """The maximum definition and repetition levels of a column."""
 
     definition: int
     repetition: int
 
 
 def check_table_footer(read: Callable[[int, int], bytes], size: int) -> None:
-    """Check the footer of a table of ``size`` bytes, which ``read(offset, length)`` gives."""
+    """Validate the footer of a table of ``size`` bytes, which ``read(offset, length)`` reads. Raises BadObject."""
     if size < len(MAGIC) + TAIL_BYTES:
-        raise Truncated(_SECTION, 0, f"{size} bytes are too few for a profile table")
+        raise Truncated(_SECTION, 0, f"{size} bytes are too short for a profile table")
     tail = read(size - TAIL_BYTES, TAIL_BYTES)
     footer_size = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC:
         raise UnknownFormat(_SECTION, size - 4, "not a Parquet file")
     start = size - TAIL_BYTES - footer_size
     if start < len(MAGIC) or footer_size > FOOTER_BYTES_MAX:
-        raise LimitExceeded(_SECTION, size - TAIL_BYTES, f"a footer of {footer_size} bytes in {size}")
+        raise LimitExceeded(_SECTION, size - TAIL_BYTES, f"a footer of {footer_size} bytes is too large")
     checked_footer(read(start, footer_size))
 
 
 def checked_footer(data: bytes, section: str = _SECTION) -> Fields:
-    """Take apart the footer of any Parquet file; what comes back is what pyarrow does not end the process on."""
+    """Return the fields of a Parquet footer that is safe for pyarrow. Raises BadObject otherwise."""
     metadata = _struct(ByteReader(data, section), 0)
     try:
         _check_metadata(metadata)
@@ -69,14 +69,14 @@ def _struct(reader: ByteReader, depth: int) -> Fields:
         kind = header & 15
         fields[number] = kind == _TRUE if kind in (_TRUE, _FALSE) else _value(reader, kind, depth + 1)
         if not kind:
-            raise BadObject(_SECTION, reader.position, "a footer field of no type")
+            raise BadObject(_SECTION, reader.position, "a footer field without a type")
     return fields
 
 
 def _value(reader: ByteReader, kind: int, depth: int) -> Any:
-    """Return a field's value; a list has the values of its elements."""
+    """Return the value of a field; that of a list is the list of its elements."""
     if depth > DEPTH_MAX:
-        raise LimitExceeded(_SECTION, reader.position, f"a footer nested deeper than {DEPTH_MAX}")
+        raise LimitExceeded(_SECTION, reader.position, f"the footer is nested deeper than {DEPTH_MAX}")
     if kind in _INTEGERS:
         return reader.svarint()
     if kind in (_BYTE, _TRUE, _FALSE):
@@ -91,9 +91,9 @@ def _value(reader: ByteReader, kind: int, depth: int) -> Any:
         header = reader.u8()
         count = reader.uvarint() if header >> 4 == 15 else header >> 4
         if count > reader.end - reader.position:
-            raise LimitExceeded(_SECTION, reader.position, f"a footer list of {count} elements")
+            raise LimitExceeded(_SECTION, reader.position, f"a footer list of {count} elements does not fit")
         return [_value(reader, header & 15, depth + 1) for _ in range(count)]
-    raise UnknownFormat(_SECTION, reader.position, f"a footer value of type {kind}")
+    raise UnknownFormat(_SECTION, reader.position, f"unknown type {kind} of a footer value")
 
 
 def _check_metadata(metadata: Fields) -> None:
@@ -102,12 +102,12 @@ def _check_metadata(metadata: Fields) -> None:
     for group in groups:
         columns = _structs(group, 1)
         if len(columns) != len(leaves):
-            raise BadObject(_SECTION, -1, f"a row group of {len(columns)} columns, the schema has {len(leaves)}")
+            raise BadObject(_SECTION, -1, f"a row group has {len(columns)} columns, the schema {len(leaves)}")
         for column, leaf in zip(columns, leaves, strict=True):
             _check_column(_field(column, 3, dict), leaf)
     rows = sum(_field(group, 3, int) for group in groups)
     if rows != _field(metadata, 3, int):
-        raise BadObject(_SECTION, -1, f"row groups of {rows} rows in a table of {metadata[3]}")
+        raise BadObject(_SECTION, -1, f"the row groups have {rows} rows, the table {metadata[3]}")
 
 
 def _field(fields: Fields, number: int, kind: type) -> Any:
@@ -125,20 +125,20 @@ def _structs(fields: Fields, number: int) -> list[Fields]:
 
 
 def _leaves(elements: list[Fields]) -> list[_Leaf]:
-    """Walk the flattened schema and return its leaves in order."""
+    """Return the leaves of the flattened schema in order."""
     leaves: list[_Leaf] = []
     parents: list[list[Any]] = []
     for element in elements:
         children = element.get(5, 0)
         if not isinstance(children, int) or not 0 <= children <= len(elements) or len(parents) > DEPTH_MAX:
-            raise LimitExceeded(_SECTION, -1, f"a schema group of {children} children")
+            raise LimitExceeded(_SECTION, -1, f"a schema group with {children} children exceeds the limits")
         if not parents:
             leaf = _Leaf(0, 0)
         else:
             while parents and not parents[-1][0]:
                 parents.pop()
             if not parents:
-                raise BadObject(_SECTION, -1, "schema elements that belong to no group")
+                raise BadObject(_SECTION, -1, "a schema element belongs to no group")
             parents[-1][0] -= 1
             leaf = _below(parents[-1][1], element)
         if children or not parents:
@@ -151,22 +151,22 @@ def _leaves(elements: list[Fields]) -> list[_Leaf]:
 def _below(parent: _Leaf, element: Fields) -> _Leaf:
     repetition = element.get(3)
     if repetition not in REPETITIONS:
-        raise UnknownFormat(_SECTION, -1, f"a schema element with repetition {repetition}")
+        raise UnknownFormat(_SECTION, -1, f"unknown repetition {repetition} of a schema element")
     if not element.get(5, 0) and element.get(1) not in PHYSICAL_TYPES:
-        raise UnknownFormat(_SECTION, -1, f"a column of physical type {element.get(1)}")
+        raise UnknownFormat(_SECTION, -1, f"unknown physical type {element.get(1)} of a column")
     return _Leaf(parent.definition + (repetition != 0), parent.repetition + (repetition == 2))
 
 
 def _check_column(column: Fields, leaf: _Leaf) -> None:
     if column.get(1) not in PHYSICAL_TYPES or column.get(4) not in CODECS:
-        raise UnknownFormat(_SECTION, -1, f"a column of type {column.get(1)} with codec {column.get(4)}")
+        raise UnknownFormat(_SECTION, -1, f"unknown type {column.get(1)} or codec {column.get(4)} of a column")
     encodings = _field(column, 2, list)
     if not all(encoding in ENCODINGS for encoding in encodings):
-        raise UnknownFormat(_SECTION, -1, f"a column with encodings {encodings}")
+        raise UnknownFormat(_SECTION, -1, f"unknown encodings {encodings} of a column")
     statistics = column.get(16, {})
     if not isinstance(statistics, dict):
-        raise BadObject(_SECTION, -1, "size statistics that are no struct")
+        raise BadObject(_SECTION, -1, "the size statistics are not a struct")
     for number, level in ((2, leaf.repetition), (3, leaf.definition)):
         histogram = statistics.get(number, [])
         if not isinstance(histogram, list) or len(histogram) not in (0, level + 1):
-            raise BadObject(_SECTION, -1, "a level histogram that does not match the schema")
+            raise BadObject(_SECTION, -1, "a level histogram does not match the schema")

@@ -1,1 +1,1 @@
-"""Chunk files and the encodings of samples."""
+"""Codecs of chunk files and samples."""

@@ -1,7 +1,7 @@
-"""Bits of a chunk for the compiled codecs, most significant first; only inline C, no module of its own.
+"""Bit cursors for the compiled chunk codecs, most significant bit first (inline C, no module).
 
-Reading past the end is harmless and gives zeros: a reader takes a sample's bits, then asks once whether its position is
-still inside.
+Reads past the end are safe and return zeros: a decoder reads the bits of a sample, then checks once whether the
+position is still inside the data.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -35,7 +35,7 @@ ctypedef struct BitSink:
 
 
 cdef inline uint64_t peek(const BitCursor* cursor) noexcept nogil:
-    """Return at least the next 57 bits, uppermost first; zeros behind the end."""
+    """Return at least the next 57 bits, left-aligned; zeros past the end."""
     cdef size_t byte = cursor.at >> 3
     cdef uint64_t word = 0
     cdef size_t left, position
@@ -49,7 +49,7 @@ cdef inline uint64_t peek(const BitCursor* cursor) noexcept nogil:
 
 
 cdef inline uint64_t bits_at(const uint8_t* data, size_t at) noexcept nogil:
-    """Return at least the next 57 bits from bit ``at`` on, uppermost first; eight bytes from there on exist."""
+    """Return at least 57 bits from bit ``at`` on, left-aligned; eight bytes from there must exist."""
     cdef uint64_t word
     memcpy(&word, data + (at >> 3), 8)
     return lithify_be64(word) << (at & 7)
@@ -75,7 +75,7 @@ cdef inline bint is_beyond(const BitCursor* cursor) noexcept nogil:
 
 
 cdef inline void put_bits(BitSink* sink, uint64_t value, unsigned int count) noexcept nogil:
-    """Append the low 1 to 64 bits of a number; the caller has made room."""
+    """Append the low 1 to 64 bits of a number; the caller has reserved the space."""
     cdef unsigned int free = 64 - sink.pending_bits, over
     cdef uint64_t word
     if count < 64:
@@ -85,7 +85,7 @@ cdef inline void put_bits(BitSink* sink, uint64_t value, unsigned int count) noe
         sink.pending_bits += count
     else:
         over = count - free
-        # With nothing pending all 64 bits come from the number.
+        # Without pending bits, all 64 bits come from the number.
         word = value if free == 64 else sink.pending << free | value >> over
         word = lithify_be64(word)
         memcpy(sink.out + sink.size, &word, 8)
@@ -96,7 +96,7 @@ cdef inline void put_bits(BitSink* sink, uint64_t value, unsigned int count) noe
 
 
 cdef inline void finish_bits(BitSink* sink) noexcept nogil:
-    """Write what is pending, padded to a byte; a zero byte follows where the last number ended with whole bytes."""
+    """Write the pending bits, padded to a byte; a zero byte follows if the last number ended at a byte boundary."""
     while sink.pending_bits >= 8:
         sink.pending_bits -= 8
         sink.out[sink.size] = <uint8_t>(sink.pending >> sink.pending_bits)

@@ -1,4 +1,4 @@
-"""The XOR codec for other compiled modules: no Python object, no interpreter lock."""
+"""The XOR codec for the other compiled modules, without Python objects or the GIL."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 

@@ -1,4 +1,4 @@
-"""The compiled XOR codec behind the door ``engine.formats.prometheus.chunks.xor``."""
+"""The compiled XOR codec; see ``engine.formats.prometheus.chunks.xor``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -19,7 +19,7 @@ cdef enum:
     COUNT_BYTES = 2
     COUNT_MAX = 65535
     PADDING_BITS_MAX = 8
-    BYTES_AHEAD = 32  # more than a sample takes, and what is loaded behind it
+    BYTES_AHEAD = 32  # more than the longest sample and one load past it
     HIGH_ZEROS_MAX = 31
 
 cdef tuple ERRORS = (BadObject, Truncated, LimitExceeded)
@@ -34,29 +34,29 @@ cdef inline int _fail(XorFault* fault, int kind, size_t offset, const char* reas
 
 
 cdef inline int _fail_at(XorFault* fault, const BitCursor* bits, const char* reason) noexcept nogil:
-    """What was taken behind the end are zeros: then the end is what is wrong."""
+    """Report a fault; past the end of the data it is the truncation, since reads there return zeros."""
     if is_beyond(bits):
         return _fail(fault, TRUNCATED, bits.size, b"the chunk ends inside a sample")
     return _fail(fault, BAD, bits.at >> 3, reason)
 
 
 cdef int64_t xor_count(const uint8_t* data, size_t size, XorFault* fault) noexcept nogil:
-    """Return how many samples a chunk has, -1 if it cannot have so many."""
+    """Return the number of samples of a chunk; -1 and a fault if its bytes cannot hold them."""
     cdef int64_t count
     fault.kind = -1
     if size < COUNT_BYTES:
         return _fail(fault, TRUNCATED, size, b"the chunk ends inside its header")
     count = (<int64_t>data[0] << 8) | data[1]
     if count == 0:
-        return _fail(fault, BAD, 0, b"a chunk without samples")
+        return _fail(fault, BAD, 0, b"the chunk has no samples")
     if <uint64_t>count * 2 > 8 * (size - COUNT_BYTES):
-        return _fail(fault, LIMIT, 0, b"more samples than the bytes of the chunk can hold")
+        return _fail(fault, LIMIT, 0, b"the chunk is too short for its number of samples")
     return count
 
 
 cdef int decode_samples(const uint8_t* data, size_t size, int64_t* times, uint64_t* values,
                         XorFault* fault) noexcept nogil:
-    """Decode a chunk whose ``xor_count`` samples have room; -1 and a fault if the bytes are not exactly that."""
+    """Decode a chunk into arrays for ``xor_count`` samples; -1 and a fault if the bytes are invalid."""
     cdef size_t count = (<size_t>data[0] << 8) | data[1]
     cdef Cursor head = cursor_over(data, size)
     cdef BitCursor bits
@@ -79,7 +79,7 @@ cdef int decode_samples(const uint8_t* data, size_t size, int64_t* times, uint64
     values[0] = value
     for position in range(1, count):
         if position > 1 and (bits.at >> 3) + BYTES_AHEAD <= size:
-            # All but the last samples: nothing can lie behind the end, and one load shows how both columns go on.
+            # All but the last samples: no read can pass the end, and one load holds the prefixes of both columns.
             at = bits.at
             word = bits_at(data, at)
             if word >> 63 == 0:
@@ -118,11 +118,11 @@ cdef int decode_samples(const uint8_t* data, size_t size, int64_t* times, uint64
                     at += 11
                     if high_zeros + width > 64:
                         bits.at = at
-                        return _fail_at(fault, &bits, b"a window wider than a value")
+                        return _fail_at(fault, &bits, b"a bit window exceeds 64 bits")
                     low_zeros = 64 - high_zeros - width
                 elif width == 0:
                     bits.at = at
-                    return _fail_at(fault, &bits, b"a value uses the window of none before it")
+                    return _fail_at(fault, &bits, b"a value reuses a bit window that no earlier value defines")
                 if width <= 57:
                     value ^= (bits_at(data, at) >> (64 - width)) << low_zeros
                     at += width
@@ -135,7 +135,7 @@ cdef int decode_samples(const uint8_t* data, size_t size, int64_t* times, uint64
             values[position] = value
             continue
         if position == 1:
-            head.at = bits.at >> 3  # still whole bytes
+            head.at = bits.at >> 3  # still at a byte boundary
             step = read_uvarint(&head)
             if head.failed:
                 return _varint_fault(fault, &head)
@@ -172,10 +172,10 @@ cdef int decode_samples(const uint8_t* data, size_t size, int64_t* times, uint64
                     width = 64
                 bits.at += 11
                 if high_zeros + width > 64:
-                    return _fail_at(fault, &bits, b"a window wider than a value")
+                    return _fail_at(fault, &bits, b"a bit window exceeds 64 bits")
                 low_zeros = 64 - high_zeros - width
             elif width == 0:
-                return _fail_at(fault, &bits, b"a value uses the window of none before it")
+                return _fail_at(fault, &bits, b"a value reuses a bit window that no earlier value defines")
             value ^= take_bits(&bits, width) << low_zeros
         if is_beyond(&bits):
             return _fail_at(fault, &bits, b"")
@@ -264,7 +264,7 @@ cdef int _raise(const XorFault* fault) except -1:
 
 
 def decode_xor(const uint8_t[::1] data):
-    """Return the times and the values' bits of a float chunk; a BadObject unless the bytes are exactly that."""
+    """Return times and bit patterns of values of a float chunk. Raises BadObject if the bytes are invalid."""
     cdef XorFault fault
     cdef const uint8_t* start = &data[0] if data.shape[0] else NULL
     cdef int64_t count = xor_count(start, data.shape[0], &fault)
@@ -280,7 +280,7 @@ def decode_xor(const uint8_t[::1] data):
 
 
 def encode_xor(const int64_t[::1] times, const uint64_t[::1] values):
-    """Return the chunk of these samples, byte for byte as Prometheus writes it; LimitExceeded for none or too many."""
+    """Return the chunk of these samples, byte-identical to Prometheus. Raises LimitExceeded for none or too many."""
     cdef Py_ssize_t count = times.shape[0]
     cdef size_t size
     cdef bytes out

@@ -1,4 +1,4 @@
-"""Twin of the XOR chunk codec: plain Python, the definition."""
+"""Reference implementation of the XOR chunk codec in pure Python."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Times = npt.NDArray[np.int64]
 ValueBits = npt.NDArray[np.uint64]
 
 DOD_WIDTHS = (0, 14, 17, 20, 64)
-"""Payload bits of a change of the time step, by how many ones stand before them."""
+"""Payload bits of a delta of deltas of times, by the number of leading ones."""
 LEAST_BITS_PER_SAMPLE = 2
 COUNT_MAX = (1 << 16) - 1
 HIGH_ZEROS_MAX = 31
 
 
 def decode_xor(data: bytes) -> tuple[Times, ValueBits]:
-    """Return the times and the values' bits of a float chunk; a BadObject unless the bytes are exactly that."""
+    """Return times and bit patterns of values of a float chunk. Raises BadObject if the bytes are invalid."""
     reader = BitReader(data, COUNT_BYTES)
     count = int.from_bytes(data[:COUNT_BYTES], "big")
     if count == 0:
-        raise BadObject(SECTION, 0, "a chunk without samples")
+        raise BadObject(SECTION, 0, "the chunk has no samples")
     if count * LEAST_BITS_PER_SAMPLE > reader.left:
-        raise LimitExceeded(SECTION, 0, f"{count} samples cannot be in {len(data)} bytes")
+        raise LimitExceeded(SECTION, 0, f"{count} samples do not fit in {len(data)} bytes")
     times, values = array("q"), array("Q")
     for time, value in _samples(reader, count):
         times.append(time)
@@ -39,7 +39,7 @@ def decode_xor(data: bytes) -> tuple[Times, ValueBits]:
 
 
 def encode_xor(times: Times, values: ValueBits) -> bytes:
-    """Return the chunk of these samples, byte for byte as Prometheus writes it; LimitExceeded for none or too many."""
+    """Return the chunk of these samples, byte-identical to Prometheus. Raises LimitExceeded for none or too many."""
     count = len(times)
     if not 0 < count <= COUNT_MAX or len(values) != count:
         raise LimitExceeded(SECTION, -1, f"{count} times and {len(values)} values in a chunk")
@@ -59,7 +59,7 @@ def encode_xor(times: Times, values: ValueBits) -> bytes:
 
 
 def _changes(times: Sequence[int]) -> Iterator[int]:
-    """Yield the first time, the first step, then the changes of the step."""
+    """Yield the first time, the first delta, then the deltas of deltas."""
     time = step = 0
     for position, following in enumerate(times):
         following_step = following - time
@@ -88,25 +88,25 @@ def _samples(reader: BitReader, count: int) -> Iterator[tuple[int, int]]:
 
 
 class XorReader:
-    """A column of 64-bit patterns, each stored as its difference from the one before; begins with the first."""
+    """Reads a column of 64-bit patterns, each stored as XOR with its predecessor; starts with the first value."""
 
     __slots__ = ("_low_zeros", "_reader", "_width", "value")
 
     def __init__(self, reader: BitReader) -> None:
         self._reader = reader
-        self._width = 0  # no window of significant bits yet
+        self._width = 0  # no window of significant bits is defined
         self._low_zeros = 0
         self.value = reader.bits(64)
 
     def next(self) -> int:
-        """Read the next value."""
+        """Return the next value."""
         reader = self._reader
         if not reader.bits(1):
             return self.value
         if reader.bits(1):
             self._open_window()
         elif not self._width:
-            raise BadObject(SECTION, reader.position >> 3, "a value uses the window of none before it")
+            raise BadObject(SECTION, reader.position >> 3, "a value reuses a bit window that no earlier value defines")
         self.value ^= reader.bits(self._width) << self._low_zeros
         return self.value
 
@@ -115,23 +115,23 @@ class XorReader:
         high_zeros = reader.bits(5)
         width = reader.bits(6) or 64
         if high_zeros + width > 64:
-            raise BadObject(SECTION, reader.position >> 3, f"a window of {high_zeros} + {width} bits")
+            raise BadObject(SECTION, reader.position >> 3, f"a bit window of {high_zeros} + {width} exceeds 64 bits")
         self._width, self._low_zeros = width, 64 - high_zeros - width
 
 
 class XorWriter:
-    """Writes a column of 64-bit patterns, each as its difference from the one before."""
+    """Writes a column of 64-bit patterns, each as XOR with its predecessor."""
 
     __slots__ = ("_high_zeros", "_low_zeros", "_value", "_width", "_writer")
 
     def __init__(self, writer: BitWriter) -> None:
         self._writer = writer
         self._value: int | None = None
-        self._width = 0  # no window of significant bits yet
+        self._width = 0  # no window of significant bits is defined
         self._high_zeros = self._low_zeros = 0
 
     def add(self, value: int) -> None:
-        """Write the next value; the window before is kept wherever it fits, however wide."""
+        """Append a value; the current window is reused whenever it covers the significant bits, as Prometheus does."""
         writer = self._writer
         if self._value is None:
             writer.bits(value, 64)

@@ -1,32 +1,32 @@
-"""Bits of a chunk, most significant first, and the number codes that native histograms use."""
+"""Bit streams of chunks, most significant bit first, with the number codes of native histograms."""
 
 from __future__ import annotations
 
+from engine.core.binary import encode_svarint, encode_uvarint
 from engine.core.errors import BadObject, Truncated
 from engine.formats.prometheus.model import UINT64_MASK
-from engine.formats.prometheus.varints import svarint, uvarint
 
 SECTION = "chunk"
 PADDING_BITS_MAX = 8
 
 VAR_WIDTHS = (0, 3, 6, 9, 12, 18, 25, 56, 64)
-"""Payload bits of the histogram code, by how many ones stand before them."""
+"""Payload bits of the histogram code, by the number of leading ones."""
 
 
 def centred(payload: int, width: int) -> int:
-    """Return the signed number of a payload: 2^(width-1) itself stays positive, 64 bits are two's complement."""
+    """Return the signed number of a payload: 2^(width-1) is positive, 64 bits are two's complement."""
     if width == 64:
         return payload - (1 << 64) if payload >> 63 else payload
     return payload - (1 << width) if payload > 1 << (width - 1) else payload
 
 
 def fits_centred(value: int, width: int) -> bool:
-    """Say whether ``centred`` can give this number from so many bits."""
+    """Return whether ``centred`` can represent a number in ``width`` bits."""
     return -(1 << (width - 1)) < value <= 1 << (width - 1)
 
 
 class BitReader:
-    """Takes numbers from ``data``, starting at a byte; ``position`` and ``end`` are bits."""
+    """Reads numbers from ``data`` from a byte on; ``position`` and ``end`` are in bits."""
 
     __slots__ = ("data", "end", "position")
 
@@ -39,7 +39,7 @@ class BitReader:
 
     @property
     def left(self) -> int:
-        """Return the bits left."""
+        """Return the number of unread bits."""
         return self.end - self.position
 
     def bits(self, count: int) -> int:
@@ -47,21 +47,21 @@ class BitReader:
         start = self.position
         stop = start + count
         if stop > self.end:
-            raise Truncated(SECTION, start >> 3, f"{count} bits wanted, {self.end - start} left")
+            raise Truncated(SECTION, start >> 3, f"{count} bits expected, {self.end - start} left")
         self.position = stop
         last = (stop + 7) >> 3
         taken = int.from_bytes(self.data[start >> 3 : last], "big") >> (8 * last - stop)
         return taken & ((1 << count) - 1)
 
     def ones(self, most: int) -> int:
-        """Count ones up to a zero, which is taken too, or up to ``most`` of them."""
+        """Read ones up to a terminating zero, or up to ``most`` ones; return their number."""
         for count in range(most):
             if not self.bits(1):
                 return count
         return most
 
     def uvarint(self) -> int:
-        """Return a LEB128 number whose bytes may start inside a byte."""
+        """Return a LEB128 number, which need not be aligned to bytes."""
         start = self.position
         value = shift = 0
         while True:
@@ -77,21 +77,21 @@ class BitReader:
         return value
 
     def svarint(self) -> int:
-        """Return a zigzag-coded number."""
+        """Return a zigzag-encoded number."""
         value = self.uvarint()
         return value >> 1 ^ -(value & 1)
 
     def vuint(self) -> int:
-        """Return an unsigned number of the histogram code."""
+        """Return an unsigned number in the histogram code."""
         return self.bits(VAR_WIDTHS[self.ones(8)])
 
     def vint(self) -> int:
-        """Return a signed number of the histogram code."""
+        """Return a signed number in the histogram code."""
         width = VAR_WIDTHS[self.ones(8)]
         return centred(self.bits(width), width) if width else 0
 
     def expect_padding(self) -> None:
-        """Refuse more after the last sample than up to eight zero bits."""
+        """Raise BadObject unless at most eight bits, all zero, follow the last sample."""
         at, left = self.position >> 3, self.left
         if left > PADDING_BITS_MAX:
             raise BadObject(SECTION, at, f"{left} bits follow the last sample")
@@ -100,7 +100,7 @@ class BitReader:
 
 
 class BitWriter:
-    """Puts numbers one after the other into bytes."""
+    """Appends numbers to a bit stream."""
 
     __slots__ = ("_ends_in_byte", "_out", "_pending", "_pending_bits")
 
@@ -111,7 +111,7 @@ class BitWriter:
         self._ends_in_byte = False
 
     def bits(self, value: int, count: int) -> None:
-        """Put the low ``count`` bits of a number."""
+        """Append the low ``count`` bits of a number."""
         self._pending = self._pending << count | value & (1 << count) - 1
         self._pending_bits += count
         whole, rest = divmod(self._pending_bits, 8)
@@ -123,7 +123,7 @@ class BitWriter:
             self._ends_in_byte = count % 8 == 0
 
     def ones(self, count: int, most: int) -> None:
-        """Put so many ones and, below ``most`` of them, the zero that ends them."""
+        """Append ``count`` ones and, if there are fewer than ``most``, the terminating zero."""
         value = (1 << count) - 1
         if count < most:
             self.bits(value << 1, count + 1)
@@ -131,26 +131,26 @@ class BitWriter:
             self.bits(value, count)
 
     def uvarint(self, value: int) -> None:
-        """Put a LEB128 number."""
-        for byte in uvarint(value):
+        """Append a number in LEB128."""
+        for byte in encode_uvarint(value):
             self.bits(byte, 8)
 
     def svarint(self, value: int) -> None:
-        """Put a number zigzag-coded."""
-        for byte in svarint(value):
+        """Append a zigzag-encoded number."""
+        for byte in encode_svarint(value):
             self.bits(byte, 8)
 
     def vuint(self, value: int) -> None:
-        """Put an unsigned 64-bit number in the shortest histogram code."""
+        """Append an unsigned 64-bit number in the shortest histogram code."""
         self._coded(value, next(ones for ones, width in enumerate(VAR_WIDTHS) if value < 1 << width))
 
     def vint(self, value: int) -> None:
-        """Put a signed 64-bit number in the shortest histogram code."""
+        """Append a signed 64-bit number in the shortest histogram code."""
         fitting = (ones for ones, width in enumerate(VAR_WIDTHS[1:-1], 1) if fits_centred(value, width))
         self._coded(value, next(fitting, 8) if value else 0)
 
     def finished(self) -> bytes:
-        """Return the bytes, with the zero byte that Prometheus leaves behind when its last step was a whole byte."""
+        """Return the bytes, with the zero byte that Prometheus appends if the last number ended at a byte boundary."""
         if self._pending_bits:
             return bytes(self._out) + (self._pending << 8 - self._pending_bits).to_bytes(1, "big")
         return bytes(self._out) + (b"\x00" if self._ends_in_byte else b"")

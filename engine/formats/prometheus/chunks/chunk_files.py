@@ -1,12 +1,11 @@
-"""Reads the chunk files of a block: records by reference, each checked against its checksum."""
+"""Reader of the chunk files of a block: records by reference, with verified checksums."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from engine.core.errors import BadReference, LimitExceeded, UnknownFormat
-from engine.formats.prometheus.file_cursor import FileCursor
-from engine.formats.prometheus.mapped_file import FORGET_BYTES, MappedFile
+from engine.formats.prometheus.mapped_file import FORGET_BYTES, FileCursor, MappedFile
 from engine.formats.prometheus.model import ENCODINGS, Chunk
 
 FOLDER = "chunks"
@@ -16,53 +15,54 @@ HEADER_BYTES = 8
 CRC_BYTES = 4
 FILES_MAX = 1 << 20
 CHUNK_BYTES_MAX = 64 << 20
-"""The longest float chunk (65,535 samples) has less than 2 MiB; this leaves room for histograms."""
+"""The longest float chunk (65,535 samples) has less than 2 MiB; histograms are longer."""
 OFFSET_BITS = 32
 
 
 def file_name(number: int) -> str:
-    """Return the name of a block's chunk file, counted from 0, as it stands in references and errors."""
+    """Return the relative path of a chunk file, counted from 0."""
     return f"{FOLDER}/{number + 1:06d}"
 
 
 def chunk_place(ref: int) -> tuple[int, int]:
-    """Return the file (from 0) and the offset in it that a reference names."""
+    """Return the chunk file (from 0) and the offset in it of a reference."""
     return ref >> OFFSET_BITS, ref & ((1 << OFFSET_BITS) - 1)
 
 
 def read_chunk(data: memoryview, number: int, offset: int) -> Chunk:
-    """Return the chunk at a place of file ``number``; its encoding is one that is known, its samples are not looked at.
+    """Return the chunk at an offset of file ``number``; its samples are not validated.
 
-    BadObject, naming the file, if no sound record is there.
+    Raises BadObject, which names the file, if there is no valid record of a known encoding.
     """
     name = file_name(number)
     if not HEADER_BYTES <= offset < len(data):
-        raise BadReference(name, offset, f"no record can be there: the file has {len(data)} bytes")
+        raise BadReference(name, offset, f"the offset of a record is outside of the {len(data)} bytes of the file")
     cursor = FileCursor(data, name, offset)
     size = cursor.uvarint()
     if size > CHUNK_BYTES_MAX:
-        raise LimitExceeded(name, offset, f"a chunk of {size} bytes, at most {CHUNK_BYTES_MAX} are read")
+        raise LimitExceeded(name, offset, f"a chunk of {size} bytes exceeds the maximum of {CHUNK_BYTES_MAX}")
     record = cursor.checked(size + 1)
     at = record.position
     if (encoding := record.u8()) not in ENCODINGS:
-        raise UnknownFormat(name, at, f"encoding {encoding} of a chunk")
+        raise UnknownFormat(name, at, f"unknown chunk encoding {encoding}")
     return Chunk(encoding, bytes(record.take(record.left)))
 
 
 def record_bytes(data: memoryview, number: int, offset: int) -> int:
-    """Return how long the record at a place of file ``number`` says it is, with length and checksum."""
+    """Return the size of the record at an offset of file ``number`` by its length field, with length and checksum."""
     if not HEADER_BYTES <= offset < len(data):
-        raise BadReference(file_name(number), offset, f"no record can be there: the file has {len(data)} bytes")
+        reason = f"the offset of a record is outside of the {len(data)} bytes of the file"
+        raise BadReference(file_name(number), offset, reason)
     cursor = FileCursor(data, file_name(number), offset)
     size = cursor.uvarint()
     return cursor.position - offset + 1 + size + CRC_BYTES
 
 
 class ChunkFiles:
-    """The chunk files of a block, mapped."""
+    """The memory-mapped chunk files of a block."""
 
     def __init__(self, block: Path, forget_bytes: int = FORGET_BYTES) -> None:
-        """Open ``chunks/000001`` and those that follow without a gap, and check their headers."""
+        """Open ``chunks/000001`` and the consecutive files after it, and verify their headers."""
         self._files: list[MappedFile] = []
         self._reading = 0
         while (path := block / file_name(len(self._files))).is_file() and len(self._files) < FILES_MAX:
@@ -78,14 +78,14 @@ class ChunkFiles:
         return [file.data for file in self._files]
 
     def read(self, ref: int) -> Chunk:
-        """Return the chunk at a reference; its encoding is one that is known, its samples are not looked at."""
+        """Return the chunk at a reference. Raises the errors of ``read_chunk``."""
         number, offset = chunk_place(ref)
         if number >= len(self._files):
             raise BadReference(file_name(number), offset, f"the block has {len(self._files)} chunk files")
         return read_chunk(self._files[number].data, number, offset)
 
     def forget_before(self, ref: int) -> None:
-        """Let go of the pages of what was read before a reference; it can be read again."""
+        """Release the pages before a reference; they can be read again."""
         number, offset = chunk_place(ref)
         if number >= len(self._files):
             return
@@ -99,6 +99,6 @@ class ChunkFiles:
         if (magic := cursor.u32()) != MAGIC:
             raise UnknownFormat(cursor.section, 0, f"magic number {magic:08x}, expected {MAGIC:08x}")
         if (version := cursor.u8()) != VERSION:
-            raise UnknownFormat(cursor.section, 4, f"version {version}, only {VERSION} is known")
+            raise UnknownFormat(cursor.section, 4, f"version {version} is not supported, expected {VERSION}")
         if any(cursor.take(HEADER_BYTES - cursor.position)):
             raise UnknownFormat(cursor.section, 5, "the padding of the header is not zero")

@@ -1,4 +1,4 @@
-"""Writes the chunk files of a block: records one after the other, a new file where Prometheus would begin one."""
+"""Writer of the chunk files of a block; files are split at the same records as by Prometheus."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from engine.core.binary import encode_uvarint
 from engine.core.checksums import crc32c
 from engine.core.errors import LimitExceeded, UnknownFormat
 from engine.formats.prometheus.chunks.chunk_files import (
@@ -20,7 +21,6 @@ from engine.formats.prometheus.chunks.chunk_files import (
 )
 from engine.formats.prometheus.model import ENCODINGS, Chunk
 from engine.formats.prometheus.sealed_file import SealedFile, sync_folder
-from engine.formats.prometheus.varints import uvarint
 
 FILE_BYTES = 512 << 20
 LENGTH_BYTES_MAX = 5
@@ -28,7 +28,7 @@ ENCODING_BYTES = 1
 
 
 class ChunkWriter:
-    """Appends the chunks of one series after the other to ``chunks/`` of a block that is being made."""
+    """Appends chunks, series by series, to the folder ``chunks`` of an unfinished block."""
 
     def __init__(self, block: Path, file_bytes: int = FILE_BYTES, *, is_lasting: bool = True) -> None:
         self._block = block
@@ -39,23 +39,23 @@ class ChunkWriter:
         (block / FOLDER).mkdir()
 
     def write(self, chunks: Sequence[Chunk]) -> list[int]:
-        """Append the chunks of a series, in order, and return their references."""
+        """Append the chunks of a series in order; return their references. Raises UnknownFormat, LimitExceeded."""
         for chunk in chunks:
             if chunk.encoding not in ENCODINGS:
-                raise UnknownFormat(FOLDER, -1, f"encoding {chunk.encoding} of a chunk")
-            if len(chunk.data) > CHUNK_BYTES_MAX:
-                raise LimitExceeded(FOLDER, -1, f"a chunk of {len(chunk.data)} bytes, at most {CHUNK_BYTES_MAX}")
+                raise UnknownFormat(FOLDER, -1, f"unknown chunk encoding {chunk.encoding}")
+            if (size := len(chunk.data)) > CHUNK_BYTES_MAX:
+                raise LimitExceeded(FOLDER, -1, f"a chunk of {size} bytes exceeds the maximum of {CHUNK_BYTES_MAX}")
         cuts = self._cuts([len(chunk.data) for chunk in chunks])
         refs = []
         for chunk, begins_file in zip(chunks, cuts, strict=True):
             file = self._next_file() if begins_file or self._file is None else self._file
             refs.append((self._files - 1) << OFFSET_BITS | file.position)
             sealed = bytes([chunk.encoding]) + chunk.data
-            file.write(uvarint(len(chunk.data)) + sealed + crc32c(sealed).to_bytes(CRC_BYTES, "big"))
+            file.write(encode_uvarint(len(chunk.data)) + sealed + crc32c(sealed).to_bytes(CRC_BYTES, "big"))
         return refs
 
     def append(self, records: memoryview, file_starts: Sequence[int]) -> None:
-        """Append records as they are; new files begin before these places in them. References are the caller's."""
+        """Append encoded records, whose references the caller computes; ``file_starts`` are offsets of new files."""
         edges = [0, *file_starts, len(records)]
         for position, (first, last) in enumerate(pairwise(edges)):
             if position:
@@ -65,21 +65,21 @@ class ChunkWriter:
                 self._file.write(records[first:last])
 
     def close(self) -> None:
-        """Put everything into the files, and on the disk if it is to last."""
+        """Flush and close the files, and sync them if they are durable."""
         if self._file is not None:
             self._file.close()
         if self._is_lasting:
             sync_folder(self._block / FOLDER)
 
     def discard(self) -> None:
-        """Let go of the open file."""
+        """Close the current file without syncing it."""
         if self._file is not None:
             self._file.discard()
 
     def _cuts(self, sizes: Sequence[int]) -> list[bool]:
-        """Say before which chunks of a series a new file begins.
+        """Return for each chunk of a series whether a new file begins before it.
 
-        A chunk counts with the longest length field, so that a file ends a little before its limit.
+        As in Prometheus, chunks are counted with the longest length field, so that a file ends before its limit.
         """
         position = self._file.position if self._file is not None else 0
         cuts: list[bool] = []

@@ -1,4 +1,4 @@
-"""What stands once at the front of a chunk of native histograms: schema, zero threshold, spans, custom bounds."""
+"""Encoding of the layout at the front of a histogram chunk: schema, zero threshold, spans, custom bounds."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ THRESHOLD_RAW = 255
 THRESHOLD_EXPONENT_BIAS = 244
 BOUND_UNIT = 1000
 BOUND_CODE_MAX = 33_554_431
-"""Bounds up to 33,554.43 in thousandths have a short form."""
+"""Multiples of 0.001 up to 33,554.43 have a short form."""
 ENTRIES_MAX = 1 << 16
-"""Spans of a side, and custom bounds: a schema's finest buckets over a range that anybody measures are fewer."""
+"""Maximum number of spans per side and of custom bounds; real histograms have fewer."""
 SPAN_BITS_MIN = 2
 BOUND_BITS_MIN = 5
-"""What the shortest of them takes: the zero and the width of each number."""
+"""Sizes of the shortest span and bound."""
 
 
 def float_bits(value: float) -> int:
-    """Return the bits of a float."""
+    """Return the bit pattern of a float."""
     return int.from_bytes(struct.pack(">d", value), "big")
 
 
 def float_of(bits: int) -> float:
-    """Return the float with these bits; for numbers that are compared, never for samples."""
+    """Return the float of a bit pattern; for comparisons only, never for samples."""
     (value,) = struct.unpack(">d", bits.to_bytes(8, "big"))
     return float(value)
 
 
 def decode_layout(reader: BitReader) -> HistogramLayout:
-    """Read a layout; the buckets in it are promises that nothing has been reserved for.
+    """Return a decoded layout; its bucket counts are not validated against the size of the chunk.
 
-    LimitExceeded for more spans or bounds than the bytes can hold, or than any histogram has.
+    Raises LimitExceeded for more spans or bounds than ENTRIES_MAX or than the data can hold.
     """
     threshold = _threshold(reader)
     schema = reader.vint()
@@ -61,10 +61,10 @@ def _spans(reader: BitReader) -> tuple[Span, ...]:
 
 
 def _count(reader: BitReader, bits_each: int, what: str) -> int:
-    """Return how many of something follow; refused before any of them is read if it cannot be."""
+    """Return the number of following items; raise LimitExceeded if they cannot fit in the unread bits."""
     at, count = reader.position >> 3, reader.vuint()
     if count > ENTRIES_MAX or count * bits_each > reader.left:
-        raise LimitExceeded(SECTION, at, f"{count} {what}, at most {ENTRIES_MAX} in the {reader.left} bits left")
+        raise LimitExceeded(SECTION, at, f"{count} {what} exceed {ENTRIES_MAX} or the {reader.left} unread bits")
     return count
 
 
@@ -74,13 +74,13 @@ def _bounds(reader: BitReader) -> tuple[int, ...]:
         at = reader.position >> 3
         code = reader.vuint()
         if code > BOUND_CODE_MAX:
-            raise UnknownFormat(SECTION, at, f"a custom bound with code {code}")
+            raise UnknownFormat(SECTION, at, f"unknown code {code} of a custom bound")
         bounds.append(float_bits((code - 1) / BOUND_UNIT) if code else reader.bits(64))
     return tuple(bounds)
 
 
 def encode_layout(writer: BitWriter, layout: HistogramLayout) -> None:
-    """Write a layout, every number in its shortest form."""
+    """Append a layout, with every number in its shortest form."""
     _put_threshold(writer, layout.zero_threshold_bits)
     writer.vint(layout.schema)
     for spans in (layout.positive_spans, layout.negative_spans):
@@ -115,7 +115,7 @@ def _put_bound(writer: BitWriter, bits: int) -> None:
 
 
 def _bound_code(bound: float) -> int:
-    """Return the code of the nearest thousandth, 0 if there is none in range."""
+    """Return the code of the nearest multiple of 0.001, 0 if it is out of range."""
     if not 0 <= bound <= BOUND_CODE_MAX / BOUND_UNIT:
         return 0
     code = round(bound * BOUND_UNIT) + 1

@@ -1,4 +1,4 @@
-"""Native histograms as chunks hold them. Floats are bit patterns throughout: carried, never calculated with."""
+"""Types of native histograms in chunks. Floats are bit patterns: they are copied, never calculated with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CUSTOM_BUCKETS_SCHEMA = -53
 
 
 class CounterReset(IntEnum):
-    """What is known of the step from the sample before a chunk to its first."""
+    """Whether the counter was reset between the sample before a chunk and its first sample."""
 
     UNKNOWN = 0
     NO_RESET = 1
@@ -21,7 +21,7 @@ class CounterReset(IntEnum):
 
 
 class Span(NamedTuple):
-    """A run of neighbouring buckets: ``offset`` from the end of the span before it, the first one's from bucket 0."""
+    """A run of adjacent buckets; ``offset`` counts from the end of the previous span, or from bucket 0."""
 
     offset: int
     length: int
@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HistogramLayout:
-    """Where the buckets of all samples of a chunk lie; ``custom_bounds`` only with the schema of custom buckets."""
+    """The buckets of all samples of a chunk; only the schema of custom buckets has ``custom_bounds_bits``."""
 
     schema: int
     zero_threshold_bits: int
@@ -39,19 +39,19 @@ class HistogramLayout:
 
     @property
     def positive_buckets(self) -> int:
-        """Return how many positive buckets each sample has."""
+        """Return the number of positive buckets of each sample."""
         return sum(span.length for span in self.positive_spans)
 
     @property
     def negative_buckets(self) -> int:
-        """Return how many negative buckets each sample has."""
+        """Return the number of negative buckets of each sample."""
         return sum(span.length for span in self.negative_spans)
 
 
 class HistogramSample(NamedTuple):
-    """One histogram. Counts are numbers in integer chunks and float bits in float chunks; buckets are absolute.
+    """One histogram. Counts are integers in integer chunks, bit patterns in float chunks; buckets are absolute.
 
-    ``buckets`` are all positive ones, then all negative; a stale marker has none.
+    ``buckets`` are the positive, then the negative ones; a staleness marker has none.
     """
 
     time_ms: int
@@ -62,13 +62,13 @@ class HistogramSample(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """Say whether this marks the end of the series."""
+        """Return whether this is a staleness marker."""
         return self.sum_bits == STALE_NAN
 
 
 @dataclass(frozen=True, slots=True)
 class HistogramChunk:
-    """A decoded chunk of histograms that share one layout."""
+    """A decoded histogram chunk, whose samples share one layout."""
 
     is_float: bool
     counter_reset: CounterReset

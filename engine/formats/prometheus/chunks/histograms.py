@@ -1,6 +1,6 @@
-"""Chunks of native histograms (encodings 2 and 3): integer and float, counters and gauges.
+"""Codec of native histogram chunks (encodings 2 and 3): integer and float, counters and gauges.
 
-Merges copy these chunks unless two that differ overlap, so this is plain Python.
+Pure Python suffices: merges copy these chunks unless different ones overlap.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from engine.formats.prometheus.model import (
 
 HEADER_BYTES = 3
 LEAST_BITS_PER_SAMPLE = 4
-"""Time, count, zero count and sum, a bit each."""
+"""One bit each for time, count, zero count and sum."""
 VALUES_MAX = 1 << 21
-"""Buckets of all samples of a chunk: bits in the file, and some tens of bytes each when they are decoded."""
+"""Maximum number of buckets in all samples of a chunk: they are bits in the file, but tens of bytes when decoded."""
 
 
 def decode_histograms(encoding: int, data: bytes) -> HistogramChunk:
-    """Read a chunk of histograms; a BadObject unless the bytes are exactly that."""
+    """Return a decoded histogram chunk. Raises BadObject if the bytes are invalid."""
     if encoding not in (ENCODING_HISTOGRAM, ENCODING_FLOAT_HISTOGRAM):
-        raise UnknownFormat(SECTION, 0, f"encoding {encoding} is not one of histograms")
+        raise UnknownFormat(SECTION, 0, f"chunk encoding {encoding} is not one of histograms")
     reader = BitReader(data, HEADER_BYTES)
     count = int.from_bytes(data[:COUNT_BYTES], "big")
     if count == 0:
-        raise BadObject(SECTION, 0, "a chunk without samples")
+        raise BadObject(SECTION, 0, "the chunk has no samples")
     if count * LEAST_BITS_PER_SAMPLE > reader.left:
-        raise LimitExceeded(SECTION, 0, f"{count} histograms cannot be in {len(data)} bytes")
+        raise LimitExceeded(SECTION, 0, f"{count} histograms do not fit in {len(data)} bytes")
     if data[COUNT_BYTES] & 0x3F:
         raise UnknownFormat(SECTION, COUNT_BYTES, f"unknown flags {data[COUNT_BYTES]:02x}")
     layout = decode_layout(reader)
     if count * (layout.positive_buckets + layout.negative_buckets) > VALUES_MAX:
         buckets = layout.positive_buckets + layout.negative_buckets
-        raise LimitExceeded(SECTION, HEADER_BYTES, f"{count} histograms of {buckets} buckets, at most {VALUES_MAX}")
+        raise LimitExceeded(SECTION, HEADER_BYTES, f"{count} histograms of {buckets} buckets exceed {VALUES_MAX}")
     read = _integer_samples if encoding == ENCODING_HISTOGRAM else _float_samples
     samples = tuple(read(reader, count, layout))
     reader.expect_padding()
@@ -58,20 +58,20 @@ def decode_histograms(encoding: int, data: bytes) -> HistogramChunk:
 
 
 def _bucket_count(reader: BitReader, layout: HistogramLayout, bits_each: int) -> int:
-    """Return the buckets of a sample, refused before anything is reserved if not even one sample has room."""
+    """Return the number of buckets of a sample; raise LimitExceeded if one sample does not fit in the unread bits."""
     count = layout.positive_buckets + layout.negative_buckets
     if count * bits_each > reader.left:
-        raise LimitExceeded(SECTION, reader.position >> 3, f"{count} buckets cannot be in {reader.left} bits")
+        raise LimitExceeded(SECTION, reader.position >> 3, f"{count} buckets do not fit in {reader.left} bits")
     return count
 
 
-def _refuse_after_stale(reader: BitReader, is_stale: bool, was_stale: bool) -> None:
+def _check_stale_order(reader: BitReader, is_stale: bool, was_stale: bool) -> None:
     if was_stale and not is_stale:
-        raise BadObject(SECTION, reader.position >> 3, "a histogram follows the end of its series")
+        raise BadObject(SECTION, reader.position >> 3, "a histogram follows a staleness marker")
 
 
 class _Differences:
-    """A number that is stored as its change, or as the change of its change; 64 bits, wrapping."""
+    """A 64-bit number (wrapping) that is stored as its deltas of deltas."""
 
     __slots__ = ("_step", "value")
 
@@ -80,7 +80,7 @@ class _Differences:
         self._step = 0
 
     def add(self, change_of_step: int) -> int:
-        """Take the change of the change; return the new number."""
+        """Apply a delta of deltas; return the new number."""
         self._step += change_of_step
         self.value += self._step
         return self.value
@@ -99,7 +99,7 @@ def _integer_samples(reader: BitReader, count: int, layout: HistogramLayout) -> 
         for column in (time, total, zeros):
             column.add(reader.vint())
         is_stale = sums.next() == STALE_NAN
-        _refuse_after_stale(reader, is_stale, was_stale)
+        _check_stale_order(reader, is_stale, was_stale)
         was_stale = is_stale
         if not is_stale:
             for column in stored:
@@ -121,7 +121,7 @@ def _integer_sample(
 
 
 def _absolute(stored: list[int], positive: int) -> Iterator[int]:
-    """Yield bucket counts from differences between neighbours; each side begins anew."""
+    """Yield bucket counts from the differences of adjacent buckets; each side starts at 0."""
     count = 0
     for position, difference in enumerate(stored):
         count = signed64(difference if position == positive else count + difference)
@@ -141,7 +141,7 @@ def _float_samples(reader: BitReader, count: int, layout: HistogramLayout) -> It
         for column in (total, zeros, sums):
             column.next()
         is_stale = sums.value == STALE_NAN
-        _refuse_after_stale(reader, is_stale, was_stale)
+        _check_stale_order(reader, is_stale, was_stale)
         was_stale = is_stale
         if not is_stale:
             for column in buckets:
@@ -157,9 +157,9 @@ def _float_sample(
 
 
 def encode_histograms(chunk: HistogramChunk) -> bytes:
-    """Return a chunk's data, byte for byte as Prometheus writes it.
+    """Return the data of a chunk, byte-identical to Prometheus.
 
-    LimitExceeded for no samples or too many; BadObject if buckets do not fit the layout.
+    Raises LimitExceeded for none or too many samples, BadObject if buckets do not match the layout.
     """
     if not 0 < len(chunk.samples) <= COUNT_MAX:
         raise LimitExceeded(SECTION, -1, f"{len(chunk.samples)} histograms in a chunk")
@@ -167,7 +167,7 @@ def encode_histograms(chunk: HistogramChunk) -> bytes:
     if any(len(sample.buckets) != (0 if sample.is_stale else expected) for sample in chunk.samples):
         raise BadObject(SECTION, -1, f"a histogram does not have the {expected} buckets of the layout")
     if any(before.is_stale and not after.is_stale for before, after in pairwise(chunk.samples)):
-        raise BadObject(SECTION, -1, "a histogram follows the end of its series")
+        raise BadObject(SECTION, -1, "a histogram follows a staleness marker")
     header = len(chunk.samples).to_bytes(COUNT_BYTES, "big") + bytes([chunk.counter_reset << 6])
     writer = BitWriter(header)
     encode_layout(writer, chunk.layout)
@@ -179,7 +179,7 @@ def encode_histograms(chunk: HistogramChunk) -> bytes:
 
 
 class _DifferenceWriter:
-    """Writes a number as it is, then its change, then the changes of its change."""
+    """Writes the first number as it is, then its delta, then deltas of deltas."""
 
     __slots__ = ("_is_signed", "_step", "_value", "_writer")
 
@@ -190,7 +190,7 @@ class _DifferenceWriter:
         self._step = 0
 
     def add(self, value: int) -> None:
-        """Write the next number."""
+        """Append a number."""
         if self._value is not None:
             step = value - self._value
             self._writer.vint(signed64(step - self._step))
@@ -213,13 +213,13 @@ def _put_integer_samples(writer: BitWriter, chunk: HistogramChunk) -> None:
         total.add(sample.observations)
         zeros.add(sample.zero_count)
         sums.add(sample.sum_bits)
-        # A stale marker has no buckets, so that the columns may be more than what there is.
+        # A staleness marker has no buckets, so there may be more columns than buckets.
         for column, difference in zip(columns, _neighbour_differences(sample.buckets, positive), strict=False):
             column.add(difference)
 
 
 def _neighbour_differences(buckets: tuple[int, ...], positive: int) -> Iterator[int]:
-    """Yield each bucket's difference from the one before on its side."""
+    """Yield the difference of each bucket from the previous one of its side."""
     for position, count in enumerate(buckets):
         yield signed64(count - (buckets[position - 1] if position not in (0, positive) else 0))
 

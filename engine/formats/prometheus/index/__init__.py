@@ -1,1 +1,1 @@
-"""The index file: symbols, series, postings."""
+"""Readers and writers of the index of a block: symbols, series, postings."""

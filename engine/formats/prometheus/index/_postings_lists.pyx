@@ -1,4 +1,4 @@
-"""The compiled writer of postings lists behind the door ``engine.formats.prometheus.index.postings_lists``."""
+"""The compiled writer of postings lists; see ``engine.formats.prometheus.index.postings_lists``."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -80,11 +80,11 @@ cdef int _put_lists(Buffer* out, Buffer* table, size_t position, const uint64_t*
 
 def format_lists(size_t position, const uint64_t[::1] pairs, const uint32_t[::1] counts, const int64_t[::1] places,
                  bytes ids, symbols, size_t most_bytes):
-    """Return lists with their padding, to be written at ``position`` of the index, their table, how many they are, and
-    of how many pieces: it ends with the list whose entry brings the table to ``most_bytes``.
+    """Return padded lists for ``position`` of the index, their table entries, and the numbers of lists and of pieces.
 
-    Ids come in pieces: ``counts`` of them, four bytes each, at ``places`` in ``ids``. Pieces whose pairs (name in the
-    upper, value in the lower half) are equal follow one another and make one list.
+    Stops after the list whose entry brings the table to ``most_bytes``. Ids are given in pieces: ``counts`` ids of four
+    bytes each at ``places`` in ``ids``. Consecutive pieces with equal pairs (name in the upper, value in the lower
+    half) make one list.
     """
     cdef const uint8_t[::1] data
     cdef const uint32_t[::1] positions
@@ -96,7 +96,7 @@ def format_lists(size_t position, const uint64_t[::1] pairs, const uint32_t[::1]
     cdef size_t ids_size = len(ids)
     cdef int fault
     if counts.shape[0] != pairs.shape[0] or places.shape[0] != pairs.shape[0]:
-        raise ValueError("the arrays of pieces are not equally long")
+        raise ValueError("the arrays of pieces differ in length")
     if not pieces:
         return b"", b"", 0, 0
     data, known.start, known.end, positions = symbols.parts()
@@ -108,9 +108,9 @@ def format_lists(size_t position, const uint64_t[::1] pairs, const uint32_t[::1]
             fault = _put_lists(&out, &table, position, &pairs[0], &counts[0], &places[0], pieces, first, ids_size,
                                &known, most_bytes, &lists, &done)
         if fault == NO_SYMBOL:
-            raise BadReference(SECTION, known.start, "a list of a symbol that does not exist")
+            raise BadReference(SECTION, known.start, "a postings list refers to a symbol that does not exist")
         if fault == NO_PIECE:
-            raise ValueError("a piece of a list is not among the ids")
+            raise ValueError("a piece of a list is outside of the ids")
         return (<const char*>out.data)[:out.size], (<const char*>table.data)[:table.size], lists, done
     finally:
         buffer_free(&out)
@@ -128,8 +128,7 @@ cdef void _sort_by_digit(const uint64_t* pairs, const uint32_t* ids, size_t coun
 
 
 cdef bint _sort(uint64_t* pairs, uint32_t* ids, size_t count, uint64_t* other_pairs, uint32_t* other_ids) noexcept nogil:
-    """Sort by pair, digit by digit from the lowest, so that equal ones stay in order; say whether the result is in the
-    other arrays. What pairs there are makes no difference to the time."""
+    """Sort by pair with a stable radix sort; return whether the result is in the other arrays."""
     cdef size_t starts[DIGITS][DIGIT_VALUES]
     cdef size_t place, value, sum, here
     cdef unsigned int digit
@@ -140,7 +139,7 @@ cdef bint _sort(uint64_t* pairs, uint32_t* ids, size_t count, uint64_t* other_pa
             starts[digit][(pairs[place] >> 8 * digit) & (DIGIT_VALUES - 1)] += 1
     for digit in range(DIGITS):
         if starts[digit][((other_pairs if is_other else pairs)[0] >> 8 * digit) & (DIGIT_VALUES - 1)] == count:
-            continue  # all have the same
+            continue  # all digits are equal
         sum = 0
         for value in range(DIGIT_VALUES):
             here = starts[digit][value]
@@ -155,7 +154,7 @@ cdef bint _sort(uint64_t* pairs, uint32_t* ids, size_t count, uint64_t* other_pa
 
 
 def grouped_ids(const uint64_t[::1] pairs, const uint32_t[::1] ids):
-    """Return the different pairs, ascending, how many ids each has, and the ids by pair, in order, four bytes each."""
+    """Return the distinct ascending pairs, their numbers of ids, and the ids in stable order, four bytes each."""
     cdef size_t count = pairs.shape[0], place, groups = 0
     cdef uint64_t* sorted_pairs
     cdef uint32_t* sorted_ids
@@ -163,7 +162,7 @@ def grouped_ids(const uint64_t[::1] pairs, const uint32_t[::1] ids):
     cdef uint64_t* spare
     found_pairs, found_ids = np.empty(count, np.uint64), np.empty(count, np.uint32)
     if <size_t>ids.shape[0] != count:
-        raise ValueError("there are not as many ids as pairs")
+        raise ValueError("expected as many ids as pairs")
     if not count:
         return found_pairs, found_ids, b""
     cdef uint64_t[::1] group_pairs = found_pairs
@@ -179,7 +178,7 @@ def grouped_ids(const uint64_t[::1] pairs, const uint32_t[::1] ids):
             if _sort(sorted_pairs, sorted_ids, count, spare, <uint32_t*>(spare + count)):
                 memcpy(sorted_pairs, spare, 8 * count)
                 memcpy(sorted_ids, spare + count, 4 * count)
-            # What is sorted lies in the arrays that are returned; the spare ones now get the counts.
+            # The sorted pairs are in the returned arrays; the spare arrays now get the counts.
             counts = <uint32_t*>spare
             for place in range(count):
                 if place == 0 or sorted_pairs[place] != sorted_pairs[groups - 1]:

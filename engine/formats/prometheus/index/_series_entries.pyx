@@ -1,4 +1,4 @@
-"""The compiled reader and writer of series entries behind the door ``engine.formats.prometheus.index.series_entries``."""
+"""The compiled reader and writer of series entries; see ``engine.formats.prometheus.index.series_entries``."""
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -58,7 +58,7 @@ cdef inline int _fail(Fault* fault, int kind, size_t offset, const char* reason)
 
 
 cdef inline int _varint(Cursor* cursor, uint64_t* value, Fault* fault) noexcept nogil:
-    """Read a varint; most of them have one byte, or two."""
+    """Read a varint; most have one or two bytes."""
     cdef const uint8_t* at = cursor.data + cursor.at
     if left(cursor) >= 2:
         if at[0] < 0x80:
@@ -79,11 +79,11 @@ cdef int _long_varint(Cursor* cursor, uint64_t* value, Fault* fault) noexcept no
         return 0
     if cursor.size - start >= VARINT_BYTES_MAX:
         return _fail(fault, BAD, start, b"a varint is longer than 64 bits")
-    return _fail(fault, TRUNCATED, start, b"a varint does not end")
+    return _fail(fault, TRUNCATED, start, b"the entry ends inside a varint")
 
 
 cdef bint _follows(const uint32_t* before, size_t before_count, const uint32_t* refs, size_t count) noexcept nogil:
-    """Say whether a label set comes after another; a prefix comes before what is longer."""
+    """Return whether a label set sorts after another; a proper prefix sorts first."""
     cdef size_t position
     for position in range(min(before_count, count)):
         if refs[position] != before[position]:
@@ -92,7 +92,7 @@ cdef bint _follows(const uint32_t* before, size_t before_count, const uint32_t* 
 
 
 cdef int _open_entry(Cursor* cursor, Cursor* entry, size_t* place, Fault* fault) noexcept nogil:
-    """Step over padding to an entry and check it whole; ``place`` is where it starts."""
+    """Skip the padding before an entry and verify its checksum; ``place`` is its position."""
     cdef size_t padding = (ALIGNMENT - cursor.at % ALIGNMENT) % ALIGNMENT
     cdef size_t start = cursor.at, position
     cdef uint64_t size = 0
@@ -108,14 +108,14 @@ cdef int _open_entry(Cursor* cursor, Cursor* entry, size_t* place, Fault* fault)
     if _varint(cursor, &size, fault):
         return 1
     if size > SERIES_BYTES_MAX:
-        return _fail(fault, LIMIT, place[0], b"a series longer than any that is read")
+        return _fail(fault, LIMIT, place[0], b"the series exceeds the maximum size")
     start = cursor.at
     body = take(cursor, size)
     stored = take(cursor, CRC_BYTES)
     if cursor.failed:
         return _fail(fault, TRUNCATED, start, b"the series section ends inside an entry")
     if crc32c_of(body, size) != be32(stored):
-        return _fail(fault, CHECKSUM, start, b"the stored checksum is not that of the bytes")
+        return _fail(fault, CHECKSUM, start, b"the stored checksum does not match the entry")
     entry[0] = cursor_over(cursor.data, start + size)
     entry.at = start
     return 0
@@ -128,7 +128,7 @@ cdef int _read_labels(Cursor* entry, const Limits* limits, Arrays* arrays, Fault
     if _varint(entry, &count, fault):
         return 1
     if count > left(entry) // 2:
-        return _fail(fault, LIMIT, entry.at, b"more labels than bytes for them")
+        return _fail(fault, LIMIT, entry.at, b"the labels do not fit in the entry")
     buffer_reserve(&arrays.label_refs, 8 * count)
     refs = <uint32_t*>(arrays.label_refs.data + arrays.label_refs.size)
     for position in range(2 * count):
@@ -136,7 +136,7 @@ cdef int _read_labels(Cursor* entry, const Limits* limits, Arrays* arrays, Fault
         if _varint(entry, &ref, fault):
             return 1
         if ref >= limits.symbols or (position % 2 == 0 and ref < limits.first_name):
-            return _fail(fault, REFERENCE, at, b"a label of a symbol that cannot be one")
+            return _fail(fault, REFERENCE, at, b"a label refers to a symbol that does not exist or is empty")
         if position % 2 == 0:
             if position and ref <= name:
                 return _fail(fault, ORDER, at, b"the labels of a series do not ascend")
@@ -158,7 +158,7 @@ cdef int _read_chunks(Cursor* entry, Arrays* arrays, Fault* fault) except -1 nog
     if _varint(entry, &count, fault):
         return 1
     if count > left(entry) // 3:
-        return _fail(fault, LIMIT, entry.at, b"more chunks than bytes for them")
+        return _fail(fault, LIMIT, entry.at, b"the chunks do not fit in the entry")
     buffer_reserve(&arrays.min_times, 8 * count)
     buffer_reserve(&arrays.max_times, 8 * count)
     buffer_reserve(&arrays.chunk_refs, 8 * count)
@@ -173,9 +173,9 @@ cdef int _read_chunks(Cursor* entry, Arrays* arrays, Fault* fault) except -1 nog
         if position == 0:
             min_time = zigzag_decode(number)
         else:
-            # A chunk that begins earlier has a gap that has wrapped.
+            # For a chunk that starts earlier, the unsigned gap has wrapped around.
             if number == 0 or number > <uint64_t>INT64_MAX:
-                return _fail(fault, ORDER, at, b"a chunk does not begin after the one before it ends")
+                return _fail(fault, ORDER, at, b"a chunk does not start after the end of the previous one")
             is_time_beyond = number > <uint64_t>INT64_MAX - <uint64_t>max_time
             min_time = <int64_t>(<uint64_t>max_time + number)
         if _varint(entry, &width, fault):
@@ -191,9 +191,9 @@ cdef int _read_chunks(Cursor* entry, Arrays* arrays, Fault* fault) except -1 nog
             is_ref_beyond = (ref + <uint64_t>change < ref) != (change < 0)
             ref += <uint64_t>change
         if is_time_beyond:
-            return _fail(fault, BAD, at, b"the times of a chunk are beyond 64 bits")
+            return _fail(fault, BAD, at, b"the times of a chunk exceed 64 bits")
         if is_ref_beyond:
-            return _fail(fault, REFERENCE, at, b"the reference of a chunk is beyond 64 bits")
+            return _fail(fault, REFERENCE, at, b"the reference of a chunk exceeds 64 bits")
         min_times[position], max_times[position], refs[position] = min_time, max_time, ref
     arrays.min_times.size += 8 * count
     arrays.max_times.size += 8 * count
@@ -204,7 +204,7 @@ cdef int _read_chunks(Cursor* entry, Arrays* arrays, Fault* fault) except -1 nog
 
 cdef int _read_all(Cursor* cursor, const Limits* limits, const uint32_t* after, size_t after_count, bint has_after,
                    size_t most, Arrays* arrays, Fault* fault) except -1 nogil:
-    """Read entries into the arrays; 1 and a fault if one is not sound."""
+    """Read entries into the arrays; return 1 and a fault if one is invalid."""
     cdef Cursor entry
     cdef size_t place = 0, done = 0, start
     cdef size_t before_start = 0, first = cursor.at
@@ -216,25 +216,25 @@ cdef int _read_all(Cursor* cursor, const Limits* limits, const uint32_t* after, 
         start = arrays.label_refs.size
         if _read_labels(&entry, limits, arrays, fault):
             return 1
-        if done:  # the series before is in the same array
+        if done:  # the previous series is in the same array
             after = <uint32_t*>(arrays.label_refs.data + before_start)
             after_count = (start - before_start) // 4
         if (done or has_after) and not _follows(
                 after, after_count, <uint32_t*>(arrays.label_refs.data + start), (arrays.label_refs.size - start) // 4):
-            return _fail(fault, ORDER, place, b"the series does not follow the one before it")
+            return _fail(fault, ORDER, place, b"the series does not sort after the previous one")
         before_start = start
         put_u32(&arrays.ids, <uint32_t>(place // ALIGNMENT))
         if _read_chunks(&entry, arrays, fault):
             return 1
         if left(&entry):
-            return _fail(fault, BAD, entry.at, b"bytes follow the chunks of a series")
+            return _fail(fault, BAD, entry.at, b"unexpected bytes after the chunks of a series")
         done += 1
     return 0
 
 
 def decode_series(const uint8_t[::1] data, size_t position, size_t end, uint64_t symbols, uint64_t first_name, after,
                   size_t most):
-    """Read up to ``most`` entries from ``position``; checksum, references and every order are checked."""
+    """Return up to ``most`` entries from ``position``; checksums, references and all orders are verified."""
     cdef Arrays arrays
     cdef Fault fault
     cdef Limits limits = Limits(symbols, first_name)
@@ -244,7 +244,7 @@ def decode_series(const uint8_t[::1] data, size_t position, size_t end, uint64_t
     cdef Cursor cursor
     cdef int failed
     if not position <= end <= <size_t>data.shape[0]:
-        raise Truncated(SECTION, position, f"bytes {position} to {end} are not inside {data.shape[0]}")
+        raise Truncated(SECTION, position, f"bytes {position} to {end} are outside of {data.shape[0]} bytes")
     cursor = cursor_over(&data[0] if data.shape[0] else NULL, end)
     cursor.at = position
     memset(&arrays, 0, sizeof(Arrays))
@@ -282,9 +282,9 @@ cdef void _free(Arrays* arrays) noexcept:
 
 
 def encode_series(batch, size_t position, after):
-    """Return the entries of a batch, written from ``position`` of the file on with their padding, and their new ids.
+    """Return the padded entries of a batch for ``position`` of the file, and their new ids.
 
-    OutOfOrder if labels, series or chunks do not ascend.
+    Raises OutOfOrder if labels, series or chunks do not ascend.
     """
     cdef const int64_t[::1] label_starts = batch.label_starts
     cdef const int64_t[::1] chunk_starts = batch.chunk_starts
@@ -319,7 +319,8 @@ def encode_series(batch, size_t position, after):
                 if failed:
                     break
                 if has_before and not _follows(refs_before, before_count, refs, 2 * labels):
-                    failed = _fail(&fault, ORDER, position + out.size, b"the series does not follow the one before it")
+                    failed = _fail(&fault, ORDER, position + out.size,
+                                   b"the series does not sort after the previous one")
                     break
                 refs_before, before_count, has_before = refs, 2 * labels, True
                 padding = (ALIGNMENT - (position + out.size) % ALIGNMENT) % ALIGNMENT
@@ -332,7 +333,7 @@ def encode_series(batch, size_t position, after):
                     if failed:
                         break
                 if body.size > SERIES_BYTES_MAX:
-                    failed = _fail(&fault, LIMIT, position + out.size, b"a series longer than any that is read")
+                    failed = _fail(&fault, LIMIT, position + out.size, b"the series exceeds the maximum size")
                     break
                 ids[place] = <uint32_t>((position + out.size) // ALIGNMENT)
                 put_uvarint(&out, body.size)
@@ -347,10 +348,10 @@ def encode_series(batch, size_t position, after):
 
 
 cdef int _check_starts(const int64_t[::1] starts, Py_ssize_t count, Py_ssize_t size) except -1:
-    """Refuse a batch whose arrays do not belong together: what follows trusts them."""
+    """Raise ValueError if the arrays of a batch are inconsistent; the code below relies on them."""
     cdef Py_ssize_t place
     if starts.shape[0] != count + 1 or starts[0] < 0 or starts[count] > size:
-        raise ValueError("the arrays of a batch of series are not equally long")
+        raise ValueError("the arrays of a batch of series differ in length")
     for place in range(count):
         if starts[place] > starts[place + 1]:
             raise ValueError("the starts in a batch of series do not ascend")
@@ -376,7 +377,7 @@ cdef int _put_chunks(Buffer* body, const int64_t* min_times, const int64_t* max_
             return _fail(fault, ORDER, at, b"the chunks of a series do not ascend")
         if position:
             gap = <uint64_t>min_times[position] - <uint64_t>max_times[position - 1]
-            if gap > <uint64_t>INT64_MAX:  # it would be read as one that has wrapped
+            if gap > <uint64_t>INT64_MAX:  # readers would treat it as wrapped around
                 return _fail(fault, ORDER, at, b"the chunks of a series do not ascend")
             put_uvarint(body, gap)
         else:

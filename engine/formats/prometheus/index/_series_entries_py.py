@@ -1,4 +1,4 @@
-"""Twin of reading and writing the series section: plain Python, the definition."""
+"""Reference implementation of the codec of series entries in pure Python."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.binary import encode_svarint, encode_uvarint
 from engine.core.checksums import crc32c
 from engine.core.errors import BadObject, BadReference, LimitExceeded
 from engine.formats.prometheus.errors import OutOfOrder
-from engine.formats.prometheus.file_cursor import FileCursor
 from engine.formats.prometheus.index.index_layout import BATCH_BYTES_MAX, SECTION, SERIES_ALIGNMENT, SERIES_BYTES_MAX
 from engine.formats.prometheus.index.series_batch import SeriesBatch
+from engine.formats.prometheus.mapped_file import FileCursor
 from engine.formats.prometheus.model import INT64_MAX, UINT64_MASK
-from engine.formats.prometheus.varints import svarint, uvarint
 
 Ids = npt.NDArray[np.uint32]
 
@@ -23,10 +23,10 @@ Ids = npt.NDArray[np.uint32]
 def decode_series(
     data: memoryview, position: int, end: int, symbols: int, first_name: int, after: tuple[int, ...] | None, most: int
 ) -> SeriesBatch:
-    """Read up to ``most`` entries from ``position``; checksum, references and every order are checked.
+    """Return up to ``most`` entries from ``position``; checksums, references and all orders are verified.
 
-    ``symbols`` is how many there are, ``first_name`` the least that may be a label name, ``after`` the label references
-    of the series before.
+    ``symbols`` is the number of symbols, ``first_name`` the smallest one that may be a label name, ``after`` the label
+    references of the previous series.
     """
     batch = _Arrays()
     cursor = FileCursor(data, SECTION, position, end)
@@ -35,11 +35,11 @@ def decode_series(
         at = cursor.position
         size = cursor.uvarint()
         if size > SERIES_BYTES_MAX:
-            raise LimitExceeded(SECTION, at, f"a series of {size} bytes, at most {SERIES_BYTES_MAX} are read")
+            raise LimitExceeded(SECTION, at, f"a series of {size} bytes exceeds the maximum of {SERIES_BYTES_MAX}")
         entry = cursor.checked(size)
         labels = _labels(entry, symbols, first_name)
         if after is not None and labels <= after:
-            raise OutOfOrder(SECTION, at, "the series does not follow the one before it")
+            raise OutOfOrder(SECTION, at, "the series does not sort after the previous one")
         after = labels
         batch.ids.append(at // SERIES_ALIGNMENT)
         batch.label_refs.extend(labels)
@@ -93,25 +93,26 @@ def _read_chunks(entry: FileCursor, batch: _Arrays) -> None:
             min_time = entry.svarint()
         else:
             gap = entry.uvarint()
-            # A chunk that begins earlier has a gap that has wrapped.
+            # For a chunk that starts earlier, the unsigned gap has wrapped around.
             if not 0 < gap <= INT64_MAX:
-                raise OutOfOrder(SECTION, at, f"chunk {position} does not begin after the one before it ends")
+                raise OutOfOrder(SECTION, at, f"chunk {position} does not start after the end of the previous one")
             min_time = max_time + gap
         max_time = min_time + entry.uvarint()
         ref = ref + entry.svarint() if position else entry.uvarint()
         if max_time > INT64_MAX:
-            raise BadObject(SECTION, at, f"the times of chunk {position} are beyond 64 bits")
+            raise BadObject(SECTION, at, f"the times of chunk {position} exceed 64 bits")
         if not 0 <= ref <= UINT64_MASK:
-            raise BadReference(SECTION, at, f"the reference of chunk {position} is beyond 64 bits")
+            raise BadReference(SECTION, at, f"the reference of chunk {position} exceeds 64 bits")
         batch.min_times.append(min_time)
         batch.max_times.append(max_time)
         batch.refs.append(ref)
 
 
 def encode_series(batch: SeriesBatch, position: int, after: tuple[int, ...] | None) -> tuple[bytes, Ids]:
-    """Return the entries of a batch, written from ``position`` of the file on with their padding, and their new ids.
+    """Return the padded entries of a batch for ``position`` of the file, and their new ids.
 
-    ``after`` are the label references of the series before. OutOfOrder if labels, series or chunks do not ascend.
+    ``after`` are the label references of the previous series. Raises OutOfOrder if labels, series or chunks do not
+    ascend.
     """
     out = bytearray()
     ids = array("I")
@@ -121,28 +122,32 @@ def encode_series(batch: SeriesBatch, position: int, after: tuple[int, ...] | No
         if any(name >= following for name, following in pairwise(names)):
             raise OutOfOrder(SECTION, position + len(out), "the labels of a series do not ascend")
         if after is not None and refs <= after:
-            raise OutOfOrder(SECTION, position + len(out), "the series does not follow the one before it")
+            raise OutOfOrder(SECTION, position + len(out), "the series does not sort after the previous one")
         after = refs
         out += bytes(-(position + len(out)) % SERIES_ALIGNMENT)
-        body = uvarint(len(names)) + b"".join(map(uvarint, refs)) + _chunk_bytes(batch, place, position + len(out))
+        body = (
+            encode_uvarint(len(names))
+            + b"".join(map(encode_uvarint, refs))
+            + _chunk_bytes(batch, place, position + len(out))
+        )
         if len(body) > SERIES_BYTES_MAX:
-            raise LimitExceeded(SECTION, position + len(out), f"a series of {len(body)} bytes")
+            raise LimitExceeded(SECTION, position + len(out), f"a series of {len(body)} bytes exceeds the maximum")
         ids.append((position + len(out)) // SERIES_ALIGNMENT)
-        out += uvarint(len(body)) + body + crc32c(body).to_bytes(4, "big")
+        out += encode_uvarint(len(body)) + body + crc32c(body).to_bytes(4, "big")
     return bytes(out), np.array(ids, np.uint32)
 
 
 def _chunk_bytes(batch: SeriesBatch, place: int, at: int) -> bytes:
     first, last = int(batch.chunk_starts[place]), int(batch.chunk_starts[place + 1])
-    parts = [uvarint(last - first)]
+    parts = [encode_uvarint(last - first)]
     columns = (batch.min_times, batch.max_times, batch.chunk_refs)
     before_time = before_ref = 0
     for position, (start, end, ref) in enumerate(zip(*(each[first:last].tolist() for each in columns), strict=True)):
-        # A gap of more than 63 bits would be read as one that has wrapped.
+        # Readers would treat a gap of more than 63 bits as wrapped around.
         if end < start or (position and not 0 < start - before_time <= INT64_MAX):
             raise OutOfOrder(SECTION, at, f"chunk {position} from {start} to {end} after {before_time}")
-        parts.append(uvarint(start - before_time) if position else svarint(start))
-        parts.append(uvarint(end - start))
-        parts.append(svarint(ref - before_ref) if position else uvarint(ref))
+        parts.append(encode_uvarint(start - before_time) if position else encode_svarint(start))
+        parts.append(encode_uvarint(end - start))
+        parts.append(encode_svarint(ref - before_ref) if position else encode_uvarint(ref))
         before_time, before_ref = end, ref
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""The compiled merge of symbols behind the door ``engine.formats.prometheus.index.symbol_merge``."""
+"""The compiled merge of symbol tables; see ``engine.formats.prometheus.index.symbol_merge``."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -23,7 +23,7 @@ ctypedef struct Table:
 
 
 cdef int _load(Table* table) noexcept nogil:
-    """Find the text of the next symbol that is used; 1 if there is none where it should be."""
+    """Load the text of the next used symbol; return 1 if it is truncated."""
     cdef Cursor cursor
     while table.used != NULL and table.head < table.count and not table.used[table.head]:
         table.head += 1
@@ -73,10 +73,10 @@ cdef int _merge(Table* tables, size_t count, uint32_t number, size_t most, Buffe
 
 
 def merge_symbols(tables, used, int64_t[::1] heads, translations, uint32_t first_number, size_t most_bytes):
-    """Return the next symbols as a table has them, about ``most_bytes``, and how many; none at the end.
+    """Return the next symbols in the encoding of a symbol table, about ``most_bytes``, and their number; 0 at the end.
 
-    ``heads`` are how many symbols of each table are done, and move on; ``translations`` get the numbers, which count on
-    from ``first_number``. Only symbols that a table says are ``used`` are taken of it.
+    ``heads`` are the numbers of consumed symbols of each table and are advanced; ``translations`` get the new numbers,
+    from ``first_number`` on. Symbols outside of ``used`` are skipped.
     """
     cdef size_t count = len(tables), place, merged = 0
     cdef const uint8_t[::1] data
@@ -93,7 +93,7 @@ def merge_symbols(tables, used, int64_t[::1] heads, translations, uint32_t first
             data, found[place].start, found[place].end, positions = tables[place].parts()
             translation = translations[place]
             if translation.shape[0] != positions.shape[0] or heads[place] < 0:
-                raise ValueError("a translation is not as long as its table")
+                raise ValueError("a translation and its table differ in length")
             found[place].data = &data[0] if data.shape[0] else NULL
             found[place].count = positions.shape[0]
             found[place].head = heads[place]
@@ -103,12 +103,12 @@ def merge_symbols(tables, used, int64_t[::1] heads, translations, uint32_t first
             if used is not None and positions.shape[0]:
                 mask = used[place].view("u1")
                 if mask.shape[0] != positions.shape[0]:
-                    raise ValueError("what is used is not as long as its table")
+                    raise ValueError("the used symbols and their table differ in length")
                 found[place].used = &mask[0]
         with nogil:
             failed = _merge(found, count, first_number, most_bytes, &out, &merged)
         if failed:
-            raise Truncated(SECTION, -1, "the symbols end inside one")
+            raise Truncated(SECTION, -1, "the symbol table ends inside a symbol")
         for place in range(count):
             heads[place] = found[place].head
         return (<const char*>out.data)[:out.size] if out.size else b"", merged

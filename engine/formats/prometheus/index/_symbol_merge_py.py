@@ -1,4 +1,4 @@
-"""Twin of the merge of symbols: plain Python, the definition."""
+"""Reference implementation of the merge of symbol tables in pure Python."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.binary import encode_uvarint
 from engine.formats.prometheus.index.symbol_table import SymbolTable
-from engine.formats.prometheus.varints import uvarint
 
 
 def merge_symbols(
@@ -19,10 +19,10 @@ def merge_symbols(
     first_number: int,
     most_bytes: int,
 ) -> tuple[bytes, int]:
-    """Return the next symbols as a table has them, about ``most_bytes``, and how many; none at the end.
+    """Return the next symbols in the encoding of a symbol table, about ``most_bytes``, and their number; 0 at the end.
 
-    ``heads`` are how many symbols of each table are done, and move on; ``translations`` get the numbers, which count on
-    from ``first_number``. Only symbols that a table says are ``used`` are taken of it.
+    ``heads`` are the numbers of consumed symbols of each table and are advanced; ``translations`` get the new numbers,
+    from ``first_number`` on. Symbols outside of ``used`` are skipped.
     """
     out, count = bytearray(), 0
     while len(out) < most_bytes:
@@ -39,6 +39,6 @@ def merge_symbols(
             if found == symbol:
                 translations[place][heads[place]] = first_number + count
                 heads[place] += 1
-        out += uvarint(len(symbol)) + symbol
+        out += encode_uvarint(len(symbol)) + symbol
         count += 1
     return bytes(out), count

@@ -1,4 +1,4 @@
-"""The compiled walk and search of symbols behind the door ``engine.formats.prometheus.index.symbol_positions``."""
+"""The compiled scan and search of symbols; see ``engine.formats.prometheus.index.symbol_positions``."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
@@ -30,7 +30,7 @@ cdef inline bint _is_before(const Text* one, const Text* other) noexcept nogil:
 
 
 cdef inline int _read_text(Cursor* cursor, Text* text) noexcept nogil:
-    """Take a string; what is wrong if there is none."""
+    """Read a string; return the fault if it is invalid."""
     cdef size_t start = cursor.at
     text.size = read_uvarint(cursor)
     if cursor.failed:
@@ -40,7 +40,7 @@ cdef inline int _read_text(Cursor* cursor, Text* text) noexcept nogil:
 
 
 cdef int _scan(Cursor* cursor, size_t start, uint32_t* positions, size_t count, size_t* at) noexcept nogil:
-    """Walk the symbols; what is wrong, and where."""
+    """Scan the symbols; return the fault and its position if one is invalid."""
     cdef Text text, before
     cdef size_t number
     cdef int fault
@@ -58,51 +58,51 @@ cdef int _scan(Cursor* cursor, size_t start, uint32_t* positions, size_t count, 
 
 
 def scan_symbols(const uint8_t[::1] data, size_t start, size_t end):
-    """Return where each symbol's length stands, counted from ``start``, where their number is; they must ascend."""
+    """Return the position of each symbol's length relative to ``start``, which holds their number; they must ascend."""
     cdef Cursor cursor
     cdef size_t count, at = start
     cdef int fault = NONE
     cdef uint32_t[::1] places
     if not start <= end <= <size_t>data.shape[0]:
-        raise Truncated(SECTION, start, f"bytes {start} to {end} are not inside {data.shape[0]}")
+        raise Truncated(SECTION, start, f"bytes {start} to {end} are outside of {data.shape[0]} bytes")
     cursor = cursor_over(&data[0] if data.shape[0] else NULL, end)
     cursor.at = start
     count = read_u32_be(&cursor)
     if cursor.failed:
-        raise Truncated(SECTION, start, "the symbols end inside their count")
+        raise Truncated(SECTION, start, "the symbol table ends inside its count")
     if count > left(&cursor):
-        raise LimitExceeded(SECTION, cursor.at, f"{count} symbols cannot be in {left(&cursor)} bytes")
+        raise LimitExceeded(SECTION, cursor.at, f"{count} symbols do not fit in {left(&cursor)} bytes")
     positions = np.empty(count, np.uint32)
     places = positions
     if count:
         with nogil:
             fault = _scan(&cursor, start, &places[0], count, &at)
     if fault == ORDER:
-        raise OutOfOrder(SECTION, at, "a symbol does not follow the one before it")
+        raise OutOfOrder(SECTION, at, "a symbol does not sort after the previous one")
     if fault == BAD_VARINT:
         raise BadObject(SECTION, at, "a varint is longer than 64 bits")
     if fault == TRUNCATED:
-        raise Truncated(SECTION, at, "the symbols end inside one")
+        raise Truncated(SECTION, at, "the symbol table ends inside a symbol")
     if left(&cursor):
-        raise BadObject(SECTION, cursor.at, f"{left(&cursor)} bytes after the last symbol")
+        raise BadObject(SECTION, cursor.at, f"{left(&cursor)} unexpected bytes after the last symbol")
     return positions
 
 
 def find_symbol(const uint8_t[::1] data, size_t start, size_t end, const uint32_t[::1] positions, bytes symbol):
-    """Return the number of the first symbol that is not before ``symbol``, of those that ``scan_symbols`` found."""
-    cdef Text wanted, found
+    """Return the number of the first symbol not less than ``symbol``; ``positions`` are those of ``scan_symbols``."""
+    cdef Text target, found
     cdef Cursor cursor
     cdef Py_ssize_t low = 0, high = positions.shape[0], middle
     if not start <= end <= <size_t>data.shape[0]:
-        raise Truncated(SECTION, start, f"bytes {start} to {end} are not inside {data.shape[0]}")
-    wanted.data, wanted.size = <const uint8_t*><const char*>symbol, len(symbol)
+        raise Truncated(SECTION, start, f"bytes {start} to {end} are outside of {data.shape[0]} bytes")
+    target.data, target.size = <const uint8_t*><const char*>symbol, len(symbol)
     while low < high:
         middle = (low + high) // 2
         cursor = cursor_over(&data[0], end)
         cursor.at = min(start + positions[middle], end)
         if _read_text(&cursor, &found):
-            raise Truncated(SECTION, start + positions[middle], "the symbols end inside one")
-        if _is_before(&found, &wanted):
+            raise Truncated(SECTION, start + positions[middle], "the symbol table ends inside a symbol")
+        if _is_before(&found, &target):
             low = middle + 1
         else:
             high = middle

@@ -1,11 +1,11 @@
-"""Where the parts of an index lie: magic, version, table of contents, and the limits of what is read."""
+"""Layout of an index: header, table of contents, and the limits of its readers."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from engine.core.errors import BadObject, Truncated, UnknownFormat
-from engine.formats.prometheus.file_cursor import FileCursor
+from engine.formats.prometheus.mapped_file import FileCursor
 
 SECTION = "index"
 MAGIC = 0xBAAAD700
@@ -18,17 +18,17 @@ LIST_ALIGNMENT = 4
 LABEL_ENTRY_KEYS = 1
 POSTINGS_ENTRY_KEYS = 2
 SERIES_BYTES_MAX = 16 << 20
-"""A series with two million chunks has fewer; more than a hundred years of samples."""
+"""Maximum size of a series entry; one with two million chunks (a hundred years of samples) is smaller."""
 BATCH_BYTES_MAX = 4 << 20
-"""Series are read some hundred at a time, fewer where they are long: a batch ends with the series that passes this."""
+"""A batch of series ends with the series that reaches this size."""
 LABEL_BYTES_MAX = 16 << 20
-"""One series' label names and values together: a small entry may name a huge symbol many times."""
+"""Maximum size of the label names and values of a series: a small entry may refer to a huge symbol many times."""
 INDEX_BYTES_MAX = 16 << 32
-"""Series ids are 32 bits that count steps of 16."""
+"""Series ids are 32-bit multiples of 16 bytes."""
 
 
 class TableOfContents(NamedTuple):
-    """Where each part begins, in the order of the table (which is not the order of the file)."""
+    """The position of each part, in the order of the table (which is not that of the file)."""
 
     symbols: int
     series: int
@@ -39,12 +39,12 @@ class TableOfContents(NamedTuple):
 
 
 def read_table_of_contents(data: memoryview) -> TableOfContents:
-    """Check an index's header and return its table of contents, whose parts follow one another inside the file."""
+    """Verify the header of an index and return its table of contents, whose parts must be consecutive."""
     header = FileCursor(data, SECTION)
     if (magic := header.u32()) != MAGIC:
         raise UnknownFormat(SECTION, 0, f"magic number {magic:08x}, expected {MAGIC:08x}")
     if (version := header.u8()) != VERSION:
-        raise UnknownFormat(SECTION, 4, f"version {version}, only {VERSION} is known")
+        raise UnknownFormat(SECTION, 4, f"version {version} is not supported, expected {VERSION}")
     start = len(data) - CONTENTS_BYTES - CRC_BYTES
     if start < HEADER_BYTES:
         raise Truncated(SECTION, len(data), "the file is too short for a table of contents")
@@ -61,5 +61,5 @@ def read_table_of_contents(data: memoryview) -> TableOfContents:
         start,
     )
     if contents.symbols != HEADER_BYTES or list(in_file_order) != sorted(in_file_order):
-        raise BadObject(SECTION, start, f"the parts are not one after the other: {contents}")
+        raise BadObject(SECTION, start, f"the parts are not consecutive: {contents}")
     return contents

@@ -1,7 +1,7 @@
-"""Reads an index (version 2): symbols, series, label indices, postings.
+"""Reader of an index (version 2): symbols, series, label indices, postings.
 
-Nothing of it is held in memory but four bytes a symbol: the rest is read from the mapped file when asked for, and
-every part is checked (checksum, bounds, order) before any of it is given out.
+Only four bytes per symbol are held in memory; the rest is read from the mapped file on demand. Each part is verified
+(checksum, bounds, order) before it is returned.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from engine.core.errors import BadObject, BadReference, LimitExceeded
 from engine.formats.prometheus.errors import OutOfOrder
-from engine.formats.prometheus.file_cursor import FileCursor
 from engine.formats.prometheus.index.index_layout import (
     CONTENTS_BYTES,
     CRC_BYTES,
@@ -30,7 +29,7 @@ from engine.formats.prometheus.index.index_layout import (
 from engine.formats.prometheus.index.series_batch import SeriesBatch
 from engine.formats.prometheus.index.series_entries import decode_series
 from engine.formats.prometheus.index.symbol_table import SymbolTable
-from engine.formats.prometheus.mapped_file import FORGET_BYTES, MappedFile
+from engine.formats.prometheus.mapped_file import FORGET_BYTES, FileCursor, MappedFile
 from engine.formats.prometheus.model import ChunkMeta, Labels, Series
 
 BATCH_SERIES = 512
@@ -41,7 +40,7 @@ Numbers = npt.NDArray[np.uint32]
 
 
 class PostingsList(NamedTuple):
-    """The ids of the series with one name and value, ascending; name and value empty: all series."""
+    """The ascending ids of the series with a label; an empty name and value is the list of all series."""
 
     name: bytes
     value: bytes
@@ -50,7 +49,7 @@ class PostingsList(NamedTuple):
 
 
 class LabelIndex(NamedTuple):
-    """The numbers of the values of one label name, ascending."""
+    """The ascending symbol numbers of the values of a label name."""
 
     name: bytes
     offset: int
@@ -58,25 +57,25 @@ class LabelIndex(NamedTuple):
 
 
 class IndexReader:
-    """An index in a mapped file, open until nothing refers to it."""
+    """An index in a mapped file, which is open until the last reference to it ends."""
 
     def __init__(self, path: Path, forget_bytes: int = FORGET_BYTES) -> None:
-        """Check header, table of contents and symbols."""
+        """Open an index and verify header, table of contents and symbols. Raises BadObject."""
         self._file = MappedFile(path, forget_bytes)
         self._data = self._file.data
         self.contents = read_table_of_contents(self._data)
         self.symbols = SymbolTable(self._data, self.contents.symbols, self.contents.series)
-        # The empty string is often a symbol, never a name.
+        # The empty string may be a symbol, but not a label name.
         self._first_name = 1 if len(self.symbols) and self.symbols[0] == b"" else 0
 
     @property
     def size(self) -> int:
-        """Return how many bytes the index has."""
+        """Return the size of the index in bytes."""
         return len(self._data)
 
     @property
     def table_bytes(self) -> int:
-        """Return how long the table of postings lists is, as far as the table of contents tells."""
+        """Return the size of the postings offset table in bytes, by the table of contents."""
         return len(self._data) - CONTENTS_BYTES - CRC_BYTES - self.contents.postings_offset_table
 
     def series(self) -> Iterator[Series]:
@@ -86,7 +85,7 @@ class IndexReader:
                 yield self._series_of(batch, position)
 
     def batches(self, most: int = BATCH_SERIES) -> Iterator[SeriesBatch]:
-        """Yield the series section as arrays of up to ``most`` series."""
+        """Yield the series section in batches of up to ``most`` series."""
         position, end = self.contents.series, self.contents.label_indices
         after: tuple[int, ...] | None = None
         while position < end:
@@ -98,7 +97,7 @@ class IndexReader:
             yield batch
 
     def series_by_id(self, series_id: int) -> Series:
-        """Return one series by the number that postings and tombstones have for it."""
+        """Return a series by its id, which postings and tombstones use. Raises BadReference if there is none."""
         position = series_id * SERIES_ALIGNMENT
         if not self.contents.series <= position < self.contents.label_indices:
             raise BadReference(SECTION, position, f"series {series_id} is not in the series section")
@@ -108,12 +107,12 @@ class IndexReader:
         return self._series_of(batch, 0)
 
     def labels(self, refs: tuple[int, ...]) -> Labels:
-        """Return the names and values of symbol numbers that alternate so."""
+        """Return the labels of alternating symbol numbers of names and values."""
         texts = [self.symbols[ref] for ref in refs]
         return tuple(zip(texts[::2], texts[1::2], strict=True))
 
     def postings_entries(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield name, value and offset of every list of postings, ascending; the first is that of all series."""
+        """Yield name, value and offset of every postings list, ascending; the first list is that of all series."""
         previous: tuple[bytes, ...] | None = None
         for at, keys, offset in self._entries(self.contents.postings_offset_table, POSTINGS_ENTRY_KEYS):
             if previous is not None and keys <= previous:
@@ -122,19 +121,19 @@ class IndexReader:
             yield keys[0], keys[1], offset
 
     def postings_lists(self) -> Iterator[PostingsList]:
-        """Yield every list of postings in the order of their table."""
+        """Yield every postings list in the order of the offset table."""
         for name, value, offset in self.postings_entries():
             yield PostingsList(name, value, offset, self._postings(offset))
 
     def postings(self, name: bytes, value: bytes) -> Numbers:
-        """Return the ids of the series with a label, none if there is no such list; walks the table of lists."""
+        """Return the ids of the series with a label, which may be none; scans the offset table."""
         for *keys, offset in self.postings_entries():
             if keys == [name, value]:
                 return self._postings(offset)
         return np.empty(0, np.uint32)
 
     def label_indices(self) -> Iterator[LabelIndex]:
-        """Yield the label indices, ascending by name; newer writers leave them out."""
+        """Yield the label indices, ascending by name; recent writers omit them."""
         previous: bytes | None = None
         if self.contents.label_offset_table == self.contents.postings_offset_table:
             return
@@ -145,7 +144,7 @@ class IndexReader:
             yield LabelIndex(name, offset, self._label_index(offset))
 
     def _check_label_bytes(self, batch: SeriesBatch) -> None:
-        """Refuse a series whose labels are longer than any that is read, before anybody puts them together."""
+        """Raise LimitExceeded if the labels of a series exceed LABEL_BYTES_MAX, before they are materialised."""
         counts = 2 * np.diff(batch.label_starts)
         if not len(counts) or int(counts.max()) * self.symbols.longest_bytes <= LABEL_BYTES_MAX:
             return
@@ -153,7 +152,7 @@ class IndexReader:
         sizes = sums[2 * batch.label_starts[1:]] - sums[2 * batch.label_starts[:-1]]
         if np.any(too_long := sizes > LABEL_BYTES_MAX):
             place = int(np.argmax(too_long))
-            reason = f"the labels of a series are {sizes[place]} bytes long, at most {LABEL_BYTES_MAX} are read"
+            reason = f"labels of {sizes[place]} bytes exceed the maximum of {LABEL_BYTES_MAX} per series"
             raise LimitExceeded(SECTION, SERIES_ALIGNMENT * int(batch.ids[place]), reason)
 
     def _series_of(self, batch: SeriesBatch, position: int) -> Series:
@@ -171,7 +170,7 @@ class IndexReader:
         for _ in range(table.count(table.u32(), keys + 2, "entries")):
             at = table.position
             if (found := table.u8()) != keys:
-                raise BadObject(SECTION, at, f"an entry with {found} keys, expected {keys}")
+                raise BadObject(SECTION, at, f"a table entry has {found} keys, expected {keys}")
             yield at, tuple(table.text() for _ in range(keys)), table.uvarint()
         table.expect_end()
 
@@ -183,7 +182,7 @@ class IndexReader:
         body = self._list_at(offset, self.contents.label_indices, self.contents.postings)
         at = body.position
         if (names := body.u32()) != 1:
-            raise BadObject(SECTION, at, f"a label index of {names} names")
+            raise BadObject(SECTION, at, f"a label index has {names} names, expected 1")
         values = _ascending(body, body.u32())
         if len(values) and int(values[-1]) >= len(self.symbols):
             raise BadReference(SECTION, at, f"symbol {values[-1]} of {len(self.symbols)} in a label index")
@@ -191,16 +190,17 @@ class IndexReader:
 
     def _list_at(self, offset: int, start: int, end: int) -> FileCursor:
         if not start <= offset < end or offset % LIST_ALIGNMENT:
-            raise BadReference(SECTION, min(offset, len(self._data)), f"a list at {offset}, lists lie at {start}-{end}")
+            reason = f"a list at offset {offset}, expected {start} to {end}"
+            raise BadReference(SECTION, min(offset, len(self._data)), reason)
         cursor = FileCursor(self._data, SECTION, offset, end)
         return cursor.checked(cursor.u32())
 
 
 def _ascending(body: FileCursor, count: int) -> Numbers:
-    """Return the numbers that fill the rest of a list."""
+    """Return the numbers in the rest of a list. Raises OutOfOrder unless they ascend."""
     at = body.position
     if body.left != 4 * count:
-        raise BadObject(SECTION, at, f"{count} numbers in {body.left} bytes")
+        raise BadObject(SECTION, at, f"{count} numbers expected in {body.left} bytes")
     numbers = np.frombuffer(body.take(body.left), ">u4").astype(np.uint32)
     if np.any(numbers[1:] <= numbers[:-1]):
         raise OutOfOrder(SECTION, at, "the numbers of a list do not ascend")

@@ -1,7 +1,7 @@
-"""Writes an index (version 2) in one pass over the series.
+"""Writer of an index (version 2) in one pass over the series.
 
-Neither series nor postings are held: their labels are spilled by runs, and the table of postings lists waits in a file
-of its own until its place in the index is reached.
+Memory use does not depend on the number of series: postings are spilled in sorted runs, and offset tables are written
+to temporary files until their position in the index is known.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.binary import encode_uvarint
 from engine.core.checksums import crc32c
 from engine.core.errors import BadReference, LimitExceeded
 from engine.formats.prometheus.errors import OutOfOrder
@@ -38,12 +39,11 @@ from engine.formats.prometheus.index.symbol_table import SymbolTable
 from engine.formats.prometheus.index.symbol_union import SymbolUnion
 from engine.formats.prometheus.mapped_file import MappedFile
 from engine.formats.prometheus.sealed_file import SealedFile
-from engine.formats.prometheus.varints import uvarint
 
 IDS_AT_ONCE = 1 << 18
-"""Ids of the lists that are made together; a list with more is written in parts."""
+"""Ids of the postings lists that are built together; a longer list is written in parts."""
 TABLE_BYTES_AT_ONCE = 1 << 20
-"""Of the table of lists so much is held, and one entry: a few labels may name a huge symbol many times."""
+"""Bytes of the postings offset table that are held in memory, plus one entry."""
 BODY_BYTES_MAX = (1 << 32) - 1
 COPY_BYTES = 1 << 20
 
@@ -61,9 +61,10 @@ class IndexWriter:
         table_bytes_max: int = BODY_BYTES_MAX,
         is_lasting: bool = True,
     ) -> None:
-        """Write the symbols, which ascend. ``label_indices`` False leaves out what older programs write unread.
+        """Create an index and write its ascending symbols.
 
-        ``table_bytes_max`` is how long the table of postings lists may become, which names each label once.
+        ``label_indices`` false omits the label indices, which no reader needs. ``table_bytes_max`` bounds the postings
+        offset table, which names each label once.
         """
         self.series_count = 0
         self._has_label_indices = label_indices
@@ -83,14 +84,14 @@ class IndexWriter:
         self._pause: Callable[[], None] = lambda: None
 
     def add(self, batch: SeriesBatch) -> Numbers:
-        """Append series, whose chunk references ascend over all series, and return their ids; the batch's are unused.
+        """Append series and return their ids; those of the batch are ignored. Chunk references ascend over all series.
 
-        OutOfOrder if anything does not ascend, BadReference for a symbol that does not exist.
+        Raises OutOfOrder if anything does not ascend, BadReference for an unknown symbol, LimitExceeded.
         """
         if not len(batch.ids):
             return batch.ids
         if len(batch.label_refs) and int(batch.label_refs.max()) >= self._symbol_count:
-            raise BadReference(SECTION, self._file.position, f"a symbol beyond the {self._symbol_count} there are")
+            raise BadReference(SECTION, self._file.position, f"a label refers to a symbol beyond {self._symbol_count}")
         refs = batch.chunk_refs
         if len(refs) and (int(refs[0]) <= self._last_ref or np.any(refs[1:] <= refs[:-1])):
             raise OutOfOrder(SECTION, self._file.position, "the references of chunks do not ascend")
@@ -103,9 +104,9 @@ class IndexWriter:
         return ids
 
     def finish(self, pause: Callable[[], None] = lambda: None) -> TableOfContents:
-        """Write what follows from the series and close the file; ``pause`` is called again and again.
+        """Write postings and tables and close the file; ``pause`` is called periodically.
 
-        LimitExceeded if the table of postings lists becomes too long, or anything else that the format bounds.
+        Raises LimitExceeded if the postings offset table or another part exceeds its limit.
         """
         self._pause = pause
         label_indices_at = self._file.position
@@ -137,7 +138,7 @@ class IndexWriter:
         return contents
 
     def discard(self) -> None:
-        """Let go of the files."""
+        """Close the files of an unfinished index."""
         self._spill.close()
         self._file.discard()
 
@@ -150,10 +151,10 @@ class IndexWriter:
         start = self._symbols_at + 4
         size = self._file.position - start
         if size > BODY_BYTES_MAX:
-            raise LimitExceeded(SECTION, start, f"symbols of {size} bytes, at most {BODY_BYTES_MAX} fit")
+            raise LimitExceeded(SECTION, start, f"symbols of {size} bytes exceed the maximum of {BODY_BYTES_MAX}")
         self._file.patch(self._symbols_at, size.to_bytes(4, "big") + self._symbol_count.to_bytes(4, "big"))
         self._file.flush()
-        # The count stands before the symbols and is known after them: the checksum is of what is in the file now.
+        # The count precedes the symbols and is known only now, so the checksum is computed from the file.
         checksum = crc32c(MappedFile(self._file.path).data[start:])
         self._file.write(checksum.to_bytes(CRC_BYTES, "big"))
 
@@ -163,10 +164,10 @@ class IndexWriter:
             if before is not None and symbol <= before:
                 raise OutOfOrder(SECTION, self._file.position, "the symbols do not ascend")
             before = symbol
-            yield uvarint(len(symbol)) + symbol, 1
+            yield encode_uvarint(len(symbol)) + symbol, 1
 
     def _write_label_indices(self, symbols: SymbolTable, table: IO[bytes]) -> int:
-        """Write the values of each name, their entries to ``table``; return how many."""
+        """Write the label indices, and their entries to ``table``; return their number."""
         names_written = 0
         open_name, values = -1, list[Numbers]()
         for pieces in self._spill.pieces():
@@ -182,11 +183,11 @@ class IndexWriter:
         return names_written + self._write_label_index(symbols, open_name, values, table)
 
     def _write_label_index(self, symbols: SymbolTable, name: int, values: list[Numbers], table: IO[bytes]) -> int:
-        """Write the values of a name, its entry to ``table``; return how many names that were, none or one."""
+        """Write the label index of a name unless it is empty, and its entry to ``table``; return 0 or 1."""
         if not values:
             return 0
         self._file.pad(LIST_ALIGNMENT)
-        table.write(bytes([LABEL_ENTRY_KEYS]) + _text(symbols[name]) + uvarint(self._file.position))
+        table.write(bytes([LABEL_ENTRY_KEYS]) + _text(symbols[name]) + encode_uvarint(self._file.position))
         numbers = np.concatenate(values)
         head = (1).to_bytes(4, "big") + len(numbers).to_bytes(4, "big")
         self._write_sized(head + numbers.astype(">u4").tobytes())
@@ -198,11 +199,11 @@ class IndexWriter:
         self._write_streamed(self.series_count, self._spill.all_ids())
 
     def _write_streamed(self, count: int, ids: Iterable[bytes]) -> None:
-        """Write a list of so many ids that come in parts."""
+        """Write a postings list of ``count`` ids, which are given in parts."""
         head = count.to_bytes(4, "big")
         size = 4 + 4 * count
         if size > BODY_BYTES_MAX:
-            raise LimitExceeded(SECTION, self._file.position, f"a list of {size} bytes")
+            raise LimitExceeded(SECTION, self._file.position, f"a postings list of {size} bytes exceeds the maximum")
         self._file.write(size.to_bytes(4, "big") + head)
         checksum = crc32c(head)
         for data in ids:
@@ -212,7 +213,7 @@ class IndexWriter:
         self._write_within_limit(checksum.to_bytes(CRC_BYTES, "big"))
 
     def _write_postings(self, symbols: SymbolTable, table: IO[bytes]) -> int:
-        """Write the list of every name and value, their entries to ``table``; return how many."""
+        """Write the postings lists of all labels, and their entries to ``table``; return their number."""
         lists = 0
         for pieces in self._spill.pieces():
             for part in _parts_of(pieces, IDS_AT_ONCE):
@@ -234,7 +235,7 @@ class IndexWriter:
         return lists
 
     def _formatted(self, part: Pieces, symbols: SymbolTable) -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield lists, their entries and how many they are, some at a time."""
+        """Yield encoded lists, their table entries and their number, in bounded steps."""
         ids, places = self._gathered(part)
         first = 0
         while first < len(places):
@@ -252,7 +253,7 @@ class IndexWriter:
 
     def _check_table(self, table: IO[bytes]) -> None:
         if (size := table.tell()) > self._table_bytes_max:
-            reason = f"a table of postings lists of {size} bytes, at most {self._table_bytes_max} are expected"
+            reason = f"a postings offset table of {size} bytes exceeds the maximum of {self._table_bytes_max}"
             raise LimitExceeded(SECTION, self._file.position, reason)
 
     def _ids_of(self, part: Pieces) -> Iterator[bytes]:
@@ -260,7 +261,7 @@ class IndexWriter:
             yield self._spill.ids(place, count)
 
     def _gathered(self, part: Pieces) -> tuple[bytes, npt.NDArray[np.int64]]:
-        """Return the ids of pieces and where those of each lie; what lies together is read together."""
+        """Return the ids of pieces and the position of each piece in them; adjacent pieces are read together."""
         order = np.argsort(part.places, kind="stable")
         starts, counts = part.places[order], part.counts[order].astype(np.int64)
         ends = starts + 4 * counts
@@ -273,12 +274,12 @@ class IndexWriter:
         return ids, places
 
     def _table_entry(self, name: bytes, value: bytes) -> bytes:
-        return bytes([POSTINGS_ENTRY_KEYS]) + _text(name) + _text(value) + uvarint(self._file.position)
+        return bytes([POSTINGS_ENTRY_KEYS]) + _text(name) + _text(value) + encode_uvarint(self._file.position)
 
     def _copy_table(self, entries: int, table: IO[bytes]) -> None:
         size = 4 + table.tell()
         if size > BODY_BYTES_MAX:
-            raise LimitExceeded(SECTION, self._file.position, f"a table of lists of {size} bytes")
+            raise LimitExceeded(SECTION, self._file.position, f"an offset table of {size} bytes exceeds the maximum")
         head = entries.to_bytes(4, "big")
         self._file.write(size.to_bytes(4, "big") + head)
         checksum = crc32c(head)
@@ -290,17 +291,17 @@ class IndexWriter:
 
     def _write_sized(self, body: bytes) -> None:
         if len(body) > BODY_BYTES_MAX:
-            raise LimitExceeded(SECTION, self._file.position, f"a list of {len(body)} bytes")
+            raise LimitExceeded(SECTION, self._file.position, f"a list of {len(body)} bytes is too long")
         self._write_within_limit(len(body).to_bytes(4, "big") + body + _crc(body))
 
     def _write_within_limit(self, data: bytes) -> None:
         if self._file.position + len(data) > INDEX_BYTES_MAX:
-            raise LimitExceeded(SECTION, self._file.position, f"an index of more than {INDEX_BYTES_MAX} bytes")
+            raise LimitExceeded(SECTION, self._file.position, f"the index exceeds {INDEX_BYTES_MAX} bytes")
         self._file.write(data)
 
 
 def _parts_of(pieces: Pieces, most: int) -> Iterator[Pieces]:
-    """Cut pieces between lists, so that each part has up to ``most`` ids or is of one list."""
+    """Yield parts of ``pieces`` that end between lists; each has up to ``most`` ids, or is a single list."""
     starts = np.flatnonzero(np.concatenate([np.ones(1, np.bool_), pieces.pairs[1:] != pieces.pairs[:-1]]))
     edges = [*starts.tolist(), len(pieces.pairs)]
     sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces.counts, dtype=np.int64)])[edges].tolist()
@@ -314,7 +315,7 @@ def _parts_of(pieces: Pieces, most: int) -> Iterator[Pieces]:
 
 
 def _text(text: bytes) -> bytes:
-    return uvarint(len(text)) + text
+    return encode_uvarint(len(text)) + text
 
 
 def _crc(body: bytes) -> bytes:

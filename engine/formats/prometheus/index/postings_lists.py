@@ -1,7 +1,6 @@
-"""Lists of postings as an index has them, many at a time.
+"""Encoding of postings lists in batches.
 
-The door to two implementations of one format: the plain twin defines it, the compiled one is used when it is built,
-unless ``LITHIFY_PURE=1``.
+Selects the compiled implementation if it is built, or pure Python with ``LITHIFY_PURE=1``.
 """
 
 from __future__ import annotations

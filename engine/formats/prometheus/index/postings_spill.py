@@ -1,7 +1,7 @@
-"""Which series have which label, turned around: labels come by series and leave by name and value.
+"""External sort of labels: from the order of series to that of name and value.
 
-A number of labels is held; then they are sorted and spilled to a file, so that memory does not grow with the series.
-Series ids ascend as they come: the list of a label is its part of the first run, then that of the second, and so on.
+When a number of labels is held in memory, they are sorted and spilled to a temporary file as a run, so that memory use
+does not grow with the series. As series ids ascend, the list of a label is the concatenation of its parts of the runs.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from engine.formats.prometheus.index.series_batch import SeriesBatch
 
 LABELS_HELD_MAX = 1 << 18
 WINDOW_PIECES = 1 << 19
-"""Pieces of lists that are looked at together, over all runs."""
+"""Pieces of lists that are merged together, over all runs."""
 WINDOW_PIECES_MIN = 64
 READ_BYTES = 1 << 20
 
 Pairs = npt.NDArray[np.uint64]
-"""Name in the upper, value in the lower 32 bits."""
+"""Symbol numbers of name (upper 32 bits) and value (lower 32 bits)."""
 
 
 class Pieces(NamedTuple):
-    """Pieces of lists by pair, then as their ids ascend. ``places`` are where the ids, four bytes each, lie spilled."""
+    """Pieces of lists, sorted by pair, then by id. ``places`` are the positions of their ids, four bytes each."""
 
     pairs: Pairs
     counts: npt.NDArray[np.uint32]
@@ -43,7 +43,7 @@ class Pieces(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """What is left of a sorted run: where its pairs, their counts and the ids lie."""
+    """The unread rest of a sorted run: the positions of its pairs, counts and ids."""
 
     pairs_at: int
     counts_at: int
@@ -52,7 +52,7 @@ class _Run:
 
 
 class PostingsSpill:
-    """Takes the labels of series in order; gives them back by label. ``close`` removes what was spilled."""
+    """Accepts the labels of series in order and yields postings by label. ``close`` removes the temporary files."""
 
     def __init__(self, folder: Path, labels_held: int = LABELS_HELD_MAX) -> None:
         self._held = labels_held
@@ -65,7 +65,7 @@ class PostingsSpill:
         self._series = 0
 
     def add(self, batch: SeriesBatch, ids: npt.NDArray[np.uint32]) -> None:
-        """Take the labels of some series, whose ids are given."""
+        """Add the labels of a batch of series with the given ids."""
         self._all.write(ids.astype(">u4").tobytes())
         self._series += len(ids)
         names, values = batch.label_refs[::2], batch.label_refs[1::2]
@@ -87,7 +87,7 @@ class PostingsSpill:
             yield os.pread(self._all.fileno(), READ_BYTES, place)
 
     def pieces(self) -> Iterator[Pieces]:
-        """Yield the pieces of all lists; those of one list come together."""
+        """Yield the pieces of all lists in order of pairs; all pieces of a list are in the same item."""
         if self._count:
             self._spill()
         self._file.flush()
@@ -95,7 +95,7 @@ class PostingsSpill:
         most = max(WINDOW_PIECES_MIN, WINDOW_PIECES // max(len(runs), 1))
         while runs:
             windows = [self._window(run, min(run.left, most)) for run in runs]
-            # What is after the last pair of a run's window may still come from that run.
+            # Pairs after the end of a window may still occur in the rest of that run.
             ends = [int(pairs[-1]) for run, (pairs, _) in zip(runs, windows, strict=True) if len(pairs) < run.left]
             end = min(ends, default=None)
             parts = [self._part(run, *window, end) for run, window in zip(runs, windows, strict=True)]
@@ -105,11 +105,11 @@ class PostingsSpill:
             runs = [run for run in runs if run.left]
 
     def ids(self, place: int, count: int) -> bytes:
-        """Return spilled ids."""
+        """Return the bytes of ``count`` spilled ids."""
         return os.pread(self._file.fileno(), 4 * count, place)
 
     def close(self) -> None:
-        """Let go of what was spilled."""
+        """Remove the temporary files."""
         self._file.close()
         self._all.close()
 
@@ -130,7 +130,7 @@ class PostingsSpill:
         return pairs, np.frombuffer(os.pread(self._file.fileno(), 4 * most, run.counts_at), np.uint32)
 
     def _part(self, run: _Run, pairs: Pairs, counts: npt.NDArray[np.uint32], end: int | None) -> Pieces:
-        """Take what is not after ``end`` off the front of a run."""
+        """Remove the pieces up to the pair ``end`` from the front of a run and return them."""
         taken = len(pairs) if end is None else int(np.searchsorted(pairs, np.uint64(end), "right"))
         after = np.cumsum(counts[:taken], dtype=np.int64)
         places = run.ids_at + 4 * (after - counts[:taken])

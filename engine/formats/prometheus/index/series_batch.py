@@ -1,4 +1,4 @@
-"""Some hundred entries of the series section as arrays: no Python object per series, label or chunk."""
+"""Batches of series as arrays, without a Python object per series, label or chunk; results of merging them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from engine.formats.prometheus.model import ChunkMeta
 class SeriesBatch(NamedTuple):
     """Series in the order of the index; series ``i`` has labels ``label_starts[i]`` up to ``label_starts[i + 1]``.
 
-    ``label_refs`` are pairs of symbol numbers, name and value; ``chunk_starts`` is into the three arrays after it.
-    ``next_position`` is where in the file the next entry's padding begins.
+    ``label_refs`` are pairs of symbol numbers, name and value; ``chunk_starts`` are indexes of the three arrays after
+    it. ``next_position`` is the position in the file of the next entry's padding.
     """
 
     next_position: int
@@ -35,7 +35,7 @@ class SeriesBatch(NamedTuple):
 
 
 def series_batch(rows: Iterable[tuple[Sequence[int], Sequence[ChunkMeta]]]) -> SeriesBatch:
-    """Return a batch of series given as (alternating symbol numbers of names and values, chunks); ids are all 0."""
+    """Return a batch of rows (alternating symbol numbers of names and values, chunks); all ids are 0."""
     label_refs, chunks = array("I"), list[ChunkMeta]()
     label_starts, chunk_starts = [0], [0]
     for refs, series_chunks in rows:
@@ -55,8 +55,8 @@ def series_batch(rows: Iterable[tuple[Sequence[int], Sequence[ChunkMeta]]]) -> S
     )
 
 
-def chosen_series(batch: SeriesBatch, is_chosen: npt.NDArray[np.bool_]) -> SeriesBatch:
-    """Return the series of a batch that were chosen; the rest of the file still follows them."""
+def select_series(batch: SeriesBatch, is_chosen: npt.NDArray[np.bool_]) -> SeriesBatch:
+    """Return a batch of the selected series, with the same ``next_position``."""
     labels, chunks = np.diff(batch.label_starts), np.diff(batch.chunk_starts)
     has_chunk = np.repeat(is_chosen, chunks)
     return SeriesBatch(

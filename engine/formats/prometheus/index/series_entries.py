@@ -1,7 +1,7 @@
-"""Entries of the series section of an index, many at a time, as arrays.
+"""Codec of the series section of an index, in batches.
 
-The door to two implementations of one format: the plain twin defines it, the compiled one is used when it is built,
-unless ``LITHIFY_PURE=1``. Reading a series costs about 50 us in the twin.
+Selects the compiled implementation if it is built, or pure Python with ``LITHIFY_PURE=1``, which reads a series in
+about 50 us.
 """
 
 from __future__ import annotations

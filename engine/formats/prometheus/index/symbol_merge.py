@@ -1,7 +1,7 @@
-"""The symbols of several tables merged, some thousand at a time.
+"""Merge of symbol tables, some thousand symbols at a time.
 
-The door to two implementations: the plain twin defines them, the compiled one is used when it is built, unless
-``LITHIFY_PURE=1``. A symbol costs about 5 us in the twin.
+Selects the compiled implementation if it is built, or pure Python with ``LITHIFY_PURE=1``, which merges a symbol in
+about 5 us.
 """
 
 from __future__ import annotations

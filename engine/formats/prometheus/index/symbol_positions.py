@@ -1,7 +1,7 @@
-"""Where the symbols of an index lie, and which of them is a given string.
+"""Scan of the positions of symbols, and binary search of a symbol.
 
-The door to two implementations: the plain twin defines them, the compiled one is used when it is built, unless
-``LITHIFY_PURE=1``. The walk costs about 3 us a symbol in the twin.
+Selects the compiled implementation if it is built, or pure Python with ``LITHIFY_PURE=1``, which scans a symbol in
+about 3 us.
 """
 
 from __future__ import annotations

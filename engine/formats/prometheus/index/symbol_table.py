@@ -1,4 +1,4 @@
-"""The symbols of an index: every label name and value once, ascending; a symbol's number is its place."""
+"""The symbol table of an index: each label name and value once, ascending; a symbol's number is its position."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import BadReference, LimitExceeded
-from engine.formats.prometheus.file_cursor import FileCursor
 from engine.formats.prometheus.index.index_layout import LABEL_BYTES_MAX, SECTION
 from engine.formats.prometheus.index.symbol_positions import Positions, find_symbol, scan_symbols
+from engine.formats.prometheus.mapped_file import FileCursor
 
 
 class SymbolTable:
-    """Symbols by number. The strings stay in the file; four bytes are held for each."""
+    """Symbols by number. The strings remain in the file; four bytes per symbol are held in memory."""
 
     def __init__(self, data: memoryview, start: int, end: int) -> None:
-        """Check the part of an index from ``start`` to ``end``: checksum, lengths, order.
+        """Verify checksum, lengths and order of the symbols from ``start`` to ``end`` of an index.
 
-        LimitExceeded for a symbol that is longer than all labels of a series may be.
+        Raises BadObject, and LimitExceeded for a symbol longer than LABEL_BYTES_MAX.
         """
         cursor = FileCursor(data, SECTION, start, end)
         body = cursor.checked(cursor.u32())
@@ -42,28 +42,28 @@ class SymbolTable:
         return (self[number] for number in range(len(self)))
 
     def sizes(self, numbers: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-        """Return how many bytes each of these symbols takes, with its length before it."""
+        """Return the encoded size in bytes of each of these symbols, with its length prefix."""
         after = numbers.astype(np.int64) + 1
         last = len(self._positions) - 1
         ends = np.where(after > last, self._end - self._start, self._positions[np.minimum(after, last)])
         return ends.astype(np.int64) - self._positions[numbers]
 
     def _longest(self) -> int:
-        """Return the most bytes that a symbol takes, with its length before it."""
+        """Return the encoded size of the longest symbol, with its length prefix."""
         if not len(self._positions):
             return 0
         sizes = np.append(np.diff(self._positions), np.uint32(self._end - self._start - int(self._positions[-1])))
         number = int(np.argmax(sizes))
         if (longest := int(sizes[number])) > LABEL_BYTES_MAX:
-            reason = f"a symbol of {longest} bytes, at most {LABEL_BYTES_MAX} are read"
+            reason = f"a symbol of {longest} bytes exceeds the maximum of {LABEL_BYTES_MAX}"
             raise LimitExceeded(SECTION, self._start + int(self._positions[number]), reason)
         return longest
 
     def parts(self) -> tuple[memoryview, int, int, Positions]:
-        """Return the bytes of the index, where the symbols start and end in them, and each one's place from there."""
+        """Return the bytes of the index, start and end of the symbols, and their positions relative to the start."""
         return self._data, self._start, self._end, self._positions
 
     def find(self, symbol: bytes) -> int | None:
-        """Return the number of a symbol, None if it is none."""
+        """Return the number of a symbol, None if the table does not have it."""
         number = find_symbol(self._data, self._start, self._end, self._positions, symbol)
         return number if number < len(self) and self[number] == symbol else None

@@ -1,4 +1,4 @@
-"""The symbols of several indexes as one table, and what number each of them has there."""
+"""Union of the symbol tables of several indexes, with translations of symbol numbers."""
 
 from __future__ import annotations
 
@@ -13,35 +13,38 @@ from engine.formats.prometheus.index.symbol_merge import merge_symbols
 from engine.formats.prometheus.index.symbol_table import SymbolTable
 
 BYTES_PER_SYMBOL = 9
-"""What is held for each symbol of each table: its place, its number in the union, whether it is used."""
+"""Memory per symbol of each table: its position, its number in the union, whether it is used."""
 BLOCK_BYTES = 256 << 10
 
 Used = npt.NDArray[np.bool_]
 
 
-def refuse_many_symbols(table: SymbolTable, budget_bytes: int) -> None:
-    """Raise LimitExceeded if the numbers of one block's symbols leave no room in the budget of a merge."""
+def check_symbol_budget(table: SymbolTable, budget_bytes: int) -> None:
+    """Raise LimitExceeded if the symbol numbers of a block exceed their part of a merge's memory budget."""
     if (size := BYTES_PER_SYMBOL * len(table)) > symbol_bytes_max(budget_bytes):
-        reason = f"the numbers of {len(table)} symbols take {size} bytes of a budget of {budget_bytes}"
+        reason = f"{len(table)} symbols need {size} bytes, over half of the merge's budget of {budget_bytes} bytes"
         raise LimitExceeded(SECTION, HEADER_BYTES, reason)
 
 
 def symbol_bytes_max(budget_bytes: int) -> int:
-    """Return what of the budget of a merge the numbers of all symbols may take."""
+    """Return the part of a merge's memory budget that all symbol numbers may use."""
     return budget_bytes // 2
 
 
 class SymbolUnion:
-    """Symbols of all tables, ascending. ``translations`` are the new numbers of each table's, complete after a walk."""
+    """The ascending symbols of all tables.
+
+    ``translations`` map the symbol numbers of each table to the union; they are complete after ``blocks`` is exhausted.
+    """
 
     def __init__(self, tables: Sequence[SymbolTable], used: Sequence[Used] | None) -> None:
-        """Take all symbols, or those that a table says are ``used``."""
+        """Create the union of all symbols, or of those that are ``used`` in each table."""
         self._tables = tables
         self._used = used
         self.translations = [np.zeros(len(table), np.uint32) for table in tables]
 
     def blocks(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the symbols as an index has them, each with its length before it, and how many they are."""
+        """Yield blocks of symbols in the encoding of an index, and the number of symbols in each block."""
         heads = np.zeros(len(self._tables), np.int64)
         number = 0
         while True:

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from engine.core.errors import LithifyError
 from engine.formats.parquet.errors import ForeignFile
 from engine.formats.parquet.footers import SECTION, Footer
-from engine.storage import ObjectNotFound, ObjectStore, StorageError, is_local, kept_store, open_store
+from engine.storage import ObjectNotFound, ObjectStore, StorageError, cached_store, is_local, open_store
 
 REQUESTS_AT_ONCE = 8
 METADATA_KEYS_MAX = 10_000
@@ -172,7 +172,7 @@ def _parents(store: ObjectStore) -> Iterator[_Folder]:
     parts = urlsplit(store.url)
     if parts.scheme != "s3":
         return
-    bucket = kept_store(parts._replace(path="").geturl())
+    bucket = cached_store(parts._replace(path="").geturl())
     names = unquote(parts.path).strip("/").split("/")
     for depth in reversed(range(len(names) if names != [""] else 0)):
         prefix = "".join(f"{name}/" for name in names[:depth])

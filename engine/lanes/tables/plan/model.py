@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.core.formatting import format_size, format_time
 from engine.core.quick_values import quickly_built
-from engine.core.sizes import size_text
-from engine.core.time_texts import moment
 from engine.lanes.tables.plan import reasons
 
 ChunkKey = tuple[str, int]
@@ -119,8 +118,8 @@ class Chunk:
         text = reasons.CHUNK_REASONS[self.cause].format(
             detail=self.detail,
             segments=self.segments,
-            bytes=size_text(self.bytes),
-            largest=size_text(self.largest_bytes),
+            bytes=format_size(self.bytes),
+            largest=format_size(self.largest_bytes),
             out=self.out,
         )
         return text + (" (some sizes are unknown)" if self.is_estimate else "")
@@ -161,8 +160,8 @@ class PlannedTask:
     def reason(self) -> str:
         """The reason for the task and its dependencies, as text."""
         best = max(self.chunks, key=lambda chunk: chunk.priority)
-        text = f"{len(self.chunks)} chunks from {moment(self.start_ms)}" if len(self.chunks) > 1 else "one chunk"
-        text += f", the most urgent of them from {moment(best.start_ms)}: {best.reason}"
+        text = f"{len(self.chunks)} chunks from {format_time(self.start_ms)}" if len(self.chunks) > 1 else "one chunk"
+        text += f", the most urgent of them from {format_time(best.start_ms)}: {best.reason}"
         if self.is_over_limit:
             text += "; it exceeds the cost limit and cannot be split, so it runs alone"
         return text + (f"; after {', '.join(self.deps)}, which share segments with it" if self.deps else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.time_texts import moment
+from engine.core.formatting import format_time
 
 HOT = "hot"
 EXCLUDED = "excluded"
@@ -57,4 +57,4 @@ def ended_reason(reason: str, why: str) -> str:
 
 def chunk_changed(start_ms: int) -> str:
     """Return why a waiting task is dissolved."""
-    return f"the content of the chunk from {moment(start_ms)} has changed"
+    return f"the content of the chunk from {format_time(start_ms)} has changed"

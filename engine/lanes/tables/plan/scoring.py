@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.core.sizes import size_text
+from engine.core.formatting import format_size
 from engine.lanes.tables.plan import reasons
 from engine.lanes.tables.plan.columns import Bits, Flags, Ints
 from engine.lanes.tables.plan.layout import Layout
@@ -167,7 +167,9 @@ def _guard_convergence(
         if set(here) == context.outputs[int(layout.start[chunks[place]])]:
             found.action[place], found.cause[place] = _STABLE, reasons.CONVERGED
             found.detail[place] = (
-                "" if is_good[place] else f"; the target size of {size_text(policy.segment_bytes_max)} was not reached"
+                ""
+                if is_good[place]
+                else f"; the target size of {format_size(policy.segment_bytes_max)} was not reached"
             )
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from engine.core.time_texts import moment
+from engine.core.formatting import format_time
 from engine.lanes.tables.plan.columns import Columns, Flags, Ints, without
 from engine.lanes.tables.plan.model import Segment
 from engine.schedule.errors import SnapshotRefused
@@ -191,8 +191,8 @@ def _check_versions(starts: list[int], ends: list[int], ranks: list[int], versio
         before = reached.get(rank)
         if before is not None and start < before[1]:
             raise TimelineCorrupt(
-                f"version {versions[rank]!r} exists for {moment(before[0])} to {moment(before[1])} "
-                f"and for {moment(start)} to {moment(end)}, which overlap"
+                f"version {versions[rank]!r} exists for {format_time(before[0])} to {format_time(before[1])} "
+                f"and for {format_time(start)} to {format_time(end)}, which overlap"
             )
         if before is None or end > before[1]:
             reached[rank] = (start, end)

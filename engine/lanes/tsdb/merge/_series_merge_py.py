@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from engine.core.binary import encode_uvarint
 from engine.core.checksums import crc32c
 from engine.core.errors import BadObject, BadReference, LimitExceeded, MergeRefused, Truncated, UnknownFormat
 from engine.formats.prometheus.chunks.chunk_files import (
@@ -14,11 +15,10 @@ from engine.formats.prometheus.chunks.chunk_files import (
     chunk_place,
     file_name,
 )
-from engine.formats.prometheus.file_cursor import FileCursor
 from engine.formats.prometheus.index.series_batch import SeriesBatch, series_batch
+from engine.formats.prometheus.mapped_file import FileCursor
 from engine.formats.prometheus.merge_turns import OVERLAY_FILE, MergedSeries, Turn
 from engine.formats.prometheus.model import ENCODING_XOR, ENCODINGS, FLOAT_ENCODINGS, Chunk, ChunkMeta
-from engine.formats.prometheus.varints import uvarint
 from engine.lanes.tsdb.merge.merge_heap import MergeHeap
 from engine.lanes.tsdb.merge.merge_model import MergeCounts, MergeRules, StoredChunk
 from engine.lanes.tsdb.merge.overlaps import PlacedChunk, merge_chunks
@@ -117,7 +117,7 @@ class SeriesMerge:
                 self._position = HEADER_BYTES
             metas.append(ChunkMeta(*stored[:2], (self._files - 1) << OFFSET_BITS | self._position))
             sealed = bytes([stored.chunk.encoding]) + stored.chunk.data
-            record = uvarint(len(stored.chunk.data)) + sealed + crc32c(sealed).to_bytes(CRC_BYTES, "big")
+            record = encode_uvarint(len(stored.chunk.data)) + sealed + crc32c(sealed).to_bytes(CRC_BYTES, "big")
             self._records += record
             self._position += len(record)
             self.counts.samples_written += stored.chunk.sample_count

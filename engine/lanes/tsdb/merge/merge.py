@@ -72,7 +72,7 @@ def merge_blocks(
     if len(set(names)) != len(names):
         raise MergeRefused(f"a block is listed twice: {', '.join(names)}")
     for source in sources:
-        source.refuse_many_symbols(budget_bytes)
+        source.check_symbol_budget(budget_bytes)
     symbol_bytes = BYTES_PER_SYMBOL * sum(len(source.block.index.symbols) for source in sources)
     if symbol_bytes > symbol_bytes_max(budget_bytes):
         raise MergeRefused(f"the symbol mapping takes {symbol_bytes} bytes of a budget of {budget_bytes}")

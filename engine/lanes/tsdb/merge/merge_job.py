@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.core.errors import BadObject, MergeCancelled, MergeRefused, Truncated
-from engine.core.scratch_folders import ScratchFull, claim_room, scratch_folder
+from engine.core.scratch_folders import ScratchFull, reserve_space, scratch_folder
 from engine.formats.prometheus.block_reader import INDEX, META, BlockReader
 from engine.formats.prometheus.chunks.chunk_files import FOLDER, file_name
 from engine.formats.prometheus.errors import Inconsistent
@@ -97,7 +97,7 @@ class _Merge:
         """Check the free scratch space. The size of a result is at most about its share of the sources."""
         fetched = source_bytes(self.spec)
         needed = fetched + fetched // self.spec.partitions + SPARE_BYTES
-        if (free := claim_room(folder, needed)) < needed:
+        if (free := reserve_space(folder, needed)) < needed:
             raise ScratchFull(str(folder), needed, free)
 
     def _fetch(self, folder: Path) -> list[Path]:

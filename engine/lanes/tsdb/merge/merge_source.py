@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.binary import encode_uvarint
 from engine.core.checksums import crc32c
 from engine.core.errors import BadObject
 from engine.formats.prometheus.block_reader import META, BlockReader
@@ -16,12 +17,11 @@ from engine.formats.prometheus.chunks.chunk_files import CRC_BYTES, HEADER_BYTES
 from engine.formats.prometheus.chunks.histograms import encode_histograms
 from engine.formats.prometheus.chunks.xor import encode_xor
 from engine.formats.prometheus.errors import Inconsistent, OnlyCopied, OutOfOrder
-from engine.formats.prometheus.index.series_batch import SeriesBatch, chosen_series, series_batch
-from engine.formats.prometheus.index.symbol_union import refuse_many_symbols
+from engine.formats.prometheus.index.series_batch import SeriesBatch, select_series, series_batch
+from engine.formats.prometheus.index.symbol_union import check_symbol_budget
 from engine.formats.prometheus.merge_turns import OVERLAY_FILE
 from engine.formats.prometheus.model import ENCODING_XOR, HISTOGRAM_ENCODINGS, Chunk, ChunkMeta
 from engine.formats.prometheus.tombstones import Interval
-from engine.formats.prometheus.varints import uvarint
 from engine.lanes.tsdb.merge.merge_model import Partition
 from engine.lanes.tsdb.merge.partitions import check_partition_members, claimed_partition, series_in_partition
 
@@ -60,10 +60,10 @@ class MergeSource:
         """Return the bytes of the series section up to the end of a batch."""
         return batch.next_position - self.block.index.contents.series
 
-    def refuse_many_symbols(self, budget_bytes: int) -> None:
+    def check_symbol_budget(self, budget_bytes: int) -> None:
         """Raise LimitExceeded if this block's symbols alone exceed the budget of the merge."""
         try:
-            refuse_many_symbols(self.block.index.symbols, budget_bytes)
+            check_symbol_budget(self.block.index.symbols, budget_bytes)
         except BadObject as error:
             raise error.in_object(self.name) from error
 
@@ -85,7 +85,7 @@ class MergeSource:
                 batch, overlay = self._without_deleted(batch)
             if not np.all(has_chunks := np.diff(batch.chunk_starts) > 0):
                 self.series_left_out += int(np.count_nonzero(~has_chunks))
-                batch = chosen_series(batch, has_chunks)
+                batch = select_series(batch, has_chunks)
             # The reader has checked each reference against the number of symbols.
             yield batch._replace(label_refs=translation.take(batch.label_refs, mode="clip")), overlay
 
@@ -102,7 +102,7 @@ class MergeSource:
                     partitions = (self._partition, self._claimed)
                     chosen, belongs = series_in_partition(batch, self.block.index.symbols, *partitions)
                     check_partition_members(batch, belongs, self._claimed)
-                    yield chosen_series(batch, chosen)
+                    yield select_series(batch, chosen)
             stats = self.meta.stats
             if (stated := (stats.num_series, stats.num_chunks)) != (series, chunks):
                 reason = f"{stated} series and chunks in the statistics, {(series, chunks)} in the block"
@@ -158,7 +158,7 @@ class MergeSource:
                 chunk, start, end = left
                 ref = OVERLAY_FILE << OFFSET_BITS | len(records)
                 sealed = bytes([chunk.encoding]) + chunk.data
-                records += uvarint(len(chunk.data)) + sealed + crc32c(sealed).to_bytes(CRC_BYTES, "big")
+                records += encode_uvarint(len(chunk.data)) + sealed + crc32c(sealed).to_bytes(CRC_BYTES, "big")
                 yield ChunkMeta(start, end, ref)
 
     def _without(self, meta: ChunkMeta, chunk: Chunk, intervals: Sequence[Interval]) -> tuple[Chunk, int, int] | None:

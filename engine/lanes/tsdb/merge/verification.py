@@ -23,7 +23,7 @@ from engine.formats.prometheus.errors import Inconsistent, OnlyCopied, OutOfOrde
 from engine.formats.prometheus.index.index_layout import SECTION
 from engine.formats.prometheus.index.index_reader import ALL_POSTINGS, Numbers, PostingsList
 from engine.formats.prometheus.index.series_batch import SeriesBatch
-from engine.formats.prometheus.index.symbol_union import refuse_many_symbols
+from engine.formats.prometheus.index.symbol_union import check_symbol_budget
 from engine.formats.prometheus.model import (
     COUNT_BYTES,
     DECODED_ENCODINGS,
@@ -61,7 +61,7 @@ def verify_block(folder: Path, *, budget_bytes: int = BUDGET_BYTES, is_merged_by
     """
     block = BlockReader(folder)
     try:
-        refuse_many_symbols(block.index.symbols, budget_bytes)
+        check_symbol_budget(block.index.symbols, budget_bytes)
         return _Verification(block, series_budget(budget_bytes), is_merged_by_time).run()
     except BadObject as error:
         raise error.in_object(block.name) from error

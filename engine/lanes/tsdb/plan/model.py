@@ -9,8 +9,8 @@ from math import gcd
 
 import xxhash
 
+from engine.core.formatting import format_time
 from engine.core.quick_values import quickly_built
-from engine.core.time_texts import moment
 from engine.lanes.tsdb.plan import reasons
 
 _FNV_OFFSET = 2166136261
@@ -258,7 +258,7 @@ class BlockStatus:
         """The reason, as text."""
         return reasons.BLOCK_REASONS[self.cause].format(
             slot=reasons.slot_text(self.range_ms, self.start_ms),
-            until=moment(self.until_ms) if self.until_ms is not None else "",
+            until=format_time(self.until_ms) if self.until_ms is not None else "",
             detail=self.detail,
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from engine.core.time_texts import moment
+from engine.core.formatting import format_time
 from engine.lanes.tsdb.plan import policy as rules
 from engine.lanes.tsdb.plan import reasons
 from engine.lanes.tsdb.plan.default import KeyPlan, uploaded_ms
@@ -240,5 +240,5 @@ def fresh_marks(visits: Iterable[VisitMark], *, own: str, now_ms: int, timeout_m
 
 def refusal(mark: VisitMark) -> str:
     """Return why a tenant with this mark is not planned."""
-    seen = moment(mark.visited_at_ms)
+    seen = format_time(mark.visited_at_ms)
     return f"another compactor, {mark.visitor}, left a visit mark on {mark.place} at {seen}; stop it first"

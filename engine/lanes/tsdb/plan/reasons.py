@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.time_texts import length, moment
+from engine.core.formatting import format_duration, format_time
 
 VERTICAL = "vertical"
 HORIZONTAL = "horizontal"
@@ -65,7 +65,7 @@ BLOCK_REASONS = {
 
 def slot_text(range_ms: int, start_ms: int) -> str:
     """Return the name of a slot: its length and start."""
-    return f"the {length(range_ms)} from {moment(start_ms)}"
+    return f"the {format_duration(range_ms)} from {format_time(start_ms)}"
 
 
 def too_large_reason(count: int) -> str:

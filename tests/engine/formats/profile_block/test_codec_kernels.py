@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core import _checksum_kernels as kernels
+from engine.core.binary import encode_svarint, encode_uvarint
 from engine.formats.profile_block.series import series_index
 from engine.formats.profile_block.symbols import symbols
 from engine.formats.profile_block.table import _integer_columns as columns
@@ -82,5 +83,5 @@ def test_a_column_longer_than_promised_or_cut_short_is_not_read() -> None:
 
 def test_a_block_geometry_that_stands_for_too_many_values_is_not_read() -> None:
     for block, minis in ((0, 4), (128, 0), (1 << 20, 4), (128, 65), (132, 4), (1 << 63, 1)):
-        header = twin.uvarint(block) + twin.uvarint(minis) + twin.uvarint(500) + twin.svarint(0)
+        header = encode_uvarint(block) + encode_uvarint(minis) + encode_uvarint(500) + encode_svarint(0)
         assert columns.decode_deltas(header + bytes(200), 64, 500) is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.byte_reader import ByteReader
+from engine.core.binary import ByteReader
 from engine.core.errors import BadObject, BadReference, LimitExceeded, UnknownFormat
 from engine.formats.profile_block.model import Function, Location, Mapping, StackTree, SymbolPartition
 from engine.formats.profile_block.symbols import _symbol_tables_py, _symbols_py, symbol_limits

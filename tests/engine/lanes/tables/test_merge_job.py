@@ -388,7 +388,7 @@ def test_a_few_bytes_that_promise_too_much_are_refused(
     cells = pa.ListArray.from_arrays(pa.array(range(count + 1), pa.int32()), words) if listed else words
     file = folder.put("a.parquet", pa.table({"at": pa.array([0] * count, US), "x": cells}), store_schema=False)
     assert file.size < 1 << 17
-    with pytest.raises(BadObject, match="unfold"):
+    with pytest.raises(BadObject, match="expand"):
         folder.merge(folder.spec([file]))
 
 

@@ -109,7 +109,7 @@ def test_a_stale_marker_has_no_buckets_and_only_stale_markers_follow() -> None:
         (1010, True, ()),
     ]
     alive = code(10, 3) + "00" + "11" + "00000" + "000000" + f"{STALE_NAN:064b}" + "00"
-    with pytest.raises(BadObject, match="follows the end"):
+    with pytest.raises(BadObject, match="follows a staleness marker"):
         decode_histograms(2, chunk(2, LAYOUT + stale + alive))
 
 

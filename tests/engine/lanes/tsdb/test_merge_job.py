@@ -238,7 +238,7 @@ def test_too_little_scratch_room_is_an_error_before_any_download(
     usage = shutil.disk_usage(scratch.parent)
     monkeypatch.setattr("engine.core.scratch_folders.shutil.disk_usage", lambda path: usage._replace(free=1000))
     before = store.usage.requests()
-    with pytest.raises(ScratchFull, match="1000 are free") as caught:
+    with pytest.raises(ScratchFull, match="1000 bytes are free") as caught:
         merged(spec, store, scratch)
     assert caught.value.needed == 2 * source_bytes(spec) + merge_job.SPARE_BYTES
     assert store.usage.requests() == before
@@ -251,7 +251,7 @@ def test_a_full_disk_is_an_error_that_names_the_scratch_folder(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(merge_job, "merge_blocks", full)
-    with pytest.raises(ScratchFull, match="no room in the scratch folder"):
+    with pytest.raises(ScratchFull, match="not enough space in the scratch folder"):
         merged(spec, store, scratch)
     assert left_in(scratch) == []
 

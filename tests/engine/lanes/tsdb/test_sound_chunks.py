@@ -9,12 +9,12 @@ from random import Random
 import numpy as np
 import pytest
 
+from engine.core.binary import encode_uvarint
 from engine.core.checksums import crc32c
 from engine.formats.prometheus.chunks.chunk_files import HEADER_BYTES, OFFSET_BITS
 from engine.formats.prometheus.chunks.xor import encode_xor
 from engine.formats.prometheus.index.series_batch import SeriesBatch, series_batch
 from engine.formats.prometheus.model import ChunkMeta
-from engine.formats.prometheus.varints import uvarint
 
 Check = Callable[[Sequence[memoryview], SeriesBatch, int], tuple[int, int]]
 COUNT = 5
@@ -38,7 +38,7 @@ def data_of(times: Sequence[int]) -> bytes:
 
 def record(data: bytes, encoding: int = 1) -> bytes:
     sealed = bytes([encoding]) + data
-    return uvarint(len(data)) + sealed + crc32c(sealed).to_bytes(4, "big")
+    return encode_uvarint(len(data)) + sealed + crc32c(sealed).to_bytes(4, "big")
 
 
 TIMES = [[1000 * number + 10 * place for place in range(SAMPLES)] for number in range(COUNT)]
@@ -81,7 +81,7 @@ def test_all_sound_chunks_are_counted_from_any_of_them_on(check: Check) -> None:
         record(data_of(TIMES[0]))[:-1] + b"\x00",
         record(data_of(TIMES[0]))[:-4],
         b"\xff" * 9 + b"\x7f",
-        uvarint(1 << 62) + bytes(20),
+        encode_uvarint(1 << 62) + bytes(20),
     ],
     ids=range(13),
 )

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.core.binary import encode_uvarint
 from engine.formats.prometheus.index import symbol_merge
 from engine.formats.prometheus.index.index_reader import IndexReader
 from engine.formats.prometheus.index.index_writer import IndexWriter
 from engine.formats.prometheus.index.symbol_table import SymbolTable
-from engine.formats.prometheus.varints import uvarint
 
 
 @pytest.fixture(scope="module", params=["_symbol_merge_py", "_symbol_merge"])
@@ -68,7 +68,7 @@ def test_the_union_ascends_and_every_symbol_has_its_number_in_it(
         for position, each in enumerate(tables)
     ]
     expected = sorted({symbol for symbols in taken for symbol in symbols})
-    assert blocks == b"".join(uvarint(len(symbol)) + symbol for symbol in expected)
+    assert blocks == b"".join(encode_uvarint(len(symbol)) + symbol for symbol in expected)
     assert number == len(expected)
     for position, each in enumerate(tables):
         for place, symbol in enumerate(each):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.storage import ObjectStore, kept_store
+from engine.storage import ObjectStore, cached_store
 
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, settings: Any) -> ObjectStore:
     settings.OBJECT_STORE_URL = str(tmp_path / "objects")
-    return kept_store(settings.OBJECT_STORE_URL)
+    return cached_store(settings.OBJECT_STORE_URL)

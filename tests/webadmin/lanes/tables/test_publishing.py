@@ -23,7 +23,7 @@ from engine.lanes.tables.plain.manifest import (
 )
 from engine.lanes.tables.plain.manifest import Manifest as TableManifest
 from engine.protocol.messages import FailureReason
-from engine.storage import ObjectStore, StorageError, kept_store, open_store
+from engine.storage import ObjectStore, StorageError, cached_store, open_store
 from tests.webadmin.lanes.tables.conftest import ORDER, World, check_timelines
 from tests.webadmin.lanes.tables.fake_node import seen_ids
 from tests.webadmin.lanes.tables.parquet_files import day, put_hours, put_lies, put_rows, read_ids
@@ -381,7 +381,7 @@ def test_nothing_goes_while_the_log_is_behind_the_bucket(world: World) -> None:
     world.node.finish(spec)
     world.publish()
     lost = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
-    own_store = kept_store(settings.OBJECT_STORE_URL)
+    own_store = cached_store(settings.OBJECT_STORE_URL)
     own_store.put(lost.key, lost.encode())
     with pytest.raises(LogBehind, match="position 1000000"):
         clean(world, later_ms=SWEEP_DELAY_MS)
@@ -401,7 +401,7 @@ def test_a_log_that_falls_behind_stops_a_cleaning_at_its_next_batch(
 
     def last_delete(key: str) -> None:
         delete(key)
-        kept_store(settings.OBJECT_STORE_URL).put(lost.key, lost.encode())
+        cached_store(settings.OBJECT_STORE_URL).put(lost.key, lost.encode())
 
     monkeypatch.setattr(world.store, "delete", last_delete)
     with pytest.raises(LogBehind, match="position 1000000"):

@@ -110,7 +110,7 @@ def test_what_has_no_room_is_left_alone_longer_each_time(
 ) -> None:
     fail(node, BAD)
     with monkeypatch.context() as patched:
-        patched.setattr("webadmin.lanes.tsdb.services.isolate_sources.claim_room", lambda files, size: size - 1)
+        patched.setattr("webadmin.lanes.tsdb.services.isolate_sources.reserve_space", lambda files, size: size - 1)
         patched.setattr(store, "get_range", None)  # nothing is downloaded
         for wait_s in (30, 60, 120):
             assert "no room" in isolate_sources(lambda url: store).unread[BAD]

@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 
 from engine.lanes.tsdb.buckets.bucket_index import read_index
-from engine.storage import ObjectStore, kept_store
+from engine.storage import ObjectStore, cached_store
 from tests.webadmin.lanes.tsdb.fake_bucket import HOUR_MS, FakeNode, block_id, has, origins, put_block, visible
 from tests.webadmin.service import Service
 from webadmin.base.database import dialect
@@ -118,7 +118,7 @@ def test_nothing_is_deleted_while_the_log_is_behind_the_bucket(
     Bucket.objects.update(deletion_delay_seconds=0, partial_age_seconds=0)
     service.clock.now_ms += 100_000_000_000  # behind the times that the store gives its objects
     lost = LogPosition(epoch="f" * 32, command_index=10**6, entry="e" * 32, written_at_ms=1)
-    own_store = kept_store(settings.OBJECT_STORE_URL)
+    own_store = cached_store(settings.OBJECT_STORE_URL)
     own_store.put(lost.key, lost.encode())
     report = rounds.clean_buckets(lambda url: store)
     assert (report.deleted, report.partials, report.failed) == (0, 0, 1)

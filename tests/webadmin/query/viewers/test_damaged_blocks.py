@@ -77,7 +77,7 @@ def page(column: str) -> Callable[[Blocks], None]:
         start, end = blocks.sections()[PROFILES]
         data = bytearray(blocks.whole)
         table = ProfileTableReader(bytes(data[start:end]))
-        [(_, last)] = table.stretches(0, (column,))
+        [(_, last)] = table.column_ranges(0, (column,))
         data[start + last - 1] ^= 1
         blocks.put(bytes(data))
 

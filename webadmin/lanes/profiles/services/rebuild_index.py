@@ -18,7 +18,7 @@ from itertools import islice
 from django.conf import settings
 
 from engine.core.errors import LithifyError
-from engine.storage import StorageError, kept_store
+from engine.storage import StorageError, cached_store
 from engine.storage.model import ObjectInfo, ObjectStore
 from webadmin.lanes.profiles.bucket_lineage import BucketLineage, name_of
 from webadmin.lanes.profiles.bucket_scan import FoundBlock, describe_block, find_blocks
@@ -70,7 +70,7 @@ def rebuild_index(
     known_index = max([lineage.largest_index, *(ahead.command_index for ahead in positions_ahead(store))])
     if lineage.holds_results or known_index:  # some log was here before
         outcome.log_starts_at = start_log_behind(known_index, actor=actor)
-    is_own = store.url == kept_store(settings.OBJECT_STORE_URL).url
+    is_own = store.url == cached_store(settings.OBJECT_STORE_URL).url
     if is_own:
         note_positions(store)
     outcome.dropped = drop_superseded(lineage, actor=actor)

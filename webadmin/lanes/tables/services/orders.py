@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from engine.storage import ObjectStore, kept_store
+from engine.storage import ObjectStore, cached_store
 from webadmin.base.access.services import record_audit
 from webadmin.base.database import dialect
 from webadmin.lanes.tables.column_sizes import REASON_MAX
@@ -135,7 +135,7 @@ def release_since(place: str, since_ms: int, order: Order) -> list[OperationOutc
     outcomes = []
     for start in range(0, len(paths), FILES_MAX):
         batch = paths[start : start + FILES_MAX]
-        done = release_files(source, kept_store(source.url), batch, order=order)
+        done = release_files(source, cached_store(source.url), batch, order=order)
         left = tuple((path, "it still cannot be read") for path in batch if path not in set(done))
         outcomes.append(
             OperationOutcome(action="release_files", is_dry_run=order.is_dry_run, changed=tuple(done), left=left)

@@ -14,7 +14,7 @@ from engine.core.errors import BadBlockName
 from engine.formats.profile_block.container.object_names import check_tenant
 from engine.lanes.tables.plain.foreign_formats import check_place
 from engine.storage import open_store
-from engine.storage.places import place_of
+from engine.storage.locations import locate_store
 from webadmin.base.access.services import intern_tenants, record_audit
 from webadmin.base.access.store_places import conflict_of_new_store, folder_refusal, lock_places, root_refusal
 from webadmin.base.access.tenant_places import place_of_tenant, shown_place_of_tenant
@@ -159,6 +159,6 @@ assert "is_paused" not in SETTINGS, "it is the table's, not its policy's"
 
 def _check_place_of_tenant(url: str, tenant: str) -> None:
     """Raise TableRefused unless a place is the tenant's own: in the same store, below its folder."""
-    below, place = place_of(place_of_tenant(tenant)), place_of(url)
+    below, place = locate_store(place_of_tenant(tenant)), locate_store(url)
     if place == below or not below.contains(place):
         raise TableRefused(f"tables of {tenant} are placed below {shown_place_of_tenant(tenant)}")

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from engine.core.time_texts import moment
+from engine.core.formatting import format_time
 from engine.schedule.errors import SnapshotRefused
 from webadmin.adminkit import formatting as show
 from webadmin.adminkit.sections import Facts, Section, Table
@@ -55,7 +55,7 @@ def rest_page(request: HttpRequest, source_id: int) -> HttpResponse:
 def _notices(found: Preview) -> list[Notice]:
     notices = []
     if found.from_ms is not None:
-        text = f"A sample: the newest {show.count_text(found.segments)} segments, from {moment(found.from_ms)} on."
+        text = f"A sample: the newest {show.count_text(found.segments)} segments, from {format_time(found.from_ms)} on."
         notices.append(Notice(tone="quiet", text=text))
     if not found.told.is_fix_point:
         chunks = show.counted(len(found.told.again), "chunk")

@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db.models import F
 
 from engine.core.errors import BadObject
-from engine.core.scratch_folders import ScratchFull, claim_room, scratch_folder
+from engine.core.scratch_folders import ScratchFull, reserve_space, scratch_folder
 from engine.formats.prometheus.errors import OnlyCopied
 from engine.lanes.tsdb.buckets.fetching import fetch_blocks
 from engine.lanes.tsdb.jobs import KIND, BlockFile, TsdbSource
@@ -197,7 +197,7 @@ def _read_alone(
     )
     parent = Path(settings.HOME) / SCRATCH
     with scratch_folder(parent) as files:
-        free = claim_room(files, block.size_bytes)
+        free = reserve_space(files, block.size_bytes)
         if free < block.size_bytes:
             raise ScratchFull(str(parent), block.size_bytes, free)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.time_texts import length, moment
+from engine.core.formatting import format_duration, format_time
 from engine.lanes.tsdb.plan.model import SlotProgress, SlotState
 from engine.lanes.tsdb.plan.plan import plan_intervals
 from engine.lanes.tsdb.plan.policy import HOUR_MS, IntervalPolicy
@@ -49,9 +49,9 @@ def test_a_plan_can_be_shown() -> None:
 
 def test_times_and_lengths_are_formatted_for_people() -> None:
     hour = HOUR_MS
-    assert [length(size) for size in (2 * hour, 12 * hour, 24 * hour, 48 * hour, 90_000, 60_000, 20, 0)] == [
+    assert [format_duration(size) for size in (2 * hour, 12 * hour, 24 * hour, 48 * hour, 90_000, 60_000, 20, 0)] == [
         *("2 h", "12 h", "24 h", "2 d", "90 s", "1 min", "20 ms", "0 ms")
     ]
-    assert moment(0) == "1970-01-01 00:00 UTC"
-    assert moment(-1) == "1969-12-31 23:59:59 UTC"
-    assert moment(1 << 62) == f"{1 << 62} ms", "no calendar reaches there"
+    assert format_time(0) == "1970-01-01 00:00 UTC"
+    assert format_time(-1) == "1969-12-31 23:59:59 UTC"
+    assert format_time(1 << 62) == f"{1 << 62} ms", "no calendar reaches there"

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from engine.core.errors import LithifyError
 from engine.storage import open_store
-from engine.storage.conformance import ConformanceReport, check
+from engine.storage.conformance import ConformanceReport, check_store
 
 
 class Command(BaseCommand):
@@ -23,7 +23,7 @@ class Command(BaseCommand):
         try:
             store = open_store(bucket)
             try:
-                report = check(store)
+                report = check_store(store)
             finally:
                 store.close()
         except LithifyError as error:

@@ -1,6 +1,6 @@
-"""Repeats a request to a store over the network, with full jitter: each pause is drawn between 0 and a growing bound.
+"""Retries of requests with exponential back-off and full jitter: each pause is drawn between 0 and a growing bound.
 
-Full jitter spreads the clients of a store that has just refused all of them at the same moment.
+Full jitter spreads the retries of clients that a store rejected at the same time.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retrying:
-    """How often and how patiently a request is tried. Pauses are seconds."""
+class RetryPolicy:
+    """The number of attempts and the pauses between them, in seconds."""
 
     attempts: int = 6
     pause_first: float = 0.1
@@ -24,17 +24,17 @@ class Retrying:
     draw: Callable[[float, float], float] = field(default=random.uniform)
     sleep: Callable[[float], object] = field(default=time.sleep)
 
-    def run(self, request: Callable[[int], _Answer], is_worth_retrying: Callable[[Exception], bool]) -> _Answer:
-        """Call ``request(attempt)``, attempts counted from 0, until it succeeds; the last error is raised as it is."""
+    def run(self, request: Callable[[int], _Answer], is_retryable: Callable[[Exception], bool]) -> _Answer:
+        """Call ``request(attempt)``, with attempts counted from 0, until it succeeds; raise the last error."""
         for attempt in range(self.attempts - 1):
             try:
                 return request(attempt)
             except Exception as error:
-                if not is_worth_retrying(error):
+                if not is_retryable(error):
                     raise
                 self.sleep(self.draw(0.0, self.pause_bound(attempt)))
         return request(self.attempts - 1)
 
     def pause_bound(self, attempt: int) -> float:
-        """Return the longest pause after attempt ``attempt`` (counted from 0), in seconds."""
+        """Return the longest pause in seconds after attempt ``attempt``, counted from 0."""
         return min(self.pause_max, self.pause_first * 2.0**attempt)

@@ -1,4 +1,4 @@
-"""Reads numbers from bytes that nobody vouches for: every step is checked, errors say section and offset."""
+"""Bounds-checked readers of untrusted bytes, whose errors name section and offset, and encoders of varints."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ Data = TypeVar("Data", bytes, memoryview)
 
 
 class CheckedReader(Generic[Data]):
-    """A cursor over ``data[position:end]``; fixed integers are big endian, varints LEB128. ``position`` counts from the
-    start of ``data``, which is the section's, or the file's."""
+    """A cursor over ``data[position:end]``; fixed-width integers are big endian, varints LEB128.
+
+    ``position`` counts from the start of ``data`` (a section or a file) and is the offset that errors report.
+    """
 
     __slots__ = ("data", "end", "position", "section")
 
@@ -23,18 +25,18 @@ class CheckedReader(Generic[Data]):
         self.position = position
         self.end = len(data) if end is None else end
         if not 0 <= position <= self.end <= len(data):
-            raise Truncated(section, position, f"bytes {position} to {self.end} are not inside {len(data)}")
+            raise Truncated(section, position, f"bytes {position} to {self.end} are outside of {len(data)} bytes")
 
     @property
     def left(self) -> int:
-        """Return the bytes left."""
+        """Return the number of unread bytes."""
         return self.end - self.position
 
     def take(self, count: int) -> Data:
-        """Return the next ``count`` bytes; of a memoryview not copied."""
+        """Return the next ``count`` bytes (a view if ``data`` is a memoryview); raise Truncated if there are fewer."""
         start = self.position
         if count < 0 or count > self.end - start:
-            raise Truncated(self.section, start, f"{count} bytes wanted, {self.end - start} left")
+            raise Truncated(self.section, start, f"{count} bytes expected, {self.end - start} left")
         self.position = start + count
         return self.data[start : self.position]
 
@@ -48,7 +50,7 @@ class CheckedReader(Generic[Data]):
         return int.from_bytes(self.take(8), "big")
 
     def uvarint(self) -> int:
-        """Return an unsigned 64-bit varint; longer or larger ones are refused."""
+        """Return an unsigned varint; raise BadObject if it does not fit in 64 bits."""
         start = self.position
         value = shift = 0
         while True:
@@ -69,17 +71,20 @@ class CheckedReader(Generic[Data]):
         return value >> 1 ^ -(value & 1)
 
     def bounded(self, count: int, unit_bytes: int, what: str, offset: int) -> int:
-        """Return ``count``, read at ``offset``; refused if so many of at least ``unit_bytes`` cannot follow."""
+        """Return ``count``, which was read at ``offset``.
+
+        Raises LimitExceeded if ``count`` items of at least ``unit_bytes`` each do not fit in the unread bytes.
+        """
         if count * unit_bytes > self.left:
             raise LimitExceeded(self.section, offset, f"{count} {what} cannot be in {self.left} bytes")
         return count
 
     def text(self) -> bytes:
-        """Return a string with its length before it as a varint, copied."""
+        """Return a copy of a string that is prefixed with its length as a varint."""
         return bytes(self.take(self.uvarint()))
 
     def checked(self, size: int) -> Self:
-        """Return a cursor over the next ``size`` bytes after comparing the u32 CRC32C that follows them."""
+        """Return a cursor over the next ``size`` bytes after verifying the u32 CRC32C that follows them."""
         start = self.position
         body = self.take(size)
         self.check_crc(start, crc32c(body), self.u32())
@@ -88,10 +93,42 @@ class CheckedReader(Generic[Data]):
     def check_crc(self, offset: int, computed: int, stored: int) -> None:
         """Raise ChecksumMismatch if the two differ."""
         if computed != stored:
-            reason = f"stored checksum {stored:08x}, the bytes have {computed:08x}"
+            reason = f"stored checksum {stored:08x}, computed {computed:08x}"
             raise ChecksumMismatch(self.section, offset, reason)
 
     def expect_end(self) -> None:
-        """Refuse bytes that nothing accounts for."""
+        """Raise BadObject if bytes are left unread."""
         if self.position != self.end:
-            raise BadObject(self.section, self.position, f"{self.left} bytes too many")
+            raise BadObject(self.section, self.position, f"{self.left} unexpected bytes at the end")
+
+
+class ByteReader(CheckedReader[bytes]):
+    """A cursor over ``bytes`` with the integer widths of profile objects."""
+
+    __slots__ = ()
+
+    def u16(self) -> int:
+        return int.from_bytes(self.take(2), "big")
+
+    def i64(self) -> int:
+        return int.from_bytes(self.take(8), "big", signed=True)
+
+    def count(self, unit_bytes: int) -> int:
+        """Return a u32 count of items of at least ``unit_bytes`` each; raise LimitExceeded if they cannot follow."""
+        start = self.position
+        return self.bounded(self.u32(), unit_bytes, "items", start)
+
+
+def encode_uvarint(value: int) -> bytes:
+    """Return an unsigned 64-bit number as LEB128."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def encode_svarint(value: int) -> bytes:
+    """Return a signed 64-bit number as zigzag-encoded LEB128."""
+    return encode_uvarint((value << 1 ^ value >> 63) & _U64_MAX)

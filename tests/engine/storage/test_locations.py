@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.storage import InvalidStoreUrl
-from engine.storage.places import ALL_BUCKETS, place_of
+from engine.storage.locations import ALL_BUCKETS, locate_store
 
 HERE = "?endpoint=http://here:9000"
 
@@ -34,8 +34,8 @@ def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_store_lies_within_another(outer: str, inner: str) -> None:
-    assert place_of(outer).contains(place_of(inner))
-    assert place_of(inner).overlaps(place_of(outer))
+    assert locate_store(outer).contains(locate_store(inner))
+    assert locate_store(inner).overlaps(locate_store(outer))
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_a_store_lies_within_another(outer: str, inner: str) -> None:
     ],
 )
 def test_stores_are_apart(one: str, other: str) -> None:
-    assert not place_of(one).overlaps(place_of(other))
+    assert not locate_store(one).overlaps(locate_store(other))
 
 
 def test_the_endpoint_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://here:9000")
-    assert place_of("s3://bucket").contains(place_of(f"s3://bucket/a{HERE}"))
+    assert locate_store("s3://bucket").contains(locate_store(f"s3://bucket/a{HERE}"))
 
 
 def test_what_is_no_store_has_no_place() -> None:
     with pytest.raises(InvalidStoreUrl):
-        place_of("http://bucket")
+        locate_store("http://bucket")

@@ -1,9 +1,9 @@
-"""Opens files and folders by their whole path and follows no symbolic link in any component of it.
+"""Opening of files and folders by path without following a symbolic link in any component.
 
-Tenants write below some stores themselves, so any name there can become a link at any moment. Each component is opened
-relative to the descriptor of its parent with ``O_NOFOLLOW``: what was checked is what is used. Folders on the way need
-the permission to search only, not to read. ``openat2`` of Linux does the same in one call; whatever it refuses, or a
-kernel that does not have it, is left to the walk, which knows the component and the reason (decision 0055).
+Tenants can write below some stores, so any name there can become a link at any time. Each component is opened relative
+to the descriptor of its parent with ``O_NOFOLLOW``, so that the checked file is the opened one. Folders on the path
+need only the search permission. ``openat2`` of Linux does the same in one call; where it fails or does not exist, the
+component-wise walk determines the component and the reason (decision 0055).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Enough to open what is in a folder. Systems without ``O_PATH`` need the permission to read it, too."""
+"""Mode that suffices to open entries of a folder. Systems without ``O_PATH`` need the read permission as well."""
 READ = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Needed to list a folder and to sync it."""
+"""Mode to list and sync a folder."""
 READ_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Opening a FIFO returns at once, too: look at what it is before reading."""
+"""Mode to read a file. Does not block on a FIFO: check the type of the file before reading."""
 
 OPENAT2 = 437
-"""The number of the system call, the same on x86-64 and ARM; glibc has no function for it."""
+"""Number of the system call on x86-64 and ARM; glibc has no wrapper for it."""
 AT_FDCWD = -100
 RESOLVE_NO_SYMLINKS = 0x04
 NO_DESCRIPTOR = -1
@@ -39,15 +39,15 @@ if _syscall is not None:
 
 
 class LinkFound(OSError):
-    """A component of a path is a symbolic link; ``position`` counts components from 0."""
+    """A component of a path is a symbolic link; ``position`` is its index, counted from 0."""
 
     def __init__(self, name: str, position: int) -> None:
-        super().__init__(f"{name!r} is a symbolic link, and stores follow none")
+        super().__init__(f"{name!r} is a symbolic link, which stores do not follow")
         self.position = position
 
 
-def open_at_once(parts: Sequence[str], flags: int) -> int:
-    """Return a descriptor of ``/part/part…``, or ``NO_DESCRIPTOR`` for any reason; ``flags`` are of ``_HOWS``."""
+def open_path(parts: Sequence[str], flags: int) -> int:
+    """Return a descriptor of ``/part/part…``, or ``NO_DESCRIPTOR`` on any error; ``flags`` is a key of ``_HOWS``."""
     if _syscall is None:
         return NO_DESCRIPTOR
     path = os.fsencode("/" + "/".join(parts))
@@ -56,8 +56,8 @@ def open_at_once(parts: Sequence[str], flags: int) -> int:
 
 @contextmanager
 def opened_folder(parts: Sequence[str], mode: int = SEARCH) -> Iterator[int]:
-    """Yield a descriptor of the folder ``/part/part…``. Raises what ``opened_folders`` raises."""
-    descriptor = open_at_once(parts, mode)
+    """Yield a descriptor of the folder ``/part/part…``; raises the errors of ``opened_folders``."""
+    descriptor = open_path(parts, mode)
     if descriptor == NO_DESCRIPTOR:
         with opened_folders(parts, 1, mode) as folders:
             yield folders[0]
@@ -70,18 +70,18 @@ def opened_folder(parts: Sequence[str], mode: int = SEARCH) -> Iterator[int]:
 
 @contextmanager
 def opened_folders(
-    parts: Sequence[str], count: int, mode: int = SEARCH, *, is_made: bool = False
+    parts: Sequence[str], count: int, mode: int = SEARCH, *, creates_missing: bool = False
 ) -> Iterator[list[int]]:
-    """Yield descriptors of the last ``count`` folders on the way to ``/part/part…``, outermost first.
+    """Yield descriptors of the last ``count`` folders on the path ``/part/part…``, outermost first.
 
-    ``is_made``: create folders that are missing. Raises LinkFound, NotADirectoryError if a component is a file,
-    FileNotFoundError if one is missing or is deleted at the same moment, and other OSErrors.
+    Missing folders are created if ``creates_missing`` is true. Raises LinkFound, NotADirectoryError if a component is a
+    file, FileNotFoundError if one is missing or was deleted concurrently, and other OSErrors.
     """
     descriptors = [os.open("/", mode if count > len(parts) else SEARCH)]
     try:
         for position, name in enumerate(parts):
             is_kept = position >= len(parts) - count
-            descriptors.append(_open(name, position, descriptors[-1], mode if is_kept else SEARCH, is_made))
+            descriptors.append(_open(name, position, descriptors[-1], mode if is_kept else SEARCH, creates_missing))
             if len(descriptors) > count:
                 os.close(descriptors.pop(0))
         yield descriptors
@@ -98,13 +98,13 @@ def is_link(name: str, folder: int) -> bool:
         return False
 
 
-def _open(name: str, position: int, parent: int, mode: int, is_made: bool) -> int:
+def _open(name: str, position: int, parent: int, mode: int, creates_missing: bool) -> int:
     try:
         return os.open(name, mode, dir_fd=parent)
     except FileNotFoundError:
-        if not is_made:
+        if not creates_missing:
             raise
-    except OSError:  # Linux says of a link here that it is no folder, other systems that there are too many links.
+    except OSError:  # For a link, Linux reports ENOTDIR, other systems ELOOP.
         if is_link(name, parent):
             raise LinkFound(name, position) from None
         raise

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.storage.retrying import Retrying
+from engine.storage.retry import RetryPolicy
 
 
 class Flaky:
@@ -22,8 +22,8 @@ class Flaky:
         return "answer"
 
 
-def retrying(pauses: list[float], *, fraction: float = 1.0, attempts: int = 4) -> Retrying:
-    return Retrying(
+def retrying(pauses: list[float], *, fraction: float = 1.0, attempts: int = 4) -> RetryPolicy:
+    return RetryPolicy(
         attempts=attempts,
         pause_first=1.0,
         pause_max=3.0,
